@@ -1,0 +1,96 @@
+import type { Device, DType, Tensor } from "@astra-rl/torch";
+
+/**
+ * What every causal language model of this package offers, and all that generation, log-probabilities and
+ * checkpoints may ask of one. A family file (families/gpt2.ts, …) implements it; nothing else knows a model by name.
+ *
+ * Shapes: B rows, T new tokens in each, S key columns that the new tokens may look at (cached columns, then the
+ * new tokens themselves), D hidden size, H key/value heads, E size of one head, V vocabulary.
+ */
+export interface CausalLM {
+  readonly config: ModelConfig;
+  /** Storage type of the parameters. */
+  readonly dtype: DType;
+  /** Type of the matrix products and of what `forward` and `logits` return; equal to `dtype` unless chosen. */
+  readonly computeDtype: DType;
+  readonly device: Device;
+
+  /** Parameters under their Hugging Face names, tied weights once. The model owns them. */
+  namedParameters(): Map<string, Tensor>;
+
+  /**
+   * Hidden states of the new tokens, after the final norm.
+   *
+   * @param ids int64 [B, T]
+   * @returns computeDtype [B, T, D]
+   */
+  forward(ids: Tensor, options: ForwardOptions): Tensor;
+
+  /** Next-token logits of hidden states: computeDtype [..., D] → computeDtype [..., V]. */
+  logits(hidden: Tensor): Tensor;
+
+  /**
+   * An independent copy with parameters of the given type, without gradients: what rollouts run on. The caller owns it.
+   */
+  copy(dtype: DType): CausalLM;
+
+  /** Overwrites this model's parameters, in place, with another's of the same shapes (after an optimizer step). */
+  copyFrom(model: CausalLM): void;
+
+  /** Frees the parameters. The model is of no use afterwards. */
+  dispose(): void;
+}
+
+export interface ForwardOptions {
+  /** int64 [B, T]: position of each new token in its own text, 0 for the first. */
+  positions: Tensor;
+  /**
+   * bool [B or 1, 1, T, S], true = may attend; `null` = causal among the new tokens, nothing cached. A token that may
+   * attend to nothing (padding) gives finite values without meaning.
+   */
+  mask: Tensor | null;
+  /** Keys and values of earlier tokens; the new tokens' are appended to it. Absent = nothing is kept. */
+  cache?: AttentionCache;
+  /**
+   * int64 [B or 1, S]: position of every key column. Needed only by families with a sliding window, and only where
+   * S is larger than that window; they say so with an error.
+   */
+  keyPositions?: Tensor;
+}
+
+/** The part of a key/value cache that a model's forward pass uses. */
+export interface AttentionCache {
+  /** Columns held before this forward pass; grows by T once, when the last layer has appended. */
+  readonly columns: number;
+  /**
+   * Adds one layer's keys and values of the new tokens, each [B, H, T, E], and returns that layer's whole
+   * [B, H, S, E] pair, as views that stay valid until the next append to this layer.
+   */
+  append(layer: number, key: Tensor, value: Tensor): [key: Tensor, value: Tensor];
+}
+
+/** What is known of a model without its weights; the same names for all families. */
+export interface ModelConfig {
+  /** Class name in Hugging Face's `architectures`, for example "GPT2LMHeadModel". */
+  readonly architecture: string;
+  /** Hugging Face's `model_type`, for example "gpt2". */
+  readonly modelType: string;
+  readonly vocabSize: number;
+  readonly hiddenSize: number;
+  readonly layers: number;
+  readonly heads: number;
+  /** Fewer than `heads` where query heads share keys and values. */
+  readonly keyValueHeads: number;
+  readonly headDimension: number;
+  /** The most tokens that one row may hold: positions run from 0 to contextLength − 1. */
+  readonly contextLength: number;
+  /** Last tokens back that a token may attend to; `null` = all of them. */
+  readonly slidingWindow: number | null;
+  /** `null` where the configuration names none. */
+  readonly bosId: number | null;
+  /** Every id that ends an utterance; empty where the configuration names none. */
+  readonly eosIds: readonly number[];
+  readonly padId: number | null;
+  /** config.json as it was read, so that saving loses nothing. */
+  readonly raw: Readonly<Record<string, unknown>>;
+}
