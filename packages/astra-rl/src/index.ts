@@ -1,1 +1,2 @@
-export {};
+export { AstraError, TorchError, UsageError } from "@astra-rl/torch";
+export * from "./core/index.js";

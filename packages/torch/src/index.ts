@@ -1,1 +1,1 @@
-export {};
+export { AstraError, TorchError, UsageError } from "./errors.js";

@@ -1,0 +1,147 @@
+import { AstraError } from "@astra-rl/torch";
+import type { Tensor } from "./tensor.js";
+
+// Log-softmax in f32 can end a rounding error above zero; nothing honest ends higher than this.
+const ROUNDING = 1e-4;
+
+/** Fails unless a batched call returned one result for each input. */
+export function checkCount(where: string, results: readonly unknown[], expected: number): void {
+  if (!Array.isArray(results)) {
+    throw new AstraError(
+      `${where}: must return an array with one entry for each input, got ${typeof results}`,
+    );
+  }
+  if (results.length !== expected) {
+    throw new AstraError(
+      `${where}: must return one entry for each of ${expected} inputs, got ${results.length}`,
+    );
+  }
+}
+
+/** Fails unless two batched arguments belong together. */
+export function checkPaired(
+  where: string,
+  contexts: readonly unknown[],
+  continuations: readonly unknown[],
+): void {
+  if (contexts.length !== continuations.length) {
+    throw new AstraError(
+      `${where}: needs one continuation for each context, got ${contexts.length} contexts and ` +
+        `${continuations.length} continuations`,
+    );
+  }
+}
+
+export interface TensorRules {
+  /** Rows that the caller asked for, B. */
+  batch: number;
+  /** Whether a gradient must flow through the tensor (true) or must not (false). */
+  gradient: boolean;
+  /** Device of the tensors seen so far; null when this is the first. */
+  device: string | null;
+}
+
+function isTensor(value: unknown): value is Tensor {
+  return typeof value === "object" && value !== null && "toTypedArray" in value && "shape" in value;
+}
+
+/** The rules that log-probabilities and values share: [B, T], floating point, finite, gradient, device. */
+function checkTable(
+  where: string,
+  table: unknown,
+  { batch, gradient, device }: TensorRules,
+): ArrayLike<number> {
+  if (!isTensor(table)) {
+    throw new AstraError(
+      `${where}: must return a tensor [B, T], got ${table === null ? "null" : typeof table}`,
+    );
+  }
+  if (table.shape.length !== 2) {
+    throw new AstraError(`${where}: must return a tensor [B, T], got shape [${table.shape.join(", ")}]`);
+  }
+  if (table.shape[0] !== batch) {
+    throw new AstraError(
+      `${where}: must return one row for each of ${batch} inputs, got ${table.shape[0]} rows`,
+    );
+  }
+  if (table.dtype !== "float32" && table.dtype !== "float64") {
+    throw new AstraError(
+      `${where}: must be float32 or float64, since sums of many terms follow, got ${table.dtype}`,
+    );
+  }
+  if (gradient && !table.requiresGrad) {
+    throw new AstraError(
+      `${where}: must carry a gradient, or training changes nothing; compute it outside noGrad() and without detach()`,
+    );
+  }
+  if (!gradient && table.requiresGrad) {
+    throw new AstraError(
+      `${where}: must not carry a gradient, since this model is frozen; compute it inside noGrad()`,
+    );
+  }
+  if (device !== null && table.device !== device) {
+    throw new AstraError(
+      `${where}: must be on the same device as the other models' results (${device}), got ${table.device}; ` +
+        `move the result before returning it`,
+    );
+  }
+  // requiresGrad tensors refuse to hand out their data in some engines; a detached view never does.
+  const plain = table.detach();
+  try {
+    const values = plain.toTypedArray() as ArrayLike<number>;
+    for (let i = 0; i < values.length; i++) {
+      if (!Number.isFinite(values[i])) {
+        const columns = table.shape[1] ?? 1;
+        throw new AstraError(
+          `${where}: must be finite, got ${values[i]} at row ${Math.floor(i / columns)}, token ${i % columns}`,
+        );
+      }
+    }
+    return values;
+  } finally {
+    plain.dispose();
+  }
+}
+
+/**
+ * Checks per-token log-probabilities: [B, T], finite, at most 0, gradient where one belongs, one device.
+ *
+ * @throws AstraError that names the rule, the place and the value
+ */
+export function checkLogprobs(
+  where: string,
+  logprobs: unknown,
+  rules: TensorRules,
+): asserts logprobs is Tensor {
+  const values = checkTable(where, logprobs, rules);
+  let worst = -1;
+  let within = true;
+  for (let i = 0; i < values.length; i++) {
+    if (values[i]! > ROUNDING && (worst < 0 || values[i]! > values[worst]!)) worst = i;
+    if (values[i]! < 0 || values[i]! > 1) within = false;
+  }
+  if (worst < 0) return;
+  const columns = (logprobs as Tensor).shape[1] ?? 1;
+  const hint = within ? "; they look like probabilities: take their log" : "";
+  throw new AstraError(
+    `${where}: log-probabilities must be at most 0, got ${values[worst]} at row ${Math.floor(worst / columns)}, ` +
+      `token ${worst % columns}${hint}`,
+  );
+}
+
+/** Checks per-token values of a value function: as log-probabilities, but of any sign, and with a gradient. */
+export function checkValues(where: string, values: unknown, rules: TensorRules): asserts values is Tensor {
+  checkTable(where, values, rules);
+}
+
+/** Checks rewards: one finite number for each turn. */
+export function checkRewards(where: string, rewards: readonly number[], expected: number): void {
+  checkCount(where, rewards, expected);
+  for (const [i, reward] of rewards.entries()) {
+    if (typeof reward !== "number" || !Number.isFinite(reward)) {
+      throw new AstraError(
+        `${where}: every reward must be a finite number, got ${String(reward)} for input ${i}`,
+      );
+    }
+  }
+}

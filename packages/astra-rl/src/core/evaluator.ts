@@ -1,0 +1,92 @@
+import { UsageError } from "@astra-rl/torch";
+import type { EpisodeSeed } from "./draw.js";
+import type { Graph } from "./graph.js";
+import type { EvalRolloutOptions, Sampler } from "./sampler.js";
+
+export type Metric = number | string | boolean | null;
+export type Metrics = Record<string, Metric>;
+
+/** What one rollout showed. */
+export interface GraphMetrics {
+  /** Over the whole rollout. */
+  overall: Metrics;
+  /** One entry for each turn, in order. */
+  perTurn: Metrics[];
+}
+
+export interface EvaluateOptions extends EvalRolloutOptions {
+  /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
+  rollouts?: number;
+  /** Told after each batch how many rollouts are done. */
+  onProgress?: (done: number, total: number) => void;
+  /** Rollouts grown together. Default all. */
+  batchSize?: number;
+}
+
+/**
+ * Single-path rollouts → metrics per turn, per rollout, overall.
+ *
+ * @typeParam Report what `aggregateMetrics` makes of all rollouts
+ */
+export abstract class Evaluator<S = string, A = string, Report = unknown> {
+  /**
+   * @param starts prompts or episodes; null lets `evaluate({ rollouts })` use the episodes of its seed
+   */
+  constructor(
+    readonly sampler: Sampler<S, A>,
+    readonly starts: readonly (EpisodeSeed | S)[] | null = null,
+  ) {}
+
+  /** Rolls out, measures and aggregates. */
+  async evaluate(options: EvaluateOptions = {}): Promise<Report> {
+    const { seed = 0, episode = 0, onProgress } = options;
+    const starts = this.#starts(options);
+    const batchSize = options.batchSize ?? Math.max(1, starts.length);
+    if (!Number.isInteger(batchSize) || batchSize < 1) {
+      throw new UsageError(
+        `Evaluator.evaluate: batchSize must be a whole number of at least 1, got ${batchSize}`,
+      );
+    }
+    const metrics: GraphMetrics[] = [];
+    for (let done = 0; done < starts.length; done += batchSize) {
+      const batch = starts.slice(done, done + batchSize);
+      const graphs = await this.sampler.evalRolloutMany(batch, { seed, episode: episode + done });
+      for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
+      onProgress?.(metrics.length, starts.length);
+    }
+    return this.aggregateMetrics(metrics);
+  }
+
+  #starts({ rollouts, seed = 0, episode = 0 }: EvaluateOptions): readonly (EpisodeSeed | S)[] {
+    if (rollouts !== undefined && (!Number.isInteger(rollouts) || rollouts < 0)) {
+      throw new UsageError(
+        `Evaluator.evaluate: rollouts must be a whole number of at least 0, got ${rollouts}`,
+      );
+    }
+    if (this.starts === null) {
+      if (rollouts === undefined) {
+        throw new UsageError(
+          "Evaluator.evaluate: needs the number of rollouts, since no prompts or seeds were given",
+        );
+      }
+      return Array.from({ length: rollouts }, (_, i) => ({ seed, episode: episode + i }));
+    }
+    if (rollouts !== undefined && rollouts > this.starts.length) {
+      throw new UsageError(
+        `Evaluator.evaluate: rollouts must be at most the ${this.starts.length} prompts or seeds given, got ${rollouts}`,
+      );
+    }
+    return this.starts.slice(0, rollouts);
+  }
+
+  abstract computeMetrics(graph: Graph<S, A>): Promise<GraphMetrics>;
+
+  /** `computeMetrics` for many graphs; override it to score all of them in one call. */
+  async computeMetricsMany(graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
+    const all: GraphMetrics[] = [];
+    for (const graph of graphs) all.push(await this.computeMetrics(graph));
+    return all;
+  }
+
+  abstract aggregateMetrics(all: readonly GraphMetrics[]): Report;
+}

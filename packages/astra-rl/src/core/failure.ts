@@ -1,0 +1,59 @@
+import { AstraError, TorchError, UsageError } from "@astra-rl/torch";
+
+/** A call that did not succeed after its retries, kept as data beside the results that did. */
+export interface Failure {
+  /** Whose call failed. */
+  stage: "tester" | "target" | "scorer" | "likelihood";
+  /** The last error's message. */
+  message: string;
+  /** How often the call was tried. */
+  attempts: number;
+}
+
+/** How a call that may fail is repeated. */
+export interface RetryOptions {
+  /** Tries in all, the first included. Default 3. */
+  attempts?: number;
+  /** Wait before the second try, in milliseconds; doubles with each further try. Default 0. */
+  delay?: number;
+  /** Replaces the waiting, for tests and for callers that have a clock of their own. */
+  sleep?: (milliseconds: number) => Promise<void>;
+}
+
+/**
+ * True for errors that say something about the outside world (a server, a scorer) rather than about the caller
+ * or about us. Only these may become data; wrong usage, failed operators and our own bugs must stop the run.
+ */
+export function isRecordable(error: unknown): boolean {
+  if (error instanceof UsageError || error instanceof TorchError || error instanceof ReferenceError)
+    return false;
+  return !(error instanceof AstraError && error.message.startsWith("internal:"));
+}
+
+/** Readable text of anything that was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+
+/**
+ * Calls until it succeeds or the tries are used up.
+ *
+ * @returns the value, or the failure of the last try; throws only what `isRecordable` refuses.
+ */
+export async function attempt<T>(
+  stage: Failure["stage"],
+  call: () => Promise<T>,
+  { attempts = 3, delay = 0, sleep = wait }: RetryOptions = {},
+): Promise<{ value: T; failure: null } | { failure: Failure }> {
+  for (let tried = 1; ; tried++) {
+    try {
+      return { value: await call(), failure: null };
+    } catch (error) {
+      if (!isRecordable(error)) throw error;
+      if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
+      if (delay > 0) await sleep(delay * 2 ** (tried - 1));
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import type { Node, NodeJSON } from "./node.js";
+
+export interface GraphFields<S = string, A = string> {
+  context: S;
+  children?: Node<S, A>[];
+  seed?: number;
+  episode?: number;
+}
+
+export interface GraphJSON<S = string, A = string> {
+  context: S;
+  seed: number;
+  episode: number;
+  children: NodeJSON<S, A>[];
+}
+
+/** The tree of turns that grew from one prompt. */
+export class Graph<S = string, A = string> {
+  /** The prompt: the state before the first probe. */
+  context: S;
+  /** The first turns; empty for depth 0. */
+  children: Node<S, A>[];
+  /** With `episode`, what every random draw of this graph was made from. */
+  seed: number;
+  episode: number;
+
+  constructor({ context, children = [], seed = 0, episode = 0 }: GraphFields<S, A>) {
+    this.context = context;
+    this.children = children;
+    this.seed = seed;
+    this.episode = episode;
+  }
+
+  /** Every node, parents before children, siblings in order (depth first). */
+  *nodes(): Generator<Node<S, A>> {
+    const pending = [...this.children].reverse();
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      yield node;
+      for (let child = node.children.length - 1; child >= 0; child--) pending.push(node.children[child]!);
+    }
+  }
+
+  /** Every set of siblings, the prompt's own children first; leaves contribute none. */
+  *siblings(): Generator<readonly Node<S, A>[]> {
+    if (this.children.length > 0) yield this.children;
+    for (const node of this.nodes()) if (node.children.length > 0) yield node.children;
+  }
+
+  /** The path of first children, which is the whole conversation in an evaluation rollout. */
+  path(): Node<S, A>[] {
+    const turns: Node<S, A>[] = [];
+    for (let node = this.children[0]; node !== undefined; node = node.children[0]) turns.push(node);
+    return turns;
+  }
+
+  toJSON(): GraphJSON<S, A> {
+    return {
+      context: this.context,
+      seed: this.seed,
+      episode: this.episode,
+      children: this.children.map((child) => child.toJSON()),
+    };
+  }
+}

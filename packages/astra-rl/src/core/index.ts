@@ -1,0 +1,36 @@
+// Interfaces and the data that flows between stages. It must not know any stage, any model or any file format:
+// stages do not import each other, they meet here.
+export { Algorithm, type StepResult } from "./algorithm.js";
+export {
+  checkCount,
+  checkLogprobs,
+  checkPaired,
+  checkRewards,
+  checkValues,
+  type TensorRules,
+} from "./checks.js";
+export type { DrawKey, EpisodeSeed, NodeKey } from "./draw.js";
+export {
+  Evaluator,
+  type EvaluateOptions,
+  type GraphMetrics,
+  type Metric,
+  type Metrics,
+} from "./evaluator.js";
+export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
+export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
+export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
+export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
+export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
+export {
+  System,
+  ValueFunctionSystem,
+  type Assessment,
+  type ExpandRequest,
+  type Growth,
+  type Outcome,
+  type Sources,
+  type Work,
+  type WorkCounters,
+} from "./system.js";
+export type { Tensor } from "./tensor.js";

@@ -1,0 +1,99 @@
+import type { Failure } from "./failure.js";
+
+/**
+ * How likely the target finds a probe after its context.
+ */
+export interface Likelihood {
+  /** Mean −log P of a probe token, in nats; null for an empty probe, which has no token to average over. */
+  nll: number | null;
+  /** Σ log P over the probe's tokens, in nats; 0 for an empty probe. */
+  total: number;
+  /** Number of the target's tokens in the probe. */
+  tokens: number;
+}
+
+/** What a node is made of; every field that is not given is empty. */
+export interface NodeFields<S = string, A = string> {
+  context: S;
+  probe: A;
+  response: S;
+  reward: number;
+  children?: Node<S, A>[];
+  scores?: Record<string, number>;
+  likelihood?: Likelihood | null;
+  failure?: Failure | null;
+  tokens?: unknown;
+}
+
+/** What a node becomes in JSON: a failed node's reward is null, since JSON has no NaN. */
+export interface NodeJSON<S = string, A = string> {
+  context: S;
+  probe: A;
+  response: S;
+  reward: number | null;
+  scores?: Record<string, number>;
+  likelihood?: Likelihood;
+  failure?: Failure;
+  children: NodeJSON<S, A>[];
+}
+
+/**
+ * One turn of a conversation: the tester's probe to a context, the target's response, and what followed.
+ *
+ * Subclass it to carry more; give the sampler a factory (`createNode`) and every algorithm takes the subclass.
+ */
+export class Node<S = string, A = string> {
+  context: S;
+  probe: A;
+  response: S;
+  /** Higher is better for the tester. NaN where `failure` is set: no arithmetic can mistake it for a safe turn. */
+  reward: number;
+  children: Node<S, A>[];
+  /** Harm scores by name, for example `response` and `probe+response`; empty when none were recorded. */
+  scores: Record<string, number>;
+  /** null when the system that made the node does not measure likelihood. */
+  likelihood: Likelihood | null;
+  /** What went wrong with this turn after the retries; null when nothing did. */
+  failure: Failure | null;
+  /** Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. */
+  declare tokens: unknown;
+
+  constructor(fields: NodeFields<S, A>) {
+    this.context = fields.context;
+    this.probe = fields.probe;
+    this.response = fields.response;
+    this.reward = fields.reward;
+    this.children = fields.children ?? [];
+    this.scores = fields.scores ?? {};
+    this.likelihood = fields.likelihood ?? null;
+    this.failure = fields.failure ?? null;
+    // Not enumerable: spreading, comparing, printing and serialising a node must not touch the system's data.
+    Object.defineProperty(this, "tokens", {
+      value: fields.tokens,
+      writable: true,
+      enumerable: false,
+      configurable: true,
+    });
+  }
+
+  /** True when the turn could not be completed or scored. Such a node is no evidence of safety and makes no pair. */
+  get failed(): boolean {
+    return this.failure !== null;
+  }
+
+  toJSON(): NodeJSON<S, A> {
+    return {
+      context: this.context,
+      probe: this.probe,
+      response: this.response,
+      reward: Number.isFinite(this.reward) ? this.reward : null,
+      ...(Object.keys(this.scores).length > 0 ? { scores: this.scores } : {}),
+      ...(this.likelihood === null ? {} : { likelihood: this.likelihood }),
+      ...(this.failure === null ? {} : { failure: this.failure }),
+      children: this.children.map((child) => child.toJSON()),
+    };
+  }
+}
+
+/** Makes the nodes of a graph; the default is `new Node(fields)`. */
+export type NodeFactory<S = string, A = string> = (fields: NodeFields<S, A>) => Node<S, A>;
