@@ -18,3 +18,18 @@ export class UsageError extends AstraError {
 export class TorchError extends AstraError {
   override name = "TorchError";
 }
+
+/** Renders a rejected value shortly, so that a message can carry it whatever it is. */
+export function describeValue(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 80 ? `${value.slice(0, 77)}...` : value);
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "function") return `function ${value.name || "(anonymous)"}`;
+  if (typeof value !== "object" || value === null) return String(value);
+  if (Array.isArray(value)) {
+    const shown = value.slice(0, 6).map((item) => (Array.isArray(item) ? "[…]" : describeValue(item)));
+    return `[${shown.join(", ")}${value.length > 6 ? `, … ${value.length} in all` : ""}]`;
+  }
+  if (ArrayBuffer.isView(value)) return `${value.constructor.name} of ${value.byteLength} bytes`;
+  const name = (value.constructor as { name?: string } | undefined)?.name;
+  return name === undefined || name === "Object" ? "an object" : `a ${name}`;
+}
