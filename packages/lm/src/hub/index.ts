@@ -1,0 +1,7 @@
+/**
+ * Model ids → local folders, through the hub's standard cache. Knows HTTP and files;
+ * must not know what a checkpoint means: which files make one is the caller's business.
+ */
+export { downloadModel, hubSettings, parseModelId } from "./repository.js";
+export type { DownloadOptions, DownloadProgress, HubSettings, RepositoryFile } from "./repository.js";
+export { hubCacheRoot } from "./cache.js";

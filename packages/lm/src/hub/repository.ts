@@ -1,0 +1,263 @@
+import { readFileSync, readdirSync } from "node:fs";
+import { join, relative } from "node:path";
+import { UsageError } from "@astra-rl/torch";
+import { HubCache, checkRelativePath, hubCacheRoot, hubHome, isCommit } from "./cache.js";
+import { HubRequestError, downloadBlob, requestJson } from "./transfer.js";
+
+export interface HubSettings {
+  /** Base address of the hub, without a trailing slash (`HF_ENDPOINT`). */
+  endpoint: string;
+  /** Folder that holds `models--…` folders (`HF_HUB_CACHE`, `HF_HOME`). */
+  cacheRoot: string;
+  /** Access token (`HF_TOKEN`, or the file that the hub's login command wrote); null = anonymous. Never logged. */
+  token: string | null;
+  /** `HF_HUB_OFFLINE`: nothing is requested, only the cache is read. */
+  offline: boolean;
+}
+
+/** The hub's settings as its Python libraries read them from the environment. */
+export function hubSettings(environment: NodeJS.ProcessEnv = process.env): HubSettings {
+  const truthy = (name: string) => /^(1|on|yes|true)$/i.test(environment[name] ?? "");
+  const endpoint = (environment["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
+  if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol)) {
+    throw new UsageError(`hub: HF_ENDPOINT must be an http(s) address, got ${JSON.stringify(endpoint)}`);
+  }
+  return {
+    endpoint,
+    cacheRoot: hubCacheRoot(environment),
+    token: readToken(environment, truthy("HF_HUB_DISABLE_IMPLICIT_TOKEN")),
+    offline: truthy("HF_HUB_OFFLINE"),
+  };
+}
+
+function readToken(environment: NodeJS.ProcessEnv, implicitDisabled: boolean): string | null {
+  const fromEnvironment = environment["HF_TOKEN"]?.trim();
+  if (fromEnvironment) return fromEnvironment;
+  if (implicitDisabled) return null;
+  const path = environment["HF_TOKEN_PATH"] || join(hubHome(environment), "token");
+  try {
+    return readFileSync(path, "utf8").trim() || null;
+  } catch {
+    return null;
+  }
+}
+
+export interface RepositoryFile {
+  /** Path inside the repository, "/" between folders. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Name of the blob in the cache: SHA-256 of large files, git's SHA-1 of small ones. */
+  etag: string;
+}
+
+export interface DownloadProgress {
+  file: string;
+  /** Bytes of this file that are on disk. */
+  received: number;
+  total: number;
+}
+
+export interface DownloadOptions {
+  /** Branch, tag or commit. Default "main", or what follows "@" in the id. */
+  revision?: string;
+  /** Chooses among the repository's paths; throws {@link UsageError} when what it needs is missing. Default: all. */
+  select?: (paths: readonly string[]) => readonly string[];
+  settings?: HubSettings;
+  /** Files transferred at once. Default 4. */
+  parallel?: number;
+  onProgress?: (progress: DownloadProgress) => void;
+  /** Told once when the hub cannot be reached and the cached snapshot is used instead. */
+  onWarning?: (sentence: string) => void;
+  /** Base of the exponential wait between attempts, milliseconds. Default 500. */
+  retryDelay?: number;
+  /** An attempt that brings no byte for so long is given up and resumed, milliseconds. Default 30 000. */
+  stallTimeout?: number;
+}
+
+/** `owner/name` or `name`, with an optional `@revision`; null when the text cannot be a model id. */
+export function parseModelId(text: string): { modelId: string; revision: string | null } | null {
+  const match = /^((?:[A-Za-z0-9][\w.-]*\/)?[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?$/.exec(text);
+  if (!match) return null;
+  const modelId = match[1]!;
+  const revision = match[2] ?? null;
+  const forbidden = /--|\.\.|\.git$/;
+  if (forbidden.test(modelId) || modelId.length > 96 || (revision !== null && !isSafeRevision(revision))) return null;
+  return { modelId, revision };
+}
+
+function isSafeRevision(revision: string): boolean {
+  return revision.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+}
+
+/**
+ * Brings a model's files into the cache and returns the snapshot's folder.
+ *
+ * Partial files are resumed, contents are verified (SHA-256 for large files, git's SHA-1 for small
+ * ones) before they become visible, and a commit that is complete in the cache costs no request.
+ *
+ * @throws {UsageError} unknown, gated or private repository, no connection and nothing cached,
+ *   content that does not match its checksum, full or read-only disk.
+ */
+export async function downloadModel(id: string, options: DownloadOptions = {}): Promise<string> {
+  const parsed = parseModelId(id);
+  if (!parsed) {
+    throw new UsageError(
+      `hub: ${JSON.stringify(id)} is neither a folder nor a model id; an id looks like "owner/name" or "owner/name@revision"`,
+    );
+  }
+  const { modelId } = parsed;
+  const revision = options.revision ?? parsed.revision ?? "main";
+  if (!isSafeRevision(revision)) {
+    throw new UsageError(`hub: model "${modelId}": not a revision: ${JSON.stringify(revision)}`);
+  }
+  const settings = options.settings ?? hubSettings();
+  const select = options.select ?? ((paths: readonly string[]) => paths);
+  const cache = new HubCache(settings.cacheRoot, modelId);
+
+  if (settings.offline) return cachedSnapshot(cache, revision, select, "HF_HUB_OFFLINE is set");
+
+  let listing: { commit: string; files: RepositoryFile[] };
+  try {
+    listing = await listRepository(settings, modelId, revision, options.retryDelay);
+  } catch (error) {
+    if (error instanceof HubRequestError && error.status === null && cache.readReference(revision) !== null) {
+      const folder = cachedSnapshot(cache, revision, select, "the hub cannot be reached");
+      options.onWarning?.(`hub: ${error.message}; using the cached copy of "${modelId}"`);
+      return folder;
+    }
+    throw explain(error, modelId, revision, settings);
+  }
+
+  const byPath = new Map(listing.files.map((file) => [file.path, file]));
+  const wanted = select([...byPath.keys()]).map((path) => {
+    const file = byPath.get(path);
+    if (!file) throw new Error(`internal: hub selection returned an unlisted path: ${path}`);
+    return file;
+  });
+
+  try {
+    await inParallel(wanted, options.parallel ?? 4, async (file) => {
+      const url = `${settings.endpoint}/${modelId}/resolve/${listing.commit}/${encodePath(file.path)}`;
+      await downloadBlob(cache, file, url, {
+        token: settings.token,
+        retryDelay: options.retryDelay,
+        stallTimeout: options.stallTimeout,
+        onBytes: (received) => options.onProgress?.({ file: file.path, received, total: file.size }),
+      });
+      await cache.link(listing.commit, file.path, file.etag);
+    });
+    await cache.writeReference(revision, listing.commit);
+  } catch (error) {
+    throw explain(error, modelId, revision, settings);
+  }
+  return cache.snapshot(listing.commit);
+}
+
+/** Asks the hub for the commit behind a revision and its files with sizes and checksums (one request). */
+async function listRepository(
+  settings: HubSettings,
+  modelId: string,
+  revision: string,
+  retryDelay?: number,
+): Promise<{ commit: string; files: RepositoryFile[] }> {
+  const url = `${settings.endpoint}/api/models/${modelId}/revision/${encodeURIComponent(revision)}?blobs=true`;
+  const answer = await requestJson(url, { token: settings.token, retryDelay });
+  const malformed = (what: string) =>
+    new UsageError(
+      `hub: the answer for model "${modelId}" from ${settings.endpoint} is malformed: ${what}; is HF_ENDPOINT a model hub?`,
+    );
+  if (typeof answer !== "object" || answer === null) throw malformed("not an object");
+  const { sha, siblings } = answer as { sha?: unknown; siblings?: unknown };
+  if (typeof sha !== "string" || !isCommit(sha)) throw malformed(`"sha" is not a commit`);
+  if (!Array.isArray(siblings)) throw malformed(`"siblings" is not a list`);
+  const files = siblings.map((sibling: unknown): RepositoryFile => {
+    const { rfilename, size, blobId, lfs } = (sibling ?? {}) as Record<string, unknown>;
+    if (typeof rfilename !== "string") throw malformed(`a sibling without "rfilename"`);
+    checkRelativePath(modelId, rfilename);
+    const sha256 = (lfs as { sha256?: unknown } | undefined | null)?.sha256;
+    const etag = sha256 ?? blobId;
+    if (typeof etag !== "string" || !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag)) {
+      throw malformed(`no checksum for ${JSON.stringify(rfilename)}`);
+    }
+    if (typeof size !== "number" || !Number.isSafeInteger(size) || size < 0) {
+      throw malformed(`no size for ${JSON.stringify(rfilename)}`);
+    }
+    return { path: rfilename, size, etag };
+  });
+  return { commit: sha, files };
+}
+
+function cachedSnapshot(
+  cache: HubCache,
+  revision: string,
+  select: (paths: readonly string[]) => readonly string[],
+  reason: string,
+): string {
+  const commit = cache.readReference(revision);
+  if (commit === null) {
+    throw new UsageError(
+      `hub: ${reason} and model "${cache.modelId}" (revision "${revision}") is not in the cache ${cache.root}; ` +
+        `go online once, or give the path of a local folder`,
+    );
+  }
+  const folder = cache.snapshot(commit);
+  const present = readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split("\\").join("/"))
+    .filter((path) => cache.has(commit, path));
+  try {
+    select(present);
+  } catch (error) {
+    throw new UsageError(
+      `hub: ${reason} and the cached copy of "${cache.modelId}" is incomplete (${(error as Error).message}); go online once`,
+      { cause: error },
+    );
+  }
+  return folder;
+}
+
+/** Turns a failed request into a sentence that says what to do. The token never appears in it. */
+function explain(error: unknown, modelId: string, revision: string, settings: HubSettings): unknown {
+  if (!(error instanceof HubRequestError)) return error;
+  const page = `${settings.endpoint}/${modelId}`;
+  const sentence = (() => {
+    switch (error.status) {
+      case 401:
+        return settings.token === null
+          ? `model "${modelId}" does not exist, or is private or gated: check the spelling, or set HF_TOKEN to a token of an account that may read it`
+          : `the token was refused for model "${modelId}", or it does not exist: check the spelling and that HF_TOKEN is valid`;
+      case 403:
+        return `model "${modelId}" is gated: accept its conditions on ${page} with your account, and set HF_TOKEN to that account's token`;
+      case 404:
+        return `model "${modelId}" has no revision "${revision}" with that file, or does not exist: check the spelling`;
+      case null:
+        return `model "${modelId}" could not be fetched: ${error.message}; check the connection and HF_ENDPOINT, or give a local folder`;
+      default:
+        return `model "${modelId}" could not be fetched: ${error.message}; try again later`;
+    }
+  })();
+  return new UsageError(`hub: ${sentence}`, { cause: error });
+}
+
+function encodePath(path: string): string {
+  return path.split("/").map(encodeURIComponent).join("/");
+}
+
+/** Runs `work` on every item, at most `limit` at once; after a failure no new item starts, and running ones end. */
+async function inParallel<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  let failure: { error: unknown } | null = null;
+  const worker = async () => {
+    while (next < items.length && failure === null) {
+      const item = items[next++]!;
+      try {
+        await work(item);
+      } catch (error) {
+        failure ??= { error };
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(1, Math.min(limit, items.length)) }, worker));
+  if (failure !== null) throw (failure as { error: unknown }).error;
+}

@@ -1,0 +1,317 @@
+import { createHash } from "node:crypto";
+import { mkdtempSync, readFileSync, readlinkSync, readdirSync, rmSync, writeFileSync, mkdirSync, existsSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { UsageError } from "@astra-rl/torch";
+import { downloadModel, hubSettings, parseModelId, type DownloadOptions } from "../../src/hub/index.js";
+
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+const TOKEN = "hf_averysecrettoken";
+const weights = Buffer.from(Array.from({ length: 200_000 }, (_, index) => (index * 31) & 255));
+const files: Record<string, Buffer> = {
+  "config.json": Buffer.from(`{"model_type":"gpt2"}`),
+  "empty.txt": Buffer.alloc(0),
+  "nested/model.safetensors": weights,
+};
+const sha256 = (content: Buffer) => createHash("sha256").update(content).digest("hex");
+const gitObjectId = (content: Buffer) =>
+  createHash("sha1").update(`blob ${content.length}\0`).update(content).digest("hex");
+const siblings = () =>
+  Object.entries(files).map(([rfilename, content]) => ({
+    rfilename,
+    size: content.length,
+    blobId: gitObjectId(content),
+    ...(content.length > 1000 ? { lfs: { sha256: sha256(content) } } : {}),
+  }));
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+let server: Server;
+let root: string;
+let handler: Handler;
+let requests: { url: string; range: string | undefined; authorization: string | undefined }[];
+
+const isListing = (request: IncomingMessage) => request.url!.startsWith("/api/models/");
+const pathOf = (request: IncomingMessage) => decodeURIComponent(request.url!.split(`/resolve/${COMMIT}/`)[1] ?? "");
+
+/** A hub that behaves. */
+const good: Handler = (request, response) => {
+  if (isListing(request)) {
+    response.end(JSON.stringify({ sha: COMMIT, siblings: siblings() }));
+    return;
+  }
+  const content = files[pathOf(request)];
+  if (!content) {
+    response.writeHead(404).end();
+    return;
+  }
+  const start = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
+  if (start > 0) {
+    response.writeHead(206, { "content-range": `bytes ${start}-${content.length - 1}/${content.length}` });
+  }
+  response.end(content.subarray(start));
+};
+
+beforeEach(async () => {
+  root = mkdtempSync(join(tmpdir(), "hub-test-"));
+  requests = [];
+  handler = good;
+  server = createServer((request, response) => {
+    requests.push({
+      url: request.url!,
+      range: request.headers.range,
+      authorization: request.headers.authorization,
+    });
+    handler(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+});
+
+afterEach(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(root, { recursive: true, force: true });
+});
+
+function options(extra: Partial<DownloadOptions> = {}, environment: NodeJS.ProcessEnv = {}): DownloadOptions {
+  return {
+    settings: hubSettings({
+      HF_HUB_CACHE: root,
+      HF_ENDPOINT: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+      HF_HUB_DISABLE_IMPLICIT_TOKEN: "1",
+      ...environment,
+    }),
+    retryDelay: 2,
+    stallTimeout: 300,
+    ...extra,
+  };
+}
+
+async function failure(promise: Promise<unknown>): Promise<UsageError> {
+  const error = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(UsageError);
+  expect((error as Error).message).not.toContain("\n");
+  expect((error as Error).message).not.toContain(TOKEN);
+  return error as UsageError;
+}
+
+describe("downloadModel", () => {
+  it("lays files out in the standard cache and verifies their content", async () => {
+    const folder = await downloadModel("owner/name", options());
+    expect(folder).toBe(join(root, "models--owner--name", "snapshots", COMMIT));
+    for (const [path, content] of Object.entries(files)) {
+      expect(readFileSync(join(folder, path)).equals(content)).toBe(true);
+    }
+    expect(readlinkSync(join(folder, "nested/model.safetensors"))).toBe(`../../../blobs/${sha256(weights)}`);
+    expect(readlinkSync(join(folder, "config.json"))).toBe(`../../blobs/${gitObjectId(files["config.json"]!)}`);
+    expect(readFileSync(join(root, "models--owner--name", "refs", "main"), "utf8")).toBe(COMMIT);
+    expect(readdirSync(join(root, "models--owner--name", "blobs")).sort()).toEqual(
+      siblings().map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId).sort(),
+    );
+  });
+
+  it("requests nothing but the listing when all blobs are there, and nothing at all offline", async () => {
+    await downloadModel("owner/name", options());
+    requests.length = 0;
+    await downloadModel("owner/name", options());
+    expect(requests.map((request) => request.url)).toEqual(["/api/models/owner/name/revision/main?blobs=true"]);
+    requests.length = 0;
+    const folder = await downloadModel("owner/name", options({}, { HF_HUB_OFFLINE: "1" }));
+    expect(folder).toBe(join(root, "models--owner--name", "snapshots", COMMIT));
+    expect(requests).toEqual([]);
+  });
+
+  it("takes only what the selection asks for, and revisions with slashes", async () => {
+    const folder = await downloadModel("owner/name@refs/pr/1", options({ select: () => ["config.json"] }));
+    expect(readdirSync(folder)).toEqual(["config.json"]);
+    expect(requests[0]!.url).toBe("/api/models/owner/name/revision/refs%2Fpr%2F1?blobs=true");
+    expect(readFileSync(join(root, "models--owner--name", "refs", "refs/pr/1"), "utf8")).toBe(COMMIT);
+  });
+
+  it("resumes where a dropped connection ended, as often as there is progress", async () => {
+    let drops = 0;
+    handler = (request, response) => {
+      const start = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
+      if (!pathOf(request).endsWith("safetensors") || start > 180_000) return good(request, response);
+      drops += 1;
+      const end = Math.min(start + 20_000, weights.length);
+      response.writeHead(start > 0 ? 206 : 200, {
+        "content-length": weights.length - start,
+        ...(start > 0 ? { "content-range": `bytes ${start}-${weights.length - 1}/${weights.length}` } : {}),
+      });
+      response.write(weights.subarray(start, end), () => setTimeout(() => response.destroy(), 5));
+    };
+    const folder = await downloadModel("owner/name", options());
+    expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
+    expect(drops).toBeGreaterThanOrEqual(9);
+    // Every later request asked only for what was missing.
+    const ranges = requests.filter((request) => request.url.includes("safetensors")).map((request) => request.range);
+    expect(ranges[0]).toBeUndefined();
+    expect(ranges.slice(1).every((range) => range !== undefined)).toBe(true);
+  });
+
+  it("resumes a partial file that an earlier process left", async () => {
+    const blobs = join(root, "models--owner--name", "blobs");
+    mkdirSync(blobs, { recursive: true });
+    writeFileSync(join(blobs, `${sha256(weights)}.partial`), weights.subarray(0, 150_000));
+    const folder = await downloadModel("owner/name", options());
+    expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
+    expect(requests.find((request) => request.url.includes("safetensors"))!.range).toBe("bytes=150000-");
+  });
+
+  it("starts again when the server ignores ranges, and when the partial file is damaged", async () => {
+    const blobs = join(root, "models--owner--name", "blobs");
+    mkdirSync(blobs, { recursive: true });
+    const partial = join(blobs, `${sha256(weights)}.partial`);
+    writeFileSync(partial, Buffer.alloc(1000, 7));
+    handler = (request, response) => {
+      delete request.headers.range;
+      good(request, response);
+    };
+    const folder = await downloadModel("owner/name", options());
+    expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
+    rmSync(blobs, { recursive: true });
+    mkdirSync(blobs);
+    writeFileSync(partial, Buffer.alloc(1000, 7));
+    handler = good;
+    await downloadModel("owner/name", options());
+    expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
+    expect(existsSync(partial)).toBe(false);
+  });
+
+  it("refuses content that differs from its checksum, and leaves nothing visible", async () => {
+    handler = (request, response) => {
+      if (!pathOf(request).endsWith("safetensors")) return good(request, response);
+      const altered = Buffer.from(weights);
+      altered[100] ^= 1;
+      response.end(altered);
+    };
+    const error = await failure(downloadModel("owner/name", options()));
+    expect(error.message).toMatch(/does not match its checksum/);
+    expect(readdirSync(join(root, "models--owner--name", "blobs"))).not.toContain(sha256(weights));
+    expect(existsSync(join(root, "models--owner--name", "refs", "main"))).toBe(false);
+  });
+
+  it("gives up on files that are always truncated or always too long", async () => {
+    for (const content of [weights.subarray(0, 1000), Buffer.concat([weights, Buffer.from("x")])]) {
+      handler = (request, response) =>
+        pathOf(request).endsWith("safetensors") ? void response.end(content) : good(request, response);
+      await failure(downloadModel("owner/name", options()));
+    }
+  });
+
+  it("aborts a stalled transfer and resumes it", async () => {
+    let stalled = false;
+    handler = (request, response) => {
+      if (stalled || !pathOf(request).endsWith("safetensors")) return good(request, response);
+      stalled = true;
+      response.writeHead(200, { "content-length": weights.length });
+      response.write(weights.subarray(0, 5000));
+    };
+    const folder = await downloadModel("owner/name", options());
+    expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
+    expect(requests.filter((request) => request.url.includes("safetensors")).map((r) => r.range)).toEqual([
+      undefined,
+      "bytes=5000-",
+    ]);
+  });
+
+  it.each([
+    [401, {}, /set HF_TOKEN/],
+    [403, {}, /gated: accept its conditions/],
+    [404, {}, /does not exist: check the spelling/],
+    [500, {}, /answered 500 \(5 attempts\)/],
+  ])("says what to do on %i", async (status, headers, expected) => {
+    handler = (_request, response) => void response.writeHead(status, headers).end("{}");
+    const error = await failure(downloadModel("owner/name", options({}, { HF_TOKEN: status === 401 ? "" : TOKEN })));
+    expect(error.message).toMatch(expected);
+  });
+
+  it("waits as long as a 429 asks, and not for hours", async () => {
+    let refused = 0;
+    handler = (request, response) => {
+      if (refused++ > 0) return good(request, response);
+      response.writeHead(429, { "retry-after": "0" }).end();
+    };
+    await downloadModel("owner/name", options());
+    handler = (_request, response) => void response.writeHead(429, { "retry-after": "7200" }).end();
+    const error = await failure(downloadModel("owner/name", options()));
+    expect(error.message).toMatch(/429 and asks to wait 7200 s/);
+  });
+
+  it("sends the token to the hub, never to the storage host that it redirects to", async () => {
+    const seen: (string | undefined)[] = [];
+    const storage = createServer((request, response) => {
+      seen.push(request.headers.authorization);
+      response.end(weights);
+    });
+    await new Promise<void>((resolve) => storage.listen(0, "127.0.0.1", resolve));
+    handler = (request, response) =>
+      pathOf(request).endsWith("safetensors")
+        ? void response
+            .writeHead(302, { location: `http://localhost:${(storage.address() as AddressInfo).port}/blob` })
+            .end()
+        : good(request, response);
+    // The storage server listens on 127.0.0.1; "localhost" makes it another origin.
+    await downloadModel("owner/name", options({}, { HF_TOKEN: TOKEN }));
+    await new Promise((resolve) => storage.close(resolve));
+    expect(seen).toEqual([undefined]);
+    expect(requests.every((request) => request.authorization === `Bearer ${TOKEN}`)).toBe(true);
+  });
+
+  it("falls back to the cached copy when the hub cannot be reached, and says so", async () => {
+    const folder = await downloadModel("owner/name", options());
+    handler = (request) => void request.socket.destroy();
+    const warnings: string[] = [];
+    expect(await downloadModel("owner/name", options({ onWarning: (text) => warnings.push(text) }))).toBe(folder);
+    expect(warnings).toHaveLength(1);
+    expect((await failure(downloadModel("owner/other", options()))).message).toMatch(/check the connection/);
+    const offline = await failure(downloadModel("owner/other", options({}, { HF_HUB_OFFLINE: "1" })));
+    expect(offline.message).toMatch(/not in the cache/);
+  });
+
+  it.each(["../evil", "/etc/passwd", "a/../../evil", "a\\..\\evil", ""])(
+    "refuses a listing that would write outside the snapshot: %j",
+    async (rfilename) => {
+      handler = (_request, response) =>
+        void response.end(
+          JSON.stringify({ sha: COMMIT, siblings: [{ rfilename, size: 1, blobId: "a".repeat(40) }] }),
+        );
+      expect((await failure(downloadModel("owner/name", options()))).message).toMatch(/outside its folder/);
+    },
+  );
+
+  it.each([
+    "[]",
+    "null",
+    `{"sha":"../../x","siblings":[]}`,
+    `{"sha":"${COMMIT}"}`,
+    `{"sha":"${COMMIT}","siblings":[{"rfilename":"a","size":1,"blobId":"../x"}]}`,
+    `{"sha":"${COMMIT}","siblings":[{"rfilename":"a","size":-1,"blobId":"${"a".repeat(40)}"}]}`,
+  ])("refuses a malformed listing: %s", async (body) => {
+    handler = (_request, response) => void response.end(body);
+    expect((await failure(downloadModel("owner/name", options()))).message).toMatch(/malformed/);
+  });
+
+  it("two downloads at once bring each blob once", async () => {
+    await Promise.all([downloadModel("owner/name", options()), downloadModel("owner/name", options())]);
+    expect(requests.filter((request) => request.url.includes("safetensors"))).toHaveLength(1);
+  });
+});
+
+describe("parseModelId", () => {
+  it.each(["gpt2", "openai-community/gpt2", "meta-llama/Llama-3.2-1B"])("accepts %s", (id) => {
+    expect(parseModelId(id)).toEqual({ modelId: id, revision: null });
+  });
+  it("splits the revision off", () => {
+    expect(parseModelId("a/b@refs/pr/3")).toEqual({ modelId: "a/b", revision: "refs/pr/3" });
+  });
+  it.each(["", "/a", "a/b/c", "../a", "a/..", "a/b@", "a/b@../c", "./folder", "a b", "a--b/c"])("refuses %j", (id) => {
+    expect(parseModelId(id)).toBeNull();
+  });
+});
