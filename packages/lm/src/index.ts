@@ -1,3 +1,4 @@
 // Language models: tokenizers, model families, checkpoints, log-probabilities, generation.
 // Must not know: reward, rollouts, trees of turns, or why anybody wants a text to be likely.
 export type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "./causal-lm.js";
+export * from "./hub/index.js";
