@@ -1,0 +1,114 @@
+import { arange, cat, tensor, type Device, type Tensor } from "@astra-rl/torch";
+import { JsonFields } from "../json-fields.js";
+
+/**
+ * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the ways of stretching them that checkpoints use.
+ *
+ * config.json spells them in two ways: `rope_theta` beside `rope_scaling` (its kind under "rope_type" or, older,
+ * "type"), or all of it in `rope_parameters`.
+ */
+export interface RotarySettings {
+  theta: number;
+  /**
+   * `dynamic` stretches only beyond the trained window, and this package keeps every row inside it: so it is the same
+   * as `default` here.
+   */
+  kind: "default" | "linear" | "dynamic" | "llama3";
+  /** How many times the context is stretched (linear, llama3). */
+  factor: number;
+  /** llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high kept. */
+  lowFrequencyFactor: number;
+  highFrequencyFactor: number;
+  originalContextLength: number;
+}
+
+export function parseRotarySettings(fields: JsonFields): RotarySettings {
+  const parameters = nested(fields, "rope_parameters");
+  const scaling = parameters ?? nested(fields, "rope_scaling");
+  const theta =
+    parameters?.positive("rope_theta", { fallback: null }) ?? fields.positive("rope_theta", { fallback: 10000 });
+  const settings: RotarySettings = {
+    theta,
+    kind: "default",
+    factor: 1,
+    lowFrequencyFactor: 1,
+    highFrequencyFactor: 1,
+    originalContextLength: 1,
+  };
+  if (scaling === null) return settings;
+  const key = scaling.has("rope_type") ? "rope_type" : "type";
+  const kind = scaling.string(key, { fallback: "default" });
+  switch (kind) {
+    case "default":
+    case "dynamic":
+      return { ...settings, kind };
+    case "linear":
+      return { ...settings, kind, factor: scaling.positive("factor") };
+    case "llama3":
+      return {
+        ...settings,
+        kind,
+        factor: scaling.positive("factor"),
+        lowFrequencyFactor: scaling.positive("low_freq_factor"),
+        highFrequencyFactor: scaling.positive("high_freq_factor"),
+        originalContextLength: scaling.integer("original_max_position_embeddings"),
+      };
+    default:
+      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3"`);
+  }
+}
+
+function nested(fields: JsonFields, name: string): JsonFields | null {
+  if (!fields.has(name)) return null;
+  const value = fields.values[name];
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw fields.error(name, "an object");
+  return new JsonFields(value as Record<string, unknown>, `${fields.where}: "${name}"`);
+}
+
+/** Angle per position of each pair of channels: E/2 numbers, radians per token. */
+export function inverseFrequencies(settings: RotarySettings, headDimension: number): number[] {
+  const { theta, kind, factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = settings;
+  return Array.from({ length: headDimension / 2 }, (_, pair) => {
+    const frequency = theta ** ((-2 * pair) / headDimension);
+    if (kind === "linear") return frequency / factor;
+    if (kind !== "llama3") return frequency;
+    const wavelength = (2 * Math.PI) / frequency;
+    if (wavelength < originalContextLength / highFrequencyFactor) return frequency;
+    if (wavelength > originalContextLength / lowFrequencyFactor) return frequency / factor;
+    // Between the two, blend by how many wavelengths the original window holds.
+    const smooth =
+      (originalContextLength / wavelength - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor);
+    return (1 - smooth) * (frequency / factor) + smooth * frequency;
+  });
+}
+
+/**
+ * Cosines and signed sines of every position, each float32 [contextLength, E]; the caller keeps them.
+ *
+ * The first half of the sines is negated, so that {@link rotate} needs no negation of its own.
+ */
+export function rotaryTables(
+  settings: RotarySettings,
+  options: { headDimension: number; contextLength: number; device: Device },
+): { cosine: Tensor; sine: Tensor } {
+  const { headDimension, contextLength, device } = options;
+  const frequencies = tensor(inverseFrequencies(settings, headDimension), { device });
+  const positions = arange(0, contextLength, 1, { dtype: "float32", device });
+  const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [contextLength, E/2]
+  const cosine = angles.cos();
+  const sine = angles.sin();
+  return { cosine: cat([cosine, cosine], -1), sine: cat([sine.neg(), sine], -1) };
+}
+
+/**
+ * Turns queries or keys by their positions: channel i and channel i + E/2 are one plane (the half-split layout of
+ * Hugging Face checkpoints, not the interleaved one of the paper).
+ *
+ * @param x [B, H, T, E]
+ * @param cosine [B, 1, T, E] in the type of x, and `sine`, whose first half is negated, likewise
+ */
+export function rotate(x: Tensor, cosine: Tensor, sine: Tensor): Tensor {
+  // (a, b) → (b, a); with the signs in the table this is (a cos − b sin, b cos + a sin).
+  const swapped = x.roll([x.shape[3]! / 2], [-1]);
+  return x.mul(cosine).add(swapped.mul(sine));
+}
