@@ -6,17 +6,20 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 export default defineConfig({
   resolve: {
     // Tests run against the sources, so that a stale build never hides a change.
-    alias: {
-      "@astra-rl/torch": source("packages/torch/src/index.ts"),
-      "@astra-rl/lm": source("packages/lm/src/index.ts"),
-      "astra-rl": source("packages/astra-rl/src/index.ts"),
-    },
+    alias: [
+      { find: /^@astra-rl\/torch\/testing$/, replacement: source("packages/torch/src/testing.ts") },
+      { find: /^@astra-rl\/torch$/, replacement: source("packages/torch/src/index.ts") },
+      { find: /^@astra-rl\/lm$/, replacement: source("packages/lm/src/index.ts") },
+      { find: /^astra-rl$/, replacement: source("packages/astra-rl/src/index.ts") },
+    ],
   },
   test: {
-    include: ["packages/*/test/**/*.test.ts"],
+    include: ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 60_000,
+    // libtorch's threads would fight the other worker's for the same cores.
     env: { OMP_NUM_THREADS: "1" },
+    reporters: ["default", source("scripts/closing-line-reporter.ts")],
   },
 });

@@ -1,0 +1,2 @@
+export function checkImports(root: string): string[];
+export function importedNames(text: string): string[];

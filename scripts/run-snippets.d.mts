@@ -1,0 +1,7 @@
+export interface RunnableBlock {
+  language: "bash" | "ts";
+  code: string;
+  /** Of the opening fence, from 1. */
+  line: number;
+}
+export function runnableBlocks(markdown: string): RunnableBlock[];

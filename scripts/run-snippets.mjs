@@ -1,0 +1,85 @@
+#!/usr/bin/env node
+/**
+ * Runs the examples of README.md and docs/**.md, so that what they promise stays true.
+ *
+ *   node scripts/run-snippets.mjs [file.md ...]
+ *
+ * A fenced block whose info string ends in the word `run` is executed: "```bash run" by bash, "```ts run" by tsx.
+ * The blocks of one document run in order, in one fresh folder below .cache/snippets, so that a later block can use
+ * the files of an earlier one. A block fails when its process does not end with status 0.
+ */
+import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { execute } from "./setup/command.mjs";
+
+/**
+ * The runnable blocks of one document.
+ *
+ * @param {string} markdown
+ * @returns {{ language: "bash" | "ts", code: string, line: number }[]} `line`: of the opening fence, from 1
+ */
+export function runnableBlocks(markdown) {
+  const blocks = [];
+  let open = null;
+  markdown.split("\n").forEach((text, index) => {
+    if (open === null) {
+      const fence = /^```(\w+)((?: +\w+)*)\s*$/.exec(text);
+      if (fence !== null) open = { language: fence[1], words: fence[2].trim().split(/ +/), line: index + 1, lines: [] };
+      else if (text.startsWith("```")) open = { language: "", words: [], line: index + 1, lines: [] };
+    } else if (/^```\s*$/.test(text)) {
+      if (open.words.includes("run")) {
+        if (open.language !== "bash" && open.language !== "ts") {
+          throw new Error(`line ${open.line}: only bash and ts blocks can be run, not "${open.language}"`);
+        }
+        blocks.push({ language: open.language, code: `${open.lines.join("\n")}\n`, line: open.line });
+      }
+      open = null;
+    } else {
+      open.lines.push(text);
+    }
+  });
+  return blocks;
+}
+
+function markdownFiles(folder) {
+  return readdirSync(folder).flatMap((name) => {
+    const path = join(folder, name);
+    if (statSync(path).isDirectory()) return markdownFiles(path);
+    return name.endsWith(".md") ? [path] : [];
+  });
+}
+
+function main() {
+  const root = dirname(dirname(fileURLToPath(import.meta.url)));
+  const named = process.argv.slice(2).map((path) => resolve(path));
+  const documents = named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
+  let count = 0;
+  for (const document of documents) {
+    const blocks = runnableBlocks(readFileSync(document, "utf8"));
+    if (blocks.length === 0) continue;
+    const folder = join(root, ".cache/snippets", basename(document, ".md"));
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder, { recursive: true });
+    for (const { language, code, line } of blocks) {
+      const place = `${relative(root, document)}:${line}`;
+      const file = join(folder, `snippet-${line}.${language === "ts" ? "ts" : "sh"}`);
+      writeFileSync(file, code);
+      const [program, args] =
+        language === "ts"
+          ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
+          : ["bash", ["-euo", "pipefail", file]];
+      const result = execute(program, args, { cwd: folder });
+      if (!result.ok) {
+        process.stderr.write(`${place}: the example failed\n${result.output}\n`);
+        process.exitCode = 1;
+        return;
+      }
+      process.stdout.write(`${place}: ran\n`);
+      count += 1;
+    }
+  }
+  process.stdout.write(`examples: ${count} ran\n`);
+}
+
+if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) main();

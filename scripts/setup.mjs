@@ -1,0 +1,253 @@
+#!/usr/bin/env node
+/**
+ * Makes a fresh clone ready: npm packages, libtorch, the addon, the TypeScript build.
+ *
+ *   node scripts/setup.mjs [--quiet] [--force]
+ *
+ * Depends on Node alone, so that it runs before any package is installed. Each step has a key (a hash of what it
+ * depends on); a step whose key and results are as they were is passed over without starting a process.
+ *
+ *   --quiet   no line when nothing is to be done
+ *   --force   do every step again
+ */
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { aptAccess, aptInstall } from "./setup/apt.mjs";
+import { archiveSource, fetchArchive } from "./setup/archive.mjs";
+import { execute, onPath } from "./setup/command.mjs";
+import { fingerprint, hash } from "./setup/fingerprint.mjs";
+import * as libtorch from "./setup/libtorch.mjs";
+import { SetupProblem } from "./setup/problem.mjs";
+import { Stamp, takeLock } from "./setup/stamp.mjs";
+
+const OLDEST_NODE = 20;
+const PACKAGES = ["packages/torch", "packages/lm", "packages/astra-rl"];
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const inRoot = (...parts) => join(root, ...parts);
+const quiet = process.argv.includes("--quiet");
+const force = process.argv.includes("--force");
+const stateFolder = inRoot(".cache");
+const say = (line) => process.stderr.write(`setup: ${line}\n`);
+
+/** @typedef {{ name: string, key: () => string, present: () => boolean, make: () => void | Promise<void> }} Step */
+
+/** @type {Step} */
+const npmPackages = {
+  name: "npm packages",
+  key: () => hash(readFileSync(inRoot("package-lock.json"))),
+  present: () => existsSync(inRoot("node_modules/.package-lock.json")),
+  make() {
+    say("installing the npm packages (npm ci)");
+    const npm = onPath("npm");
+    if (npm === null) {
+      throw new SetupProblem("npm was not found beside Node.", ["install Node with its npm, version 20 or later"]);
+    }
+    const result = execute(npm, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: root });
+    if (!result.ok) {
+      const detail = result.output.trim().split("\n").slice(0, 4).join(" | ");
+      throw new SetupProblem(`npm ci failed: ${detail || result.reason}`, [
+        "check that the registry which npm is set to can be reached (npm ping), then run npm run setup again",
+        "look at the whole output of: npm ci",
+      ]);
+    }
+  },
+};
+
+/** Installed by someone before set-up ever ran here: nothing to do when it is at least as new as the lock. */
+function packagesAreNewerThanLock() {
+  const installed = inRoot("node_modules/.package-lock.json");
+  return existsSync(installed) && statSync(installed).mtimeMs >= statSync(inRoot("package-lock.json")).mtimeMs;
+}
+
+const compilerName = () => process.env.CXX || "g++";
+
+/** @type {Step} */
+const compiler = {
+  name: "compiler",
+  key: () => hash(`${compilerName()} ${onPath(compilerName())}`),
+  present: () => existsSync(compilerName()) || onPath(compilerName()) !== null,
+  make() {
+    if (this.present()) return;
+    const name = compilerName();
+    const remedies = [
+      "install a C++ compiler: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)",
+      "name another compiler: CXX=/path/to/c++ npm run setup",
+    ];
+    if (name !== "g++") throw new SetupProblem(`CXX is ${name}, which is not on the path.`, remedies);
+    say("there is no C++ compiler");
+    const { ok, why } = aptInstall(["g++"], say);
+    if (!ok || !this.present()) throw new SetupProblem(`g++ was not found, and ${why}.`, remedies);
+  },
+};
+
+const libtorchFile = inRoot("packages/torch/build/libtorch.json");
+
+/** Size and time of the library file itself: an upgrade in place must cause a rebuild. */
+function libraryState() {
+  try {
+    const described = JSON.parse(readFileSync(libtorchFile, "utf8"));
+    return described.libraries.map((path) => `${path} ${statSync(path).size} ${statSync(path).mtimeMs}`).join("\n");
+  } catch {
+    return null;
+  }
+}
+
+/** @type {Step} */
+const engine = {
+  name: "libtorch",
+  key: () => hash(JSON.stringify([process.env.LIBTORCH ?? "", onPath("python3"), libraryState()])),
+  present: () => libraryState() !== null,
+  async make() {
+    const found = await findOrInstallLibtorch();
+    mkdirSync(dirname(libtorchFile), { recursive: true });
+    writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
+    say(`libtorch ${found.version} from ${describeOrigin(found)}`);
+    if (found.origin === "debian" && found.blas === null) {
+      say("note: without libopenblas0-openmp matrix products run at a quarter of their speed (apt-get install it)");
+    }
+  },
+};
+
+const describeOrigin = ({ origin, root: folder }) =>
+  ({
+    LIBTORCH: `$LIBTORCH (${folder})`,
+    python: `the Python package at ${folder}`,
+    debian: "Debian's libtorch-dev",
+    download: `the official archive (${folder})`,
+  })[origin];
+
+async function findOrInstallLibtorch() {
+  const variable = libtorch.fromVariable();
+  if (variable.found) return variable.found;
+  if (variable.why !== undefined && variable.why !== "") {
+    throw new SetupProblem(`libtorch: ${variable.why}.`, [
+      "set LIBTORCH to the folder that holds include/ and lib/ of an unpacked libtorch",
+      "unset LIBTORCH, and set-up looks for libtorch itself or installs it",
+    ]);
+  }
+  const python = libtorch.fromPython();
+  if (python.found) return python.found;
+  if (python.why) say(`passing over the Python package torch: ${python.why}`);
+
+  let debian = libtorch.fromDebian();
+  if (debian.found?.blas) return debian.found;
+  if (!debian.found && debian.why) say(`passing over Debian's libtorch-dev: ${debian.why}`);
+  const folder = join(libtorch.cacheFolder(), "libtorch-archive");
+  const cached = debian.found ? debian : libtorch.fromCache(folder);
+  if (cached.found && cached.found.origin === "download") return cached.found;
+
+  const reasons = [];
+  if (aptAccess().command === null) {
+    reasons.push(aptAccess().why);
+  } else {
+    const wanted = debian.found ? ["libopenblas0-openmp"] : ["libtorch-dev", "libopenblas0-openmp"];
+    say(`${wanted[0]} is not installed`);
+    const { ok, why } = aptInstall(wanted, say);
+    debian = libtorch.fromDebian();
+    if (!ok) reasons.push(why);
+    else if (!debian.found) reasons.push(`after apt-get install, ${debian.why || "libtorch was still not found"}`);
+  }
+  if (debian.found) return debian.found;
+
+  const source = archiveSource();
+  if ("problem" in source) {
+    reasons.push(source.problem);
+  } else {
+    try {
+      say("fetching the official libtorch archive");
+      await fetchArchive(source, folder, say);
+      const downloaded = libtorch.fromCache(folder);
+      if (downloaded.found) return downloaded.found;
+      reasons.push(`the archive ${source.url} is not usable: ${downloaded.why || "it holds no libtorch folder"}`);
+    } catch (error) {
+      reasons.push(error.message);
+    }
+  }
+  throw new SetupProblem(`libtorch was not found and could not be installed (${reasons.join("; ")}).`, [
+    "apt-get install --no-install-recommends libtorch-dev libopenblas0-openmp   (as root, Debian 12 or later)",
+    "pip install torch   (into the python3 that is first on the path)",
+    "LIBTORCH=/path/to/libtorch npm run setup   (an unpacked archive from pytorch.org, C++11 ABI)",
+    "ASTRA_RL_LIBTORCH_URL=... ASTRA_RL_LIBTORCH_SHA256=... npm run setup   (a mirror of the archive)",
+  ]);
+}
+
+/** @type {Step} */
+const addon = {
+  name: "addon",
+  key: () =>
+    hash(
+      fingerprint([inRoot("packages/torch/native"), inRoot("packages/torch/scripts"), libtorchFile]) +
+        compilerName() +
+        libraryState() +
+        hash(readFileSync(inRoot("package-lock.json"))),
+    ),
+  present: () => existsSync(inRoot("packages/torch/build/astra_torch.node")),
+  make() {
+    if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) return say("there is no addon to build yet");
+    say("building the addon (about a minute)");
+    const result = execute(process.execPath, [inRoot("packages/torch/scripts/build.mjs")], { cwd: root, show: true });
+    if (!result.ok) {
+      throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
+        "use another libtorch: LIBTORCH=/path/to/libtorch npm run setup",
+        "use another compiler that knows C++17: CXX=/path/to/c++ npm run setup",
+      ]);
+    }
+  },
+};
+
+/** @type {Step} */
+const typescript = {
+  name: "TypeScript",
+  key: () =>
+    fingerprint(
+      [inRoot("tsconfig.base.json"), inRoot("package-lock.json"), ...PACKAGES.flatMap((path) => [inRoot(path, "src"), inRoot(path, "tsconfig.json")])],
+      (path) => /\.(ts|json)$/.test(path),
+    ),
+  present: () => PACKAGES.every((path) => existsSync(inRoot(path, "dist/index.js"))),
+  make() {
+    say("compiling the TypeScript");
+    const result = execute(process.execPath, [inRoot("node_modules/typescript/bin/tsc"), "-b", ...PACKAGES.map((path) => inRoot(path))]);
+    if (!result.ok) {
+      throw new SetupProblem(`the TypeScript does not compile:\n${result.output.trim()}`, ["correct the sources named above"]);
+    }
+  },
+};
+
+function checkNode() {
+  if (Number(process.versions.node.split(".")[0]) >= OLDEST_NODE) return;
+  throw new SetupProblem(`Node is version ${process.versions.node}; ${OLDEST_NODE} or later is needed.`, [
+    "install a current Node from nodejs.org",
+    "with nvm: nvm install 20 && nvm use 20",
+  ]);
+}
+
+const unchanged = (step, stamp) => !force && stamp.get(step.name) === step.key() && step.present();
+
+async function main() {
+  checkNode();
+  const steps = [npmPackages, compiler, engine, addon, typescript];
+  let stamp = new Stamp(stateFolder);
+  if (steps.every((step) => unchanged(step, stamp))) {
+    if (!quiet) say("everything is in place");
+    return;
+  }
+  const release = takeLock(stateFolder, say);
+  process.once("exit", release);
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
+  // Whoever held the lock may have done the work.
+  stamp = new Stamp(stateFolder);
+  for (const step of steps) {
+    if (unchanged(step, stamp)) continue;
+    const alreadyThere = !force && step === npmPackages && stamp.get(step.name) === undefined && packagesAreNewerThanLock();
+    if (!alreadyThere) await step.make();
+    stamp.set(step.name, step.key());
+  }
+  say("done");
+}
+
+main().catch((error) => {
+  process.stderr.write(error instanceof SetupProblem ? `${error.report()}\n` : `setup: internal: ${error.stack}\n`);
+  process.exitCode = 1;
+});

@@ -1,0 +1,138 @@
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { execute, onPath } from "./command.mjs";
+
+/** The oldest libtorch that the addon compiles against. */
+export const OLDEST_VERSION = "1.13";
+
+/**
+ * What the addon's build needs to know of one libtorch; written to packages/torch/build/libtorch.json.
+ *
+ * @typedef {object} Libtorch
+ * @property {"LIBTORCH" | "python" | "debian" | "download"} origin who said that it is there
+ * @property {string} root the folder that holds it
+ * @property {string} version such as "2.13.0"
+ * @property {readonly string[]} includes header folders, absolute
+ * @property {string} libraryDirectory absolute; becomes the addon's run path
+ * @property {readonly string[]} libraries absolute, in link order; those of CUDA only where there
+ * @property {boolean} cxx11Abi which std::string it was compiled with
+ * @property {boolean} cuda
+ * @property {string | null} blas a BLAS to load before it; null where libtorch brings its own
+ */
+
+/**
+ * @typedef {{ found: Libtorch } | { found: null, why: string }} Search
+ *   `why`: half a sentence; empty where there was nothing to look at
+ */
+
+const nothing = (why = "") => ({ found: null, why });
+
+const laterOrEqual = (version, floor) => {
+  const [a, b] = [version, floor].map((text) => text.split(".").map(Number));
+  return a[0] !== b[0] ? a[0] > b[0] : a[1] >= b[1];
+};
+
+/** Old wheels were compiled with the ABI of before GCC 5; the mangled name of one constructor tells. */
+const hasNewAbi = (library) => readFileSync(library).includes("_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11");
+
+/**
+ * Looks at one folder that should hold `include/` and `lib/`.
+ *
+ * @param {{ origin: Libtorch["origin"], root: string, includes: readonly string[], libraryDirectory: string, version: string | null, blas?: string | null }} place
+ * @returns {Search}
+ */
+function inspect({ origin, root, includes, libraryDirectory, version, blas = null }) {
+  if (!includes.some((folder) => existsSync(join(folder, "ATen/ATen.h")))) {
+    return nothing(`${root} has no headers (include/ATen/ATen.h)`);
+  }
+  const required = ["libtorch.so", "libtorch_cpu.so", "libc10.so"].map((name) => join(libraryDirectory, name));
+  const missing = required.find((path) => !existsSync(path));
+  if (missing !== undefined) return nothing(`${missing} is missing`);
+  if (version === null) return nothing(`the version of ${root} could not be read`);
+  if (!laterOrEqual(version, OLDEST_VERSION)) {
+    return nothing(`${root} is version ${version}, older than ${OLDEST_VERSION}`);
+  }
+  const optional = ["libtorch_cuda.so", "libc10_cuda.so"].map((name) => join(libraryDirectory, name));
+  const cudaLibraries = optional.filter((path) => existsSync(path));
+  return {
+    found: {
+      origin,
+      root,
+      version,
+      includes: includes.filter((folder) => existsSync(folder)),
+      libraryDirectory,
+      libraries: [...required, ...cudaLibraries],
+      cxx11Abi: hasNewAbi(required[2]),
+      cuda: cudaLibraries.length > 0,
+      blas,
+    },
+  };
+}
+
+function versionFromHeader(header) {
+  if (!existsSync(header)) return null;
+  const text = readFileSync(header, "utf8");
+  const part = (name) => new RegExp(`#define TORCH_VERSION_${name} (\\d+)`).exec(text)?.[1];
+  const parts = [part("MAJOR"), part("MINOR"), part("PATCH")];
+  return parts.includes(undefined) ? null : parts.join(".");
+}
+
+/** The layout that the official archives and the Python wheels share. @returns {Search} */
+export function inspectRoot(origin, root) {
+  const includes = [join(root, "include"), join(root, "include/torch/csrc/api/include")];
+  const version = versionFromHeader(join(includes[1], "torch/version.h"));
+  return inspect({ origin, root, includes, libraryDirectory: join(root, "lib"), version });
+}
+
+/** `$LIBTORCH`. A value that does not work is a mistake to be told, not to be skipped: the caller stops on it. @returns {Search} */
+export function fromVariable(value = process.env.LIBTORCH) {
+  if (value === undefined || value === "") return nothing();
+  if (!existsSync(value)) return nothing(`LIBTORCH is ${value}, which does not exist`);
+  return inspectRoot("LIBTORCH", realpathSync(value));
+}
+
+/** The `torch` package of the python3 that is first on the path. It is looked up, not imported (seconds). @returns {Search} */
+export function fromPython(python = onPath("python3")) {
+  if (python === null) return nothing();
+  const question =
+    "import importlib.util as u; s = u.find_spec('torch'); print(list(s.submodule_search_locations)[0] if s else '')";
+  const answer = execute(python, ["-c", question], { timeoutMilliseconds: 30_000 });
+  if (!answer.ok) return nothing(`${python} does not run (${answer.reason})`);
+  const root = answer.output.trim().split("\n").at(-1) ?? "";
+  if (root === "") return nothing();
+  return inspectRoot("python", root);
+}
+
+const debianLibraryDirectory = () => {
+  const candidates = ["x86_64-linux-gnu", "aarch64-linux-gnu"].map((triplet) => join("/usr/lib", triplet));
+  return candidates.find((folder) => existsSync(join(folder, "libtorch_cpu.so"))) ?? null;
+};
+
+/** Where Debian's libopenblas0-openmp lies, or null. Its pthread twin fights libtorch's own threads. */
+export function openmpBlas(libraryDirectory) {
+  const library = join(libraryDirectory, "openblas-openmp/libopenblas.so.0");
+  return existsSync(library) ? library : null;
+}
+
+/** Debian's or Ubuntu's `libtorch-dev`. @returns {Search} */
+export function fromDebian() {
+  const libraryDirectory = debianLibraryDirectory();
+  if (libraryDirectory === null || !existsSync("/usr/include/ATen/ATen.h")) return nothing();
+  const includes = ["/usr/include", "/usr/include/torch/csrc/api/include"];
+  const version = versionFromHeader(join(includes[1], "torch/version.h"));
+  return inspect({ origin: "debian", root: "/usr", includes, libraryDirectory, version, blas: openmpBlas(libraryDirectory) });
+}
+
+/** An archive that was unpacked earlier. @returns {Search} */
+export function fromCache(folder) {
+  const root = join(folder, "libtorch");
+  return existsSync(root) ? inspectRoot("download", root) : nothing();
+}
+
+/** A folder of a cache that is writable for the user, by the XDG rule. */
+export function cacheFolder(environment = process.env) {
+  if (environment.ASTRA_RL_CACHE) return environment.ASTRA_RL_CACHE;
+  const base = environment.XDG_CACHE_HOME || join(environment.HOME ?? dirname(process.cwd()), ".cache");
+  return join(base, "astra-rl");
+}
+

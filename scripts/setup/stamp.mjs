@@ -1,0 +1,80 @@
+import { closeSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/**
+ * What set-up did last time: a key for each step. It lies in a folder that git ignores; without it every step is
+ * looked at again, which costs time and nothing else.
+ */
+export class Stamp {
+  #path;
+  #content;
+
+  constructor(folder) {
+    this.#path = join(folder, "setup.json");
+    try {
+      this.#content = JSON.parse(readFileSync(this.#path, "utf8"));
+    } catch {
+      this.#content = {};
+    }
+  }
+
+  get(step) {
+    return this.#content[step];
+  }
+
+  /** Written after each step, so that a step that fails does not repeat those before it. */
+  set(step, key) {
+    this.#content[step] = key;
+    mkdirSync(dirname(this.#path), { recursive: true });
+    writeFileSync(`${this.#path}.${process.pid}`, `${JSON.stringify(this.#content, null, 2)}\n`);
+    renameSync(`${this.#path}.${process.pid}`, this.#path);
+  }
+}
+
+const sleep = (milliseconds) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+
+function isAlive(processId) {
+  try {
+    process.kill(processId, 0);
+    return true;
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+}
+
+/**
+ * Takes the lock that keeps two set-ups of one checkout apart (`npm test` beside `npm run demo`), waiting for its
+ * holder. A lock whose holder is dead is taken over.
+ *
+ * @param {string} folder
+ * @param {(line: string) => void} say
+ * @returns {() => void} releases it
+ */
+export function takeLock(folder, say) {
+  const path = join(folder, "setup.lock");
+  mkdirSync(folder, { recursive: true });
+  let told = false;
+  for (;;) {
+    try {
+      const handle = openSync(path, "wx");
+      writeFileSync(handle, String(process.pid));
+      closeSync(handle);
+      return () => rmSync(path, { force: true });
+    } catch (error) {
+      if (error.code !== "EEXIST") throw error;
+    }
+    let holder = "";
+    try {
+      holder = readFileSync(path, "utf8");
+    } catch {
+      continue;
+    }
+    if (holder !== "" && !isAlive(Number(holder))) {
+      rmSync(path, { force: true });
+      continue;
+    }
+    if (!told) say(`waiting for another set-up of this folder (process ${holder})`);
+    told = true;
+    sleep(200);
+  }
+}
