@@ -43,7 +43,8 @@ const builtins = new Set(builtinModules);
 /** The module names that a source text imports, exports from, or loads by a literal `import()`. */
 export function importedNames(text) {
   const withoutComments = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\/\/.*$/gm, "");
-  const pattern = /(?:^|[\s;}])(?:import|export)\s+(?:[\w*{}\s,$]+?\s+from\s+)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
+  const pattern =
+    /(?:^|[\s;}])(?:import|export)\s+(?:[\w*{}\s,$]+?\s+from\s+)?["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\s*\)/g;
   return [...withoutComments.matchAll(pattern)].map((match) => match[1] ?? match[2]);
 }
 
@@ -51,12 +52,14 @@ function sourceFiles(folder) {
   if (!existsSync(folder)) return [];
   return readdirSync(folder).flatMap((name) => {
     const path = join(folder, name);
-    if (statSync(path).isDirectory()) return name === "node_modules" || name === "dist" ? [] : sourceFiles(path);
+    if (statSync(path).isDirectory())
+      return name === "node_modules" || name === "dist" ? [] : sourceFiles(path);
     return /\.(ts|mts|mjs|js|svelte)$/.test(name) ? [path] : [];
   });
 }
 
-const packageOf = (name) => (name.startsWith("@") ? name.split("/").slice(0, 2).join("/") : name.split("/")[0]);
+const packageOf = (name) =>
+  name.startsWith("@") ? name.split("/").slice(0, 2).join("/") : name.split("/")[0];
 
 /** The folder of packages/astra-rl/src that a file lies in; "" for files in src itself. */
 function folderOf(sourceRoot, file) {
@@ -132,6 +135,8 @@ if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.a
   const root = resolve(process.argv[2] ?? dirname(dirname(fileURLToPath(import.meta.url))));
   const problems = checkImports(root);
   for (const problem of problems) process.stderr.write(`${problem}\n`);
-  process.stdout.write(problems.length === 0 ? "import law: kept\n" : `import law: ${problems.length} broken\n`);
+  process.stdout.write(
+    problems.length === 0 ? "import law: kept\n" : `import law: ${problems.length} broken\n`,
+  );
   process.exitCode = problems.length === 0 ? 0 : 1;
 }

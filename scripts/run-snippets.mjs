@@ -25,7 +25,8 @@ export function runnableBlocks(markdown) {
   markdown.split("\n").forEach((text, index) => {
     if (open === null) {
       const fence = /^```(\w+)((?: +\w+)*)\s*$/.exec(text);
-      if (fence !== null) open = { language: fence[1], words: fence[2].trim().split(/ +/), line: index + 1, lines: [] };
+      if (fence !== null)
+        open = { language: fence[1], words: fence[2].trim().split(/ +/), line: index + 1, lines: [] };
       else if (text.startsWith("```")) open = { language: "", words: [], line: index + 1, lines: [] };
     } else if (/^```\s*$/.test(text)) {
       if (open.words.includes("run")) {
@@ -53,7 +54,8 @@ function markdownFiles(folder) {
 function main() {
   const root = dirname(dirname(fileURLToPath(import.meta.url)));
   const named = process.argv.slice(2).map((path) => resolve(path));
-  const documents = named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
+  const documents =
+    named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
   let count = 0;
   for (const document of documents) {
     const blocks = runnableBlocks(readFileSync(document, "utf8"));

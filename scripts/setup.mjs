@@ -42,7 +42,9 @@ const npmPackages = {
     say("installing the npm packages (npm ci)");
     const npm = onPath("npm");
     if (npm === null) {
-      throw new SetupProblem("npm was not found beside Node.", ["install Node with its npm, version 20 or later"]);
+      throw new SetupProblem("npm was not found beside Node.", [
+        "install Node with its npm, version 20 or later",
+      ]);
     }
     const result = execute(npm, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: root });
     if (!result.ok) {
@@ -58,7 +60,9 @@ const npmPackages = {
 /** Installed by someone before set-up ever ran here: nothing to do when it is at least as new as the lock. */
 function packagesAreNewerThanLock() {
   const installed = inRoot("node_modules/.package-lock.json");
-  return existsSync(installed) && statSync(installed).mtimeMs >= statSync(inRoot("package-lock.json")).mtimeMs;
+  return (
+    existsSync(installed) && statSync(installed).mtimeMs >= statSync(inRoot("package-lock.json")).mtimeMs
+  );
 }
 
 const compilerName = () => process.env.CXX || "g++";
@@ -88,7 +92,9 @@ const libtorchFile = inRoot("packages/torch/build/libtorch.json");
 function libraryState() {
   try {
     const described = JSON.parse(readFileSync(libtorchFile, "utf8"));
-    return described.libraries.map((path) => `${path} ${statSync(path).size} ${statSync(path).mtimeMs}`).join("\n");
+    return described.libraries
+      .map((path) => `${path} ${statSync(path).size} ${statSync(path).mtimeMs}`)
+      .join("\n");
   } catch {
     return null;
   }
@@ -105,7 +111,9 @@ const engine = {
     writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
     say(`libtorch ${found.version} from ${describeOrigin(found)}`);
     if (found.origin === "debian" && found.blas === null) {
-      say("note: without libopenblas0-openmp matrix products run at a quarter of their speed (apt-get install it)");
+      say(
+        "note: without libopenblas0-openmp matrix products run at a quarter of their speed (apt-get install it)",
+      );
     }
   },
 };
@@ -147,7 +155,8 @@ async function findOrInstallLibtorch() {
     const { ok, why } = aptInstall(wanted, say);
     debian = libtorch.fromDebian();
     if (!ok) reasons.push(why);
-    else if (!debian.found) reasons.push(`after apt-get install, ${debian.why || "libtorch was still not found"}`);
+    else if (!debian.found)
+      reasons.push(`after apt-get install, ${debian.why || "libtorch was still not found"}`);
   }
   if (debian.found) return debian.found;
 
@@ -160,7 +169,9 @@ async function findOrInstallLibtorch() {
       await fetchArchive(source, folder, say);
       const downloaded = libtorch.fromCache(folder);
       if (downloaded.found) return downloaded.found;
-      reasons.push(`the archive ${source.url} is not usable: ${downloaded.why || "it holds no libtorch folder"}`);
+      reasons.push(
+        `the archive ${source.url} is not usable: ${downloaded.why || "it holds no libtorch folder"}`,
+      );
     } catch (error) {
       reasons.push(error.message);
     }
@@ -185,9 +196,15 @@ const addon = {
     ),
   present: () => existsSync(inRoot("packages/torch/build/astra_torch.node")),
   make() {
-    if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) return say("there is no addon to build yet");
+    if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) {
+      say("there is no addon to build yet");
+      return;
+    }
     say("building the addon (about a minute)");
-    const result = execute(process.execPath, [inRoot("packages/torch/scripts/build.mjs")], { cwd: root, show: true });
+    const result = execute(process.execPath, [inRoot("packages/torch/scripts/build.mjs")], {
+      cwd: root,
+      show: true,
+    });
     if (!result.ok) {
       throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
         "use another libtorch: LIBTORCH=/path/to/libtorch npm run setup",
@@ -202,15 +219,25 @@ const typescript = {
   name: "TypeScript",
   key: () =>
     fingerprint(
-      [inRoot("tsconfig.base.json"), inRoot("package-lock.json"), ...PACKAGES.flatMap((path) => [inRoot(path, "src"), inRoot(path, "tsconfig.json")])],
+      [
+        inRoot("tsconfig.base.json"),
+        inRoot("package-lock.json"),
+        ...PACKAGES.flatMap((path) => [inRoot(path, "src"), inRoot(path, "tsconfig.json")]),
+      ],
       (path) => /\.(ts|json)$/.test(path),
     ),
   present: () => PACKAGES.every((path) => existsSync(inRoot(path, "dist/index.js"))),
   make() {
     say("compiling the TypeScript");
-    const result = execute(process.execPath, [inRoot("node_modules/typescript/bin/tsc"), "-b", ...PACKAGES.map((path) => inRoot(path))]);
+    const result = execute(process.execPath, [
+      inRoot("node_modules/typescript/bin/tsc"),
+      "-b",
+      ...PACKAGES.map((path) => inRoot(path)),
+    ]);
     if (!result.ok) {
-      throw new SetupProblem(`the TypeScript does not compile:\n${result.output.trim()}`, ["correct the sources named above"]);
+      throw new SetupProblem(`the TypeScript does not compile:\n${result.output.trim()}`, [
+        "correct the sources named above",
+      ]);
     }
   },
 };
@@ -240,7 +267,8 @@ async function main() {
   stamp = new Stamp(stateFolder);
   for (const step of steps) {
     if (unchanged(step, stamp)) continue;
-    const alreadyThere = !force && step === npmPackages && stamp.get(step.name) === undefined && packagesAreNewerThanLock();
+    const alreadyThere =
+      !force && step === npmPackages && stamp.get(step.name) === undefined && packagesAreNewerThanLock();
     if (!alreadyThere) await step.make();
     stamp.set(step.name, step.key());
   }
@@ -248,6 +276,8 @@ async function main() {
 }
 
 main().catch((error) => {
-  process.stderr.write(error instanceof SetupProblem ? `${error.report()}\n` : `setup: internal: ${error.stack}\n`);
+  process.stderr.write(
+    error instanceof SetupProblem ? `${error.report()}\n` : `setup: internal: ${error.stack}\n`,
+  );
   process.exitCode = 1;
 });

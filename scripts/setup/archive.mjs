@@ -1,5 +1,14 @@
 import { createHash } from "node:crypto";
-import { createWriteStream, existsSync, mkdirSync, openSync, readSync, closeSync, renameSync, rmSync } from "node:fs";
+import {
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  closeSync,
+  renameSync,
+  rmSync,
+} from "node:fs";
 import { createReadStream, fstatSync } from "node:fs";
 import { dirname, join, normalize, sep } from "node:path";
 import { Readable, Transform } from "node:stream";
@@ -28,7 +37,9 @@ export function archiveSource(environment = process.env) {
     return { problem: `there is no official archive for ${process.platform} on ${process.arch}` };
   }
   if (!/^[0-9a-f]{64}$/i.test(sha256 ?? "")) {
-    return { problem: "ASTRA_RL_LIBTORCH_URL is set without ASTRA_RL_LIBTORCH_SHA256 (64 hexadecimal digits)" };
+    return {
+      problem: "ASTRA_RL_LIBTORCH_URL is set without ASTRA_RL_LIBTORCH_SHA256 (64 hexadecimal digits)",
+    };
   }
   return { url, sha256: sha256.toLowerCase() };
 }
@@ -47,7 +58,9 @@ export async function fetchArchive({ url, sha256 }, folder, say) {
   try {
     const actual = await download(url, file, say);
     if (actual !== sha256) {
-      throw new Error(`${url} has SHA-256 ${actual}, expected ${sha256}: the file was changed or cut on its way`);
+      throw new Error(
+        `${url} has SHA-256 ${actual}, expected ${sha256}: the file was changed or cut on its way`,
+      );
     }
     say("unpacking libtorch");
     await unzip(file, partial);
@@ -72,10 +85,9 @@ async function download(url, file, say) {
     transform(chunk, _encoding, done) {
       digest.update(chunk);
       received += chunk.length;
-      while (total > 0 && received / total >= (tenths + 1) / 10) {
-        tenths += 1;
-        say(`fetching libtorch: ${tenths * 10} % of ${Math.round(total / 1e6)} MB`);
-      }
+      const reached = total > 0 ? Math.floor((10 * received) / total) : 0;
+      if (reached > tenths) say(`fetching libtorch: ${reached * 10} % of ${Math.round(total / 1e6)} MB`);
+      tenths = reached;
       done(null, chunk);
     },
   });
@@ -97,7 +109,8 @@ export async function unzip(file, folder) {
   try {
     for (const entry of centralDirectory(handle)) {
       const path = normalize(join(folder, entry.name));
-      if (!path.startsWith(normalize(folder) + sep)) throw new Error(`${file}: the entry ${entry.name} leaves the folder`);
+      if (!path.startsWith(normalize(folder) + sep))
+        throw new Error(`${file}: the entry ${entry.name} leaves the folder`);
       if (entry.name.endsWith("/")) {
         mkdirSync(path, { recursive: true });
         continue;
@@ -127,7 +140,8 @@ function read(handle, position, length) {
 /** Lengths of the name and the extra field that stand between a local header and its data. */
 function localHeaderTail(handle, offset) {
   const header = read(handle, offset, 30);
-  if (header.length < 30 || header.readUInt32LE(0) !== 0x04034b50) throw new Error("a zip entry has no local header");
+  if (header.length < 30 || header.readUInt32LE(0) !== 0x04034b50)
+    throw new Error("a zip entry has no local header");
   return header.readUInt16LE(26) + header.readUInt16LE(28);
 }
 
@@ -155,7 +169,8 @@ function centralDirectory(handle) {
       offset: directory.readUInt32LE(position + 42),
       name: directory.toString("utf8", position + 46, position + 46 + nameLength),
     });
-    position += 46 + nameLength + directory.readUInt16LE(position + 30) + directory.readUInt16LE(position + 32);
+    position +=
+      46 + nameLength + directory.readUInt16LE(position + 30) + directory.readUInt16LE(position + 32);
   }
   return entries;
 }

@@ -40,7 +40,8 @@ export function execute(program, args, { cwd, env, show = false, timeoutMillisec
   let reason = "";
   if (!ok) {
     const last = output.trim().split("\n").filter(Boolean).at(-1) ?? "";
-    reason = result.error?.message ?? (last || `${program} ended with status ${result.status ?? result.signal}`);
+    reason =
+      result.error?.message ?? (last || `${program} ended with status ${result.status ?? result.signal}`);
   }
   return { ok, output, reason };
 }

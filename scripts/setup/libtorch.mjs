@@ -33,7 +33,8 @@ const laterOrEqual = (version, floor) => {
 };
 
 /** Old wheels were compiled with the ABI of before GCC 5; the mangled name of one constructor tells. */
-const hasNewAbi = (library) => readFileSync(library).includes("_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11");
+const hasNewAbi = (library) =>
+  readFileSync(library).includes("_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11");
 
 /**
  * Looks at one folder that should hold `include/` and `lib/`.
@@ -45,7 +46,9 @@ function inspect({ origin, root, includes, libraryDirectory, version, blas = nul
   if (!includes.some((folder) => existsSync(join(folder, "ATen/ATen.h")))) {
     return nothing(`${root} has no headers (include/ATen/ATen.h)`);
   }
-  const required = ["libtorch.so", "libtorch_cpu.so", "libc10.so"].map((name) => join(libraryDirectory, name));
+  const required = ["libtorch.so", "libtorch_cpu.so", "libc10.so"].map((name) =>
+    join(libraryDirectory, name),
+  );
   const missing = required.find((path) => !existsSync(path));
   if (missing !== undefined) return nothing(`${missing} is missing`);
   if (version === null) return nothing(`the version of ${root} could not be read`);
@@ -120,7 +123,14 @@ export function fromDebian() {
   if (libraryDirectory === null || !existsSync("/usr/include/ATen/ATen.h")) return nothing();
   const includes = ["/usr/include", "/usr/include/torch/csrc/api/include"];
   const version = versionFromHeader(join(includes[1], "torch/version.h"));
-  return inspect({ origin: "debian", root: "/usr", includes, libraryDirectory, version, blas: openmpBlas(libraryDirectory) });
+  return inspect({
+    origin: "debian",
+    root: "/usr",
+    includes,
+    libraryDirectory,
+    version,
+    blas: openmpBlas(libraryDirectory),
+  });
 }
 
 /** An archive that was unpacked earlier. @returns {Search} */
@@ -135,4 +145,3 @@ export function cacheFolder(environment = process.env) {
   const base = environment.XDG_CACHE_HOME || join(environment.HOME ?? dirname(process.cwd()), ".cache");
   return join(base, "astra-rl");
 }
-

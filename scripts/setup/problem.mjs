@@ -13,6 +13,8 @@ export class SetupProblem extends Error {
   /** The text that set-up prints before it stops. */
   report() {
     const heading = this.remedies.length > 1 ? "any one of these helps:" : "this helps:";
-    return [`setup: ${this.message}`, `  ${heading}`, ...this.remedies.map((remedy) => `  - ${remedy}`)].join("\n");
+    return [`setup: ${this.message}`, `  ${heading}`, ...this.remedies.map((remedy) => `  - ${remedy}`)].join(
+      "\n",
+    );
   }
 }

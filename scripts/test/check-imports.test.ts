@@ -14,7 +14,10 @@ function write(path: string, text: string): void {
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), "import-law-"));
   write("packages/torch/package.json", JSON.stringify({ name: "@astra-rl/torch" }));
-  write("packages/lm/package.json", JSON.stringify({ name: "@astra-rl/lm", dependencies: { "@astra-rl/torch": "1" } }));
+  write(
+    "packages/lm/package.json",
+    JSON.stringify({ name: "@astra-rl/lm", dependencies: { "@astra-rl/torch": "1" } }),
+  );
   write(
     "packages/astra-rl/package.json",
     JSON.stringify({ name: "astra-rl", dependencies: { "@astra-rl/lm": "1", yaml: "2" } }),
@@ -24,16 +27,26 @@ afterEach(() => rmSync(root, { recursive: true }));
 
 describe("import law", () => {
   test("passes what follows it", () => {
-    write("packages/lm/src/index.ts", 'import { Tensor } from "@astra-rl/torch";\nimport { join } from "node:path";');
+    write(
+      "packages/lm/src/index.ts",
+      'import { Tensor } from "@astra-rl/torch";\nimport { join } from "node:path";',
+    );
     write("packages/astra-rl/src/sampler/tree.ts", 'import type { Node } from "../core/node.js";');
-    write("packages/astra-rl/src/cli/train.ts", 'import { parse } from "yaml";\nimport { x } from "../sampler/tree.js";');
+    write(
+      "packages/astra-rl/src/cli/train.ts",
+      'import { parse } from "yaml";\nimport { x } from "../sampler/tree.js";',
+    );
     expect(checkImports(root)).toEqual([]);
   });
 
   test.each([
     ["packages/torch/src/a.ts", 'import { x } from "@astra-rl/lm";', "against the direction"],
     ["packages/lm/src/a.ts", 'export * from "astra-rl";', "against the direction"],
-    ["packages/astra-rl/src/sampler/a.ts", 'import { x } from "../system/b.js";', "sampler must not know system"],
+    [
+      "packages/astra-rl/src/sampler/a.ts",
+      'import { x } from "../system/b.js";',
+      "sampler must not know system",
+    ],
     ["packages/astra-rl/src/core/a.ts", 'export { x } from "../records/b.js";', "core must not know records"],
     ["packages/astra-rl/src/core/a.ts", 'import { x } from "../index.js";', "from above"],
     ["packages/astra-rl/src/cli/a.ts", 'const z = await import("zod");', "does not declare"],

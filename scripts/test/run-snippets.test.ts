@@ -27,5 +27,7 @@ test("only marked blocks run, with their line and their code as written", () => 
 });
 
 test("a language that nothing here can run is an error", () => {
-  expect(() => runnableBlocks("```python run\nprint(1)\n```")).toThrow('line 1: only bash and ts blocks can be run, not "python"');
+  expect(() => runnableBlocks("```python run\nprint(1)\n```")).toThrow(
+    'line 1: only bash and ts blocks can be run, not "python"',
+  );
 });

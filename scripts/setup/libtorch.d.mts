@@ -1,0 +1,14 @@
+export interface Libtorch {
+  origin: "LIBTORCH" | "python" | "debian" | "download";
+  root: string;
+  version: string;
+  includes: readonly string[];
+  libraryDirectory: string;
+  libraries: readonly string[];
+  cxx11Abi: boolean;
+  cuda: boolean;
+  blas: string | null;
+}
+export type Search = { found: Libtorch } | { found: null; why: string };
+export function fromVariable(value?: string): Search;
+export function fromPython(python?: string | null): Search;
