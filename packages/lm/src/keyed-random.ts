@@ -1,0 +1,235 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+
+// Random numbers that are a function of their name. A draw is looked up, never taken from a shared stream, so that
+// neither batching, nor the order of rows, nor a resumed run changes it.
+//
+// The function is Philox-4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011): a 128-bit counter under a 64-bit key. The key comes from (seed, stream name), the counter from
+// (episode, node, index).
+
+/** Names one sequence of draws. */
+export interface DrawKey {
+  /** Any safe integer; 0 is a seed like every other. */
+  seed: number;
+  /** Which kind of draw, for example "tester" or "prompts"; unlike names give unrelated draws. */
+  stream: string;
+  /** 0 … 2^48 − 1. */
+  episode: number;
+  /** 0 … 2^48 − 1. */
+  node: number;
+}
+
+type Words = [number, number, number, number];
+
+const WORD = 2 ** 32;
+const COUNTER_LIMIT = 2 ** 48;
+// Multipliers and key increments of the published algorithm.
+const MULTIPLIER_0 = 0xd2511f53;
+const MULTIPLIER_1 = 0xcd9e8d57;
+const INCREMENT_0 = 0x9e3779b9;
+const INCREMENT_1 = 0xbb67ae85;
+
+/** High 32 bits of the 64-bit product: JavaScript has only the low ones (`Math.imul`). */
+function multiplyHigh(a: number, b: number): number {
+  const aLow = a & 0xffff;
+  const aHigh = a >>> 16;
+  const bLow = b & 0xffff;
+  const bHigh = b >>> 16;
+  const middle = aHigh * bLow + ((aLow * bLow) >>> 16);
+  const cross = aLow * bHigh + (middle & 0xffff);
+  // Each sum stays below 2^33, where a double is exact; >>> 0 at the end keeps the word.
+  return (aHigh * bHigh + Math.floor(middle / 0x10000) + Math.floor(cross / 0x10000)) >>> 0;
+}
+
+/** One block of Philox-4x32-10: four 32-bit words of the counter and two of the key give four random words. */
+export function philox(counter: Readonly<Words>, key: readonly [number, number]): Words {
+  let [a, b, c, d] = counter;
+  let [k0, k1] = key;
+  for (let round = 0; round < 10; round += 1) {
+    const high0 = multiplyHigh(MULTIPLIER_0, a);
+    const low0 = Math.imul(MULTIPLIER_0, a);
+    const high1 = multiplyHigh(MULTIPLIER_1, c);
+    const low1 = Math.imul(MULTIPLIER_1, c);
+    a = high1 ^ b ^ k0;
+    b = low1;
+    c = high0 ^ d ^ k1;
+    d = low0;
+    k0 = (k0 + INCREMENT_0) | 0;
+    k1 = (k1 + INCREMENT_1) | 0;
+  }
+  return [a >>> 0, b >>> 0, c >>> 0, d >>> 0];
+}
+
+/** Keys of (purpose, seed, stream name), since every row of every utterance asks for the same few. */
+const keys = new Map<string, [number, number]>();
+
+/**
+ * 64 bits from a purpose, a seed and a name: the name's code units are absorbed two at a time, each block encrypted
+ * under the seed and fed into the next, so that names of any length and look differ everywhere.
+ */
+function deriveKey(where: string, purpose: number, seed: number, name: string): [number, number] {
+  if (!Number.isSafeInteger(seed)) {
+    throw new UsageError(`${where}: a seed must be a whole number, got ${describeValue(seed)}`);
+  }
+  const label = `${purpose}/${seed}/${name}`;
+  let key = keys.get(label);
+  if (key === undefined) {
+    const seedWords: [number, number] = [seed >>> 0, Math.floor(seed / WORD) >>> 0];
+    let state = philox([purpose, name.length, 0, 0], seedWords);
+    for (let at = 0; at < name.length; at += 2) {
+      const low = name.charCodeAt(at);
+      const high = at + 1 < name.length ? name.charCodeAt(at + 1) : 0;
+      state = philox([state[0] ^ (low | (high << 16)), state[1], state[2], state[3]], seedWords);
+    }
+    key = [state[0], state[1]];
+    // A run uses a handful of names and one seed; the bound only guards a caller that walks through seeds.
+    if (keys.size >= 4096) keys.clear();
+    keys.set(label, key);
+  }
+  return key;
+}
+
+/** 53 random bits as a double in [0, 1). */
+function toUniform(words: Readonly<Words>): number {
+  return ((words[0] >>> 5) * 2 ** 26 + (words[1] >>> 6)) / 2 ** 53;
+}
+
+function checkCounter(where: string, name: string, value: number, limit: number): void {
+  if (!Number.isInteger(value) || value < 0 || value >= limit) {
+    throw new UsageError(
+      `${where}: ${name} must be a whole number from 0 to ${limit - 1}, got ${describeValue(value)}`,
+    );
+  }
+}
+
+const DRAW = 1;
+const STREAM = 2;
+
+/**
+ * The draw number `index` of the sequence that `key` names: uniform in [0, 1) with 53 bits, always the same.
+ *
+ * @param index 0 … 2^32 − 1; the position of the token in its utterance
+ */
+export function keyedUniform(key: DrawKey, index: number): number {
+  const { seed, stream, episode, node } = key;
+  checkCounter("keyedUniform", "episode", episode, COUNTER_LIMIT);
+  checkCounter("keyedUniform", "node", node, COUNTER_LIMIT);
+  checkCounter("keyedUniform", "index", index, WORD);
+  const high = (Math.floor(node / WORD) << 16) | Math.floor(episode / WORD);
+  const words: Words = [index, node >>> 0, episode >>> 0, high >>> 0];
+  return toUniform(philox(words, deriveKey("keyedUniform", DRAW, seed, stream)));
+}
+
+/** Where a stream stands; plain JSON. */
+export interface KeyedStreamState {
+  seed: number;
+  name: string;
+  /** Draws taken so far. */
+  counter: number;
+}
+
+/**
+ * Draws in sequence, for what has an order by nature (shuffling, choosing prompts). Its whole state is a counter, so
+ * it is saved and restored as JSON.
+ */
+export class KeyedStream {
+  readonly seed: number;
+  readonly name: string;
+  #counter: number;
+  readonly #key: readonly [number, number];
+
+  constructor(seed: number, name: string, counter = 0) {
+    checkCounter("KeyedStream", "counter", counter, Number.MAX_SAFE_INTEGER);
+    this.seed = seed;
+    this.name = name;
+    this.#counter = counter;
+    this.#key = deriveKey("KeyedStream", STREAM, seed, name);
+  }
+
+  static fromState(state: KeyedStreamState): KeyedStream {
+    if (typeof state !== "object" || state === null || typeof state.name !== "string") {
+      throw new UsageError(
+        `KeyedStream.fromState: expected {seed, name, counter}, got ${describeValue(state)}`,
+      );
+    }
+    return new KeyedStream(state.seed, state.name, state.counter);
+  }
+
+  get counter(): number {
+    return this.#counter;
+  }
+
+  getState(): KeyedStreamState {
+    return { seed: this.seed, name: this.name, counter: this.#counter };
+  }
+
+  toJSON(): KeyedStreamState {
+    return this.getState();
+  }
+
+  /** Continues from a saved state of the same stream. */
+  setState(state: KeyedStreamState): void {
+    if (state.seed !== this.seed || state.name !== this.name) {
+      throw new UsageError(
+        `KeyedStream.setState: the state belongs to stream ${describeValue(state.name)} of seed ${state.seed}, ` +
+          `this is ${describeValue(this.name)} of seed ${this.seed}`,
+      );
+    }
+    checkCounter("KeyedStream.setState", "counter", state.counter, Number.MAX_SAFE_INTEGER);
+    this.#counter = state.counter;
+  }
+
+  /** The next number, uniform in [0, 1) with 53 bits. */
+  uniform(): number {
+    const at = this.#counter;
+    this.#counter += 1;
+    return toUniform(philox([at >>> 0, Math.floor(at / WORD), 0, 0], this.#key));
+  }
+
+  /** A whole number from 0 to limit − 1, each equally likely (one in 2^53 off at most). */
+  integer(limit: number): number {
+    if (!Number.isSafeInteger(limit) || limit < 1) {
+      throw new UsageError(
+        `KeyedStream.integer: the limit must be a whole number of at least 1, got ${describeValue(limit)}`,
+      );
+    }
+    return Math.floor(this.uniform() * limit);
+  }
+
+  /**
+   * One of the items.
+   *
+   * @param weights relative chances, one for each item, none negative; absent = all alike
+   */
+  choice<T>(items: readonly T[], weights?: readonly number[]): T {
+    if (items.length === 0) throw new UsageError("KeyedStream.choice: there is nothing to choose from");
+    if (weights === undefined) return items[this.integer(items.length)]!;
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const valid = weights.length === items.length && weights.every((weight) => weight >= 0);
+    if (!valid || !(total > 0) || !Number.isFinite(total)) {
+      throw new UsageError(
+        `KeyedStream.choice: ${items.length} items need as many weights, none negative and not all zero, ` +
+          `got ${describeValue(weights)}`,
+      );
+    }
+    let rest = this.uniform() * total;
+    let last = 0;
+    for (let at = 0; at < items.length; at += 1) {
+      if (weights[at] === 0) continue;
+      last = at;
+      rest -= weights[at]!;
+      if (rest < 0) break;
+    }
+    return items[last]!;
+  }
+
+  /** A shuffled copy (Fisher–Yates); every order equally likely. */
+  shuffle<T>(items: readonly T[]): T[] {
+    const shuffled = [...items];
+    for (let at = shuffled.length - 1; at > 0; at -= 1) {
+      const other = this.integer(at + 1);
+      [shuffled[at], shuffled[other]] = [shuffled[other]!, shuffled[at]!];
+    }
+    return shuffled;
+  }
+}
