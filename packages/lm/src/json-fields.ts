@@ -79,7 +79,9 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
     const text = typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     value = JSON.parse(text);
   } catch (cause) {
-    throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, { cause });
+    throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, {
+      cause,
+    });
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);

@@ -1,8 +1,19 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Tokenizer as TokenizerModel } from "@huggingface/tokenizers";
+import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+
+/** The part of the library that is used. Its own types do not resolve in an ES module (imports without suffix). */
+interface TokenizerEngine {
+  encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[] };
+  decode(
+    ids: readonly number[],
+    options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean },
+  ): string;
+  token_to_id(token: string): number | undefined;
+  get_vocab(): Map<string | undefined, number>;
+}
 
 /** Files that describe a tokenizer in a Hugging Face folder; those that are there travel with every checkpoint. */
 const TOKENIZER_FILES = [
@@ -36,7 +47,7 @@ export class Tokenizer {
   /** The files it was made from, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
 
-  readonly #model: TokenizerModel;
+  readonly #engine: TokenizerEngine;
   /** Whether an id stands for a token: vocabularies may have holes. */
   readonly #known: boolean[] = [];
 
@@ -56,10 +67,11 @@ export class Tokenizer {
     this.directoryFiles = files;
     const json = parseJsonObject(definition, place);
     try {
-      this.#model = new TokenizerModel(withAddedTokens(json, this.settings), this.settings);
-      for (const [token, id] of this.#model.get_vocab()) {
+      this.#engine = new LibraryTokenizer(checked(json, this.settings), this.settings) as TokenizerEngine;
+      for (const [token, id] of this.#engine.get_vocab()) {
         if (token === undefined) continue;
-        if (!Number.isSafeInteger(id) || id < 0) throw new Error(`token ${describeValue(token)} has id ${id}`);
+        if (!Number.isSafeInteger(id) || id < 0)
+          throw new Error(`token ${describeValue(token)} has id ${id}`);
         this.#known[id] = true;
       }
     } catch (cause) {
@@ -106,7 +118,7 @@ export class Tokenizer {
       throw new UsageError(`Tokenizer.encode: the text must be a string, got ${describeValue(text)}`);
     }
     if (text === "" && !addSpecialTokens) return [];
-    const { ids } = this.#model.encode(text, { add_special_tokens: addSpecialTokens });
+    const { ids } = this.#engine.encode(text, { add_special_tokens: addSpecialTokens });
     // A character outside a vocabulary without an unknown token has no id and is dropped, as the Rust library does.
     return ids.filter((id) => id !== undefined);
   }
@@ -125,10 +137,10 @@ export class Tokenizer {
       if (!Number.isSafeInteger(id) || id < 0) {
         throw new UsageError(`Tokenizer.decode: a token id must be an integer ≥ 0, got ${describeValue(id)}`);
       }
-      if (this.#known[id] === true) known.push(id);
+      if (this.#known[id] ?? false) known.push(id);
     }
     if (known.length === 0) return "";
-    return this.#model.decode(known, {
+    return this.#engine.decode(known, {
       skip_special_tokens: skipSpecialTokens,
       clean_up_tokenization_spaces: false,
     });
@@ -136,7 +148,7 @@ export class Tokenizer {
 
   /** Id of a token given as it is spelled in the vocabulary; null where there is none. */
   idOf(token: string): number | null {
-    return this.#model.token_to_id(token) ?? null;
+    return this.#engine.token_to_id(token) ?? null;
   }
 
   /** Writes the files that it was made from, unchanged, into a folder. */
@@ -155,16 +167,65 @@ export class Tokenizer {
   }
 }
 
-/** Older folders list some added tokens only in tokenizer_config.json. */
-function withAddedTokens(
+/**
+ * tokenizer.json as the library needs it. It takes almost anything and fails later, at the first text; so look here.
+ */
+function checked(
   json: Record<string, unknown>,
   settings: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
+  return { ...json, model: checkedModel(json["model"]), added_tokens: addedTokens(json, settings) };
+}
+
+function checkedModel(model: unknown): object {
+  if (typeof model !== "object" || model === null) {
+    throw new Error(`"model" must be an object, got ${describeValue(model)}`);
+  }
+  const { vocab, merges, ...rest } = model as Record<string, unknown>;
+  // Files of the first releases name no type.
+  const type =
+    rest["type"] ?? (Array.isArray(merges) ? "BPE" : Array.isArray(vocab) ? "Unigram" : "WordPiece");
+  if (type !== "BPE" && type !== "WordPiece" && type !== "Unigram") {
+    throw new Error(`"model.type" must be one of BPE, WordPiece, Unigram, got ${describeValue(type)}`);
+  }
+  if (typeof vocab !== "object" || vocab === null || Array.isArray(vocab) !== (type === "Unigram")) {
+    const rule = type === "Unigram" ? "a list" : "an object";
+    throw new Error(`"model.vocab" must be ${rule}, got ${describeValue(vocab)}`);
+  }
+  if (type === "BPE" && !Array.isArray(merges)) {
+    throw new Error(`"model.merges" must be a list, got ${describeValue(merges)}`);
+  }
+  if (!Array.isArray(vocab)) {
+    for (const [token, id] of Object.entries(vocab)) checkId(`"model.vocab"`, token, id);
+  }
+  return { ...model, type };
+}
+
+/** Older folders list some added tokens only in tokenizer_config.json. */
+function addedTokens(json: Record<string, unknown>, settings: Readonly<Record<string, unknown>>): object[] {
   const listed = json["added_tokens"] ?? [];
   if (!Array.isArray(listed)) throw new Error(`"added_tokens" must be a list, got ${describeValue(listed)}`);
-  const ids = new Set(listed.map((token: { id?: unknown }) => token?.id));
+  const ids = new Set(listed.map((token: { id?: unknown } | null) => token?.id));
   const more = Object.entries(settings["added_tokens_decoder"] ?? {})
     .map(([id, token]) => ({ ...(token as object), id: Number(id) }))
     .filter((token) => !ids.has(token.id));
-  return { ...json, added_tokens: [...listed, ...more] };
+  const all = [...listed, ...more] as ({ content?: unknown; id?: unknown } | null)[];
+  return all.map((token) => {
+    if (typeof token?.content !== "string") {
+      throw new Error(`an added token must have its text under "content", got ${describeValue(token)}`);
+    }
+    checkId("an added token", token.content, token.id);
+    return token;
+  });
+}
+
+/** Far above any real vocabulary: one absurd id must not cost the memory of a table up to it. */
+const LARGEST_ID = 2 ** 24;
+
+function checkId(place: string, token: string, id: unknown): void {
+  if (Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) <= LARGEST_ID) return;
+  throw new Error(
+    `${place} must have ids that are integers from 0 to ${LARGEST_ID}, ` +
+      `got ${describeValue(id)} for ${describeValue(token)}`,
+  );
 }

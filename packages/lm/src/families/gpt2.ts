@@ -1,11 +1,11 @@
 // GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
 // Numbers and names follow Hugging Face's GPT2LMHeadModel.
 import { embedding, layerNorm, linear, scope, type DType, type Tensor } from "@astra-rl/torch";
-import { attend, attentionBias, cast } from "../attention.js";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
+import { attend, attentionBias } from "./attention.js";
 import type { CausalFamily } from "./family.js";
-import { ParameterizedModel } from "./parameterized-model.js";
+import { cast, ParameterizedModel } from "./parameterized-model.js";
 
 const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
   gelu_new: (hidden) => hidden.gelu({ approximate: "tanh" }),
@@ -134,8 +134,7 @@ class GPT2 extends ParameterizedModel {
       let hidden = embedding(this.parameter("transformer.wte.weight"), ids).add(
         embedding(this.parameter("transformer.wpe.weight"), positions),
       );
-      const like = cast(hidden, this.computeDtype);
-      const bias = attentionBias(mask, ids.size(-1), like);
+      const bias = attentionBias(mask, ids.size(-1), { dtype: this.computeDtype, device: this.device });
       for (let layer = 0; layer < this.config.layers; layer++) {
         hidden = scope(() => this.#block(layer, hidden, bias, cache));
       }
@@ -162,7 +161,7 @@ class GPT2 extends ParameterizedModel {
       .unbind(0) as [Tensor, Tensor, Tensor];
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    const attended = attend(query, keys, values, { bias, scale });
+    const attended = attend(query, keys, values, bias, scale);
     const middle = hidden.add(
       cast(this.#project(`${prefix}.attn.c_proj`, attended), this.dtype).view([B, T, D]),
     );
