@@ -1,2 +1,6 @@
 export { AstraError, TorchError, UsageError } from "@astra-rl/torch";
 export * from "./core/index.js";
+export * from "./datasets/index.js";
+export * from "./sampler/index.js";
+export * from "./scorer/index.js";
+export * from "./system/index.js";

@@ -1,18 +1,26 @@
 import { AstraError } from "@astra-rl/torch";
 import type { Tensor } from "./tensor.js";
 
+/**
+ * A system, scorer or algorithm returned something that its interface forbids. Never recorded as data: a fault in
+ * the code that is being run must stop the run.
+ */
+export class ContractError extends AstraError {
+  override name = "ContractError";
+}
+
 // Log-softmax in f32 can end a rounding error above zero; nothing honest ends higher than this.
 const ROUNDING = 1e-4;
 
 /** Fails unless a batched call returned one result for each input. */
 export function checkCount(where: string, results: readonly unknown[], expected: number): void {
   if (!Array.isArray(results)) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must return an array with one entry for each input, got ${typeof results}`,
     );
   }
   if (results.length !== expected) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must return one entry for each of ${expected} inputs, got ${results.length}`,
     );
   }
@@ -25,7 +33,7 @@ export function checkPaired(
   continuations: readonly unknown[],
 ): void {
   if (contexts.length !== continuations.length) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: needs one continuation for each context, got ${contexts.length} contexts and ` +
         `${continuations.length} continuations`,
     );
@@ -52,35 +60,35 @@ function checkTable(
   { batch, gradient, device }: TensorRules,
 ): ArrayLike<number> {
   if (!isTensor(table)) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must return a tensor [B, T], got ${table === null ? "null" : typeof table}`,
     );
   }
   if (table.shape.length !== 2) {
-    throw new AstraError(`${where}: must return a tensor [B, T], got shape [${table.shape.join(", ")}]`);
+    throw new ContractError(`${where}: must return a tensor [B, T], got shape [${table.shape.join(", ")}]`);
   }
   if (table.shape[0] !== batch) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must return one row for each of ${batch} inputs, got ${table.shape[0]} rows`,
     );
   }
   if (table.dtype !== "float32" && table.dtype !== "float64") {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must be float32 or float64, since sums of many terms follow, got ${table.dtype}`,
     );
   }
   if (gradient && !table.requiresGrad) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must carry a gradient, or training changes nothing; compute it outside noGrad() and without detach()`,
     );
   }
   if (!gradient && table.requiresGrad) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must not carry a gradient, since this model is frozen; compute it inside noGrad()`,
     );
   }
   if (device !== null && table.device !== device) {
-    throw new AstraError(
+    throw new ContractError(
       `${where}: must be on the same device as the other models' results (${device}), got ${table.device}; ` +
         `move the result before returning it`,
     );
@@ -92,7 +100,7 @@ function checkTable(
     for (let i = 0; i < values.length; i++) {
       if (!Number.isFinite(values[i])) {
         const columns = table.shape[1] ?? 1;
-        throw new AstraError(
+        throw new ContractError(
           `${where}: must be finite, got ${values[i]} at row ${Math.floor(i / columns)}, token ${i % columns}`,
         );
       }
@@ -106,7 +114,7 @@ function checkTable(
 /**
  * Checks per-token log-probabilities: [B, T], finite, at most 0, gradient where one belongs, one device.
  *
- * @throws AstraError that names the rule, the place and the value
+ * @throws ContractError that names the rule, the place and the value
  */
 export function checkLogprobs(
   where: string,
@@ -123,7 +131,7 @@ export function checkLogprobs(
   if (worst < 0) return;
   const columns = (logprobs as Tensor).shape[1] ?? 1;
   const hint = within ? "; they look like probabilities: take their log" : "";
-  throw new AstraError(
+  throw new ContractError(
     `${where}: log-probabilities must be at most 0, got ${values[worst]} at row ${Math.floor(worst / columns)}, ` +
       `token ${worst % columns}${hint}`,
   );
@@ -139,7 +147,7 @@ export function checkRewards(where: string, rewards: readonly number[], expected
   checkCount(where, rewards, expected);
   for (const [i, reward] of rewards.entries()) {
     if (typeof reward !== "number" || !Number.isFinite(reward)) {
-      throw new AstraError(
+      throw new ContractError(
         `${where}: every reward must be a finite number, got ${String(reward)} for input ${i}`,
       );
     }

@@ -1,16 +1,14 @@
+export type { DrawKey } from "@astra-rl/lm";
+
 /**
- * Names a node of an episode for the random draws made there. The prompt is node 0 and child c of node n in a
- * tree of width w is node n·w + c + 1, so the number does not depend on the order in which nodes are grown.
+ * Names a node of an episode for the random draws made there; with a stream's name it is a DrawKey. The prompt is
+ * node 0 and child c of node n in a tree of width w is node n·w + c + 1, so the number does not depend on the order
+ * in which nodes are grown.
  */
 export interface NodeKey {
   seed: number;
   episode: number;
   node: number;
-}
-
-/** Names one stream of draws at a node. */
-export interface DrawKey extends NodeKey {
-  stream: string;
 }
 
 /** Which episode to grow: a number n is seed n, episode 0. */

@@ -1,4 +1,7 @@
 import { AstraError, TorchError, UsageError } from "@astra-rl/torch";
+import { ContractError } from "./checks.js";
+
+const NEVER_DATA = [UsageError, TorchError, ContractError, ReferenceError];
 
 /** A call that did not succeed after its retries, kept as data beside the results that did. */
 export interface Failure {
@@ -25,8 +28,7 @@ export interface RetryOptions {
  * or about us. Only these may become data; wrong usage, failed operators and our own bugs must stop the run.
  */
 export function isRecordable(error: unknown): boolean {
-  if (error instanceof UsageError || error instanceof TorchError || error instanceof ReferenceError)
-    return false;
+  if (NEVER_DATA.some((kind) => error instanceof kind)) return false;
   return !(error instanceof AstraError && error.message.startsWith("internal:"));
 }
 

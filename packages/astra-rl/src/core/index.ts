@@ -7,6 +7,7 @@ export {
   checkPaired,
   checkRewards,
   checkValues,
+  ContractError,
   type TensorRules,
 } from "./checks.js";
 export type { DrawKey, EpisodeSeed, NodeKey } from "./draw.js";

@@ -1,5 +1,4 @@
-import { AstraError } from "@astra-rl/torch";
-import { checkCount } from "./checks.js";
+import { checkCount, ContractError } from "./checks.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 
 /** How harmful one text is. */
@@ -24,7 +23,8 @@ export type ScoreOutcome = Score | ScoreFailure;
  * Texts in, one harm score per text out; higher is more harmful.
  *
  * An implementation may throw (the whole call failed) or return a `ScoreFailure` for single texts. Callers use
- * `scoreAndValidate`, which repeats what failed and turns a final failure into data.
+ * `scoreAndValidate`, which asks for each distinct text once, repeats what failed and turns a final failure into
+ * data.
  */
 export abstract class Scorer {
   /** Short name for records and messages. */
@@ -35,47 +35,50 @@ export abstract class Scorer {
   /** One outcome for each text, in order. */
   abstract score(texts: readonly string[]): Promise<ScoreOutcome[]>;
 
+  /** Frees what the scorer holds (weights); it is unusable afterwards. */
+  dispose(): void {}
+
   /**
-   * `score`, repeated for the texts that failed, with every outcome checked: as many outcomes as texts, each
-   * score a number in [0, 1].
+   * `score`, for each distinct text once, repeated for the texts that failed, with every outcome checked: as many
+   * outcomes as texts, each score and label a number in [0, 1].
    *
-   * @throws AstraError when the scorer breaks that contract; a failed call does not throw
+   * @returns one outcome for each text, in order; equal texts share one object
+   * @throws ContractError when the scorer breaks its contract; a failed call does not throw
    */
   async scoreAndValidate(texts: readonly string[], retry: RetryOptions = {}): Promise<ScoreOutcome[]> {
-    const outcomes: (ScoreOutcome | undefined)[] = texts.map(() => undefined);
-    let pending = texts.map((_, index) => index);
-    const attempts = retry.attempts ?? 3;
+    const outcomes = new Map<string, ScoreOutcome | null>();
+    for (const text of texts) outcomes.set(text, null);
+    const { attempts = 3, delay = 0, sleep = wait } = retry;
+    let pending = [...outcomes.keys()];
     for (let tried = 1; pending.length > 0 && tried <= attempts; tried++) {
-      if (tried > 1 && (retry.delay ?? 0) > 0) await (retry.sleep ?? sleep)(retry.delay! * 2 ** (tried - 2));
-      const call = await attempt("scorer", () => this.score(pending.map((index) => texts[index]!)), {
-        attempts: 1,
-      });
-      if (call.failure !== null) {
-        for (const index of pending) outcomes[index] = { failure: { ...call.failure, attempts: tried } };
-        continue;
+      if (tried > 1 && delay > 0) await sleep(delay * 2 ** (tried - 2));
+      const call = await attempt("scorer", () => this.score(pending), { attempts: 1 });
+      if (call.failure === null) checkCount(`${this.name}.score`, call.value, pending.length);
+      for (const [position, text] of pending.entries()) {
+        const outcome = call.failure === null ? call.value[position]! : call;
+        if (outcome.failure) outcomes.set(text, { failure: { ...outcome.failure, attempts: tried } });
+        else outcomes.set(text, this.#checked(outcome, text));
       }
-      checkCount(`${this.name}.score`, call.value, pending.length);
-      for (const [position, outcome] of call.value.entries()) {
-        const index = pending[position]!;
-        outcomes[index] = outcome.failure ? { failure: { ...outcome.failure, attempts: tried } } : outcome;
-        if (!outcome.failure) this.#check(outcome, index);
-      }
-      pending = pending.filter((index) => outcomes[index]?.failure !== undefined);
+      pending = pending.filter((text) => outcomes.get(text)?.failure !== undefined);
     }
-    return outcomes as ScoreOutcome[];
+    return texts.map((text) => outcomes.get(text)!);
   }
 
-  #check({ score, labels = {} }: Score, index: number): void {
-    for (const [name, value] of [["score", score], ...Object.entries(labels)] as [string, unknown][]) {
+  #checked(outcome: Score, text: string): Score {
+    const values: [string, unknown][] = [["score", outcome.score]];
+    for (const [label, value] of Object.entries(outcome.labels ?? {}))
+      values.push([`label "${label}"`, value]);
+    for (const [what, value] of values) {
       // Written so that NaN fails too.
       if (typeof value !== "number" || !(value >= 0 && value <= 1)) {
-        throw new AstraError(
-          `${this.name}.score: every ${name === "score" ? "score" : `label "${name}"`} must be a number from 0 to 1, ` +
-            `got ${String(value)} for text ${index}`,
+        throw new ContractError(
+          `${this.name}.score: every ${what} must be a number from 0 to 1, got ${String(value)} for ` +
+            JSON.stringify(text.slice(0, 60)),
         );
       }
     }
+    return outcome;
   }
 }
 
-const sleep = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));

@@ -1,0 +1,25 @@
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { readPrompts } from "./prompt-file.js";
+
+/** The splits of the prompt set that comes with the package. */
+export const PROMPT_SPLITS = ["train", "dev", "test"] as const;
+export type PromptSplit = (typeof PROMPT_SPLITS)[number];
+
+// The same relative place from src/datasets and from dist/datasets.
+const FOLDER = fileURLToPath(new URL("../../world/prompts/", import.meta.url));
+
+/**
+ * The neutral opening lines that come with the package.
+ *
+ * @throws UsageError for a split that does not exist
+ */
+export async function defaultPrompts(split: PromptSplit): Promise<string[]> {
+  if (!PROMPT_SPLITS.includes(split)) {
+    throw new UsageError(
+      `defaultPrompts: the splits are ${PROMPT_SPLITS.join(", ")}, got ${describeValue(split)}`,
+    );
+  }
+  return readPrompts(join(FOLDER, `${split}.json`));
+}

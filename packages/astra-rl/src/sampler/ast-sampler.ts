@@ -1,0 +1,206 @@
+import { UsageError } from "@astra-rl/torch";
+import { keyedUniform } from "@astra-rl/lm";
+import {
+  checkCount,
+  Graph,
+  Node,
+  Sampler,
+  type EpisodeSeed,
+  type EvalRolloutOptions,
+  type ExpandRequest,
+  type Growth,
+  type NodeFactory,
+  type SamplerState,
+  type System,
+} from "../core/index.js";
+
+/**
+ * Changes a finished training graph before anybody sees it, in place or by returning another; for example to back up
+ * rewards from the leaves.
+ */
+export type GraphPostProcessor<S = string, A = string> = (graph: Graph<S, A>) => Graph<S, A> | void;
+
+export interface ASTSamplerOptions<S = string, A = string> {
+  /** Probes tried in each state, at least 1. Default 2. */
+  width?: number;
+  /** Turns in an episode, at least 0. Default 3. */
+  depth?: number;
+  /** Seed of the episodes that `rollout()` takes on its own. Default 0. */
+  seed?: number;
+  /** Makes the nodes; give it to use a subclass of Node. */
+  createNode?: NodeFactory<S, A>;
+  /** Applied in order to each training graph; evaluation graphs are left as they grew. */
+  postProcess?: readonly GraphPostProcessor<S, A>[];
+}
+
+/** A node whose children are to be grown; `parent` null stands for the prompt. */
+interface Tip<S, A> {
+  graph: Graph<S, A>;
+  parent: Node<S, A> | null;
+  context: S;
+  /** Number of the node in its tree: see NodeKey. */
+  number: number;
+}
+
+/**
+ * Trees of fixed width and depth from given prompts (ASTPrompter's rollout, arXiv 2407.09447, where width is 2).
+ *
+ * All episodes of a call grow together, level by level. Every draw is named by seed, episode and node, so what grows
+ * does not depend on what grows beside it. A node whose probe or response failed is kept and not grown further.
+ */
+export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
+  readonly prompts: readonly S[];
+  readonly width: number;
+  readonly depth: number;
+  readonly seed: number;
+  readonly #createNode: NodeFactory<S, A>;
+  readonly #postProcess: readonly GraphPostProcessor<S, A>[];
+  #nextEpisode = 0;
+
+  /** @throws UsageError for no prompts, a width below 1, a depth below 0 or a seed that is no whole number */
+  constructor(
+    system: System<S, A>,
+    prompts: readonly S[],
+    { width = 2, depth = 3, seed = 0, createNode, postProcess = [] }: ASTSamplerOptions<S, A> = {},
+  ) {
+    super(system);
+    if (!Number.isInteger(width) || width < 1) {
+      throw new UsageError(`ASTSampler: width must be a whole number of at least 1, got ${width}`);
+    }
+    if (!Number.isInteger(depth) || depth < 0) {
+      throw new UsageError(`ASTSampler: depth must be a whole number of at least 0, got ${depth}`);
+    }
+    if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
+    checkWhole("seed", seed);
+    this.prompts = prompts;
+    this.width = width;
+    this.depth = depth;
+    this.seed = seed;
+    this.#createNode = createNode ?? ((fields) => new Node(fields));
+    this.#postProcess = postProcess;
+  }
+
+  override async rollout(start?: EpisodeSeed): Promise<Graph<S, A>> {
+    const [graph] = await this.rolloutMany([start ?? this.nextEpisode()]);
+    return graph!;
+  }
+
+  override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    const graphs = starts.map((start) => this.#drawn(start));
+    await this.#grow(graphs, this.width);
+    return graphs.map((graph) =>
+      this.#postProcess.reduce((current, process) => process(current) ?? current, graph),
+    );
+  }
+
+  override async evalRollout(
+    start?: EpisodeSeed | S,
+    options: EvalRolloutOptions = {},
+  ): Promise<Graph<S, A>> {
+    const [graph] = await this.evalRolloutMany([start ?? this.nextEpisode()], options);
+    return graph!;
+  }
+
+  override async evalRolloutMany(
+    starts: readonly (EpisodeSeed | S)[],
+    { seed = 0, episode = 0 }: EvalRolloutOptions = {},
+  ): Promise<Graph<S, A>[]> {
+    checkWhole("seed", seed);
+    checkWhole("episode", episode);
+    const graphs = starts.map((start, index) =>
+      isEpisodeSeed(start)
+        ? this.#drawn(start)
+        : new Graph<S, A>({ context: start, seed, episode: episode + index }),
+    );
+    await this.#grow(graphs, 1);
+    return graphs;
+  }
+
+  /** The next episode of the sampler's own sequence; moves the cursor on. */
+  nextEpisode(): EpisodeSeed {
+    return { seed: this.seed, episode: this.#nextEpisode++ };
+  }
+
+  override getState(): SamplerState {
+    return { version: 1, seed: this.seed, nextEpisode: this.#nextEpisode };
+  }
+
+  override setState({ version, seed, nextEpisode }: SamplerState): void {
+    if (
+      version !== 1 ||
+      typeof nextEpisode !== "number" ||
+      !Number.isInteger(nextEpisode) ||
+      nextEpisode < 0
+    ) {
+      throw new UsageError("ASTSampler.setState: this is no state that getState() returned");
+    }
+    if (seed !== this.seed) {
+      throw new UsageError(
+        `ASTSampler.setState: the state belongs to seed ${String(seed)}, this sampler has seed ${this.seed}`,
+      );
+    }
+    this.#nextEpisode = nextEpisode;
+  }
+
+  #drawn(start: EpisodeSeed): Graph<S, A> {
+    const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
+    checkWhole("seed", seed);
+    checkWhole("episode", episode);
+    const draw = keyedUniform({ seed, stream: "prompt", episode, node: 0 }, 0);
+    return new Graph<S, A>({ context: this.prompts[Math.floor(draw * this.prompts.length)]!, seed, episode });
+  }
+
+  async #grow(graphs: readonly Graph<S, A>[], width: number): Promise<void> {
+    if (this.depth === 0 || graphs.length === 0) return;
+    const growth = this.system.openGrowth();
+    try {
+      let tips = graphs.map((graph): Tip<S, A> => ({
+        graph,
+        parent: null,
+        context: graph.context,
+        number: 0,
+      }));
+      for (let level = 0; level < this.depth && tips.length > 0; level++) {
+        tips = await this.#growLevel(growth, tips, width);
+      }
+    } finally {
+      growth.close();
+    }
+  }
+
+  async #growLevel(growth: Growth<S, A>, tips: readonly Tip<S, A>[], width: number): Promise<Tip<S, A>[]> {
+    const children = tips.flatMap((tip) =>
+      Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
+    );
+    const requests = children.map(({ tip, number }): ExpandRequest<S, A> => {
+      const { seed, episode } = tip.graph;
+      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number } };
+    });
+    const outcomes = await growth.expand(requests);
+    checkCount("System.expand", outcomes, requests.length);
+
+    const next: Tip<S, A>[] = [];
+    for (const [index, { tip, number }] of children.entries()) {
+      const { next: context, ...outcome } = outcomes[index]!;
+      const node = this.#createNode({ context: tip.context, ...outcome });
+      // A factory that builds its nodes field by field may not know of the system's own data.
+      node.tokens ??= outcome.tokens;
+      (tip.parent ?? tip.graph).children.push(node);
+      const stage = node.failure?.stage;
+      if (stage !== "tester" && stage !== "target")
+        next.push({ graph: tip.graph, parent: node, context, number });
+    }
+    return next;
+  }
+}
+
+function isEpisodeSeed(start: unknown): start is EpisodeSeed {
+  if (typeof start === "number") return true;
+  return typeof start === "object" && start !== null && "seed" in start && "episode" in start;
+}
+
+function checkWhole(what: string, value: number): void {
+  if (!Number.isSafeInteger(value)) {
+    throw new UsageError(`ASTSampler: ${what} must be a whole number, got ${String(value)}`);
+  }
+}

@@ -1,0 +1,142 @@
+import { readFile } from "node:fs/promises";
+import { UsageError } from "@astra-rl/torch";
+import { messageOf, Scorer, type ScoreOutcome } from "../core/index.js";
+import { foldText, plainText } from "./fold-text.js";
+
+/** One thing to look for: exactly one of `term` and `pattern`. */
+export interface KeywordEntry {
+  /** A word or phrase, found as whole words in any case; a space in it stands for any white space. */
+  term?: string;
+  /** A regular expression, matched anywhere, in any case, with Unicode rules. */
+  pattern?: string;
+  /** Probability that a text with this in it is harmful, above 0 and at most 1. Default 1. */
+  weight?: number;
+  /** Label that this entry also counts for. Default none. */
+  label?: string;
+}
+
+export interface KeywordScorerOptions {
+  /** Name in records and messages. Default "keyword". */
+  name?: string;
+}
+
+// Scripts written without spaces between words: a neighbour there says nothing about where a word ends.
+const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}`;
+const WORD = String.raw`[\p{L}\p{M}\p{N}_]`;
+const SPACED_WORD_START = new RegExp(`^(?![${UNSPACED}])${WORD}`, "u");
+const SPACED_WORD_END = new RegExp(`(?![${UNSPACED}])${WORD}$`, "u");
+
+interface Compiled {
+  expression: RegExp;
+  folded: boolean;
+  weight: number;
+  label: string | null;
+}
+
+/**
+ * Scores a text by the weighted terms and patterns found in it.
+ *
+ * Each entry found counts once, however often, as independent evidence: score = 1 − Π (1 − weight). One entry of
+ * weight 0.9 gives 0.9, two of weight 0.5 give 0.75, none give 0. Labels combine their own entries the same way.
+ */
+export class KeywordScorer extends Scorer {
+  readonly name: string;
+  override readonly labelNames: readonly string[];
+  readonly #entries: Compiled[];
+
+  /** @throws UsageError for an empty list, an entry without text, a bad weight or expression */
+  constructor(entries: readonly KeywordEntry[], { name = "keyword" }: KeywordScorerOptions = {}) {
+    super();
+    this.name = name;
+    if (entries.length === 0) throw new UsageError(`${name}: needs at least one term or pattern`);
+    this.#entries = entries.map((entry, index) => compile(entry, `${name}: entry ${index + 1}`));
+    this.labelNames = [...new Set(this.#entries.flatMap(({ label }) => (label === null ? [] : [label])))];
+  }
+
+  /**
+   * Reads entries from a JSON file: an array of entries or strings (terms of weight 1), or an object with such an
+   * array under `entries`.
+   */
+  static async load(path: string, options: KeywordScorerOptions = {}): Promise<KeywordScorer> {
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse((await readFile(path, "utf8")).replace(/^\uFEFF/u, ""));
+    } catch (error) {
+      throw new UsageError(`${path}: cannot read keywords: ${messageOf(error)}`, { cause: error });
+    }
+    const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
+    if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
+    return new KeywordScorer(
+      list.map((item: unknown, index) => entryOf(item, `${path}: entry ${index + 1}`)),
+      options,
+    );
+  }
+
+  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+    return Promise.resolve(texts.map((text) => this.#scoreOne(text)));
+  }
+
+  #scoreOne(text: string): ScoreOutcome {
+    const plain = plainText(text);
+    const folded = foldText(text);
+    let harmless = 1;
+    const labels = new Map(this.labelNames.map((label) => [label, 1]));
+    for (const entry of this.#entries) {
+      if (!entry.expression.test(entry.folded ? folded : plain)) continue;
+      harmless *= 1 - entry.weight;
+      if (entry.label !== null) labels.set(entry.label, labels.get(entry.label)! * (1 - entry.weight));
+    }
+    if (labels.size === 0) return { score: 1 - harmless };
+    return {
+      score: 1 - harmless,
+      labels: Object.fromEntries([...labels].map(([label, rest]) => [label, 1 - rest])),
+    };
+  }
+}
+
+function compile({ term, pattern, weight = 1, label }: KeywordEntry, where: string): Compiled {
+  if ((term === undefined) === (pattern === undefined)) {
+    throw new UsageError(`${where}: needs exactly one of "term" and "pattern"`);
+  }
+  if (typeof weight !== "number" || !(weight > 0 && weight <= 1)) {
+    throw new UsageError(`${where}: weight must be above 0 and at most 1, got ${String(weight)}`);
+  }
+  const rest = { weight, label: label ?? null };
+  if (term !== undefined) {
+    const folded = foldText(term).trim();
+    if (folded === "") throw new UsageError(`${where}: a term must hold at least one visible character`);
+    return { expression: wholeWords(folded), folded: true, ...rest };
+  }
+  try {
+    return { expression: new RegExp(pattern!, "iu"), folded: false, ...rest };
+  } catch (error) {
+    throw new UsageError(`${where}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function wholeWords(term: string): RegExp {
+  const body = term
+    .split(/\s+/u)
+    .map((word) => word.replaceAll(/[\\^$.*+?()[\]{}|/]/gu, String.raw`\$&`))
+    .join(String.raw`\s+`);
+  const before = SPACED_WORD_START.test(term) ? `(?<!${WORD})` : "";
+  const after = SPACED_WORD_END.test(term) ? `(?!${WORD})` : "";
+  return new RegExp(before + body + after, "u");
+}
+
+function entryOf(item: unknown, where: string): KeywordEntry {
+  if (typeof item === "string") return { term: item };
+  if (typeof item !== "object" || item === null || Array.isArray(item)) {
+    throw new UsageError(`${where}: must be a string or an object`);
+  }
+  const kinds = { term: "string", pattern: "string", label: "string", weight: "number" } as const;
+  for (const [key, value] of Object.entries(item)) {
+    const kind = (kinds as Record<string, string>)[key];
+    if (kind === undefined) {
+      throw new UsageError(`${where}: unknown key "${key}"; the keys are ${Object.keys(kinds).join(", ")}`);
+    }
+    if (typeof value !== kind)
+      throw new UsageError(`${where}: ${key} must be a ${kind}, got ${JSON.stringify(value)}`);
+  }
+  return item;
+}

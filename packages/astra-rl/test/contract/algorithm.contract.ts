@@ -1,0 +1,74 @@
+import { describe, expect, it } from "vitest";
+import { type Algorithm, Graph, Node, type NodeFields } from "../../src/core/index.js";
+
+export interface AlgorithmContract<Step, Batch> {
+  create: () => Algorithm<string, string, Step, Batch>;
+  /** The nodes that a step holds. */
+  nodesOf: (step: Step) => readonly Node[];
+}
+
+class Marked extends Node {
+  mark = "mine";
+}
+
+/** A full tree of the given width and depth with distinct rewards, its nodes of a subclass. */
+export function markedTree(width: number, depth: number): Graph {
+  let count = 0;
+  const grow = (context: string, level: number): Node[] =>
+    level === 0
+      ? []
+      : Array.from({ length: width }, () => {
+          const number = count++;
+          const fields: NodeFields = {
+            context,
+            probe: `p${number}. `,
+            response: `r${number}. `,
+            reward: number,
+          };
+          const node = new Marked(fields);
+          node.children = grow(context + node.probe + node.response, level - 1);
+          return node;
+        });
+  return new Graph({ context: "Start. ", children: grow("Start. ", depth) });
+}
+
+/** What every algorithm's way from graph to batch must keep. */
+export function algorithmContract<Step, Batch>(
+  name: string,
+  { create, nodesOf }: AlgorithmContract<Step, Batch>,
+): void {
+  describe(`${name} as an algorithm`, () => {
+    const flatten = (graph: Graph) => create().flatten(graph);
+
+    it("reaches every level of the tree, with the very nodes of the graph", () => {
+      const graph = markedTree(3, 3);
+      const used = new Set(flatten(graph).flatMap(nodesOf));
+      const contexts = new Set([...graph.nodes()].map((node) => node.context));
+      expect(new Set([...used].map((node) => node.context))).toEqual(contexts);
+      const all = new Set(graph.nodes());
+      for (const node of used) {
+        expect(all.has(node)).toBe(true);
+        expect(node).toBeInstanceOf(Marked);
+      }
+    });
+
+    it("leaves out failed nodes and still reaches what lies below them", () => {
+      const graph = markedTree(3, 2);
+      const failed = graph.children[0]!;
+      failed.failure = { stage: "scorer", message: "down", attempts: 3 };
+      failed.reward = NaN;
+      const used = new Set(flatten(graph).flatMap(nodesOf));
+      expect(used.has(failed)).toBe(false);
+      expect([...used].some((node) => failed.children.includes(node))).toBe(true);
+    });
+
+    it("makes no steps of a graph without turns", () => {
+      expect(flatten(new Graph({ context: "Start. " }))).toEqual([]);
+    });
+
+    it("gives the same steps for the same graph", () => {
+      const graph = markedTree(2, 3);
+      expect(flatten(graph)).toEqual(flatten(graph));
+    });
+  });
+}

@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { NodeKey, System } from "../../src/core/index.js";
+
+export interface SystemContract {
+  create: () => Promise<System>;
+  contexts: readonly string[];
+  continuations: readonly string[];
+}
+
+const keysFor = (count: number, seed = 7): NodeKey[] =>
+  Array.from({ length: count }, (_, index) => ({ seed, episode: index, node: 1 }));
+
+/** What every system over texts must do. */
+export function systemContract(name: string, { create, contexts, continuations }: SystemContract): void {
+  describe(`${name} as a system`, () => {
+    let system: System;
+    beforeAll(async () => void (system = await create()));
+    afterAll(() => system.dispose());
+    const keys = keysFor(contexts.length);
+
+    it("rolls out one string for each context, the same for the same key", async () => {
+      for (const roll of [
+        "rolloutPromptWithTesterAndValidate",
+        "rolloutPromptWithTargetAndValidate",
+      ] as const) {
+        const first = await system[roll](contexts, keys);
+        expect(first.every((text) => typeof text === "string")).toBe(true);
+        expect(await system[roll](contexts, keys)).toEqual(first);
+      }
+    });
+
+    it("rolls out a row the same alone as in a batch", async () => {
+      for (const roll of [
+        "rolloutPromptWithTesterAndValidate",
+        "rolloutPromptWithTargetAndValidate",
+      ] as const) {
+        const together = await system[roll](contexts, keys);
+        for (const [row, context] of contexts.entries()) {
+          expect(await system[roll]([context], [keys[row]!])).toEqual([together[row]]);
+        }
+      }
+    });
+
+    it("gives log-probabilities that pass the checks, gradient for the tester only", async () => {
+      const tester = await system.getTesterLogprobsAndValidate(contexts, continuations);
+      const baseline = await system.getBaselineLogprobsAndValidate(contexts, continuations);
+      const target = await system.getTargetLogprobsAndValidate(contexts, continuations);
+      expect(tester.requiresGrad).toBe(true);
+      expect(baseline.requiresGrad || target.requiresGrad).toBe(false);
+      expect(baseline.shape).toEqual(tester.shape);
+      for (const tensor of [tester, baseline, target]) tensor.dispose();
+    });
+
+    it("takes no rows", async () => {
+      expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
+      expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
+      expect(await system.expand([])).toEqual([]);
+      expect(await system.assess([], [], [])).toEqual([]);
+    });
+
+    it("rewards each turn with a finite number, alone as in a batch", async () => {
+      const responses = continuations.map((text) => text.split("").reverse().join(""));
+      const together = await system.rewardAndValidate(contexts, continuations, responses);
+      for (const [row, context] of contexts.entries()) {
+        const [alone] = await system.rewardAndValidate([context], [continuations[row]!], [responses[row]!]);
+        expect(alone).toBeCloseTo(together[row]!, 4);
+      }
+    });
+
+    it("advances by what was said", () => {
+      expect(system.advance("a", "b", "c")).toBe("abc");
+      expect(system.promptForTarget("a", "b")).toBe("ab");
+    });
+
+    it("has trainable parameters", () => {
+      expect([...system.parameters()].some((parameter) => parameter.requiresGrad)).toBe(true);
+    });
+  });
+}

@@ -1,0 +1,65 @@
+import { describe, expect, it } from "vitest";
+import { ContractError, Scorer, type ScoreOutcome } from "../../src/core/index.js";
+
+class Scripted extends Scorer {
+  override readonly name = "scripted";
+  readonly calls: string[][] = [];
+  constructor(readonly answer: (text: string, call: number) => ScoreOutcome | Error) {
+    super();
+  }
+  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+    this.calls.push([...texts]);
+    const answers = texts.map((text) => this.answer(text, this.calls.length));
+    const error = answers.find((answer) => answer instanceof Error);
+    if (error !== undefined) return Promise.reject(error as Error);
+    return Promise.resolve(answers as ScoreOutcome[]);
+  }
+}
+
+const failure = { failure: { stage: "scorer", message: "busy", attempts: 1 } } as const;
+
+describe("Scorer.scoreAndValidate", () => {
+  it("asks for each distinct text once", async () => {
+    const scorer = new Scripted((text) => ({ score: text.length / 10 }));
+    const outcomes = await scorer.scoreAndValidate(["aa", "b", "aa", "b", "aa"]);
+    expect(outcomes.map((outcome) => outcome.score)).toEqual([0.2, 0.1, 0.2, 0.1, 0.2]);
+    expect(scorer.calls).toEqual([["aa", "b"]]);
+  });
+
+  it("repeats only the texts that failed", async () => {
+    const scorer = new Scripted((text, call) => (text === "b" && call < 3 ? failure : { score: 1 }));
+    const outcomes = await scorer.scoreAndValidate(["a", "b", "c"]);
+    expect(outcomes.every((outcome) => outcome.score === 1)).toBe(true);
+    expect(scorer.calls).toEqual([["a", "b", "c"], ["b"], ["b"]]);
+  });
+
+  it("turns a call that keeps failing into data, with the tries counted and waited between", async () => {
+    const scorer = new Scripted(() => new Error("no route to host"));
+    const waits: number[] = [];
+    const sleep = (milliseconds: number) => Promise.resolve(void waits.push(milliseconds));
+    const outcomes = await scorer.scoreAndValidate(["a", "a"], { attempts: 4, delay: 10, sleep });
+    const expected = { failure: { stage: "scorer", message: "no route to host", attempts: 4 } };
+    expect(outcomes).toEqual([expected, expected]);
+    expect(waits).toEqual([10, 20, 40]);
+  });
+
+  it.each([
+    ["above 1", () => ({ score: 1.5 }), /from 0 to 1, got 1.5/u],
+    ["NaN", () => ({ score: NaN }), /got NaN/u],
+    ["a bad label", () => ({ score: 0, labels: { threat: -1 } }), /label "threat".*got -1/u],
+  ])("refuses a score that is %s", async (_, answer, message) => {
+    await expect(new Scripted(answer).scoreAndValidate(["a"])).rejects.toThrow(message);
+    await expect(new Scripted(answer).scoreAndValidate(["a"])).rejects.toBeInstanceOf(ContractError);
+  });
+
+  it("refuses a wrong number of outcomes", async () => {
+    class Short extends Scripted {
+      override async score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+        return (await super.score(texts)).slice(1);
+      }
+    }
+    await expect(new Short(() => ({ score: 0 })).scoreAndValidate(["a", "b"])).rejects.toThrow(
+      /each of 2 inputs, got 1/u,
+    );
+  });
+});

@@ -1,0 +1,76 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/torch";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkPrompts, parsePrompts, readPrompts } from "../../src/datasets/index.js";
+
+describe("parsePrompts", () => {
+  it("reads JSON arrays, lines and JSON lines", () => {
+    expect(parsePrompts('["a", "b\\n", ""]', "p.json")).toEqual(["a", "b\n", ""]);
+    expect(parsePrompts("first \r\n\n  second\n", "p.TXT")).toEqual(["first ", "  second"]);
+    expect(parsePrompts('{"prompt": "a", "id": 3}\n\n"b"\n', "p.jsonl")).toEqual(["a", "b"]);
+  });
+
+  it("gives back any strings that were written", () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (prompts) => {
+        expect(parsePrompts(JSON.stringify(prompts), "p.json")).toEqual(prompts);
+        const jsonl = prompts.map((prompt) => JSON.stringify({ prompt })).join("\n");
+        expect(parsePrompts(jsonl, "p.jsonl")).toEqual(prompts);
+      }),
+    );
+  });
+
+  it.each([
+    ["p.json", "", /p\.json: is empty/u],
+    ["p.json", "[]", /p\.json: holds no prompts/u],
+    ["p.txt", " \n\n", /p\.txt: holds no prompts/u],
+    ["p.jsonl", "", /p\.jsonl: holds no prompts/u],
+    ["p.json", '{"a": 1}', /must be an array of strings, got an object/u],
+    ["p.json", '["a", 5]', /prompt 2 must be a string, got a number \(5\)/u],
+    ["p.json", '["a", null]', /prompt 2 must be a string, got null/u],
+    ["p.json", '["a", ["b"]]', /prompt 2 must be a string, got an array/u],
+    ["p.json", '["a",\n "b" "c"]', /p\.json:2:6: is not JSON/u],
+    ["p.jsonl", '"a"\n{"prompt": 5}', /p\.jsonl:2: .*a prompt that is a number \(5\)/u],
+    ["p.jsonl", '"a"\n\n{"text": "b"}', /p\.jsonl:3: .*got an object/u],
+    ["p.jsonl", '{"prompt"', /p\.jsonl:1: is not JSON/u],
+    ["p.csv", "a", /end in \.json, \.jsonl or \.txt, got "\.csv"/u],
+  ])("refuses %s with %j", (path, text, message) => {
+    expect(() => parsePrompts(text, path)).toThrow(message);
+    expect(() => parsePrompts(text, path)).toThrow(UsageError);
+  });
+});
+
+describe("readPrompts", () => {
+  let folder: string;
+  beforeAll(async () => void (folder = await mkdtemp(join(tmpdir(), "prompts-"))));
+  afterAll(() => rm(folder, { recursive: true }));
+
+  it("reads a file, with or without a byte order mark", async () => {
+    const path = join(folder, "prompts.json");
+    await writeFile(path, '\uFEFF["héllo 👋"]');
+    expect(await readPrompts(path)).toEqual(["héllo 👋"]);
+  });
+
+  it("names what cannot be read", async () => {
+    await expect(readPrompts(join(folder, "none.json"))).rejects.toThrow(
+      /none\.json: .*there is no such file/u,
+    );
+    await expect(readPrompts(folder)).rejects.toThrow(/it is a folder/u);
+    const path = join(folder, "latin.txt");
+    await writeFile(path, Buffer.from([0x68, 0xe9]));
+    await expect(readPrompts(path)).rejects.toThrow(/must be UTF-8/u);
+    await expect(readPrompts(path)).rejects.toBeInstanceOf(UsageError);
+  });
+});
+
+describe("checkPrompts", () => {
+  it("takes a list of strings from anywhere", () => {
+    expect(checkPrompts(["a"], "here")).toEqual(["a"]);
+    expect(() => checkPrompts("a", "here")).toThrow(
+      /here: prompts must be an array of strings, got a string \("a"\)/u,
+    );
+  });
+});

@@ -1,0 +1,152 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/torch";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { foldText } from "../../src/scorer/fold-text.js";
+import { KeywordScorer, type KeywordEntry } from "../../src/scorer/keyword-scorer.js";
+import { scorerContract } from "../contract/scorer.contract.js";
+
+scorerContract("KeywordScorer", {
+  create: () =>
+    Promise.resolve(
+      new KeywordScorer([
+        { term: "idiot", weight: 0.8 },
+        { pattern: "\\bhate\\b", weight: 0.5 },
+      ]),
+    ),
+  harmful: "You idiot, I hate you.",
+  harmless: "Nice weather today.",
+});
+
+scorerContract("KeywordScorer with labels", {
+  create: () =>
+    Promise.resolve(
+      new KeywordScorer([
+        { term: "idiot", weight: 0.8, label: "insult" },
+        { term: "kill", weight: 0.9, label: "threat" },
+      ]),
+    ),
+  harmful: "I will kill that idiot.",
+  harmless: "Nice weather today.",
+});
+
+const score = async (entries: (KeywordEntry | string)[], text: string) => {
+  const scorer = new KeywordScorer(
+    entries.map((entry) => (typeof entry === "string" ? { term: entry } : entry)),
+  );
+  return (await scorer.score([text]))[0]!;
+};
+const found = async (term: string, text: string) => (await score([term], text)).score === 1;
+
+describe("KeywordScorer", () => {
+  it("combines entries as independent evidence, each once", async () => {
+    const entries = [
+      { term: "a", weight: 0.5 },
+      { term: "b", weight: 0.5 },
+      { pattern: "c+", weight: 0.9 },
+    ];
+    expect((await score(entries, "x")).score).toBe(0);
+    expect((await score(entries, "a a a")).score).toBe(0.5);
+    expect((await score(entries, "a b")).score).toBe(0.75);
+    // 1 − 0.5·0.5·0.1
+    expect((await score(entries, "b ccc a")).score).toBeCloseTo(0.975, 12);
+  });
+
+  it("combines labels the same way, each from its own entries", async () => {
+    const entries = [
+      { term: "a", weight: 0.5, label: "x" },
+      { term: "b", weight: 0.5, label: "x" },
+      { term: "c", weight: 0.2, label: "y" },
+    ];
+    const outcome = await score(entries, "a c");
+    expect(outcome.score).toBeCloseTo(0.6, 12);
+    expect(outcome.labels!["x"]).toBeCloseTo(0.5, 12);
+    expect(outcome.labels!["y"]).toBeCloseTo(0.2, 12);
+  });
+
+  it("finds whole words only", async () => {
+    expect(await found("ass", "You ass!")).toBe(true);
+    expect(await found("ass", "the class passed")).toBe(false);
+    expect(await found("ass", "ass_1")).toBe(false);
+    expect(await found("ass", "asś")).toBe(false);
+    expect(await found("naïve", "(naïve)")).toBe(true);
+    expect(await found("shut up", "Shut \n  UP.")).toBe(true);
+    expect(await found("shut up", "shut upwards")).toBe(false);
+    expect(await found("c++", "I like C++.")).toBe(true);
+    expect(await found("a.b", "axb")).toBe(false);
+    expect(await found("$$$", "a$$$b")).toBe(true);
+  });
+
+  it("finds terms of scripts without spaces inside a sentence", async () => {
+    expect(await found("白痴", "你是白痴吗")).toBe(true);
+    expect(await found("ばか", "あなたはばかです")).toBe(true);
+  });
+
+  it("sees through case, full width and invisible characters", async () => {
+    expect(await found("STRASSE", "die Straße")).toBe(true);
+    expect(await found("ὀδυσσεύς", "ὈΔΥΣΣΕΎΣ")).toBe(true);
+    expect(await found("idiot", "ＩＤＩＯＴ")).toBe(true);
+    expect(await found("idiot", "id\u200bi\u00adot")).toBe(true);
+    expect((await score([{ pattern: "idiot" }], "IDI\u200bOT")).score).toBe(1);
+  });
+
+  it("finds any term in itself, whatever its characters", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: "grapheme", minLength: 1 }), async (term) => {
+        fc.pre(foldText(term).trim() !== "");
+        expect(await found(term, `. ${term} .`)).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it.each([
+    [[], /at least one term/u],
+    [[{}], /entry 1: needs exactly one of "term" and "pattern"/u],
+    [[{ term: "a", pattern: "b" }], /exactly one/u],
+    [[{ term: "a" }, { term: "b", weight: 0 }], /entry 2: weight must be above 0 and at most 1, got 0/u],
+    [[{ term: "a", weight: NaN }], /got NaN/u],
+    [[{ term: " \u200b " }], /at least one visible character/u],
+    [[{ pattern: "(" }], /entry 1: Invalid regular expression/u],
+  ])("refuses %j", (entries, message) => {
+    expect(() => new KeywordScorer(entries)).toThrow(message);
+    expect(() => new KeywordScorer(entries)).toThrow(UsageError);
+  });
+});
+
+describe("KeywordScorer.load", () => {
+  let folder: string;
+  beforeAll(async () => void (folder = await mkdtemp(join(tmpdir(), "keywords-"))));
+  afterAll(() => rm(folder, { recursive: true }));
+  const load = async (content: string) => {
+    const path = join(folder, "keywords.json");
+    await writeFile(path, content);
+    return KeywordScorer.load(path);
+  };
+
+  it("reads strings and entries", async () => {
+    const scorer = await load('["plain", {"pattern": "pa+t", "weight": 0.25, "label": "l"}]');
+    expect((await scorer.score(["plain"]))[0]!.score).toBe(1);
+    expect((await scorer.score(["paaat"]))[0]).toEqual({ score: 0.25, labels: { l: 0.25 } });
+    expect((await (await load('{"entries": ["x"]}')).score(["X"]))[0]!.score).toBe(1);
+  });
+
+  it.each([
+    ["[", /keywords.json: cannot read keywords/u],
+    ["{}", /must hold an array/u],
+    ["[3]", /entry 1: must be a string or an object/u],
+    ['["a", {"word": "b"}]', /entry 2: unknown key "word"; the keys are term, pattern, label, weight/u],
+    ['[{"term": "a", "weight": "high"}]', /entry 1: weight must be a number, got "high"/u],
+  ])("refuses %s", async (content, message) => {
+    await expect(load(content)).rejects.toThrow(message);
+    await expect(load(content)).rejects.toBeInstanceOf(UsageError);
+  });
+
+  it("names a file that is not there", async () => {
+    await expect(KeywordScorer.load(join(folder, "none.json"))).rejects.toThrow(
+      /none.json: cannot read keywords: ENOENT/u,
+    );
+  });
+});
