@@ -93,4 +93,6 @@ export interface ModelConfig {
   readonly padId: number | null;
   /** config.json as it was read, so that saving loses nothing. */
   readonly raw: Readonly<Record<string, unknown>>;
+  /** generation_config.json as it was read; `null` where there is none. `eosIds` already heeds it. */
+  readonly generation: Readonly<Record<string, unknown>> | null;
 }

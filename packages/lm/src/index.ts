@@ -3,3 +3,4 @@
 export type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "./causal-lm.js";
 export * from "./hub/index.js";
 export { keyedUniform, KeyedStream, type DrawKey, type KeyedStreamState } from "./keyed-random.js";
+export { Tokenizer } from "./tokenizer.js";

@@ -1,5 +1,14 @@
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, readlinkSync, readdirSync, rmSync, writeFileSync, mkdirSync, existsSync } from "node:fs";
+import {
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+  mkdirSync,
+  existsSync,
+} from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -34,7 +43,8 @@ let handler: Handler;
 let requests: { url: string; range: string | undefined; authorization: string | undefined }[];
 
 const isListing = (request: IncomingMessage) => request.url!.startsWith("/api/models/");
-const pathOf = (request: IncomingMessage) => decodeURIComponent(request.url!.split(`/resolve/${COMMIT}/`)[1] ?? "");
+const pathOf = (request: IncomingMessage) =>
+  decodeURIComponent(request.url!.split(`/resolve/${COMMIT}/`)[1] ?? "");
 
 /** A hub that behaves. */
 const good: Handler = (request, response) => {
@@ -108,10 +118,14 @@ describe("downloadModel", () => {
       expect(readFileSync(join(folder, path)).equals(content)).toBe(true);
     }
     expect(readlinkSync(join(folder, "nested/model.safetensors"))).toBe(`../../../blobs/${sha256(weights)}`);
-    expect(readlinkSync(join(folder, "config.json"))).toBe(`../../blobs/${gitObjectId(files["config.json"]!)}`);
+    expect(readlinkSync(join(folder, "config.json"))).toBe(
+      `../../blobs/${gitObjectId(files["config.json"]!)}`,
+    );
     expect(readFileSync(join(root, "models--owner--name", "refs", "main"), "utf8")).toBe(COMMIT);
     expect(readdirSync(join(root, "models--owner--name", "blobs")).sort()).toEqual(
-      siblings().map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId).sort(),
+      siblings()
+        .map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId)
+        .sort(),
     );
   });
 
@@ -119,7 +133,9 @@ describe("downloadModel", () => {
     await downloadModel("owner/name", options());
     requests.length = 0;
     await downloadModel("owner/name", options());
-    expect(requests.map((request) => request.url)).toEqual(["/api/models/owner/name/revision/main?blobs=true"]);
+    expect(requests.map((request) => request.url)).toEqual([
+      "/api/models/owner/name/revision/main?blobs=true",
+    ]);
     requests.length = 0;
     const folder = await downloadModel("owner/name", options({}, { HF_HUB_OFFLINE: "1" }));
     expect(folder).toBe(join(root, "models--owner--name", "snapshots", COMMIT));
@@ -150,7 +166,9 @@ describe("downloadModel", () => {
     expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
     expect(drops).toBeGreaterThanOrEqual(9);
     // Every later request asked only for what was missing.
-    const ranges = requests.filter((request) => request.url.includes("safetensors")).map((request) => request.range);
+    const ranges = requests
+      .filter((request) => request.url.includes("safetensors"))
+      .map((request) => request.range);
     expect(ranges[0]).toBeUndefined();
     expect(ranges.slice(1).every((range) => range !== undefined)).toBe(true);
   });
@@ -228,7 +246,9 @@ describe("downloadModel", () => {
     [500, {}, /answered 500 \(5 attempts\)/],
   ])("says what to do on %i", async (status, headers, expected) => {
     handler = (_request, response) => void response.writeHead(status, headers).end("{}");
-    const error = await failure(downloadModel("owner/name", options({}, { HF_TOKEN: status === 401 ? "" : TOKEN })));
+    const error = await failure(
+      downloadModel("owner/name", options({}, { HF_TOKEN: status === 401 ? "" : TOKEN })),
+    );
     expect(error.message).toMatch(expected);
   });
 
@@ -268,7 +288,9 @@ describe("downloadModel", () => {
     const folder = await downloadModel("owner/name", options());
     handler = (request) => void request.socket.destroy();
     const warnings: string[] = [];
-    expect(await downloadModel("owner/name", options({ onWarning: (text) => warnings.push(text) }))).toBe(folder);
+    expect(await downloadModel("owner/name", options({ onWarning: (text) => warnings.push(text) }))).toBe(
+      folder,
+    );
     expect(warnings).toHaveLength(1);
     expect((await failure(downloadModel("owner/other", options()))).message).toMatch(/check the connection/);
     const offline = await failure(downloadModel("owner/other", options({}, { HF_HUB_OFFLINE: "1" })));
@@ -311,7 +333,10 @@ describe("parseModelId", () => {
   it("splits the revision off", () => {
     expect(parseModelId("a/b@refs/pr/3")).toEqual({ modelId: "a/b", revision: "refs/pr/3" });
   });
-  it.each(["", "/a", "a/b/c", "../a", "a/..", "a/b@", "a/b@../c", "./folder", "a b", "a--b/c"])("refuses %j", (id) => {
-    expect(parseModelId(id)).toBeNull();
-  });
+  it.each(["", "/a", "a/b/c", "../a", "a/..", "a/b@", "a/b@../c", "./folder", "a b", "a--b/c"])(
+    "refuses %j",
+    (id) => {
+      expect(parseModelId(id)).toBeNull();
+    },
+  );
 });

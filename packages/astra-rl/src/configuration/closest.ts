@@ -1,0 +1,36 @@
+/** Edits (insert, delete, replace, swap of neighbours) between two words. */
+function distance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column += 1) {
+      const same = a[row - 1] === b[column - 1];
+      let cost = Math.min(last[column]! + 1, current[column - 1]! + 1, last[column - 1]! + (same ? 0 : 1));
+      const swapped = row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
+      if (swapped) cost = Math.min(cost, beforeLast[column - 2]! + 1);
+      current.push(cost);
+    }
+    beforeLast = last;
+    last = current;
+  }
+  return last[b.length]!;
+}
+
+// "learning_rate" for "learningRate" is no typing error, so that only the letters are compared.
+const letters = (word: string) => word.toLowerCase().replace(/[^a-z0-9]/g, "");
+
+/**
+ * The known word that a mistaken one was most likely meant to be; null when none is near (more than a third of the
+ * letters differ).
+ */
+export function closest(word: string, known: readonly string[]): string | null {
+  let best: string | null = null;
+  let least = Infinity;
+  for (const candidate of known) {
+    const edits = distance(letters(word), letters(candidate));
+    const limit = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
+    if (edits <= limit && edits < least) [best, least] = [candidate, edits];
+  }
+  return best;
+}

@@ -1,0 +1,204 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { UsageError } from "@astra-rl/torch";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  closest,
+  configurationJsonSchema,
+  parseConfiguration,
+  parseOverride,
+  readConfiguration,
+  stringifyConfiguration,
+} from "../../src/configuration/index.js";
+
+const MINIMAL = "models:\n  tester: embedded:tester\n  target: embedded:target\n";
+const parse = (text: string, ...sets: string[]) =>
+  parseConfiguration(text, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
+
+/** The message of the UsageError that a text causes. */
+function mistake(text: string, ...sets: string[]): string {
+  try {
+    parse(text, ...sets);
+  } catch (error) {
+    expect(error).toBeInstanceOf(UsageError);
+    return (error as Error).message;
+  }
+  throw new Error("expected a UsageError");
+}
+
+describe("a configuration file", () => {
+  test("needs only the two models; the rest has published defaults", () => {
+    const configuration = parse(MINIMAL);
+    expect(configuration).toMatchObject({
+      seed: 0,
+      sampler: { width: 2, depth: 3 },
+      generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
+      reward: { form: "paper" },
+      scorer: { type: "embedded" },
+      algorithm: { name: "dpo", beta: 0.1 },
+      training: { trainingSteps: 1000, episodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
+    });
+  });
+
+  test("written out and read again is the same", () => {
+    const configuration = parse(
+      `${MINIMAL}algorithm: {name: ipo, beta: 0.01}\nscorer: {type: keyword, entries: [{term: "a\\tb"}]}\n`,
+    );
+    expect(parse(stringifyConfiguration(configuration))).toEqual(configuration);
+  });
+
+  test("paths are relative to the file, those of --set to the working directory; hub ids stay", () => {
+    const text = "models:\n  tester: ../tester\n  target: owner/name@main\nprompts:\n  train: train.json\n";
+    const configuration = parse(text, "prompts.dev=dev.json");
+    expect(configuration.models).toMatchObject({ tester: "/tester", target: "owner/name@main" });
+    expect(configuration.prompts).toEqual({
+      train: "/runs/train.json",
+      dev: join(process.cwd(), "dev.json"),
+      test: "embedded",
+    });
+  });
+});
+
+describe("mistakes point at the place", () => {
+  test.each([
+    [
+      `${MINIMAL}sampler:\n  widht: 3\n`,
+      '/runs/run.yaml:5:3: unknown key "sampler.widht"; did you mean "width"?',
+    ],
+    [
+      `${MINIMAL}training:\n  learning_rate: 1\n`,
+      '/runs/run.yaml:5:3: unknown key "training.learning_rate"; did you mean "learningRate"?',
+    ],
+    [
+      `${MINIMAL}sampler:\n  zzz: 3\n`,
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; here stand width, depth',
+    ],
+    [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean "training"?'],
+    [`${MINIMAL}sampler:\n  width: 0\n`, "/runs/run.yaml:5:10: sampler.width must be at least 1, got 0"],
+    [`${MINIMAL}sampler: {depth: -1}\n`, "/runs/run.yaml:4:18: sampler.depth must be at least 0, got -1"],
+    [
+      `${MINIMAL}sampler: {depth: 1.5}\n`,
+      "/runs/run.yaml:4:18: sampler.depth must be a whole number, got 1.5",
+    ],
+    [
+      `${MINIMAL}training: {learningRate: .nan}\n`,
+      "/runs/run.yaml:4:26: training.learningRate must be a number, got NaN",
+    ],
+    [
+      `${MINIMAL}training: {learningRate: .inf}\n`,
+      "/runs/run.yaml:4:26: training.learningRate must be a number, got Infinity",
+    ],
+    [
+      `${MINIMAL}algorithm: {name: dop}\n`,
+      '/runs/run.yaml:4:19: algorithm.name must be "dpo" or "ipo", got "dop"; did you mean "dpo"?',
+    ],
+    [`${MINIMAL}algorithm: {beta: 1}\n`, '/runs/run.yaml:4:1: algorithm.name is required ("dpo" or "ipo")'],
+    [`${MINIMAL}training: {optimizer: adamW}\n`, '; did you mean "adamw"?'],
+    ["models: {tester: x}\n", "/runs/run.yaml:1:1: models.target is required (a text)"],
+    ["", "/runs/run.yaml:1:1: models is required (a section)"],
+    ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
+    ["models: {tester: [}\n", "/runs/run.yaml:1:19: "],
+    [`${MINIMAL}seed: 1\nseed: 2\n`, "/runs/run.yaml:5:1: Map keys must be unique"],
+    [`${MINIMAL}scorer: {type: keyword}\n`, 'scorer must have either "file" or "entries", got neither'],
+    [
+      "models: {tester: embedded:judge, target: x}\n",
+      "the embedded models are embedded:tester and embedded:target",
+    ],
+    [
+      `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
+      "/runs/run.yaml:4:40: generation.tester.stopStrings[1] must be a text, got 7",
+    ],
+  ])("%j", (text, expected) => {
+    expect(mistake(text)).toContain(expected);
+  });
+
+  test("each mistake is one line", () => {
+    const lines = mistake(`${MINIMAL}sampler: {width: 0, depth: x}\nextra: 1\n`).split("\n");
+    expect(lines).toHaveLength(3);
+    for (const line of lines) expect(line).toMatch(/^\/runs\/run\.yaml:\d+:\d+: /);
+  });
+
+  test("--set is pointed at itself, and wins over the file", () => {
+    expect(parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3").sampler.width).toBe(
+      3,
+    );
+    expect(mistake(MINIMAL, "sampler.width=0")).toBe(
+      "--set sampler.width=0: sampler.width must be at least 1, got 0",
+    );
+    expect(mistake(MINIMAL, "sampler.wdth=2")).toContain('--set sampler.wdth=2: unknown key "sampler.wdth"');
+    expect(mistake(MINIMAL, "seed.x=2\n", "seed=1", "seed.y=3")).toContain(
+      '"seed" is a value, not a section',
+    );
+    for (const text of ["sampler", "=1", "a..b=1", "a=[1"])
+      expect(() => parseOverride(text)).toThrow(UsageError);
+  });
+
+  test("a missing file and a folder", async () => {
+    await expect(readConfiguration("/nowhere/run.yaml")).rejects.toThrow("there is no such file");
+    await expect(readConfiguration(tmpdir())).rejects.toThrow("it is a folder");
+  });
+
+  test("no text makes it fail in another way than with a UsageError", () => {
+    const fragment = fc.oneof(
+      fc.constantFrom(
+        "models:",
+        "  tester: x",
+        "\n",
+        "&a ",
+        "*a",
+        "<<: *a",
+        "!!js ",
+        "? ",
+        "- ",
+        "{",
+        "]",
+        "__proto__: 1",
+        ".nan",
+      ),
+      fc.string(),
+    );
+    fc.assert(
+      fc.property(fc.array(fragment, { maxLength: 12 }), (parts) => {
+        try {
+          parse(parts.join(""));
+        } catch (error) {
+          expect(error).toBeInstanceOf(UsageError);
+        }
+      }),
+      { numRuns: 500, seed: 7 },
+    );
+  });
+
+  test("--set cannot reach a prototype", () => {
+    expect(mistake(MINIMAL, "__proto__.polluted=1")).toContain("unknown key");
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  });
+});
+
+test("suggestions: near words only", () => {
+  expect(closest("witdh", ["width", "depth"])).toBe("width");
+  expect(closest("learning-rate", ["learningRate"])).toBe("learningRate");
+  expect(closest("zzz", ["width", "depth"])).toBeNull();
+});
+
+test("the committed JSON Schema is the current one", () => {
+  const path = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
+  // Made by: npm run schema
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(configurationJsonSchema());
+});
+
+test("a file on disk is read with its own name in messages", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "configuration-"));
+  try {
+    const path = join(folder, "run.yaml");
+    writeFileSync(path, `${MINIMAL}sampler: {width: many}\n`);
+    await expect(readConfiguration(path)).rejects.toThrow(
+      `${path}:4:18: sampler.width must be a number, got "many"`,
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

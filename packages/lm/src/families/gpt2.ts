@@ -1,0 +1,197 @@
+// GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
+// Numbers and names follow Hugging Face's GPT2LMHeadModel.
+import { embedding, layerNorm, linear, scope, type DType, type Tensor } from "@astra-rl/torch";
+import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
+import { JsonFields } from "../json-fields.js";
+import { attend, attentionBias } from "./attention.js";
+import type { CausalFamily } from "./family.js";
+import { cast, ParameterizedModel } from "./parameterized-model.js";
+
+const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
+  gelu_new: (hidden) => hidden.gelu({ approximate: "tanh" }),
+  gelu_pytorch_tanh: (hidden) => hidden.gelu({ approximate: "tanh" }),
+  gelu: (hidden) => hidden.gelu(),
+  relu: (hidden) => hidden.relu(),
+};
+
+export interface GPT2Config extends ModelConfig {
+  readonly innerSize: number;
+  /** Hugging Face's name of the activation between the two feed-forward products. */
+  readonly activation: string;
+  readonly normEpsilon: number;
+  /** Attention scores are divided by √E; a few checkpoints were trained without. */
+  readonly scaleAttention: boolean;
+  /** Scores of layer i are further divided by i + 1. */
+  readonly scaleByLayer: boolean;
+  /** Whether the output projection is the token embedding itself. */
+  readonly tied: boolean;
+}
+
+function parseConfig(fields: JsonFields): GPT2Config {
+  const hiddenSize = fields.integer("n_embd");
+  const heads = fields.integer("n_head");
+  if (hiddenSize % heads !== 0) throw fields.error("n_head", `a divisor of "n_embd" (${hiddenSize})`);
+  const vocabSize = fields.integer("vocab_size");
+  const activation = fields.string("activation_function", { fallback: "gelu_new" });
+  if (!Object.hasOwn(activations, activation)) {
+    throw fields.error(
+      "activation_function",
+      `one of those supported (${Object.keys(activations).join(", ")})`,
+    );
+  }
+  if (fields.boolean("add_cross_attention", { fallback: false })) {
+    throw fields.error("add_cross_attention", "false: only decoders on their own are supported");
+  }
+  // Small checkpoints often keep 50256 from the default configuration: an id that no text can reach.
+  const inside = (ids: number[]) => ids.filter((id) => id < vocabSize);
+  return {
+    architecture: "GPT2LMHeadModel",
+    modelType: "gpt2",
+    vocabSize,
+    hiddenSize,
+    layers: fields.integer("n_layer"),
+    heads,
+    keyValueHeads: heads,
+    headDimension: hiddenSize / heads,
+    contextLength: fields.integer("n_positions"),
+    slidingWindow: null,
+    bosId: inside(fields.ids("bos_token_id"))[0] ?? null,
+    eosIds: inside(fields.ids("eos_token_id")),
+    padId: inside(fields.ids("pad_token_id"))[0] ?? null,
+    raw: fields.values,
+    generation: null,
+    innerSize: fields.integer("n_inner", { fallback: 4 * hiddenSize }),
+    activation,
+    normEpsilon: fields.positive("layer_norm_epsilon", { fallback: 1e-5 }),
+    scaleAttention: fields.boolean("scale_attn_weights", { fallback: true }),
+    scaleByLayer: fields.boolean("scale_attn_by_inverse_layer_idx", { fallback: false }),
+    tied: fields.boolean("tie_word_embeddings", { fallback: true }),
+  };
+}
+
+/** Projections are stored [in, out], as Hugging Face stores them for this family alone. */
+function parameterShapes(config: GPT2Config): Map<string, readonly number[]> {
+  const { hiddenSize: D, innerSize: I, vocabSize: V } = config;
+  const shapes = new Map<string, readonly number[]>();
+  shapes.set("transformer.wte.weight", [V, D]);
+  shapes.set("transformer.wpe.weight", [config.contextLength, D]);
+  for (let layer = 0; layer < config.layers; layer++) {
+    const put = (name: string, ...shape: number[]) => shapes.set(`transformer.h.${layer}.${name}`, shape);
+    put("ln_1.weight", D);
+    put("ln_1.bias", D);
+    put("attn.c_attn.weight", D, 3 * D);
+    put("attn.c_attn.bias", 3 * D);
+    put("attn.c_proj.weight", D, D);
+    put("attn.c_proj.bias", D);
+    put("ln_2.weight", D);
+    put("ln_2.bias", D);
+    put("mlp.c_fc.weight", D, I);
+    put("mlp.c_fc.bias", I);
+    put("mlp.c_proj.weight", I, D);
+    put("mlp.c_proj.bias", D);
+  }
+  shapes.set("transformer.ln_f.weight", [D]);
+  shapes.set("transformer.ln_f.bias", [D]);
+  if (!config.tied) shapes.set("lm_head.weight", [V, D]);
+  return shapes;
+}
+
+/** Checkpoints of the bare model lack the "transformer." prefix; old ones store the causal mask as a buffer. */
+function parameterName(key: string, config: GPT2Config): string | null {
+  if (key === "lm_head.weight") return config.tied ? null : key;
+  const bare = key.startsWith("transformer.") ? key.slice("transformer.".length) : key;
+  if (/^h\.\d+\.attn\.(bias|masked_bias)$/.test(bare)) return null;
+  return /^(wte|wpe|ln_f|h)\./.test(bare) ? `transformer.${bare}` : key;
+}
+
+/** Normal 0.02; projections into the residual stream are smaller by √(2·layers), as there are so many of them. */
+function initialValue(name: string, config: GPT2Config): { deviation: number } | { constant: number } {
+  if (name.endsWith(".bias")) return { constant: 0 };
+  if (/\.ln_\w+\.weight$/.test(name)) return { constant: 1 };
+  const deviation = new JsonFields(config.raw, "config").positive("initializer_range", { fallback: 0.02 });
+  return { deviation: name.endsWith("c_proj.weight") ? deviation / Math.sqrt(2 * config.layers) : deviation };
+}
+
+/**
+ * There is no dropout, in training neither: a policy's log-probabilities must be those of the policy that sampled,
+ * or ratios and preference margins would measure noise.
+ */
+class GPT2 extends ParameterizedModel {
+  protected override readonly family = gpt2;
+
+  constructor(
+    override readonly config: GPT2Config,
+    parameters: Map<string, Tensor>,
+    computeDtype: DType,
+  ) {
+    super(config, parameters, computeDtype);
+  }
+
+  forward(ids: Tensor, options: ForwardOptions): Tensor {
+    const { positions, mask, cache } = options;
+    return scope(() => {
+      // The residual stream stays in the parameters' type: [B, T, D].
+      let hidden = embedding(this.parameter("transformer.wte.weight"), ids).add(
+        embedding(this.parameter("transformer.wpe.weight"), positions),
+      );
+      const bias = attentionBias(mask, ids.size(-1), { dtype: this.computeDtype, device: this.device });
+      for (let layer = 0; layer < this.config.layers; layer++) {
+        hidden = scope(() => this.#block(layer, hidden, bias, cache));
+      }
+      return cast(this.#norm("transformer.ln_f", hidden), this.computeDtype);
+    });
+  }
+
+  logits(hidden: Tensor): Tensor {
+    return scope(() =>
+      linear(hidden, this.weight(this.config.tied ? "transformer.wte.weight" : "lm_head.weight")),
+    );
+  }
+
+  #block(layer: number, hidden: Tensor, bias: Tensor | null, cache: AttentionCache | undefined): Tensor {
+    const { heads: H, headDimension: E, scaleAttention, scaleByLayer } = this.config;
+    const [B, T, D] = hidden.shape as [number, number, number];
+    const prefix = `transformer.h.${layer}`;
+
+    const normed = this.#norm(`${prefix}.ln_1`, hidden);
+    // [B·T, 3·D] → [B, T, 3, H, E] → three of [B, H, T, E]
+    const [query, key, value] = this.#project(`${prefix}.attn.c_attn`, normed)
+      .view([B, T, 3, H, E])
+      .permute([2, 0, 3, 1, 4])
+      .unbind(0) as [Tensor, Tensor, Tensor];
+    const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
+    const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
+    const attended = attend(query, keys, values, bias, scale);
+    const middle = hidden.add(
+      cast(this.#project(`${prefix}.attn.c_proj`, attended), this.dtype).view([B, T, D]),
+    );
+
+    const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
+    const active = activations[this.config.activation]!(inner);
+    return middle.add(cast(this.#project(`${prefix}.mlp.c_proj`, active), this.dtype).view([B, T, D]));
+  }
+
+  /** In the parameters' type. */
+  #norm(name: string, hidden: Tensor): Tensor {
+    const { hiddenSize, normEpsilon } = this.config;
+    const weight = this.parameter(`${name}.weight`);
+    return layerNorm(hidden, [hiddenSize], weight, this.parameter(`${name}.bias`), normEpsilon);
+  }
+
+  /** [..., in] → [rows, out], in the type of the products. */
+  #project(name: string, input: Tensor): Tensor {
+    const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
+    return this.weight(`${name}.bias`).addmm(rows, this.weight(`${name}.weight`));
+  }
+}
+
+export const gpt2: CausalFamily = {
+  architectures: ["GPT2LMHeadModel", "GPT2Model"],
+  modelType: "gpt2",
+  parseConfig,
+  parameterShapes: (config) => parameterShapes(config as GPT2Config),
+  parameterName: (key, config) => parameterName(key, config as GPT2Config),
+  initialValue: (name, config) => initialValue(name, config as GPT2Config),
+  create: (config, parameters, computeDtype): CausalLM =>
+    new GPT2(config as GPT2Config, parameters, computeDtype),
+};

@@ -1,0 +1,84 @@
+import { dispose, keep, noGrad, UsageError, type Device, type DType, type Tensor } from "@astra-rl/torch";
+import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
+import type { CausalFamily } from "./family.js";
+
+/** The tensor in another type, or itself: no copy where there is nothing to change. Differentiable. */
+export function cast(tensor: Tensor, dtype: DType): Tensor {
+  return tensor.dtype === dtype ? tensor : tensor.to(dtype);
+}
+
+/** What all families do alike with their parameters: ownership, types, copies. Subclasses add the mathematics. */
+export abstract class ParameterizedModel implements CausalLM {
+  readonly dtype: DType;
+  readonly device: Device;
+
+  protected abstract readonly family: CausalFamily;
+
+  /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
+  constructor(
+    readonly config: ModelConfig,
+    private readonly parameters: Map<string, Tensor>,
+    /**
+     * With float32 parameters and bfloat16 products, each weight is cast once per forward pass inside the graph:
+     * gradients arrive in float32 at the float32 master weights.
+     */
+    readonly computeDtype: DType,
+  ) {
+    const [first] = parameters.values();
+    if (first === undefined) throw new Error("internal: a model without parameters");
+    this.dtype = first.dtype;
+    this.device = first.device;
+    keep(parameters);
+  }
+
+  namedParameters(): Map<string, Tensor> {
+    return new Map(this.parameters);
+  }
+
+  abstract forward(ids: Tensor, options: ForwardOptions): Tensor;
+  abstract logits(hidden: Tensor): Tensor;
+
+  copy(dtype: DType): CausalLM {
+    const copies = noGrad(
+      () =>
+        new Map(
+          [...this.parameters].map(([name, parameter]) => {
+            return [name, parameter.dtype === dtype ? parameter.clone() : parameter.to(dtype)] as const;
+          }),
+        ),
+    );
+    return this.family.create(this.config, copies, dtype);
+  }
+
+  copyFrom(model: CausalLM): void {
+    const sources = model.namedParameters();
+    noGrad(() => {
+      for (const [name, parameter] of this.parameters) {
+        const source = sources.get(name);
+        if (source === undefined || source.shape.join() !== parameter.shape.join()) {
+          throw new UsageError(
+            `copyFrom: "${name}" must have shape [${parameter.shape}] in both models, ` +
+              `but the other has ${source === undefined ? "no such parameter" : `[${source.shape}]`}`,
+          );
+        }
+        parameter.copy_(source);
+      }
+    });
+  }
+
+  dispose(): void {
+    dispose(this.parameters);
+  }
+
+  /** A parameter as it is stored. */
+  protected parameter(name: string): Tensor {
+    const found = this.parameters.get(name);
+    if (found === undefined) throw new Error(`internal: the model has no parameter ${name}`);
+    return found;
+  }
+
+  /** A parameter in the type of the matrix products. */
+  protected weight(name: string): Tensor {
+    return cast(this.parameter(name), this.computeDtype);
+  }
+}

@@ -1,0 +1,104 @@
+import { readFile } from "node:fs/promises";
+import { describeValue, UsageError } from "@astra-rl/torch";
+
+/** Reads typed fields of a JSON object; every error names the file, the field, the rule and what was found. */
+export class JsonFields {
+  constructor(
+    readonly values: Readonly<Record<string, unknown>>,
+    /** Path of the file (or another name for the place), the beginning of every message. */
+    readonly where: string,
+  ) {}
+
+  /** True where the field is present and not null. */
+  has(name: string): boolean {
+    return this.values[name] !== undefined && this.values[name] !== null;
+  }
+
+  /** An integer of at least `minimum` (1 unless given). Without a fallback the field must be there. */
+  integer<F = never>(name: string, options: { minimum?: number; fallback?: F } = {}): number | F {
+    const { minimum = 1 } = options;
+    return this.#read(name, options, `an integer of at least ${minimum}`, (value): value is number => {
+      return Number.isSafeInteger(value) && (value as number) >= minimum;
+    });
+  }
+
+  /** A finite number greater than zero. */
+  positive<F = never>(name: string, options: { fallback?: F } = {}): number | F {
+    return this.#read(name, options, "a number greater than 0", (value): value is number => {
+      return typeof value === "number" && Number.isFinite(value) && value > 0;
+    });
+  }
+
+  boolean<F = never>(name: string, options: { fallback?: F } = {}): boolean | F {
+    return this.#read(name, options, "true or false", (value) => typeof value === "boolean");
+  }
+
+  string<F = never>(name: string, options: { fallback?: F } = {}): string | F {
+    return this.#read(name, options, "a string", (value) => typeof value === "string");
+  }
+
+  /** A token id, or a list of them; [] where the field is absent or null. */
+  ids(name: string): number[] {
+    const isId = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+    const value = this.#read(
+      name,
+      { fallback: [] },
+      "a token id or a list of token ids",
+      (found): found is number | number[] => isId(found) || (Array.isArray(found) && found.every(isId)),
+    );
+    return Array.isArray(value) ? value : [value];
+  }
+
+  /** An error about one field, for rules that this class does not know. */
+  error(name: string, rule: string): UsageError {
+    return new UsageError(
+      `${this.where}: "${name}" must be ${rule}, but it is ${describeValue(this.values[name])}`,
+    );
+  }
+
+  #read<T, F>(
+    name: string,
+    options: { fallback?: F },
+    rule: string,
+    accepts: (value: unknown) => value is T,
+  ): T | F {
+    const value = this.values[name];
+    if (value === undefined || value === null) {
+      if ("fallback" in options) return options.fallback as F;
+      throw new UsageError(`${this.where}: "${name}" must be ${rule}, but it is missing`);
+    }
+    if (!accepts(value)) throw this.error(name, rule);
+    return value;
+  }
+}
+
+/** Parses bytes that must hold one JSON object. */
+export function parseJsonObject(bytes: Uint8Array | string, where: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    const text = typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, {
+      cause,
+    });
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);
+  }
+  return value as Record<string, unknown>;
+}
+
+/** The bytes of a file, or null where there is none. Anything else that goes wrong is an error with the path. */
+export async function readFileIfThere(path: string): Promise<Uint8Array | null> {
+  try {
+    return await readFile(path);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new UsageError(`${path}: cannot be read: ${reason(cause)}`, { cause });
+  }
+}
+
+export function reason(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
