@@ -1,0 +1,171 @@
+import { arange, dispose, embedding, layerNorm, linear, type DType, type Device, type Tensor } from "@astra-rl/torch";
+import type { JsonFields } from "../json-fields.js";
+import type { SequenceClassifier, SequenceClassifierConfig } from "../sequence-classifier.js";
+import { attend, attentionBias } from "./attention.js";
+
+/**
+ * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa (Conneau
+ * et al. 2019, arXiv 1911.02116) with a head for sequence classification. They differ in the prefix of their names,
+ * in where positions begin, and in the head.
+ */
+export interface BertConfig extends SequenceClassifierConfig {
+  /** "bert" or "roberta": the first part of every name in the checkpoint. */
+  readonly prefix: "bert" | "roberta";
+  /** Position of the first token: RoBERTa begins after the padding id. */
+  readonly firstPosition: number;
+  readonly positions: number;
+  readonly hiddenSize: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly intermediateSize: number;
+  readonly tokenTypes: number;
+  readonly normEpsilon: number;
+}
+
+export function parseBertConfig(fields: JsonFields): BertConfig {
+  const modelType = fields.string("model_type");
+  const roberta = modelType !== "bert";
+  const hiddenSize = fields.integer("hidden_size");
+  const heads = fields.integer("num_attention_heads");
+  if (hiddenSize % heads !== 0) throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
+  const activation = fields.string("hidden_act", { fallback: "gelu" });
+  if (activation !== "gelu") throw fields.error("hidden_act", `"gelu", the only activation supported for this family`);
+  const positionKind = fields.string("position_embedding_type", { fallback: "absolute" });
+  if (positionKind !== "absolute") throw fields.error("position_embedding_type", `"absolute"`);
+  const padId = fields.ids("pad_token_id")[0] ?? (roberta ? 1 : 0);
+  const firstPosition = roberta ? padId + 1 : 0;
+  const positions = fields.integer("max_position_embeddings", { minimum: firstPosition + 1 });
+  return {
+    architecture: { bert: "Bert", roberta: "Roberta" }[modelType] ?? "XLMRoberta",
+    modelType,
+    prefix: roberta ? "roberta" : "bert",
+    vocabSize: fields.integer("vocab_size"),
+    contextLength: positions - firstPosition,
+    labels: parseLabels(fields),
+    padId,
+    raw: fields.values,
+    firstPosition,
+    positions,
+    hiddenSize,
+    layers: fields.integer("num_hidden_layers"),
+    heads,
+    intermediateSize: fields.integer("intermediate_size"),
+    tokenTypes: fields.integer("type_vocab_size", { fallback: 2 }),
+    normEpsilon: fields.positive("layer_norm_eps", { fallback: 1e-12 }),
+  };
+}
+
+/** `id2label` in the order of its ids; transformers leaves it out where there are two unnamed labels. */
+function parseLabels(fields: JsonFields): readonly string[] {
+  if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
+  const map = fields.values["id2label"] as Record<string, unknown>;
+  const count = typeof map === "object" ? Object.keys(map).length : 0;
+  const labels = Array.from({ length: count }, (_, index) => map[String(index)]);
+  if (count === 0 || !labels.every((label) => typeof label === "string")) {
+    throw fields.error("id2label", `an object from "0", "1", … to names`);
+  }
+  return labels as string[];
+}
+
+/** Names and shapes of the tensors of a checkpoint. */
+export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
+  const { prefix, hiddenSize, intermediateSize } = config;
+  const shapes = new Map<string, readonly number[]>();
+  const dense = (name: string, output: number, input: number) =>
+    shapes.set(`${name}.weight`, [output, input]).set(`${name}.bias`, [output]);
+  const norm = (name: string) => shapes.set(`${name}.weight`, [hiddenSize]).set(`${name}.bias`, [hiddenSize]);
+  shapes.set(`${prefix}.embeddings.word_embeddings.weight`, [config.vocabSize, hiddenSize]);
+  shapes.set(`${prefix}.embeddings.position_embeddings.weight`, [config.positions, hiddenSize]);
+  shapes.set(`${prefix}.embeddings.token_type_embeddings.weight`, [config.tokenTypes, hiddenSize]);
+  norm(`${prefix}.embeddings.LayerNorm`);
+  for (let layer = 0; layer < config.layers; layer++) {
+    const place = `${prefix}.encoder.layer.${layer}`;
+    for (const part of ["query", "key", "value"]) dense(`${place}.attention.self.${part}`, hiddenSize, hiddenSize);
+    dense(`${place}.attention.output.dense`, hiddenSize, hiddenSize);
+    norm(`${place}.attention.output.LayerNorm`);
+    dense(`${place}.intermediate.dense`, intermediateSize, hiddenSize);
+    dense(`${place}.output.dense`, hiddenSize, intermediateSize);
+    norm(`${place}.output.LayerNorm`);
+  }
+  if (prefix === "bert") {
+    dense("bert.pooler.dense", hiddenSize, hiddenSize);
+    dense("classifier", config.labels.length, hiddenSize);
+  } else {
+    dense("classifier.dense", hiddenSize, hiddenSize);
+    dense("classifier.out_proj", config.labels.length, hiddenSize);
+  }
+  return shapes;
+}
+
+export class BertClassifier implements SequenceClassifier {
+  readonly dtype: DType;
+  readonly device: Device;
+
+  /** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
+  constructor(
+    readonly config: BertConfig,
+    private readonly parameters: Map<string, Tensor>,
+  ) {
+    const first = this.#parameter(`${config.prefix}.embeddings.word_embeddings.weight`);
+    this.dtype = first.dtype;
+    this.device = first.device;
+  }
+
+  namedParameters(): Map<string, Tensor> {
+    return this.parameters;
+  }
+
+  forward(ids: Tensor, mask: Tensor): Tensor {
+    const { config, device, dtype } = this;
+    const { prefix, layers, firstPosition } = config;
+    const length = ids.shape[1]!;
+    // Padding stands on the right, so that positions count from the left in every row.
+    const positions = arange(firstPosition, firstPosition + length, 1, { dtype: "int64", device });
+    const table = (name: string) => this.#parameter(`${prefix}.embeddings.${name}.weight`);
+    let hidden = embedding(table("word_embeddings"), ids)
+      .add(embedding(table("position_embeddings"), positions))
+      .add(table("token_type_embeddings").select(0, 0));
+    hidden = this.#norm(hidden, `${prefix}.embeddings.LayerNorm`);
+    const bias = attentionBias(mask.unsqueeze(1).unsqueeze(1), length, { dtype, device }); // [B, 1, 1, T]
+    for (let layer = 0; layer < layers; layer++) {
+      const place = `${prefix}.encoder.layer.${layer}`;
+      const attended = this.#dense(this.#attention(hidden, place, bias), `${place}.attention.output.dense`);
+      hidden = this.#norm(hidden.add(attended), `${place}.attention.output.LayerNorm`);
+      const expanded = this.#dense(hidden, `${place}.intermediate.dense`).gelu();
+      hidden = this.#norm(hidden.add(this.#dense(expanded, `${place}.output.dense`)), `${place}.output.LayerNorm`);
+    }
+    const first = hidden.select(1, 0); // [B, D]: the token that stands for the whole text
+    return prefix === "bert"
+      ? this.#dense(this.#dense(first, "bert.pooler.dense").tanh(), "classifier")
+      : this.#dense(this.#dense(first, "classifier.dense").tanh(), "classifier.out_proj");
+  }
+
+  dispose(): void {
+    dispose([...this.parameters.values()]);
+  }
+
+  #attention(x: Tensor, place: string, bias: Tensor | null): Tensor {
+    const { heads, hiddenSize } = this.config;
+    const [batch, length] = x.shape as [number, number, number];
+    const size = hiddenSize / heads;
+    // [B, T, D] → [B, H, T, E]
+    const split = (part: string) =>
+      this.#dense(x, `${place}.attention.self.${part}`).view([batch, length, heads, size]).transpose(1, 2);
+    return attend(split("query"), split("key"), split("value"), bias, 1 / Math.sqrt(size));
+  }
+
+  #dense(x: Tensor, name: string): Tensor {
+    return linear(x, this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`));
+  }
+
+  #norm(x: Tensor, name: string): Tensor {
+    const { hiddenSize, normEpsilon } = this.config;
+    return layerNorm(x, [hiddenSize], this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`), normEpsilon);
+  }
+
+  #parameter(name: string): Tensor {
+    const parameter = this.parameters.get(name);
+    if (!parameter) throw new Error(`internal: BertClassifier: no parameter ${name}`);
+    return parameter;
+  }
+}
