@@ -1,0 +1,259 @@
+import { mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import {
+  UsageError,
+  dispose,
+  dropout,
+  keep,
+  linear,
+  noGrad,
+  openSafetensors,
+  rand,
+  scope,
+  writeSafetensors,
+  zeros,
+  Generator,
+  type Device,
+  type Tensor,
+} from "@astra-rl/torch";
+import type { Adapter, Projection } from "./adapter.js";
+import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+
+export interface LoRAConfiguration {
+  /** Inner dimension r. */
+  rank: number;
+  /** The update is scaled by alpha / rank. */
+  alpha: number;
+  /** Last parts of the names of the projections to adapt, for example ["q_proj", "v_proj"] or ["c_attn"]. */
+  targetModules: readonly string[];
+  /** Probability of dropping an input of A while training. Default 0. */
+  dropout?: number;
+}
+
+/** PEFT puts this before the names of the adapted model's own modules. */
+const PREFIX = "base_model.model.";
+
+/**
+ * Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): y = W x + (alpha / rank) · B A x with W frozen.
+ *
+ * A begins uniform in ±1/√input, as PEFT's default does, and B at zero, so that a fresh adapter changes nothing. Read
+ * and written in PEFT's format (adapter_config.json, adapter_model.safetensors).
+ */
+export class LoRA implements Adapter {
+  readonly #matrices: Map<string, { a: Tensor; b: Tensor }>;
+  /** On while training: only then does dropout apply. */
+  training = false;
+
+  private constructor(
+    readonly configuration: Required<LoRAConfiguration>,
+    matrices: Map<string, { a: Tensor; b: Tensor }>,
+    private readonly projections: ReadonlyMap<string, Projection>,
+  ) {
+    this.#matrices = matrices;
+  }
+
+  /** A fresh adapter for a model's projections; the same seed gives the same matrices. float32, trainable. */
+  static create(
+    projections: ReadonlyMap<string, Projection>,
+    configuration: LoRAConfiguration,
+    options: { seed: number; device?: Device },
+  ): LoRA {
+    const { seed, device = "cpu" } = options;
+    const complete = checkConfiguration("LoRA", configuration);
+    const chosen = chooseProjections("LoRA", projections, complete.targetModules);
+    const matrices = keep(
+      scope(() => {
+        const generator = new Generator(seed, "cpu");
+        const made = new Map(
+          chosen.map(([name, { input, output }]) => {
+            const bound = 1 / Math.sqrt(input);
+            const a = rand([complete.rank, input], { generator }).mul(2 * bound).sub(bound).to(device).requiresGrad_();
+            const b = zeros([output, complete.rank], { device }).requiresGrad_();
+            return [name, { a, b }] as const;
+          }),
+        );
+        generator.dispose();
+        return made;
+      }),
+    );
+    return new LoRA(complete, matrices, projections);
+  }
+
+  /** Reads an adapter that PEFT or {@link save} wrote. */
+  static async load(
+    directory: string,
+    projections: ReadonlyMap<string, Projection>,
+    options: { device?: Device } = {},
+  ): Promise<LoRA> {
+    const { device = "cpu" } = options;
+    const configurationPath = join(directory, "adapter_config.json");
+    const bytes = await readFileIfThere(configurationPath);
+    if (bytes === null) throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
+    const fields = new JsonFields(parseJsonObject(bytes, configurationPath), configurationPath);
+    const configuration = parsePeftConfiguration(fields);
+    const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
+    const path = join(directory, "adapter_model.safetensors");
+    const file = openSafetensors(path);
+    try {
+      const matrices = keep(
+        scope(() => {
+          const read = (name: string, part: string, shape: readonly number[]) => {
+            const key = `${PREFIX}${name}.lora_${part}.weight`;
+            const entry = file.tensors.get(key);
+            if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
+            if (String(entry.shape) !== String(shape)) {
+              throw new UsageError(`${path}: "${key}" must have shape [${shape}], but has [${entry.shape}]`);
+            }
+            return noGrad(() => file.read(key).to({ dtype: "float32", device })).requiresGrad_();
+          };
+          const { rank } = configuration;
+          return new Map(
+            chosen.map(([name, { input, output }]) => {
+              return [name, { a: read(name, "A", [rank, input]), b: read(name, "B", [output, rank]) }] as const;
+            }),
+          );
+        }),
+      );
+      const extra = [...file.tensors.keys()].filter((key) => !matrices.has(moduleOf(key)));
+      if (extra.length > 0) {
+        dispose([...matrices.values()]);
+        throw new UsageError(`${path}: holds "${extra[0]}", which no target module of this model has`);
+      }
+      return new LoRA(configuration, matrices, projections);
+    } finally {
+      file.close();
+    }
+  }
+
+  delta(projection: string, x: Tensor): Tensor | null {
+    const matrices = this.#matrices.get(projection);
+    if (!matrices) return null;
+    const { rank, alpha, dropout: probability } = this.configuration;
+    const cast = (weight: Tensor) => (weight.dtype === x.dtype ? weight : weight.to(x.dtype));
+    const input = this.training && probability > 0 ? dropout(x, probability, true) : x;
+    return linear(linear(input, cast(matrices.a)), cast(matrices.b)).mul(alpha / rank);
+  }
+
+  namedParameters(): Map<string, Tensor> {
+    const named = new Map<string, Tensor>();
+    for (const [name, { a, b }] of this.#matrices) {
+      named.set(`${PREFIX}${name}.lora_A.weight`, a).set(`${PREFIX}${name}.lora_B.weight`, b);
+    }
+    return named;
+  }
+
+  /**
+   * The full weights W + (alpha / rank) · B A, in the stored orientation and type of W, for the projections that the
+   * adapter touches. The caller owns them.
+   */
+  merged(parameters: ReadonlyMap<string, Tensor>): Map<string, Tensor> {
+    const { rank, alpha } = this.configuration;
+    return keep(
+      scope(() =>
+        noGrad(
+          () =>
+            new Map(
+              [...this.#matrices].map(([name, { a, b }]) => {
+                const weight = parameters.get(`${name}.weight`)!;
+                const update = b.matmul(a).mul(alpha / rank); // [output, input]
+                const oriented = this.projections.get(name)!.transposed ? update.transpose(0, 1) : update;
+                return [`${name}.weight`, weight.to("float32").add(oriented).to(weight.dtype)] as const;
+              }),
+            ),
+        ),
+      ),
+    );
+  }
+
+  /** Writes the adapter as PEFT does; the folder appears whole or not at all. */
+  async save(directory: string, options: { baseModel: string }): Promise<void> {
+    const { rank, alpha, targetModules, dropout: probability } = this.configuration;
+    const transposed = [...this.#matrices.keys()].every((name) => this.projections.get(name)!.transposed);
+    const configuration = {
+      peft_type: "LORA",
+      task_type: "CAUSAL_LM",
+      base_model_name_or_path: options.baseModel,
+      r: rank,
+      lora_alpha: alpha,
+      lora_dropout: probability,
+      target_modules: [...targetModules],
+      fan_in_fan_out: transposed,
+      bias: "none",
+      inference_mode: true,
+      init_lora_weights: true,
+      modules_to_save: null,
+    };
+    const temporary = `${directory}.${process.pid}.partial`;
+    try {
+      await mkdir(dirname(temporary), { recursive: true });
+      await rm(temporary, { recursive: true, force: true });
+      await mkdir(temporary);
+      await writeFile(join(temporary, "adapter_config.json"), `${JSON.stringify(configuration, null, 2)}\n`);
+      writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), { format: "pt" });
+      await rm(directory, { recursive: true, force: true });
+      await rename(temporary, directory);
+    } catch (cause) {
+      await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
+      if (cause instanceof UsageError) throw cause;
+      throw new UsageError(`${directory}: the adapter could not be written: ${reason(cause)}`, { cause });
+    }
+  }
+
+  dispose(): void {
+    dispose([...this.#matrices.values()].flatMap(({ a, b }) => [a, b]));
+  }
+}
+
+function moduleOf(key: string): string {
+  return key.replace(PREFIX, "").replace(/\.lora_[AB]\.weight$/, "");
+}
+
+function checkConfiguration(where: string, configuration: LoRAConfiguration): Required<LoRAConfiguration> {
+  const { rank, alpha, targetModules, dropout: probability = 0 } = configuration;
+  if (!Number.isSafeInteger(rank) || rank < 1) throw new UsageError(`${where}: rank must be an integer ≥ 1, got ${rank}`);
+  if (!(alpha > 0 && Number.isFinite(alpha))) throw new UsageError(`${where}: alpha must be a number > 0, got ${alpha}`);
+  if (!(probability >= 0 && probability < 1)) {
+    throw new UsageError(`${where}: dropout must be at least 0 and less than 1, got ${probability}`);
+  }
+  if (targetModules.length === 0) throw new UsageError(`${where}: targetModules must name at least one projection`);
+  return { rank, alpha, targetModules: [...targetModules], dropout: probability };
+}
+
+function chooseProjections(
+  where: string,
+  projections: ReadonlyMap<string, Projection>,
+  targetModules: readonly string[],
+): [string, Projection][] {
+  const matches = (name: string, target: string) => name === target || name.endsWith(`.${target}`);
+  for (const target of targetModules) {
+    if ([...projections.keys()].some((name) => matches(name, target))) continue;
+    const known = [...new Set([...projections.keys()].map((name) => name.slice(name.lastIndexOf(".") + 1)))];
+    throw new UsageError(`${where}: this model has no projection "${target}"; it has ${known.join(", ")}`);
+  }
+  return [...projections].filter(([name]) => targetModules.some((target) => matches(name, target)));
+}
+
+function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration> {
+  const kind = fields.string("peft_type");
+  if (kind !== "LORA") throw fields.error("peft_type", `"LORA", the only kind of adapter supported`);
+  for (const name of ["use_dora", "use_rslora"]) {
+    if (fields.boolean(name, { fallback: false })) throw fields.error(name, "false: this variant is not supported");
+  }
+  const bias = fields.string("bias", { fallback: "none" });
+  if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
+  for (const name of ["rank_pattern", "alpha_pattern"]) {
+    if (Object.keys((fields.values[name] ?? {}) as object).length > 0) throw fields.error(name, "empty");
+  }
+  const targets = fields.values["target_modules"];
+  if (!Array.isArray(targets) || !targets.every((target) => typeof target === "string")) {
+    throw fields.error("target_modules", "a list of names");
+  }
+  const alpha = fields.positive("lora_alpha");
+  const dropoutValue = fields.values["lora_dropout"] ?? 0;
+  return checkConfiguration(fields.where, {
+    rank: fields.integer("r"),
+    alpha,
+    targetModules: targets as string[],
+    dropout: Number(dropoutValue),
+  });
+}
