@@ -67,7 +67,11 @@ export class LoRA implements Adapter {
         const made = new Map(
           chosen.map(([name, { input, output }]) => {
             const bound = 1 / Math.sqrt(input);
-            const a = rand([complete.rank, input], { generator }).mul(2 * bound).sub(bound).to(device).requiresGrad_();
+            const a = rand([complete.rank, input], { generator })
+              .mul(2 * bound)
+              .sub(bound)
+              .to(device)
+              .requiresGrad_();
             const b = zeros([output, complete.rank], { device }).requiresGrad_();
             return [name, { a, b }] as const;
           }),
@@ -88,7 +92,8 @@ export class LoRA implements Adapter {
     const { device = "cpu" } = options;
     const configurationPath = join(directory, "adapter_config.json");
     const bytes = await readFileIfThere(configurationPath);
-    if (bytes === null) throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
+    if (bytes === null)
+      throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
     const fields = new JsonFields(parseJsonObject(bytes, configurationPath), configurationPath);
     const configuration = parsePeftConfiguration(fields);
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
@@ -109,7 +114,10 @@ export class LoRA implements Adapter {
           const { rank } = configuration;
           return new Map(
             chosen.map(([name, { input, output }]) => {
-              return [name, { a: read(name, "A", [rank, input]), b: read(name, "B", [output, rank]) }] as const;
+              return [
+                name,
+                { a: read(name, "A", [rank, input]), b: read(name, "B", [output, rank]) },
+              ] as const;
             }),
           );
         }),
@@ -189,7 +197,9 @@ export class LoRA implements Adapter {
       await rm(temporary, { recursive: true, force: true });
       await mkdir(temporary);
       await writeFile(join(temporary, "adapter_config.json"), `${JSON.stringify(configuration, null, 2)}\n`);
-      writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), { format: "pt" });
+      writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), {
+        format: "pt",
+      });
       await rm(directory, { recursive: true, force: true });
       await rename(temporary, directory);
     } catch (cause) {
@@ -210,12 +220,15 @@ function moduleOf(key: string): string {
 
 function checkConfiguration(where: string, configuration: LoRAConfiguration): Required<LoRAConfiguration> {
   const { rank, alpha, targetModules, dropout: probability = 0 } = configuration;
-  if (!Number.isSafeInteger(rank) || rank < 1) throw new UsageError(`${where}: rank must be an integer ≥ 1, got ${rank}`);
-  if (!(alpha > 0 && Number.isFinite(alpha))) throw new UsageError(`${where}: alpha must be a number > 0, got ${alpha}`);
+  if (!Number.isSafeInteger(rank) || rank < 1)
+    throw new UsageError(`${where}: rank must be an integer ≥ 1, got ${rank}`);
+  if (!(alpha > 0 && Number.isFinite(alpha)))
+    throw new UsageError(`${where}: alpha must be a number > 0, got ${alpha}`);
   if (!(probability >= 0 && probability < 1)) {
     throw new UsageError(`${where}: dropout must be at least 0 and less than 1, got ${probability}`);
   }
-  if (targetModules.length === 0) throw new UsageError(`${where}: targetModules must name at least one projection`);
+  if (targetModules.length === 0)
+    throw new UsageError(`${where}: targetModules must name at least one projection`);
   return { rank, alpha, targetModules: [...targetModules], dropout: probability };
 }
 
@@ -237,7 +250,8 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   const kind = fields.string("peft_type");
   if (kind !== "LORA") throw fields.error("peft_type", `"LORA", the only kind of adapter supported`);
   for (const name of ["use_dora", "use_rslora"]) {
-    if (fields.boolean(name, { fallback: false })) throw fields.error(name, "false: this variant is not supported");
+    if (fields.boolean(name, { fallback: false }))
+      throw fields.error(name, "false: this variant is not supported");
   }
   const bias = fields.string("bias", { fallback: "none" });
   if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);

@@ -41,7 +41,13 @@ export function attentionBias(
  * @param bias as {@link attentionBias} gives it
  * @returns [B, T, H·E]
  */
-export function attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | null, scale: number): Tensor {
+export function attend(
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
+  bias: Tensor | null,
+  scale: number,
+): Tensor {
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;

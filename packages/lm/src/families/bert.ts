@@ -1,4 +1,13 @@
-import { arange, dispose, embedding, layerNorm, linear, type DType, type Device, type Tensor } from "@astra-rl/torch";
+import {
+  arange,
+  dispose,
+  embedding,
+  layerNorm,
+  linear,
+  type DType,
+  type Device,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { SequenceClassifier, SequenceClassifierConfig } from "../sequence-classifier.js";
 import { attend, attentionBias } from "./attention.js";
@@ -27,9 +36,11 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   const roberta = modelType !== "bert";
   const hiddenSize = fields.integer("hidden_size");
   const heads = fields.integer("num_attention_heads");
-  if (hiddenSize % heads !== 0) throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
+  if (hiddenSize % heads !== 0)
+    throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
   const activation = fields.string("hidden_act", { fallback: "gelu" });
-  if (activation !== "gelu") throw fields.error("hidden_act", `"gelu", the only activation supported for this family`);
+  if (activation !== "gelu")
+    throw fields.error("hidden_act", `"gelu", the only activation supported for this family`);
   const positionKind = fields.string("position_embedding_type", { fallback: "absolute" });
   if (positionKind !== "absolute") throw fields.error("position_embedding_type", `"absolute"`);
   const padId = fields.ids("pad_token_id")[0] ?? (roberta ? 1 : 0);
@@ -80,7 +91,8 @@ export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
   norm(`${prefix}.embeddings.LayerNorm`);
   for (let layer = 0; layer < config.layers; layer++) {
     const place = `${prefix}.encoder.layer.${layer}`;
-    for (const part of ["query", "key", "value"]) dense(`${place}.attention.self.${part}`, hiddenSize, hiddenSize);
+    for (const part of ["query", "key", "value"])
+      dense(`${place}.attention.self.${part}`, hiddenSize, hiddenSize);
     dense(`${place}.attention.output.dense`, hiddenSize, hiddenSize);
     norm(`${place}.attention.output.LayerNorm`);
     dense(`${place}.intermediate.dense`, intermediateSize, hiddenSize);
@@ -132,7 +144,10 @@ export class BertClassifier implements SequenceClassifier {
       const attended = this.#dense(this.#attention(hidden, place, bias), `${place}.attention.output.dense`);
       hidden = this.#norm(hidden.add(attended), `${place}.attention.output.LayerNorm`);
       const expanded = this.#dense(hidden, `${place}.intermediate.dense`).gelu();
-      hidden = this.#norm(hidden.add(this.#dense(expanded, `${place}.output.dense`)), `${place}.output.LayerNorm`);
+      hidden = this.#norm(
+        hidden.add(this.#dense(expanded, `${place}.output.dense`)),
+        `${place}.output.LayerNorm`,
+      );
     }
     const first = hidden.select(1, 0); // [B, D]: the token that stands for the whole text
     return prefix === "bert"
@@ -160,7 +175,13 @@ export class BertClassifier implements SequenceClassifier {
 
   #norm(x: Tensor, name: string): Tensor {
     const { hiddenSize, normEpsilon } = this.config;
-    return layerNorm(x, [hiddenSize], this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`), normEpsilon);
+    return layerNorm(
+      x,
+      [hiddenSize],
+      this.#parameter(`${name}.weight`),
+      this.#parameter(`${name}.bias`),
+      normEpsilon,
+    );
   }
 
   #parameter(name: string): Tensor {

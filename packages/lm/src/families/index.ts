@@ -3,8 +3,11 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./family.js";
 import { gpt2 } from "./gpt2.js";
+import { llama } from "./llama.js";
+import { mistral } from "./mistral.js";
+import { qwen2, qwen3 } from "./qwen.js";
 
-const families: readonly CausalFamily[] = [gpt2];
+const families: readonly CausalFamily[] = [gpt2, llama, mistral, qwen2, qwen3];
 
 /** The family that a config.json asks for. Throws UsageError, listing those supported, where there is none. */
 export function familyOf(fields: JsonFields): CausalFamily {

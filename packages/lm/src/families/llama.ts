@@ -1,8 +1,7 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
 
-/** Llama 2, 3, 3.1 and 3.2 (Touvron et al. 2023, arXiv 2307.09288; Grattafiori et al. 2024, arXiv 2407.21783). */
-export function parseLlamaConfig(fields: JsonFields): RotaryDecoderConfig {
+function parseLlamaConfig(fields: JsonFields): RotaryDecoderConfig {
   const attentionBias = fields.boolean("attention_bias", { fallback: false });
   return parseRotaryDecoderConfig(fields, {
     architecture: "LlamaForCausalLM",
@@ -15,3 +14,10 @@ export function parseLlamaConfig(fields: JsonFields): RotaryDecoderConfig {
     tiedByDefault: false,
   });
 }
+
+/** Llama 2, 3, 3.1 and 3.2 (Touvron et al. 2023, arXiv 2307.09288; Grattafiori et al. 2024, arXiv 2407.21783). */
+export const llama = rotaryFamily({
+  architecture: "LlamaForCausalLM",
+  modelType: "llama",
+  parseConfig: parseLlamaConfig,
+});

@@ -1,8 +1,7 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
 
-/** Mistral (Jiang et al. 2023, arXiv 2310.06825): Llama's decoder with a sliding window in every layer. */
-export function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
+function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
   const slidingWindow = fields.integer("sliding_window", { fallback: null });
   return parseRotaryDecoderConfig(fields, {
     architecture: "MistralForCausalLM",
@@ -15,3 +14,10 @@ export function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
     tiedByDefault: false,
   });
 }
+
+/** Mistral (Jiang et al. 2023, arXiv 2310.06825): Llama's decoder with a sliding window in every layer. */
+export const mistral = rotaryFamily({
+  architecture: "MistralForCausalLM",
+  modelType: "mistral",
+  parseConfig: parseMistralConfig,
+});

@@ -1,8 +1,7 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
 
-/** Qwen2 and Qwen2.5 (Yang et al. 2024, arXiv 2407.10671): biases on queries, keys and values. */
-export function parseQwen2Config(fields: JsonFields): RotaryDecoderConfig {
+function parseQwen2Config(fields: JsonFields): RotaryDecoderConfig {
   return parseRotaryDecoderConfig(fields, {
     architecture: "Qwen2ForCausalLM",
     queryKeyValueBias: true,
@@ -14,8 +13,7 @@ export function parseQwen2Config(fields: JsonFields): RotaryDecoderConfig {
   });
 }
 
-/** Qwen3 (Yang et al. 2025, arXiv 2505.09388): no biases, an RMS norm over each head of queries and keys. */
-export function parseQwen3Config(fields: JsonFields): RotaryDecoderConfig {
+function parseQwen3Config(fields: JsonFields): RotaryDecoderConfig {
   const attentionBias = fields.boolean("attention_bias", { fallback: false });
   return parseRotaryDecoderConfig(fields, {
     architecture: "Qwen3ForCausalLM",
@@ -42,10 +40,28 @@ function slidingTraits(fields: JsonFields) {
         return Array.from({ length: layers }, (_, layer) => layer >= first);
       }
       const known = ["full_attention", "sliding_attention"];
-      if (!Array.isArray(kinds) || kinds.length !== layers || !kinds.every((kind) => known.includes(kind as string))) {
+      if (
+        !Array.isArray(kinds) ||
+        kinds.length !== layers ||
+        !kinds.every((kind) => known.includes(kind as string))
+      ) {
         throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);
       }
       return kinds.map((kind) => kind === "sliding_attention");
     },
   };
 }
+
+/** Qwen2 and Qwen2.5 (Yang et al. 2024, arXiv 2407.10671): biases on queries, keys and values. */
+export const qwen2 = rotaryFamily({
+  architecture: "Qwen2ForCausalLM",
+  modelType: "qwen2",
+  parseConfig: parseQwen2Config,
+});
+
+/** Qwen3 (Yang et al. 2025, arXiv 2505.09388): no biases, an RMS norm over each head of queries and keys. */
+export const qwen3 = rotaryFamily({
+  architecture: "Qwen3ForCausalLM",
+  modelType: "qwen3",
+  parseConfig: parseQwen3Config,
+});

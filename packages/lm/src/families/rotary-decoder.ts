@@ -1,18 +1,10 @@
-import {
-  UsageError,
-  dispose,
-  embedding,
-  keep,
-  linear,
-  noGrad,
-  scope,
-  type DType,
-  type Device,
-  type Tensor,
-} from "@astra-rl/torch";
+// The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
+import { embedding, keep, linear, scope, UsageError, type DType, type Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
+import type { CausalFamily } from "./family.js";
+import { cast, ParameterizedModel } from "./parameterized-model.js";
 import { parseRotarySettings, rotaryTables, rotate, type RotarySettings } from "./rotary.js";
 
 /**
@@ -54,14 +46,19 @@ export function parseRotaryDecoderConfig(
   const hiddenSize = fields.integer("hidden_size");
   const heads = fields.integer("num_attention_heads");
   const keyValueHeads = fields.integer("num_key_value_heads", { fallback: heads });
-  if (heads % keyValueHeads !== 0) throw fields.error("num_key_value_heads", `a divisor of num_attention_heads (${heads})`);
+  if (heads % keyValueHeads !== 0)
+    throw fields.error("num_key_value_heads", `a divisor of num_attention_heads (${heads})`);
   if (!fields.has("head_dim") && hiddenSize % heads !== 0) {
-    throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize}) where head_dim is not given`);
+    throw fields.error(
+      "num_attention_heads",
+      `a divisor of hidden_size (${hiddenSize}) where head_dim is not given`,
+    );
   }
   const headDimension = fields.integer("head_dim", { fallback: hiddenSize / heads });
   if (headDimension % 2 !== 0) throw fields.error("head_dim", "even, for rotary positions");
   const activation = fields.string("hidden_act", { fallback: "silu" });
-  if (activation !== "silu") throw fields.error("hidden_act", `"silu", the only activation supported for this family`);
+  if (activation !== "silu")
+    throw fields.error("hidden_act", `"silu", the only activation supported for this family`);
   const layers = fields.integer("num_hidden_layers");
   const [bosId] = fields.ids("bos_token_id");
   const [padId] = fields.ids("pad_token_id");
@@ -80,6 +77,7 @@ export function parseRotaryDecoderConfig(
     eosIds: fields.ids("eos_token_id"),
     padId: padId ?? null,
     raw: fields.values,
+    generation: null,
     intermediateSize: fields.integer("intermediate_size"),
     normEpsilon: fields.positive("rms_norm_eps", { fallback: 1e-6 }),
     rotary: parseRotarySettings(fields),
@@ -92,8 +90,8 @@ export function parseRotaryDecoderConfig(
   };
 }
 
-/** Names and shapes of the tensors of a checkpoint; projections are [out, in]. */
-export function rotaryDecoderShapes(config: RotaryDecoderConfig): Map<string, readonly number[]> {
+/** Projections are stored [out, in]. */
+function parameterShapes(config: RotaryDecoderConfig): Map<string, readonly number[]> {
   const { hiddenSize, headDimension, intermediateSize, vocabSize } = config;
   const queries = config.heads * headDimension;
   const keys = config.keyValueHeads * headDimension;
@@ -124,142 +122,166 @@ export function rotaryDecoderShapes(config: RotaryDecoderConfig): Map<string, re
   return shapes;
 }
 
-export class RotaryDecoder implements CausalLM {
-  readonly dtype: DType;
-  readonly computeDtype: DType;
-  readonly device: Device;
-  /** [contextLength, E] in the compute type. */
-  readonly #cosine: Tensor;
-  readonly #sine: Tensor;
+/** The family of one architecture of this kind. */
+export function rotaryFamily(options: {
+  architecture: string;
+  modelType: string;
+  parseConfig: (fields: JsonFields) => RotaryDecoderConfig;
+}): CausalFamily {
+  const family: CausalFamily = {
+    architectures: [options.architecture],
+    modelType: options.modelType,
+    parseConfig: options.parseConfig,
+    parameterShapes: (config) => parameterShapes(config as RotaryDecoderConfig),
+    parameterName: (key, config) => parameterName(key, config as RotaryDecoderConfig),
+    initialValue: (name, config) => {
+      if (name.endsWith(".bias")) return { constant: 0 };
+      if (name.endsWith("norm.weight")) return { constant: 1 };
+      const deviation = config.raw["initializer_range"];
+      return { deviation: typeof deviation === "number" && deviation > 0 ? deviation : 0.02 };
+    },
+    create: (config, parameters, computeDtype): CausalLM =>
+      new RotaryDecoder(config as RotaryDecoderConfig, parameters, computeDtype, family),
+  };
+  return family;
+}
 
-  /** Takes ownership of the parameters, which must be those of {@link rotaryDecoderShapes}. */
+/** Tied checkpoints may store the output projection again; old ones store the rotary frequencies as a buffer. */
+function parameterName(key: string, config: RotaryDecoderConfig): string | null {
+  if (key === "lm_head.weight") return config.tiedEmbeddings ? null : key;
+  return key.endsWith("rotary_emb.inv_freq") ? null : key;
+}
+
+/** What a layer needs besides its input. */
+interface LayerInputs {
+  /** [B, 1, T, E] in the compute type. */
+  cosine: Tensor;
+  sine: Tensor;
+  bias: Tensor | null;
+  cache: AttentionCache | undefined;
+}
+
+class RotaryDecoder extends ParameterizedModel {
+  /** [contextLength, E] in the compute type; made at the first forward pass. */
+  #tables: { cosine: Tensor; sine: Tensor } | null = null;
+
   constructor(
-    readonly config: RotaryDecoderConfig,
-    private readonly parameters: Map<string, Tensor>,
-    options: { computeDtype?: DType } = {},
+    override readonly config: RotaryDecoderConfig,
+    parameters: Map<string, Tensor>,
+    computeDtype: DType,
+    protected override readonly family: CausalFamily,
   ) {
-    const first = parameters.get("model.embed_tokens.weight")!;
-    this.dtype = first.dtype;
-    this.device = first.device;
-    this.computeDtype = options.computeDtype ?? this.dtype;
-    [this.#cosine, this.#sine] = keep(
-      scope(() => {
-        const tables = rotaryTables(config.rotary, { ...config, device: this.device });
-        return [tables.cosine.to(this.computeDtype), tables.sine.to(this.computeDtype)] as [Tensor, Tensor];
-      }),
-    );
-  }
-
-  namedParameters(): Map<string, Tensor> {
-    return this.parameters;
+    super(config, parameters, computeDtype);
   }
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
-    const { config } = this;
     const { positions, cache } = options;
-    const biases = this.#biases(ids.shape[1]!, options);
-    const cosine = embedding(this.#cosine, positions).unsqueeze(1); // [B, 1, T, E]
-    const sine = embedding(this.#sine, positions).unsqueeze(1);
-    let hidden = this.#cast(embedding(this.parameters.get("model.embed_tokens.weight")!, ids));
-    for (let layer = 0; layer < config.layers; layer++) {
-      const prefix = `model.layers.${layer}.`;
-      const bias = config.slidingLayers[layer] ? biases.sliding : biases.full;
-      const normed = this.#norm(hidden, `${prefix}input_layernorm.weight`);
-      hidden = hidden.add(this.#attention(normed, { layer, prefix, cosine, sine, bias, cache }));
-      hidden = hidden.add(this.#feedForward(this.#norm(hidden, `${prefix}post_attention_layernorm.weight`), prefix));
-    }
-    return this.#norm(hidden, "model.norm.weight");
+    const tables = (this.#tables ??= this.#makeTables());
+    return scope(() => {
+      const { full, sliding } = this.#biases(ids.size(-1), options);
+      const cosine = embedding(tables.cosine, positions).unsqueeze(1);
+      const sine = embedding(tables.sine, positions).unsqueeze(1);
+      // The residual stream stays in the parameters' type: [B, T, D].
+      let hidden = embedding(this.parameter("model.embed_tokens.weight"), ids);
+      for (let layer = 0; layer < this.config.layers; layer++) {
+        const bias = this.config.slidingLayers[layer] ? sliding : full;
+        hidden = scope(() => this.#block(layer, hidden, { cosine, sine, bias, cache }));
+      }
+      return cast(this.#norm("model.norm", hidden), this.computeDtype);
+    });
   }
 
   logits(hidden: Tensor): Tensor {
     const name = this.config.tiedEmbeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    return linear(hidden, this.#cast(this.parameters.get(name)!));
+    return scope(() => linear(hidden, this.weight(name)));
   }
 
-  copy(dtype: DType): CausalLM {
-    const parameters = noGrad(() =>
-      keep(new Map([...this.parameters].map(([name, value]) => [name, value.detach().to(dtype)] as const))),
+  override dispose(): void {
+    super.dispose();
+    this.#tables?.cosine.dispose();
+    this.#tables?.sine.dispose();
+    this.#tables = null;
+  }
+
+  #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
+    const prefix = `model.layers.${layer}`;
+    const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
+    const middle = hidden.add(cast(attended, this.dtype));
+    const normed = cast(this.#norm(`${prefix}.post_attention_layernorm`, middle), this.computeDtype);
+    const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
+      .silu()
+      .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
+    return middle.add(cast(this.#project(`${prefix}.mlp.down_proj`, gated), this.dtype));
+  }
+
+  #attention(layer: number, normed: Tensor, { cosine, sine, bias, cache }: LayerInputs): Tensor {
+    const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
+    const prefix = `model.layers.${layer}.self_attn`;
+    const [B, T] = normed.shape as [number, number, number];
+    const input = cast(normed, this.computeDtype);
+    // [B, T, H·E] → [B, T, H, E] → [B, H, T, E]; head norms act on E and may come before the transposition.
+    const split = (part: string, count: number, norm: boolean) => {
+      const states = this.#project(`${prefix}.${part}_proj`, input).view([B, T, count, E]);
+      const normedStates = norm
+        ? cast(this.#norm(`${prefix}.${part}_norm`, states), this.computeDtype)
+        : states;
+      return normedStates.transpose(1, 2);
+    };
+    const query = rotate(split("q", heads, headNorms), cosine, sine);
+    const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
+    const value = split("v", keyValueHeads, false);
+    const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
+    return this.#project(`${prefix}.o_proj`, attend(query, keys, values, bias, 1 / Math.sqrt(E)));
+  }
+
+  /** x / rms(x) · weight over the last dimension (Zhang & Sennrich 2019, arXiv 1910.07467); the mean in float32. */
+  #norm(name: string, x: Tensor): Tensor {
+    const wide = x.dtype === "float64" ? x : cast(x, "float32");
+    const scale = wide.square().mean([-1], true).add(this.config.normEpsilon).rsqrt();
+    return cast(wide.mul(scale), x.dtype).mul(cast(this.parameter(`${name}.weight`), x.dtype));
+  }
+
+  /** [..., in] → [..., out], in the type of the products. */
+  #project(name: string, input: Tensor): Tensor {
+    const bias = this.#biased(name) ? this.weight(`${name}.bias`) : undefined;
+    return linear(input, this.weight(`${name}.weight`), bias);
+  }
+
+  #biased(name: string): boolean {
+    const { queryKeyValueBias, outputBias, feedForwardBias } = this.config;
+    if (name.includes(".mlp.")) return feedForwardBias;
+    return name.endsWith(".o_proj") ? outputBias : queryKeyValueBias;
+  }
+
+  #makeTables(): { cosine: Tensor; sine: Tensor } {
+    return keep(
+      scope(() => {
+        const { cosine, sine } = rotaryTables(this.config.rotary, { ...this.config, device: this.device });
+        return { cosine: cast(cosine, this.computeDtype), sine: cast(sine, this.computeDtype) };
+      }),
     );
-    return new RotaryDecoder(this.config, parameters);
-  }
-
-  copyFrom(model: CausalLM): void {
-    const source = model.namedParameters();
-    noGrad(() => {
-      for (const [name, value] of this.parameters) value.copy_(source.get(name)!);
-    });
-  }
-
-  dispose(): void {
-    dispose([...this.parameters.values(), this.#cosine, this.#sine]);
-  }
-
-  #attention(
-    x: Tensor,
-    place: { layer: number; prefix: string; cosine: Tensor; sine: Tensor; bias: Tensor | null; cache?: AttentionCache },
-  ): Tensor {
-    const { layer, prefix, cosine, sine, bias, cache } = place;
-    const { heads, keyValueHeads, headDimension } = this.config;
-    const [batch, length] = x.shape as [number, number, number];
-    // [B, T, H·E] → [B, T, H, E]
-    const split = (name: string, count: number) =>
-      this.#project(x, `${prefix}self_attn.${name}`).view([batch, length, count, headDimension]);
-    let query = split("q_proj", heads);
-    let key = split("k_proj", keyValueHeads);
-    let value = split("v_proj", keyValueHeads).transpose(1, 2);
-    if (this.config.headNorms) {
-      query = this.#norm(query, `${prefix}self_attn.q_norm.weight`);
-      key = this.#norm(key, `${prefix}self_attn.k_norm.weight`);
-    }
-    // → [B, H, T, E]
-    query = rotate(query.transpose(1, 2), cosine, sine);
-    key = rotate(key.transpose(1, 2), cosine, sine);
-    if (cache) [key, value] = cache.append(layer, key, value);
-    const mixed = attend(query, key, value, bias, 1 / Math.sqrt(headDimension));
-    return this.#project(mixed, `${prefix}self_attn.o_proj`);
-  }
-
-  #feedForward(x: Tensor, prefix: string): Tensor {
-    const gate = this.#project(x, `${prefix}mlp.gate_proj`).silu();
-    return this.#project(gate.mul(this.#project(x, `${prefix}mlp.up_proj`)), `${prefix}mlp.down_proj`);
-  }
-
-  #project(x: Tensor, name: string): Tensor {
-    const bias = this.parameters.get(`${name}.bias`);
-    return linear(x, this.#cast(this.parameters.get(`${name}.weight`)!), bias && this.#cast(bias));
-  }
-
-  /** x / rms(x) · weight over the last dimension (Zhang & Sennrich 2019, arXiv 1910.07467), the norm in float32. */
-  #norm(x: Tensor, name: string): Tensor {
-    const wide = x.dtype === "bfloat16" || x.dtype === "float16" ? x.to("float32") : x;
-    const scale = wide.pow(2).mean([-1], true).add(this.config.normEpsilon).rsqrt();
-    const normed = wide.mul(scale);
-    return this.#cast(normed).mul(this.#cast(this.parameters.get(name)!));
-  }
-
-  /** A parameter or activation in the compute type; the same object where it already is. */
-  #cast(x: Tensor): Tensor {
-    return x.dtype === this.computeDtype ? x : x.to(this.computeDtype);
   }
 
   /** One bias for the layers that see everything and one for those with a window. */
   #biases(newTokens: number, options: ForwardOptions): { full: Tensor | null; sliding: Tensor | null } {
-    const { config, computeDtype: dtype, device } = this;
     const { positions, mask, cache } = options;
-    const full = attentionBias(mask, newTokens, { dtype, device });
-    const window = config.slidingWindow;
+    const { slidingWindow, slidingLayers, architecture } = this.config;
+    const place = { dtype: this.computeDtype, device: this.device };
+    const full = attentionBias(mask, newTokens, place);
     const columns = (cache?.columns ?? 0) + newTokens;
-    if (window === null || columns <= window || !config.slidingLayers.includes(true)) return { full, sliding: full };
-    const keyPositions = options.keyPositions ?? (cache && cache.columns > 0 ? null : positions);
+    if (slidingWindow === null || columns <= slidingWindow || !slidingLayers.includes(true)) {
+      return { full, sliding: full };
+    }
+    const keyPositions = options.keyPositions ?? (columns === newTokens ? positions : null);
     if (keyPositions === null) {
       throw new UsageError(
-        `${config.architecture}.forward: a sliding window of ${window} over ${columns} columns needs keyPositions`,
+        `${architecture}.forward: a sliding window of ${slidingWindow} over ${columns} columns needs keyPositions`,
       );
     }
     // [B, 1, T, 1] − [B or 1, 1, 1, S]: how far back each key lies.
     const distance = positions.unsqueeze(1).unsqueeze(-1).sub(keyPositions.unsqueeze(1).unsqueeze(1));
-    let visible = distance.lt(window);
-    visible = mask === null ? visible.logicalAnd(distance.ge(0)) : visible.logicalAnd(mask);
-    return { full, sliding: attentionBias(visible, newTokens, { dtype, device }) };
+    const near = distance.lt(slidingWindow);
+    const visible = near.logicalAnd(mask ?? distance.ge(0));
+    return { full, sliding: attentionBias(visible, newTokens, place) };
   }
 }

@@ -26,7 +26,8 @@ export function parseRotarySettings(fields: JsonFields): RotarySettings {
   const parameters = nested(fields, "rope_parameters");
   const scaling = parameters ?? nested(fields, "rope_scaling");
   const theta =
-    parameters?.positive("rope_theta", { fallback: null }) ?? fields.positive("rope_theta", { fallback: 10000 });
+    parameters?.positive("rope_theta", { fallback: null }) ??
+    fields.positive("rope_theta", { fallback: 10000 });
   const settings: RotarySettings = {
     theta,
     kind: "default",
@@ -61,7 +62,8 @@ export function parseRotarySettings(fields: JsonFields): RotarySettings {
 function nested(fields: JsonFields, name: string): JsonFields | null {
   if (!fields.has(name)) return null;
   const value = fields.values[name];
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw fields.error(name, "an object");
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw fields.error(name, "an object");
   return new JsonFields(value as Record<string, unknown>, `${fields.where}: "${name}"`);
 }
 

@@ -82,8 +82,7 @@ export function hubCacheRoot(environment: NodeJS.ProcessEnv = process.env): stri
 
 export function hubHome(environment: NodeJS.ProcessEnv): string {
   return (
-    environment["HF_HOME"] ||
-    join(environment["XDG_CACHE_HOME"] || join(homedir(), ".cache"), "huggingface")
+    environment["HF_HOME"] || join(environment["XDG_CACHE_HOME"] || join(homedir(), ".cache"), "huggingface")
   );
 }
 

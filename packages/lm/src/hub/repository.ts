@@ -82,7 +82,8 @@ export function parseModelId(text: string): { modelId: string; revision: string 
   const modelId = match[1]!;
   const revision = match[2] ?? null;
   const forbidden = /--|\.\.|\.git$/;
-  if (forbidden.test(modelId) || modelId.length > 96 || (revision !== null && !isSafeRevision(revision))) return null;
+  if (forbidden.test(modelId) || modelId.length > 96 || (revision !== null && !isSafeRevision(revision)))
+    return null;
   return { modelId, revision };
 }
 
@@ -245,7 +246,11 @@ function encodePath(path: string): string {
 }
 
 /** Runs `work` on every item, at most `limit` at once; after a failure no new item starts, and running ones end. */
-async function inParallel<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
+async function inParallel<T>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
   let next = 0;
   let failure: { error: unknown } | null = null;
   const worker = async () => {

@@ -39,7 +39,11 @@ export async function requestJson(url: string, options: RequestOptions): Promise
     try {
       return JSON.parse(text) as unknown;
     } catch (cause) {
-      throw new HubRequestError(`${new URL(url).origin} answered something that is not JSON`, response.status, { cause });
+      throw new HubRequestError(
+        `${new URL(url).origin} answered something that is not JSON`,
+        response.status,
+        { cause },
+      );
     }
   });
 }
@@ -81,7 +85,9 @@ export async function downloadBlob(
         const sentence = `"${file.path}" does not match its checksum (expected ${file.etag}, got ${found})`;
         // Once may be a damaged partial file or a bad proxy; twice is the server.
         if (mismatches >= 2) {
-          throw new UsageError(`hub: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`);
+          throw new UsageError(
+            `hub: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
+          );
         }
         throw new RetryableError(sentence, null);
       }
@@ -235,7 +241,8 @@ async function withRetries<T>(
       const message = retryable?.message ?? "the connection was lost";
       const pause = retryable?.after ?? (options.retryDelay ?? RETRY_DELAY) * 2 ** (tries - 1);
       if (tries >= ATTEMPTS || pause > LONGEST_WAIT) {
-        const tail = pause > LONGEST_WAIT ? ` and asks to wait ${Math.ceil(pause / 1000)} s` : ` (${tries} attempts)`;
+        const tail =
+          pause > LONGEST_WAIT ? ` and asks to wait ${Math.ceil(pause / 1000)} s` : ` (${tries} attempts)`;
         throw new HubRequestError(message + tail, retryable?.status ?? null, { cause });
       }
       await wait(pause);
@@ -283,7 +290,10 @@ async function lock(path: string): Promise<() => Promise<void>> {
       else await wait(100);
     }
   }
-  const heartbeat = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => undefined), stale / 4);
+  const heartbeat = setInterval(
+    () => void utimes(path, new Date(), new Date()).catch(() => undefined),
+    stale / 4,
+  );
   heartbeat.unref();
   return async () => {
     clearInterval(heartbeat);
