@@ -1,4 +1,5 @@
 import type { Device, DType, Tensor } from "@astra-rl/torch";
+import type { Adapter, Projection } from "./adapter.js";
 
 /**
  * What every causal language model of this package offers, and all that generation, log-probabilities and
@@ -36,6 +37,15 @@ export interface CausalLM {
 
   /** Overwrites this model's parameters, in place, with another's of the same shapes (after an optimizer step). */
   copyFrom(model: CausalLM): void;
+
+  /** The linear maps that an adapter may change, by the name of their module in the checkpoint. */
+  projections(): Map<string, Projection>;
+
+  /**
+   * This model with an adapter: a view that shares the parameters and must not outlive them. Several views of one
+   * model, each with its own adapter, and the model itself can be used side by side.
+   */
+  withAdapter(adapter: Adapter): CausalLM;
 
   /** Frees the parameters. The model is of no use afterwards. */
   dispose(): void;

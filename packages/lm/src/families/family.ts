@@ -9,6 +9,9 @@ export interface CausalFamily {
   /** Hugging Face's `model_type`, which decides where config.json names no architecture. */
   readonly modelType: string;
 
+  /** Whether projections are stored [in, out] (GPT-2 alone) rather than [out, in]. */
+  readonly projectionsTransposed: boolean;
+
   /** Reads config.json. Throws UsageError, naming the field, for what is missing, malformed or unsupported. */
   parseConfig(fields: JsonFields): ModelConfig;
 

@@ -181,13 +181,14 @@ class GPT2 extends ParameterizedModel {
   /** [..., in] → [rows, out], in the type of the products. */
   #project(name: string, input: Tensor): Tensor {
     const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
-    return this.weight(`${name}.bias`).addmm(rows, this.weight(`${name}.weight`));
+    return this.adapted(name, rows, this.weight(`${name}.bias`).addmm(rows, this.weight(`${name}.weight`)));
   }
 }
 
 export const gpt2: CausalFamily = {
   architectures: ["GPT2LMHeadModel", "GPT2Model"],
   modelType: "gpt2",
+  projectionsTransposed: true,
   parseConfig,
   parameterShapes: (config) => parameterShapes(config as GPT2Config),
   parameterName: (key, config) => parameterName(key, config as GPT2Config),

@@ -1,4 +1,5 @@
 import { dispose, keep, noGrad, UsageError, type Device, type DType, type Tensor } from "@astra-rl/torch";
+import type { Adapter, Projection } from "../adapter.js";
 import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { CausalFamily } from "./family.js";
 
@@ -13,6 +14,9 @@ export abstract class ParameterizedModel implements CausalLM {
   readonly device: Device;
 
   protected abstract readonly family: CausalFamily;
+  #adapter: Adapter | null = null;
+  /** False for a view with an adapter: the weights are another model's. */
+  #ownsParameters = true;
 
   /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
   constructor(
@@ -33,6 +37,27 @@ export abstract class ParameterizedModel implements CausalLM {
 
   namedParameters(): Map<string, Tensor> {
     return new Map(this.parameters);
+  }
+
+  projections(): Map<string, Projection> {
+    const projections = new Map<string, Projection>();
+    for (const [name, { shape }] of this.parameters) {
+      if (shape.length !== 2 || /(^|\.)(wte|wpe|embed_tokens|lm_head)\.weight$/.test(name)) continue;
+      const [rows, columns] = shape as [number, number];
+      const transposed = this.family.projectionsTransposed;
+      const [output, input] = transposed ? [columns, rows] : [rows, columns];
+      projections.set(name.slice(0, -".weight".length), { input, output, transposed });
+    }
+    return projections;
+  }
+
+  withAdapter(adapter: Adapter): CausalLM {
+    const view = this.family.create(this.config, new Map(this.parameters), this.computeDtype);
+    if (!(view instanceof ParameterizedModel))
+      throw new Error("internal: a family made a model of another kind");
+    view.#adapter = adapter;
+    view.#ownsParameters = false;
+    return view;
   }
 
   abstract forward(ids: Tensor, options: ForwardOptions): Tensor;
@@ -67,7 +92,7 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   dispose(): void {
-    dispose(this.parameters);
+    if (this.#ownsParameters) dispose(this.parameters);
   }
 
   /** A parameter as it is stored. */
@@ -75,6 +100,12 @@ export abstract class ParameterizedModel implements CausalLM {
     const found = this.parameters.get(name);
     if (found === undefined) throw new Error(`internal: the model has no parameter ${name}`);
     return found;
+  }
+
+  /** The output of a projection with what the adapter, if there is one, adds for this input. */
+  protected adapted(projection: string, input: Tensor, output: Tensor): Tensor {
+    const delta = this.#adapter?.delta(projection, input);
+    return delta ? output.add(delta) : output;
   }
 
   /** A parameter in the type of the matrix products. */

@@ -131,6 +131,7 @@ export function rotaryFamily(options: {
   const family: CausalFamily = {
     architectures: [options.architecture],
     modelType: options.modelType,
+    projectionsTransposed: false,
     parseConfig: options.parseConfig,
     parameterShapes: (config) => parameterShapes(config as RotaryDecoderConfig),
     parameterName: (key, config) => parameterName(key, config as RotaryDecoderConfig),
@@ -244,7 +245,7 @@ class RotaryDecoder extends ParameterizedModel {
   /** [..., in] → [..., out], in the type of the products. */
   #project(name: string, input: Tensor): Tensor {
     const bias = this.#biased(name) ? this.weight(`${name}.bias`) : undefined;
-    return linear(input, this.weight(`${name}.weight`), bias);
+    return this.adapted(name, input, linear(input, this.weight(`${name}.weight`), bias));
   }
 
   #biased(name: string): boolean {
