@@ -4,3 +4,11 @@ export type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "./ca
 export * from "./hub/index.js";
 export { keyedUniform, KeyedStream, type DrawKey, type KeyedStreamState } from "./keyed-random.js";
 export { Tokenizer } from "./tokenizer.js";
+export { loadCausalLM, saveCausalLM, type LoadedCausalLM, type LoadOptions } from "./checkpoint.js";
+export {
+  initializeCausalLM,
+  initializeGPT2,
+  type GPT2Sizes,
+  type InitializeOptions,
+} from "./families/initialize.js";
+export { tokenLogprobs, type ReadCounters, type ScoredRow, type TokenLogprobsOptions } from "./logprobs.js";

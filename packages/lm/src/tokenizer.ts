@@ -1,7 +1,7 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
 
 /** The part of the library that is used. Its own types do not resolve in an ES module (imports without suffix). */
@@ -154,7 +154,7 @@ export class Tokenizer {
   /** Writes the files that it was made from, unchanged, into a folder. */
   async save(directory: string): Promise<void> {
     await mkdir(directory, { recursive: true });
-    for (const [name, bytes] of this.directoryFiles) await writeFile(join(directory, name), bytes);
+    for (const [name, bytes] of this.directoryFiles) writeFileAtomic(join(directory, name), [bytes]);
   }
 
   /** `token` is spelled out, or an object with its spelling under "content". */

@@ -1,0 +1,273 @@
+import { mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import {
+  describeValue,
+  dispose,
+  keep,
+  noGrad,
+  scope,
+  UsageError,
+  writeFileAtomic,
+  writeSafetensors,
+  type Device,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
+import type { CausalLM, ModelConfig } from "./causal-lm.js";
+import type { CausalFamily } from "./families/family.js";
+import { familyOf } from "./families/index.js";
+import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import { Tokenizer } from "./tokenizer.js";
+import { WeightFiles } from "./weight-files.js";
+
+export interface LoadOptions {
+  /** Type of the parameters, whatever they are stored in. Default "float32". */
+  dtype?: DType;
+  /** Type of the matrix products. Default: that of the parameters. */
+  computeDtype?: DType;
+  /** Default "cpu". */
+  device?: Device;
+}
+
+export interface LoadedCausalLM {
+  /** The caller disposes of it. */
+  model: CausalLM;
+  tokenizer: Tokenizer;
+  /** What generation_config.json, config.json and the tokenizer say together, in this order. */
+  generation: { bosId: number | null; eosIds: readonly number[]; padId: number | null };
+  /** Tensors of the checkpoint that the model has no use for (other heads), for a warning. */
+  unusedTensors: readonly string[];
+}
+
+/**
+ * Loads a causal language model and its tokenizer from a folder in Hugging Face's format.
+ *
+ * @throws UsageError, naming the file, the rule and what was found, for everything that is missing, malformed,
+ * unsupported or inconsistent
+ */
+export async function loadCausalLM(directory: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
+  const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
+  await checkFolder(directory);
+  const place = join(directory, "config.json");
+  const bytes = await readFileIfThere(place);
+  if (bytes === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
+  const fields = new JsonFields(parseJsonObject(bytes, place), place);
+  const family = familyOf(fields);
+  const parsed = family.parseConfig(fields);
+  const tokenizer = await Tokenizer.load(directory);
+  checkVocabulary(directory, tokenizer, parsed);
+  const config = withGenerationSettings(parsed, await readGenerationConfig(directory), tokenizer);
+
+  const files = await WeightFiles.open(directory);
+  try {
+    const { parameters, unusedTensors } = readParameters(files, { family, config, dtype, device, place });
+    const { bosId, eosIds, padId } = config;
+    const model = family.create(config, parameters, computeDtype);
+    return { model, tokenizer, generation: { bosId, eosIds, padId }, unusedTensors };
+  } finally {
+    files.close();
+  }
+}
+
+/**
+ * Saves a model and its tokenizer in Hugging Face's format, so that Python's `from_pretrained` reads the folder.
+ *
+ * The folder appears whole or not at all: an existing one is replaced by a rename once everything is written.
+ *
+ * @throws UsageError where the folder cannot be written, or holds something that is no checkpoint
+ */
+export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
+  const target = resolve(directory);
+  await checkReplaceable(target);
+  const temporary = await writable(target, async () => {
+    await mkdir(dirname(target), { recursive: true });
+    return mkdtemp(join(dirname(target), `.${basename(target)}.`));
+  });
+  try {
+    writeSafetensors(join(temporary, "model.safetensors"), model.namedParameters(), { format: "pt" });
+    writeJson(join(temporary, "config.json"), configToSave(model));
+    writeJson(join(temporary, "generation_config.json"), generationToSave(model.config));
+    await tokenizer.save(temporary);
+    await writable(target, () => replaceFolder(target, temporary));
+  } catch (error) {
+    await rm(temporary, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function checkFolder(directory: string): Promise<void> {
+  let isFolder: boolean;
+  try {
+    isFolder = (await stat(directory)).isDirectory();
+  } catch (cause) {
+    const rule =
+      (cause as NodeJS.ErrnoException).code === "ENOENT"
+        ? "there is no such folder"
+        : `cannot be read: ${reason(cause)}`;
+    throw new UsageError(
+      `${directory}: ${rule}; a checkpoint is a folder with config.json, model.safetensors and tokenizer.json`,
+      { cause },
+    );
+  }
+  if (!isFolder) throw new UsageError(`${directory}: a checkpoint is a folder, but this is a file`);
+}
+
+function checkVocabulary(directory: string, tokenizer: Tokenizer, config: ModelConfig): void {
+  if (tokenizer.vocabSize <= config.vocabSize) return;
+  throw new UsageError(
+    `${join(directory, "tokenizer.json")}: every token must have an embedding, but the tokenizer gives ids up to ` +
+      `${tokenizer.vocabSize - 1} and config.json has "vocab_size" ${config.vocabSize}; ` +
+      `use the tokenizer that the model was trained with`,
+  );
+}
+
+async function readGenerationConfig(directory: string): Promise<JsonFields | null> {
+  const place = join(directory, "generation_config.json");
+  const bytes = await readFileIfThere(place);
+  return bytes === null ? null : new JsonFields(parseJsonObject(bytes, place), place);
+}
+
+/** generation_config.json goes before config.json, as in Python; the tokenizer fills what both leave open. */
+function withGenerationSettings(
+  config: ModelConfig,
+  fields: JsonFields | null,
+  tokenizer: Tokenizer,
+): ModelConfig {
+  const firstOf = (name: string, configured: readonly number[], token: number | null): number[] => {
+    const given = fields?.ids(name).filter((id) => id < config.vocabSize) ?? [];
+    if (given.length > 0) return given;
+    return configured.length > 0 ? [...configured] : token === null ? [] : [token];
+  };
+  const one = (id: number | null) => (id === null ? [] : [id]);
+  return {
+    ...config,
+    bosId: firstOf("bos_token_id", one(config.bosId), tokenizer.bosId)[0] ?? null,
+    eosIds: firstOf("eos_token_id", config.eosIds, tokenizer.eosId),
+    padId: firstOf("pad_token_id", one(config.padId), tokenizer.padId)[0] ?? null,
+    generation: fields?.values ?? null,
+  };
+}
+
+const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
+
+function readParameters(
+  files: WeightFiles,
+  options: { family: CausalFamily; config: ModelConfig; dtype: DType; device: Device; place: string },
+): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
+  const { family, config, dtype, device, place } = options;
+  const shapes = family.parameterShapes(config);
+  const found = new Map<string, string>();
+  const unusedTensors: string[] = [];
+  for (const key of files.keys()) {
+    const name = family.parameterName(key, config);
+    if (name === null) continue;
+    const { path, dtype: stored, shape } = files.describe(key);
+    const expected = shapes.get(name);
+    if (expected === undefined) {
+      const layer = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
+      if (layer !== undefined && Number(layer) >= config.layers) {
+        throw new UsageError(
+          `${path}: the number of layers must be that of ${place} (${config.layers}), but there is a tensor ${key}`,
+        );
+      }
+      unusedTensors.push(key);
+      continue;
+    }
+    const twin = found.get(name);
+    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} stand for the same parameter`);
+    found.set(name, key);
+    if (!STORED_AS_FLOAT.includes(stored)) {
+      throw new UsageError(
+        `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${stored}`,
+      );
+    }
+    if (shape.join() !== expected.join()) {
+      throw new UsageError(
+        `${path}: tensor ${key} must have shape [${expected.join(", ")}] according to ${place}, ` +
+          `but it has [${shape.join(", ")}]`,
+      );
+    }
+  }
+  const missing = [...shapes.keys()].filter((name) => !found.has(name));
+  if (missing.length > 0) {
+    const shown = missing.slice(0, 3).join(", ") + (missing.length > 3 ? ", …" : "");
+    const [first] = files.keys();
+    const where = first === undefined ? "the weights" : files.describe(first).path;
+    throw new UsageError(
+      `${where}: must hold the ${shapes.size} tensors that ${place} asks for, but ${missing.length} are missing: ${shown}`,
+    );
+  }
+
+  const parameters = new Map<string, Tensor>();
+  try {
+    for (const name of shapes.keys()) {
+      const tensor = noGrad(() =>
+        scope(() => {
+          const stored = files.read(found.get(name)!);
+          return stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
+        }),
+      );
+      parameters.set(name, keep(tensor));
+    }
+  } catch (error) {
+    dispose(parameters);
+    throw error;
+  }
+  return { parameters, unusedTensors };
+}
+
+function configToSave(model: CausalLM): Record<string, unknown> {
+  const { raw, architecture, modelType } = model.config;
+  const dtypeKey = "torch_dtype" in raw ? "torch_dtype" : "dtype";
+  return { ...raw, architectures: [architecture], model_type: modelType, [dtypeKey]: model.dtype };
+}
+
+function generationToSave(config: ModelConfig): Readonly<Record<string, unknown>> {
+  if (config.generation !== null) return config.generation;
+  const eos = config.eosIds.length === 1 ? config.eosIds[0] : config.eosIds;
+  return {
+    ...(config.bosId === null ? {} : { bos_token_id: config.bosId }),
+    ...(config.eosIds.length === 0 ? {} : { eos_token_id: eos }),
+    ...(config.padId === null ? {} : { pad_token_id: config.padId }),
+  };
+}
+
+function writeJson(path: string, value: Readonly<Record<string, unknown>>): void {
+  writeFileAtomic(path, [JSON.stringify(value, null, 2) + "\n"]);
+}
+
+/** Replacing a folder deletes what is in it; so it must be a checkpoint, or empty. */
+async function checkReplaceable(target: string): Promise<void> {
+  let names: string[];
+  try {
+    names = await readdir(target);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return;
+    throw new UsageError(`${target}: cannot be written as a folder: ${reason(cause)}`, { cause });
+  }
+  if (names.length === 0 || names.includes("config.json")) return;
+  throw new UsageError(
+    `${target}: must be a new folder, an empty one or a checkpoint, but it holds ${describeValue(names)}`,
+  );
+}
+
+async function replaceFolder(target: string, temporary: string): Promise<void> {
+  const previous = `${temporary}.previous`;
+  const replaced = await rename(target, previous).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return false;
+      throw error;
+    },
+  );
+  await rename(temporary, target);
+  if (replaced) await rm(previous, { recursive: true, force: true });
+}
+
+async function writable<T>(target: string, attempt: () => Promise<T>): Promise<T> {
+  try {
+    return await attempt();
+  } catch (cause) {
+    throw new UsageError(`${target}: cannot be written: ${reason(cause)}`, { cause });
+  }
+}

@@ -1,0 +1,229 @@
+import {
+  cat,
+  describeValue,
+  isGradEnabled,
+  scope,
+  tensor,
+  UsageError,
+  zeros,
+  type Tensor,
+} from "@astra-rl/torch";
+import type { CausalLM, ModelConfig } from "./causal-lm.js";
+import { buildTries, isChain, writeAncestorMask, type PrefixTrie } from "./prefix-trie.js";
+
+/** A continuation to be scored, and what comes before it. Token ids. */
+export interface ScoredRow {
+  readonly context: readonly number[];
+  readonly continuation: readonly number[];
+}
+
+export interface TokenLogprobsOptions {
+  /**
+   * Reads beginnings that rows share once, as a tree with an ancestor mask. The numbers and the gradients are those of
+   * rows read one by one; only the work differs. Default true.
+   */
+  packed?: boolean;
+  /**
+   * Most tokens, padding included, in one forward pass; more rows mean more passes. A single row is always read whole.
+   * Default 2048.
+   */
+  tokenBudget?: number;
+  /** Where given, the work done is added to it. */
+  counters?: ReadCounters;
+}
+
+export interface ReadCounters {
+  /** Tokens given to the model, each counted as often as it was read; padding does not count. */
+  tokensRead: number;
+}
+
+/**
+ * log P of every continuation token, given all tokens before it.
+ *
+ * A context is cut from the left so that it fits the model's window together with its continuation; an empty context is
+ * stood in for by the beginning-of-text token (the end-of-text token where there is none). An empty continuation is
+ * legal: a row of zeros. Logits are computed at scored positions only, and log-probabilities in float32.
+ *
+ * @returns float32 (float64 for a float64 model) [B, T], T the longest continuation, aligned to the continuation's
+ * tokens and 0 beyond each row's length; differentiable with respect to the model's parameters where gradients are on
+ * @throws UsageError for ids outside the vocabulary, and for a continuation that leaves no room in the window for even
+ * one token of context: cutting it would score something else than was asked for
+ */
+export function tokenLogprobs(
+  model: CausalLM,
+  rows: readonly ScoredRow[],
+  options: TokenLogprobsOptions = {},
+): Tensor {
+  const { packed = true, tokenBudget = 2048, counters } = options;
+  const sequences = new Map<number, readonly number[]>();
+  rows.forEach((row, index) => {
+    if (row.continuation.length === 0) return;
+    const context = fittingContext(model.config, row, `tokenLogprobs: row ${index}`);
+    // The last token is predicted but never read.
+    sequences.set(index, [...context, ...row.continuation.slice(0, -1)]);
+  });
+  const longest = Math.max(0, ...rows.map((row) => row.continuation.length));
+  const dtype = model.computeDtype === "float64" ? "float64" : "float32";
+
+  return scope(() => {
+    const parts: Tensor[] = [];
+    // Where each [row, k] of the result lies in the parts put together; what stays −1 is beyond its row's length.
+    const place = new Int32Array(rows.length * longest).fill(-1);
+    let placed = 0;
+    for (const batch of makeBatches(buildTries(sequences, { merge: packed, tokenBudget }), tokenBudget)) {
+      const scored = findScored(batch, rows);
+      parts.push(scope(() => scoreBatch(model, batch, scored, dtype)));
+      for (const { row, k } of scored.targets) place[row * longest + k] = placed++;
+      if (counters !== undefined) {
+        for (const trie of batch.tries) counters.tokensRead += trie.tokens.length;
+      }
+    }
+    const padding = zeros([1], { dtype, device: model.device });
+    const index = place.map((where) => (where < 0 ? placed : where));
+    return cat([...parts, padding], 0)
+      .indexSelect(0, ids(index, model.device))
+      .view([rows.length, longest]);
+  });
+}
+
+/** The context that is read before a row's continuation: never empty, and both fit the window together. */
+function fittingContext(config: ModelConfig, row: ScoredRow, where: string): readonly number[] {
+  const { context, continuation } = row;
+  for (const id of [...context, ...continuation]) {
+    if (Number.isSafeInteger(id) && id >= 0 && id < config.vocabSize) continue;
+    throw new UsageError(
+      `${where}: token ids must be integers from 0 to ${config.vocabSize - 1}, got ${describeValue(id)}`,
+    );
+  }
+  const room = config.contextLength - continuation.length;
+  if (room < 1) {
+    throw new UsageError(
+      `${where}: the continuation and one token of context must fit the model's window of ` +
+        `${config.contextLength} tokens, but the continuation has ${continuation.length}`,
+    );
+  }
+  if (context.length > 0) return context.slice(-room);
+  const standIn = config.bosId ?? config.eosIds[0];
+  if (standIn === undefined) {
+    throw new UsageError(
+      `${where}: an empty context needs a beginning- or end-of-text token to stand in for it, ` +
+        `but the model's configuration names neither`,
+    );
+  }
+  return [standIn];
+}
+
+/** Tries that are read in one forward pass, padded on the right to the largest. */
+interface Batch {
+  tries: PrefixTrie[];
+  width: number;
+}
+
+/** Tries of similar size together, so that padding stays below a quarter of the work. */
+function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[] {
+  const batches: Batch[] = [];
+  let tokens = 0;
+  for (const trie of [...tries].sort((a, b) => b.tokens.length - a.tokens.length)) {
+    const batch = batches.at(-1);
+    const padded = batch === undefined ? 0 : (batch.tries.length + 1) * batch.width;
+    const fits = padded <= tokenBudget && padded <= 1.25 * (tokens + trie.tokens.length);
+    if (batch !== undefined && fits) {
+      batch.tries.push(trie);
+      tokens += trie.tokens.length;
+    } else {
+      batches.push({ tries: [trie], width: trie.tokens.length });
+      tokens = trie.tokens.length;
+    }
+  }
+  return batches;
+}
+
+/** What is to be scored in a batch. */
+interface Scored {
+  /** Places whose next token is scored, each once, as indices into the batch's flattened [B·N]. */
+  places: number[];
+  /** One entry for every log-probability wanted: which of the places it is read at, and of which token. */
+  targets: { row: number; k: number; place: number; token: number }[];
+}
+
+function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
+  const places: number[] = [];
+  const targets: Scored["targets"] = [];
+  batch.tries.forEach((trie, member) => {
+    const known = new Map<number, number>();
+    for (const [row, path] of trie.paths) {
+      const { continuation } = rows[row]!;
+      continuation.forEach((token, k) => {
+        const node = path[path.length - continuation.length + k]!;
+        let place = known.get(node);
+        if (place === undefined) {
+          place = places.length;
+          known.set(node, place);
+          places.push(member * batch.width + node);
+        }
+        targets.push({ row, k, place, token });
+      });
+    }
+  });
+  return { places, targets };
+}
+
+/** Logits are made for at most this many numbers at a time, less where no gradient needs them to be kept anyway. */
+const LOGITS_AT_ONCE = { training: 2 ** 27, inference: 2 ** 25 };
+
+/** Log-probabilities of a batch's targets, in their order: dtype [targets]. */
+function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, dtype: "float32" | "float64"): Tensor {
+  const { hiddenSize, vocabSize } = model.config;
+  const hidden = scope(() =>
+    readBatch(model, batch).reshape([-1, hiddenSize]).indexSelect(0, ids(scored.places, model.device)),
+  ); // [places, D]
+  const limit = isGradEnabled() ? LOGITS_AT_ONCE.training : LOGITS_AT_ONCE.inference;
+  const step = Math.max(1, Math.floor(limit / vocabSize));
+  const parts: Tensor[] = [];
+  const order: number[] = [];
+  for (let start = 0; start < scored.places.length; start += step) {
+    const end = Math.min(start + step, scored.places.length);
+    const wanted: number[] = [];
+    scored.targets.forEach(({ place, token }, target) => {
+      if (place < start || place >= end) return;
+      wanted.push((place - start) * vocabSize + token);
+      order.push(target);
+    });
+    parts.push(
+      scope(() =>
+        model
+          .logits(hidden.narrow(0, start, end - start))
+          .logSoftmax(-1, { dtype })
+          .view([-1])
+          .indexSelect(0, ids(wanted, model.device)),
+      ),
+    );
+  }
+  const inverse = new Int32Array(order.length);
+  order.forEach((target, at) => (inverse[target] = at));
+  return cat(parts, 0).indexSelect(0, ids(inverse, model.device));
+}
+
+/** Hidden states of a batch: [B, N, D], meaningless at padding. */
+function readBatch(model: CausalLM, { tries, width }: Batch): Tensor {
+  const shape = [tries.length, width];
+  const tokens = new Int32Array(tries.length * width);
+  const depths = new Int32Array(tries.length * width);
+  tries.forEach((trie, member) => {
+    tokens.set(trie.tokens, member * width);
+    depths.set(trie.depths, member * width);
+  });
+  // Padding lies to the right, where causal attention never looks.
+  let mask: Tensor | null = null;
+  if (!tries.every(isChain)) {
+    const allowed = new Uint8Array(tries.length * width * width);
+    tries.forEach((trie, member) => writeAncestorMask(trie, allowed, member * width * width, width));
+    mask = tensor(allowed, { dtype: "bool", shape: [tries.length, 1, width, width], device: model.device });
+  }
+  const positions = ids(depths, model.device).view(shape);
+  return model.forward(ids(tokens, model.device).view(shape), { positions, mask, keyPositions: positions });
+}
+
+function ids(values: Int32Array | readonly number[], device: string): Tensor {
+  return tensor(Int32Array.from(values), { device }).to("int64");
+}

@@ -1,0 +1,139 @@
+/**
+ * Token sequences that begin alike, merged: each distinct beginning is one node, so that a model that is told who
+ * descends from whom (an ancestor mask, and positions by depth) reads every shared beginning once.
+ *
+ * Nodes are numbered depth first: a parent has a smaller number than its children.
+ */
+export interface PrefixTrie {
+  /** Token of each node. */
+  readonly tokens: readonly number[];
+  /** Parent of each node, −1 for the root. */
+  readonly parents: readonly number[];
+  /** Distance from the root: the token's position in its sequence. */
+  readonly depths: readonly number[];
+  /** The nodes that each member sequence passes, first token first, by the sequence's index. */
+  readonly paths: ReadonlyMap<number, Int32Array>;
+}
+
+/**
+ * A beginning this short is read again rather than shared. All texts of a tokenizer may begin with the same
+ * beginning-of-text token, and for the sake of that one token unrelated texts would be masked from each other in one
+ * quadratic attention.
+ */
+const TOO_SHORT_TO_SHARE = 4;
+
+/**
+ * Merges sequences into tries.
+ *
+ * @param sequences token ids, none empty
+ * @param options.merge false gives every sequence a trie of its own
+ * @param options.tokenBudget tries with more nodes are cut at their branches, whose beginnings are then read again;
+ * a single sequence is never cut
+ */
+export function buildTries(
+  sequences: ReadonlyMap<number, readonly number[]>,
+  options: { merge: boolean; tokenBudget: number },
+): PrefixTrie[] {
+  const sorted = [...sequences].map(([index, tokens]) => ({ index, tokens }));
+  if (!options.merge) return sorted.map((member) => buildTrie([member]));
+  sorted.sort((a, b) => compare(a.tokens, b.tokens));
+  return split(sorted, options.tokenBudget).map(buildTrie);
+}
+
+interface Member {
+  index: number;
+  tokens: readonly number[];
+}
+
+/** Groups of sorted members that share a trie. */
+function split(members: Member[], tokenBudget: number): Member[][] {
+  if (members.length <= 1) return members.length === 0 ? [] : [members];
+  // In sorted order, what the first and the last have in common all have in common.
+  const common = commonLength(members[0]!.tokens, members.at(-1)!.tokens);
+  if (common > TOO_SHORT_TO_SHARE && trieSize(members) <= tokenBudget) return [members];
+
+  const ended = members.filter((member) => member.tokens.length === common);
+  const groups: Member[][] = [];
+  let branch: number | null = null;
+  for (const member of members.slice(ended.length)) {
+    const next = member.tokens[common]!;
+    if (next === branch) groups.at(-1)!.push(member);
+    else groups.push([member]);
+    branch = next;
+  }
+  const parts = groups.flatMap((group) => split(group, tokenBudget));
+  if (parts.length === 0) return [ended];
+  // Those that end here are a beginning of every branch: any one of them holds them at no cost.
+  parts[0] = [...ended, ...parts[0]!];
+  return parts;
+}
+
+function trieSize(members: readonly Member[]): number {
+  let size = 0;
+  let previous: readonly number[] = [];
+  for (const { tokens } of members) {
+    size += tokens.length - commonLength(previous, tokens);
+    previous = tokens;
+  }
+  return size;
+}
+
+function buildTrie(members: readonly Member[]): PrefixTrie {
+  const tokens: number[] = [];
+  const parents: number[] = [];
+  const depths: number[] = [];
+  const paths = new Map<number, Int32Array>();
+  let previous: readonly number[] = [];
+  let previousPath = new Int32Array(0);
+  for (const member of members) {
+    const path = new Int32Array(member.tokens.length);
+    const common = commonLength(previous, member.tokens);
+    path.set(previousPath.subarray(0, common));
+    for (let depth = common; depth < path.length; depth++) {
+      path[depth] = tokens.length;
+      tokens.push(member.tokens[depth]!);
+      parents.push(depth === 0 ? -1 : path[depth - 1]!);
+      depths.push(depth);
+    }
+    paths.set(member.index, path);
+    previous = member.tokens;
+    previousPath = path;
+  }
+  return { tokens, parents, depths, paths };
+}
+
+/** Whether nothing branches, so that plain causal attention is the ancestor mask. */
+export function isChain(trie: PrefixTrie): boolean {
+  return trie.parents.every((parent, node) => parent === node - 1);
+}
+
+/**
+ * Writes which nodes each node may attend to (itself and its ancestors) into a square of a mask.
+ *
+ * @param mask 0 everywhere in the square; 1 where attention is allowed afterwards
+ * @param offset where the square begins
+ * @param width columns of the square, at least as many as there are nodes
+ */
+export function writeAncestorMask(trie: PrefixTrie, mask: Uint8Array, offset: number, width: number): void {
+  for (let node = 0; node < trie.parents.length; node++) {
+    const row = offset + node * width;
+    const parent = trie.parents[node]!;
+    if (parent >= 0) {
+      const parentRow = offset + parent * width;
+      mask.copyWithin(row, parentRow, parentRow + parent + 1);
+    }
+    mask[row + node] = 1;
+  }
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  const common = commonLength(a, b);
+  return common < a.length && common < b.length ? a[common]! - b[common]! : a.length - b.length;
+}
+
+function commonLength(a: readonly number[], b: readonly number[]): number {
+  const limit = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < limit && a[length] === b[length]) length++;
+  return length;
+}

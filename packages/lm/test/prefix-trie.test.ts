@@ -1,0 +1,122 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { buildTries, isChain, writeAncestorMask, type PrefixTrie } from "../src/prefix-trie.js";
+
+const numbered = (sequences: number[][]) => new Map(sequences.map((tokens, index) => [index, tokens]));
+/** The definition: one token has to be read for each distinct beginning. */
+const distinctBeginnings = (sequences: number[][]) =>
+  new Set(sequences.flatMap((tokens) => tokens.map((_, end) => tokens.slice(0, end + 1).join()))).size;
+const size = (tries: PrefixTrie[]) => tries.reduce((sum, trie) => sum + trie.tokens.length, 0);
+
+/** Few distinct tokens after a shared beginning, so that sequences branch, repeat and end inside each other. */
+const forest = fc.array(
+  fc
+    .tuple(fc.integer({ min: 0, max: 2 }), fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 8 }))
+    .map(([root, rest]) => [root, root, root, root, root, ...rest]),
+  { maxLength: 12 },
+);
+
+describe("buildTries", () => {
+  it("merges a hand-made tree", () => {
+    //            ┌ 6 ─ 7
+    // 1 2 3 4 5 ─┤      (the third sequence ends where the others branch)
+    //            └ 8
+    const tries = buildTries(
+      numbered([
+        [1, 2, 3, 4, 5, 8],
+        [1, 2, 3, 4, 5, 6, 7],
+        [1, 2, 3, 4, 5],
+      ]),
+      {
+        merge: true,
+        tokenBudget: 100,
+      },
+    );
+    expect(tries).toHaveLength(1);
+    expect(tries[0]!.tokens).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(tries[0]!.parents).toEqual([-1, 0, 1, 2, 3, 4, 5, 4]);
+    expect(tries[0]!.depths).toEqual([0, 1, 2, 3, 4, 5, 6, 5]);
+    expect(Object.fromEntries([...tries[0]!.paths].map(([row, path]) => [row, [...path]]))).toEqual({
+      0: [0, 1, 2, 3, 4, 7],
+      1: [0, 1, 2, 3, 4, 5, 6],
+      2: [0, 1, 2, 3, 4],
+    });
+  });
+
+  it("leads each sequence along its own tokens, and reads each distinct beginning once", () => {
+    fc.assert(
+      fc.property(forest, (sequences) => {
+        const tries = buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 });
+        expect(size(tries)).toBe(distinctBeginnings(sequences));
+        const seen = new Set<number>();
+        for (const trie of tries) {
+          for (const [row, path] of trie.paths) {
+            seen.add(row);
+            expect([...path].map((node) => trie.tokens[node])).toEqual(sequences[row]);
+            path.forEach((node, depth) => {
+              expect(trie.parents[node]).toBe(depth === 0 ? -1 : path[depth - 1]);
+              expect(trie.depths[node]).toBe(depth);
+            });
+          }
+        }
+        expect(seen.size).toBe(sequences.length);
+      }),
+    );
+  });
+
+  it("cuts at branches what is over the budget, and never inside a sequence", () => {
+    fc.assert(
+      fc.property(forest, fc.integer({ min: 1, max: 20 }), (sequences, tokenBudget) => {
+        const tries = buildTries(numbered(sequences), { merge: true, tokenBudget });
+        for (const trie of tries) {
+          if (trie.tokens.length > tokenBudget) expect(isChain(trie)).toBe(true);
+          for (const [row, path] of trie.paths) expect(path).toHaveLength(sequences[row]!.length);
+        }
+        expect(tries.flatMap((trie) => [...trie.paths.keys()]).sort((a, b) => a - b)).toEqual([
+          ...sequences.keys(),
+        ]);
+      }),
+    );
+  });
+
+  it("does not join texts that share no more than how every text begins", () => {
+    const sequences = [
+      [0, 5, 6, 7, 8, 9],
+      [0, 6, 6, 7, 8, 9],
+    ];
+    expect(buildTries(numbered(sequences), { merge: true, tokenBudget: 100 })).toHaveLength(2);
+  });
+
+  it("gives every sequence its own chain when told not to merge", () => {
+    const tries = buildTries(numbered([[1, 2], [1, 2], [3]]), { merge: false, tokenBudget: 1 });
+    expect(tries.map((trie) => trie.tokens)).toEqual([[1, 2], [1, 2], [3]]);
+    expect(tries.every(isChain)).toBe(true);
+  });
+
+  it("takes ten thousand sequences of one long line without deep recursion", () => {
+    const line = Array.from({ length: 10_000 }, (_, index) => index);
+    const sequences = new Map(line.map((index) => [index, line.slice(0, (index % 100) + 1)]));
+    expect(size(buildTries(sequences, { merge: true, tokenBudget: 1e9 }))).toBe(100);
+  });
+});
+
+describe("writeAncestorMask", () => {
+  it("allows exactly the node itself and its ancestors, and leaves the rest of the mask alone", () => {
+    fc.assert(
+      fc.property(forest, fc.integer({ min: 0, max: 5 }), (sequences, padding) => {
+        for (const trie of buildTries(numbered(sequences), { merge: true, tokenBudget: 1000 })) {
+          const count = trie.tokens.length;
+          const width = count + padding;
+          const offset = 3;
+          const mask = new Uint8Array(offset + width * width);
+          writeAncestorMask(trie, mask, offset, width);
+          const expected = new Uint8Array(mask.length);
+          for (let node = 0; node < count; node++) {
+            for (let at = node; at >= 0; at = trie.parents[at]!) expected[offset + node * width + at] = 1;
+          }
+          expect(mask).toEqual(expected);
+        }
+      }),
+    );
+  });
+});
