@@ -2,22 +2,18 @@ import { mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import {
   describeValue,
-  dispose,
-  keep,
-  noGrad,
-  scope,
   UsageError,
   writeFileAtomic,
   writeSafetensors,
   type Device,
   type DType,
-  type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
-import type { CausalFamily } from "./families/family.js";
-import { familyOf } from "./families/index.js";
+import { classifierFamilyOf, familyOf } from "./families/index.js";
 import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import type { SequenceClassifier } from "./sequence-classifier.js";
 import { Tokenizer } from "./tokenizer.js";
+import { readParameters } from "./read-parameters.js";
 import { WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
@@ -47,20 +43,23 @@ export interface LoadedCausalLM {
  */
 export async function loadCausalLM(directory: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
   const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
-  await checkFolder(directory);
-  const place = join(directory, "config.json");
-  const bytes = await readFileIfThere(place);
-  if (bytes === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
-  const fields = new JsonFields(parseJsonObject(bytes, place), place);
+  const fields = await readConfig(directory);
+  const place = fields.where;
   const family = familyOf(fields);
   const parsed = family.parseConfig(fields);
   const tokenizer = await Tokenizer.load(directory);
-  checkVocabulary(directory, tokenizer, parsed);
+  checkVocabulary(directory, tokenizer, parsed.vocabSize);
   const config = withGenerationSettings(parsed, await readGenerationConfig(directory), tokenizer);
 
   const files = await WeightFiles.open(directory);
   try {
-    const { parameters, unusedTensors } = readParameters(files, { family, config, dtype, device, place });
+    const expectation = {
+      shapes: family.parameterShapes(config),
+      parameterName: (key: string) => family.parameterName(key, config),
+      layers: config.layers,
+      place,
+    };
+    const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
     const { bosId, eosIds, padId } = config;
     const model = family.create(config, parameters, computeDtype);
     return { model, tokenizer, generation: { bosId, eosIds, padId }, unusedTensors };
@@ -95,6 +94,48 @@ export async function saveCausalLM(directory: string, model: CausalLM, tokenizer
   }
 }
 
+export interface LoadedClassifier {
+  /** The caller disposes of it. */
+  model: SequenceClassifier;
+  tokenizer: Tokenizer;
+  /** Tensors of the checkpoint that the model has no use for. */
+  unusedTensors: readonly string[];
+}
+
+/** Loads a sequence classifier (BERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. */
+export async function loadSequenceClassifier(
+  directory: string,
+  options: Omit<LoadOptions, "computeDtype"> = {},
+): Promise<LoadedClassifier> {
+  const { dtype = "float32", device = "cpu" } = options;
+  const fields = await readConfig(directory);
+  const family = classifierFamilyOf(fields);
+  const config = family.parseConfig(fields);
+  const tokenizer = await Tokenizer.load(directory);
+  checkVocabulary(directory, tokenizer, config.vocabSize);
+  const files = await WeightFiles.open(directory);
+  try {
+    const expectation = {
+      shapes: family.parameterShapes(config),
+      parameterName: family.parameterName,
+      layers: config.layers,
+      place: fields.where,
+    };
+    const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
+    return { model: family.create(config, parameters), tokenizer, unusedTensors };
+  } finally {
+    files.close();
+  }
+}
+
+async function readConfig(directory: string): Promise<JsonFields> {
+  await checkFolder(directory);
+  const place = join(directory, "config.json");
+  const bytes = await readFileIfThere(place);
+  if (bytes === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
+  return new JsonFields(parseJsonObject(bytes, place), place);
+}
+
 async function checkFolder(directory: string): Promise<void> {
   let isFolder: boolean;
   try {
@@ -112,11 +153,11 @@ async function checkFolder(directory: string): Promise<void> {
   if (!isFolder) throw new UsageError(`${directory}: a checkpoint is a folder, but this is a file`);
 }
 
-function checkVocabulary(directory: string, tokenizer: Tokenizer, config: ModelConfig): void {
-  if (tokenizer.vocabSize <= config.vocabSize) return;
+function checkVocabulary(directory: string, tokenizer: Tokenizer, vocabSize: number): void {
+  if (tokenizer.vocabSize <= vocabSize) return;
   throw new UsageError(
     `${join(directory, "tokenizer.json")}: every token must have an embedding, but the tokenizer gives ids up to ` +
-      `${tokenizer.vocabSize - 1} and config.json has "vocab_size" ${config.vocabSize}; ` +
+      `${tokenizer.vocabSize - 1} and config.json has "vocab_size" ${vocabSize}; ` +
       `use the tokenizer that the model was trained with`,
   );
 }
@@ -146,74 +187,6 @@ function withGenerationSettings(
     padId: firstOf("pad_token_id", one(config.padId), tokenizer.padId)[0] ?? null,
     generation: fields?.values ?? null,
   };
-}
-
-const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
-
-function readParameters(
-  files: WeightFiles,
-  options: { family: CausalFamily; config: ModelConfig; dtype: DType; device: Device; place: string },
-): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
-  const { family, config, dtype, device, place } = options;
-  const shapes = family.parameterShapes(config);
-  const found = new Map<string, string>();
-  const unusedTensors: string[] = [];
-  for (const key of files.keys()) {
-    const name = family.parameterName(key, config);
-    if (name === null) continue;
-    const { path, dtype: stored, shape } = files.describe(key);
-    const expected = shapes.get(name);
-    if (expected === undefined) {
-      const layer = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
-      if (layer !== undefined && Number(layer) >= config.layers) {
-        throw new UsageError(
-          `${path}: the number of layers must be that of ${place} (${config.layers}), but there is a tensor ${key}`,
-        );
-      }
-      unusedTensors.push(key);
-      continue;
-    }
-    const twin = found.get(name);
-    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} stand for the same parameter`);
-    found.set(name, key);
-    if (!STORED_AS_FLOAT.includes(stored)) {
-      throw new UsageError(
-        `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${stored}`,
-      );
-    }
-    if (shape.join() !== expected.join()) {
-      throw new UsageError(
-        `${path}: tensor ${key} must have shape [${expected.join(", ")}] according to ${place}, ` +
-          `but it has [${shape.join(", ")}]`,
-      );
-    }
-  }
-  const missing = [...shapes.keys()].filter((name) => !found.has(name));
-  if (missing.length > 0) {
-    const shown = missing.slice(0, 3).join(", ") + (missing.length > 3 ? ", …" : "");
-    const [first] = files.keys();
-    const where = first === undefined ? "the weights" : files.describe(first).path;
-    throw new UsageError(
-      `${where}: must hold the ${shapes.size} tensors that ${place} asks for, but ${missing.length} are missing: ${shown}`,
-    );
-  }
-
-  const parameters = new Map<string, Tensor>();
-  try {
-    for (const name of shapes.keys()) {
-      const tensor = noGrad(() =>
-        scope(() => {
-          const stored = files.read(found.get(name)!);
-          return stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
-        }),
-      );
-      parameters.set(name, keep(tensor));
-    }
-  } catch (error) {
-    dispose(parameters);
-    throw error;
-  }
-  return { parameters, unusedTensors };
 }
 
 function configToSave(model: CausalLM): Record<string, unknown> {

@@ -4,7 +4,16 @@ export type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "./ca
 export * from "./hub/index.js";
 export { keyedUniform, KeyedStream, type DrawKey, type KeyedStreamState } from "./keyed-random.js";
 export { Tokenizer } from "./tokenizer.js";
-export { loadCausalLM, saveCausalLM, type LoadedCausalLM, type LoadOptions } from "./checkpoint.js";
+export { ChatTemplate, type ChatMessage } from "./chat-template.js";
+export {
+  loadCausalLM,
+  loadSequenceClassifier,
+  saveCausalLM,
+  type LoadedCausalLM,
+  type LoadedClassifier,
+  type LoadOptions,
+} from "./checkpoint.js";
+export type { SequenceClassifier, SequenceClassifierConfig } from "./sequence-classifier.js";
 export {
   initializeCausalLM,
   initializeGPT2,

@@ -190,3 +190,22 @@ export class BertClassifier implements SequenceClassifier {
     return parameter;
   }
 }
+
+/** Old checkpoints store the positions as a buffer; the norms of the oldest are named as in TensorFlow. */
+function parameterName(key: string): string | null {
+  if (key.endsWith(".embeddings.position_ids")) return null;
+  return key.replace(/LayerNorm\.gamma$/, "LayerNorm.weight").replace(/LayerNorm\.beta$/, "LayerNorm.bias");
+}
+
+export const bert = {
+  architectures: [
+    "BertForSequenceClassification",
+    "RobertaForSequenceClassification",
+    "XLMRobertaForSequenceClassification",
+  ],
+  modelTypes: ["bert", "roberta", "xlm-roberta"],
+  parseConfig: parseBertConfig,
+  parameterShapes: bertShapes,
+  parameterName,
+  create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertClassifier(config, parameters),
+};

@@ -2,6 +2,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./family.js";
+import { bert } from "./bert.js";
 import { gpt2 } from "./gpt2.js";
 import { llama } from "./llama.js";
 import { mistral } from "./mistral.js";
@@ -11,15 +12,42 @@ const families: readonly CausalFamily[] = [gpt2, llama, mistral, qwen2, qwen3];
 
 /** The family that a config.json asks for. Throws UsageError, listing those supported, where there is none. */
 export function familyOf(fields: JsonFields): CausalFamily {
-  const { architectures, model_type: modelType } = fields.values;
-  const named = Array.isArray(architectures) ? architectures : [];
+  const asked = architecturesOf(fields);
   const family = families.find((candidate) =>
-    named.length > 0
-      ? named.some((name) => candidate.architectures.includes(name as string))
-      : candidate.modelType === modelType,
+    asked.length > 0
+      ? asked.some((name) => candidate.architectures.includes(name))
+      : candidate.modelType === fields.values["model_type"],
   );
   if (family !== undefined) return family;
-  const supported = families.flatMap((candidate) => candidate.architectures).join(", ");
-  const given = named.length > 0 ? describeValue(named) : `model_type ${describeValue(modelType)}`;
-  throw new UsageError(`${fields.where}: the architecture must be one of ${supported}, but it is ${given}`);
+  throw unsupported(
+    fields,
+    families.flatMap((candidate) => candidate.architectures),
+  );
+}
+
+/** As `familyOf`, for sequence classifiers. */
+export function classifierFamilyOf(fields: JsonFields): typeof bert {
+  const asked = architecturesOf(fields);
+  const found =
+    asked.length > 0
+      ? asked.some((name) => bert.architectures.includes(name))
+      : bert.modelTypes.includes(fields.values["model_type"] as string);
+  if (found) return bert;
+  throw unsupported(fields, bert.architectures);
+}
+
+function architecturesOf(fields: JsonFields): string[] {
+  const { architectures } = fields.values;
+  return Array.isArray(architectures) ? architectures.map(String) : [];
+}
+
+function unsupported(fields: JsonFields, supported: readonly string[]): UsageError {
+  const { architectures, model_type: modelType } = fields.values;
+  const given =
+    architecturesOf(fields).length > 0
+      ? describeValue(architectures)
+      : `model_type ${describeValue(modelType)}`;
+  return new UsageError(
+    `${fields.where}: the architecture must be one of ${supported.join(", ")}, but it is ${given}`,
+  );
 }

@@ -1,0 +1,97 @@
+import {
+  dispose,
+  keep,
+  noGrad,
+  scope,
+  UsageError,
+  type Device,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
+import type { WeightFiles } from "./weight-files.js";
+
+const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
+
+/** What a model expects to find in the files of its weights. */
+export interface Expectation {
+  /** Every parameter's name and shape. */
+  shapes: ReadonlyMap<string, readonly number[]>;
+  /** The parameter that a key stands for; null for a key that carries nothing. */
+  parameterName: (key: string) => string | null;
+  layers: number;
+  /** Path of the configuration that all this comes from, for messages. */
+  place: string;
+}
+
+/**
+ * Reads a model's parameters, after a check that every one is there in its shape.
+ *
+ * @returns the parameters in the order of `shapes`, owned by the caller, and the keys that stand for none of them
+ * @throws UsageError naming the file, the tensor, the rule and what was found
+ */
+export function readParameters(
+  files: WeightFiles,
+  expectation: Expectation,
+  options: { dtype: DType; device: Device },
+): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
+  const { shapes, parameterName, layers, place } = expectation;
+  const { dtype, device } = options;
+  const found = new Map<string, string>();
+  const unusedTensors: string[] = [];
+  for (const key of files.keys()) {
+    const name = parameterName(key);
+    if (name === null) continue;
+    const { path, dtype: stored, shape } = files.describe(key);
+    const expected = shapes.get(name);
+    if (expected === undefined) {
+      const layer = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
+      if (layer !== undefined && Number(layer) >= layers) {
+        throw new UsageError(
+          `${path}: the number of layers must be that of ${place} (${layers}), but there is a tensor ${key}`,
+        );
+      }
+      unusedTensors.push(key);
+      continue;
+    }
+    const twin = found.get(name);
+    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} stand for the same parameter`);
+    found.set(name, key);
+    if (!STORED_AS_FLOAT.includes(stored)) {
+      throw new UsageError(
+        `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${stored}`,
+      );
+    }
+    if (shape.join() !== expected.join()) {
+      throw new UsageError(
+        `${path}: tensor ${key} must have shape [${expected.join(", ")}] according to ${place}, ` +
+          `but it has [${shape.join(", ")}]`,
+      );
+    }
+  }
+  const missing = [...shapes.keys()].filter((name) => !found.has(name));
+  if (missing.length > 0) {
+    const shown = missing.slice(0, 3).join(", ") + (missing.length > 3 ? ", …" : "");
+    const [first] = files.keys();
+    const where = first === undefined ? "the weights" : files.describe(first).path;
+    throw new UsageError(
+      `${where}: must hold the ${shapes.size} tensors that ${place} asks for, but ${missing.length} are missing: ${shown}`,
+    );
+  }
+
+  const parameters = new Map<string, Tensor>();
+  try {
+    for (const name of shapes.keys()) {
+      const tensor = noGrad(() =>
+        scope(() => {
+          const stored = files.read(found.get(name)!);
+          return stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
+        }),
+      );
+      parameters.set(name, keep(tensor));
+    }
+  } catch (error) {
+    dispose(parameters);
+    throw error;
+  }
+  return { parameters, unusedTensors };
+}
