@@ -1,0 +1,36 @@
+// Table of contents of the addon.
+#include "dispatch.h"
+#include "engine.h"
+#include "mapping.h"
+
+namespace astra {
+
+Engine::Engine() = default;
+Engine::~Engine() = default;
+
+}  // namespace astra
+
+NAPI_MODULE_INIT() {
+  auto* engine = new astra::Engine();
+  engine->environment = env;
+  // Tensors of an environment die with it; libtorch's own statics live longer than any environment.
+  napi_set_instance_data(
+      env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
+  try {
+    astra::guardCpuMemory();
+    astra::defineDispatch(env, exports, engine);
+    astra::defineTensor(env, exports, engine);
+    astra::defineAutograd(env, exports, engine);
+    astra::defineGenerator(env, exports, engine);
+    astra::defineMapping(env, exports, engine);
+    astra::defineOptimizer(env, exports, engine);
+    astra::defineInformation(env, exports, engine);
+  } catch (const std::exception& error) {
+    napi_throw_error(env, nullptr, error.what());
+    return nullptr;
+  } catch (...) {
+    napi_throw_error(env, nullptr, "internal: the addon could not be initialised");
+    return nullptr;
+  }
+  return exports;
+}

@@ -1,0 +1,290 @@
+// The frame around every function: argument readers, and the one place where C++ exceptions end.
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <limits>
+#include <new>
+
+#include "engine.h"
+
+namespace astra {
+
+namespace {
+
+struct Binding {
+  Engine* engine;
+  Body body;
+  std::string name;
+};
+
+std::string firstLine(const std::string& message) { return message.substr(0, message.find('\n')); }
+
+std::string currentExceptionMessage() {
+  try {
+    throw;
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  } catch (const c10::Error& error) {
+    return firstLine(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return "memory could not be allocated";
+  } catch (const std::exception& error) {
+    return firstLine(error.what());
+  } catch (...) {
+    return "internal: an exception of unknown type";
+  }
+}
+
+void raise(napi_env env, Engine* engine, const std::string& message) {
+  napi_value text = nullptr, constructor = nullptr, error = nullptr;
+  if (napi_create_string_utf8(env, message.data(), message.size(), &text) == napi_ok &&
+      engine->errorClass != nullptr &&
+      napi_get_reference_value(env, engine->errorClass, &constructor) == napi_ok && constructor != nullptr &&
+      napi_new_instance(env, constructor, 1, &text, &error) == napi_ok) {
+    napi_throw(env, error);
+    return;
+  }
+  bool pending = false;
+  napi_is_exception_pending(env, &pending);
+  if (!pending) napi_throw_error(env, nullptr, message.c_str());
+}
+
+// THE guard: nothing but a JavaScript Error passes from C++ to JavaScript.
+#define ASTRA_GUARD(env, engine, where, expression)                          \
+  try {                                                                      \
+    return expression;                                                       \
+  } catch (const Pending&) {                                                 \
+    return nullptr;                                                          \
+  } catch (...) {                                                            \
+    raise(env, engine, (where) + ": " + currentExceptionMessage());          \
+    return nullptr;                                                          \
+  }
+
+napi_value enter(napi_env env, napi_callback_info info) {
+  Call call;
+  void* data = nullptr;
+  call.env = env;
+  if (napi_get_cb_info(env, info, &call.count, call.arguments, nullptr, &data) != napi_ok) return nullptr;
+  const auto* binding = static_cast<const Binding*>(data);
+  call.engine = binding->engine;
+  call.where = binding->name;
+  if (call.count > kMaximumArguments) call.count = kMaximumArguments;
+  ASTRA_GUARD(env, call.engine, call.where, binding->body(call))
+}
+
+}  // namespace
+
+void define(napi_env env, napi_value exports, Engine* engine, const char* name, Body body) {
+  auto* binding = new Binding{engine, body, name};
+  napi_value function = nullptr;
+  check(env, napi_create_function(env, name, NAPI_AUTO_LENGTH, enter, binding, &function), name);
+  check(env, napi_set_named_property(env, exports, name, function), name);
+  napi_add_env_cleanup_hook(env, [](void* data) { delete static_cast<Binding*>(data); }, binding);
+}
+
+void check(napi_env env, napi_status status, const char* what) {
+  if (status == napi_ok) return;
+  bool pending = false;
+  napi_is_exception_pending(env, &pending);
+  if (pending) throw Pending{};
+  throw Refusal(std::string("internal: Node-API refused ") + what);
+}
+
+static std::string typeName(napi_env env, napi_value value) {
+  napi_valuetype type = napi_undefined;
+  napi_typeof(env, value, &type);
+  bool flag = false;
+  switch (type) {
+    case napi_undefined: return "undefined";
+    case napi_null: return "null";
+    case napi_boolean: return "a boolean";
+    case napi_number: {
+      double number = 0;
+      napi_get_value_double(env, value, &number);
+      if (std::isnan(number)) return "NaN";
+      std::string shown = std::to_string(number);
+      return "the number " + (number == std::floor(number) ? shown.substr(0, shown.find('.')) : shown);
+    }
+    case napi_string: return "a string";
+    case napi_symbol: return "a symbol";
+    case napi_function: return "a function";
+    case napi_bigint: return "a bigint";
+    default: break;
+  }
+  napi_is_array(env, value, &flag);
+  return flag ? "an array" : "an object";
+}
+
+int64_t readInteger(napi_env env, napi_value value, const std::string& name) {
+  double number = 0;
+  if (napi_get_value_double(env, value, &number) == napi_ok) {
+    if (!(std::fabs(number) <= 9007199254740991.0) || number != std::floor(number)) {
+      throw Refusal(name + " must be a safe integer, got " + typeName(env, value));
+    }
+    return static_cast<int64_t>(number);
+  }
+  int64_t big = 0;
+  bool lossless = false;
+  if (napi_get_value_bigint_int64(env, value, &big, &lossless) == napi_ok && lossless) return big;
+  throw Refusal(name + " must be an integer, got " + typeName(env, value));
+}
+
+const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, const std::string& name) {
+  double handle = 0;
+  if (napi_get_value_double(env, value, &handle) != napi_ok) {
+    throw Refusal(name + " must be a Tensor, got " + typeName(env, value));
+  }
+  auto* slot = engine.tensors.find(handle);
+  if (slot == nullptr) throw Refusal(name + " has been disposed");
+  return slot->value;
+}
+
+std::string readText(napi_env env, napi_value value, const std::string& name) {
+  size_t length = 0;
+  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) {
+    throw Refusal(name + " must be a string, got " + typeName(env, value));
+  }
+  std::string text(length, '\0');
+  napi_get_value_string_utf8(env, value, text.data(), length + 1, &length);
+  return text;
+}
+
+double Call::number(size_t index, const char* name) const {
+  double value = 0;
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  if (napi_get_value_double(env, arguments[index], &value) != napi_ok) {
+    throw Refusal(std::string(name) + " must be a number, got " + typeName(env, arguments[index]));
+  }
+  return value;
+}
+
+int64_t Call::integer(size_t index, const char* name) const {
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  return readInteger(env, arguments[index], name);
+}
+
+bool Call::boolean(size_t index, const char* name) const {
+  bool value = false;
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  if (napi_get_value_bool(env, arguments[index], &value) != napi_ok) {
+    throw Refusal(std::string(name) + " must be a boolean, got " + typeName(env, arguments[index]));
+  }
+  return value;
+}
+
+std::string Call::text(size_t index, const char* name) const {
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  return readText(env, arguments[index], name);
+}
+
+bool Call::absent(size_t index) const {
+  if (index >= count) return true;
+  napi_valuetype type = napi_undefined;
+  napi_typeof(env, arguments[index], &type);
+  return type == napi_undefined || type == napi_null;
+}
+
+const at::Tensor& Call::tensor(size_t index, const char* name) const {
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  return readTensor(*engine, env, arguments[index], name);
+}
+
+static uint32_t arrayLength(napi_env env, napi_value value, const char* name) {
+  bool isArray = false;
+  uint32_t length = 0;
+  if (napi_is_array(env, value, &isArray) != napi_ok || !isArray) {
+    throw Refusal(std::string(name) + " must be an array, got " + typeName(env, value));
+  }
+  check(env, napi_get_array_length(env, value, &length), name);
+  return length;
+}
+
+std::vector<at::Tensor> Call::tensors(size_t index, const char* name) const {
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  const uint32_t length = arrayLength(env, arguments[index], name);
+  std::vector<at::Tensor> result;
+  result.reserve(length);
+  for (uint32_t i = 0; i < length; ++i) {
+    napi_value element = nullptr;
+    check(env, napi_get_element(env, arguments[index], i, &element), name);
+    napi_valuetype type = napi_undefined;
+    napi_typeof(env, element, &type);
+    if (type == napi_null || type == napi_undefined) {
+      result.emplace_back();
+    } else {
+      result.push_back(readTensor(*engine, env, element, std::string(name) + "[" + std::to_string(i) + "]"));
+    }
+  }
+  return result;
+}
+
+std::vector<int64_t> Call::sizes(size_t index, const char* name) const {
+  if (index >= count) throw Refusal(std::string(name) + " is missing");
+  const uint32_t length = arrayLength(env, arguments[index], name);
+  if (length > 64) throw Refusal(std::string(name) + " must have at most 64 dimensions");
+  std::vector<int64_t> result;
+  int64_t product = 1;
+  for (uint32_t i = 0; i < length; ++i) {
+    napi_value element = nullptr;
+    check(env, napi_get_element(env, arguments[index], i, &element), name);
+    const int64_t size = readInteger(env, element, std::string(name) + "[" + std::to_string(i) + "]");
+    if (size < 0) throw Refusal(std::string(name) + " must not be negative, got " + std::to_string(size));
+    if (size > 0 && product > std::numeric_limits<int64_t>::max() / 16 / size) {
+      throw Refusal(std::string(name) + " describes more elements than memory can address");
+    }
+    if (size > 0) product *= size;
+    result.push_back(size);
+  }
+  return result;
+}
+
+napi_value makeNumber(napi_env env, double value) {
+  napi_value result = nullptr;
+  check(env, napi_create_double(env, value, &result), "a number");
+  return result;
+}
+
+napi_value makeInteger(napi_env env, int64_t value) {
+  napi_value result = nullptr;
+  if (value > 9007199254740991LL || value < -9007199254740991LL) {
+    check(env, napi_create_bigint_int64(env, value, &result), "a bigint");
+  } else {
+    check(env, napi_create_double(env, static_cast<double>(value), &result), "a number");
+  }
+  return result;
+}
+
+napi_value makeText(napi_env env, const std::string& value) {
+  napi_value result = nullptr;
+  check(env, napi_create_string_utf8(env, value.data(), value.size(), &result), "a string");
+  return result;
+}
+
+napi_value makeUndefined(napi_env env) {
+  napi_value result = nullptr;
+  check(env, napi_get_undefined(env, &result), "undefined");
+  return result;
+}
+
+napi_value makeNull(napi_env env) {
+  napi_value result = nullptr;
+  check(env, napi_get_null(env, &result), "null");
+  return result;
+}
+
+napi_value makeBoolean(napi_env env, bool value) {
+  napi_value result = nullptr;
+  check(env, napi_get_boolean(env, value, &result), "a boolean");
+  return result;
+}
+
+napi_value makeArray(napi_env env, const std::vector<napi_value>& values) {
+  napi_value result = nullptr;
+  check(env, napi_create_array_with_length(env, values.size(), &result), "an array");
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(env, napi_set_element(env, result, static_cast<uint32_t>(i), values[i]), "an element");
+  }
+  return result;
+}
+
+}  // namespace astra

@@ -1,0 +1,48 @@
+// An ATen operator as it is called from JavaScript: its schema, read once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+namespace astra {
+
+enum class Kind {
+  Tensor,
+  Scalar,
+  Integer,
+  Float,
+  Boolean,
+  Text,
+  ScalarType,
+  Layout,
+  MemoryFormat,
+  Device,
+  Generator,
+  Unsupported
+};
+
+struct Parameter {
+  std::string name;
+  Kind kind = Kind::Unsupported;
+  bool list = false;
+  bool optional = false;         // None is allowed for the whole argument
+  bool elementOptional = false;  // None is allowed for an element of the list
+  int64_t fixedLength = 0;       // int[2]: one number stands for all of them; 0 where the length is free
+  bool hasDefault = false;
+  bool keywordOnly = false;
+  c10::IValue defaultValue;
+};
+
+struct Operator {
+  std::string name;
+  std::string overload;
+  bool resolved = false;
+  c10::optional<c10::OperatorHandle> handle;
+  std::vector<Parameter> parameters;
+  std::vector<bool> returnsArgument;  // the result is an argument that was written to
+};
+
+}  // namespace astra

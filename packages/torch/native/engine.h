@@ -1,0 +1,101 @@
+// What one JavaScript environment (main thread or worker) owns, and the frame that each call runs in.
+#pragma once
+
+#include <node_api.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include "handle-table.h"
+
+namespace astra {
+
+struct Operator;
+struct Mapping;
+
+struct Engine {
+  napi_env environment = nullptr;
+  napi_ref errorClass = nullptr;  // JavaScript's TorchError
+  HandleTable<at::Tensor> tensors;
+  HandleTable<at::Generator> generators;
+  HandleTable<std::shared_ptr<Mapping>> mappings;
+  std::vector<std::unique_ptr<Operator>> operators;
+  int64_t unreportedBytes = 0;
+
+  Engine();
+  ~Engine();
+};
+
+// A rule that the caller broke; becomes a JavaScript TorchError "where: rule".
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A JavaScript exception is already pending; nothing is to be added.
+struct Pending {};
+
+constexpr size_t kMaximumArguments = 40;
+
+// One call from JavaScript: its arguments with checked readers. Every reader throws Refusal, never returns garbage.
+struct Call {
+  napi_env env = nullptr;
+  Engine* engine = nullptr;
+  std::string where;
+  size_t count = kMaximumArguments;
+  napi_value arguments[kMaximumArguments];
+
+  double number(size_t index, const char* name) const;
+  int64_t integer(size_t index, const char* name) const;
+  bool boolean(size_t index, const char* name) const;
+  std::string text(size_t index, const char* name) const;
+  bool absent(size_t index) const;  // undefined or null
+  const at::Tensor& tensor(size_t index, const char* name) const;
+  std::vector<at::Tensor> tensors(size_t index, const char* name) const;  // null elements become undefined tensors
+  std::vector<int64_t> sizes(size_t index, const char* name) const;       // non-negative, product fits in int64
+};
+
+using Body = napi_value (*)(Call&);
+
+// Registers `body` as exports[name]; every C++ exception it throws becomes a JavaScript error.
+void define(napi_env env, napi_value exports, Engine* engine, const char* name, Body body);
+
+// Throws Pending or Refusal where a Node-API call did not succeed.
+void check(napi_env env, napi_status status, const char* what);
+
+napi_value makeNumber(napi_env env, double value);
+napi_value makeInteger(napi_env env, int64_t value);  // a BigInt where a double cannot hold it exactly
+napi_value makeText(napi_env env, const std::string& value);
+napi_value makeUndefined(napi_env env);
+napi_value makeNull(napi_env env);
+napi_value makeBoolean(napi_env env, bool value);
+napi_value makeArray(napi_env env, const std::vector<napi_value>& values);
+
+int64_t readInteger(napi_env env, napi_value value, const std::string& name);
+const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, const std::string& name);
+std::string readText(napi_env env, napi_value value, const std::string& name);
+
+// A new handle; null for an undefined tensor. Tells V8 about the memory when it is not shared.
+napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor);
+void releaseTensor(Engine& engine, double handle);
+
+// "float32[2, 3]" for messages.
+std::string describeTensor(const at::Tensor& tensor);
+
+// Each subject adds its own functions.
+void defineDispatch(napi_env env, napi_value exports, Engine* engine);
+void defineTensor(napi_env env, napi_value exports, Engine* engine);
+void defineAutograd(napi_env env, napi_value exports, Engine* engine);
+void defineGenerator(napi_env env, napi_value exports, Engine* engine);
+void defineMapping(napi_env env, napi_value exports, Engine* engine);
+void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
+void defineInformation(napi_env env, napi_value exports, Engine* engine);
+
+// Makes libtorch refuse CPU allocations that cannot be backed by memory, rather than let the kernel kill us.
+void guardCpuMemory();
+
+}  // namespace astra

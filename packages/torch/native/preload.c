@@ -1,0 +1,52 @@
+/* Loaded before the addon: sets environment variables that libraries read when they load (Node's process.env does
+ * not reach the C environment from worker threads), and loads a library ahead of the one the linker would find. */
+#include <dlfcn.h>
+#include <node_api.h>
+#include <stdlib.h>
+
+static int readText(napi_env env, napi_value value, char* buffer, size_t size) {
+  size_t length = 0;
+  return napi_get_value_string_utf8(env, value, buffer, size, &length) == napi_ok && length + 1 < size;
+}
+
+/* setVariable(name, value): never overrides what the user has set. Returns whether it was set. */
+static napi_value setVariable(napi_env env, napi_callback_info info) {
+  size_t count = 2;
+  napi_value arguments[2], result = NULL;
+  char name[256], value[256];
+  int done = 0;
+  if (napi_get_cb_info(env, info, &count, arguments, NULL, NULL) == napi_ok && count == 2 &&
+      readText(env, arguments[0], name, sizeof name) && readText(env, arguments[1], value, sizeof value) &&
+      getenv(name) == NULL) {
+    done = setenv(name, value, 0) == 0;
+  }
+  napi_get_boolean(env, done, &result);
+  return result;
+}
+
+/* load(path): the library's symbols become global. Returns null, or the reason of the failure. */
+static napi_value load(napi_env env, napi_callback_info info) {
+  size_t count = 1;
+  napi_value arguments[1], result = NULL;
+  char path[4096];
+  napi_get_null(env, &result);
+  if (napi_get_cb_info(env, info, &count, arguments, NULL, NULL) != napi_ok || count != 1 ||
+      !readText(env, arguments[0], path, sizeof path)) {
+    napi_create_string_utf8(env, "the path is not a string", NAPI_AUTO_LENGTH, &result);
+  } else if (dlopen(path, RTLD_NOW | RTLD_GLOBAL) == NULL) {
+    const char* reason = dlerror();
+    napi_create_string_utf8(env, reason == NULL ? "unknown" : reason, NAPI_AUTO_LENGTH, &result);
+  }
+  return result;
+}
+
+NAPI_MODULE_INIT() {
+  napi_value function = NULL;
+  if (napi_create_function(env, "setVariable", NAPI_AUTO_LENGTH, setVariable, NULL, &function) == napi_ok) {
+    napi_set_named_property(env, exports, "setVariable", function);
+  }
+  if (napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, NULL, &function) == napi_ok) {
+    napi_set_named_property(env, exports, "load", function);
+  }
+  return exports;
+}

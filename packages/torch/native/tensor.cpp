@@ -1,0 +1,238 @@
+// Tensor handles: description, data in and out, release, and what is alive.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstring>
+#include <sstream>
+#include <unordered_set>
+
+#include "engine.h"
+#include "scalar-type.h"
+
+namespace astra {
+
+namespace {
+
+constexpr int64_t kReportEvery = 4 << 20;  // V8 is told in steps of 4 MiB: its heuristics need no more
+
+void reportMemory(Engine& engine, napi_env env, int64_t bytes) {
+  engine.unreportedBytes += bytes;
+  if (engine.unreportedBytes < kReportEvery && engine.unreportedBytes > -kReportEvery) return;
+  int64_t total = 0;
+  napi_adjust_external_memory(env, engine.unreportedBytes, &total);
+  engine.unreportedBytes = 0;
+}
+
+void checkStrided(const at::Tensor& tensor, const char* what) {
+  if (tensor.layout() != c10::kStrided) throw Refusal(std::string(what) + " must be a dense tensor");
+}
+
+// The bytes of a typed array; refuses anything else.
+struct View {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+View readView(Call& call, size_t index) {
+  View view;
+  bool isTypedArray = false;
+  if (index >= call.count || napi_is_typedarray(call.env, call.arguments[index], &isTypedArray) != napi_ok ||
+      !isTypedArray) {
+    throw Refusal("data must be a typed array");
+  }
+  napi_typedarray_type type;
+  size_t length = 0, offset = 0;
+  napi_value buffer = nullptr;
+  check(call.env,
+        napi_get_typedarray_info(call.env, call.arguments[index], &type, &length, &view.data, &buffer, &offset),
+        "a typed array");
+  size_t width = 1;
+  switch (type) {
+    case napi_int16_array: case napi_uint16_array: width = 2; break;
+    case napi_int32_array: case napi_uint32_array: case napi_float32_array: width = 4; break;
+    case napi_float64_array: case napi_bigint64_array: case napi_biguint64_array: width = 8; break;
+    default: width = 1;
+  }
+  view.bytes = length * width;
+  return view;
+}
+
+// fromData(typed array, dtype code, sizes, device): a new tensor that holds a copy.
+napi_value fromData(Call& call) {
+  const View view = readView(call, 0);
+  const c10::ScalarType type = readScalarTypeCode(call.integer(1, "dtype"));
+  const std::vector<int64_t> sizes = call.sizes(2, "shape");
+  const c10::Device device(call.text(3, "device"));
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  if (static_cast<uint64_t>(count) * c10::elementSize(type) != view.bytes) {
+    throw Refusal("shape needs " + std::to_string(count * static_cast<int64_t>(c10::elementSize(type))) +
+                  " bytes of data, got " + std::to_string(view.bytes));
+  }
+  at::Tensor tensor = at::empty(sizes, at::TensorOptions().dtype(type));
+  if (view.bytes > 0) std::memcpy(tensor.data_ptr(), view.data, view.bytes);
+  if (type == c10::kBool && view.bytes > 0) {
+    auto* bytes = static_cast<uint8_t*>(tensor.data_ptr());  // any other bit pattern is undefined behaviour
+    for (size_t i = 0; i < view.bytes; ++i) bytes[i] = bytes[i] != 0;
+  }
+  if (!device.is_cpu()) tensor = tensor.to(device);
+  return wrapTensor(*call.engine, call.env, std::move(tensor));
+}
+
+// copyData(tensor, typed array): fills the array; 16-bit floats are widened to float32.
+napi_value copyData(Call& call) {
+  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const View view = readView(call, 1);
+  checkStrided(tensor, "the tensor");
+  c10::AutoGradMode mode(false);
+  at::Tensor source = tensor.detach();
+  if (!source.device().is_cpu()) source = source.to(c10::kCPU);
+  if (source.scalar_type() == c10::kBFloat16 || source.scalar_type() == c10::kHalf) {
+    source = source.to(c10::kFloat);
+  }
+  source = source.contiguous();
+  const size_t bytes = static_cast<size_t>(source.numel()) * source.element_size();
+  if (bytes != view.bytes) {
+    throw Refusal("the tensor holds " + std::to_string(bytes) + " bytes, the array " + std::to_string(view.bytes));
+  }
+  if (bytes > 0) std::memcpy(view.data, source.data_ptr(), bytes);
+  return makeUndefined(call.env);
+}
+
+// describe(tensor) → [dtype code, device or null for the CPU, ...sizes]
+napi_value describe(Call& call) {
+  const at::Tensor& tensor = call.tensor(0, "tensor");
+  std::vector<napi_value> facts;
+  facts.push_back(makeNumber(call.env, static_cast<double>(tensor.scalar_type())));
+  facts.push_back(tensor.device().is_cpu() ? makeNull(call.env) : makeText(call.env, tensor.device().str()));
+  for (const int64_t size : tensor.sizes()) facts.push_back(makeNumber(call.env, static_cast<double>(size)));
+  return makeArray(call.env, facts);
+}
+
+// item(tensor) → number; a BigInt where an int64 is not a safe integer
+napi_value item(Call& call) {
+  const at::Tensor& tensor = call.tensor(0, "tensor");
+  if (tensor.numel() != 1) {
+    throw Refusal("must have exactly one element, got " + describeTensor(tensor));
+  }
+  const c10::Scalar value = tensor.item();
+  if (value.isFloatingPoint()) return makeNumber(call.env, value.toDouble());
+  if (value.isBoolean()) return makeNumber(call.env, value.toBool() ? 1 : 0);
+  return makeInteger(call.env, value.toLong());
+}
+
+napi_value release(Call& call) {
+  releaseTensor(*call.engine, call.number(0, "handle"));
+  return makeUndefined(call.env);
+}
+
+// releaseAll([handles]): the end of a scope in one crossing
+napi_value releaseAll(Call& call) {
+  uint32_t length = 0;
+  check(call.env, napi_get_array_length(call.env, call.arguments[0], &length), "the handles");
+  for (uint32_t i = 0; i < length; ++i) {
+    napi_value item = nullptr;
+    double handle = 0;
+    check(call.env, napi_get_element(call.env, call.arguments[0], i, &item), "a handle");
+    if (napi_get_value_double(call.env, item, &handle) == napi_ok) releaseTensor(*call.engine, handle);
+  }
+  return makeUndefined(call.env);
+}
+
+napi_value liveTensors(Call& call) {
+  return makeNumber(call.env, static_cast<double>(call.engine->tensors.live()));
+}
+
+// Bytes of the distinct storages that live handles, and the gradients of leaves, refer to.
+napi_value liveBytes(Call& call) {
+  std::unordered_set<const void*> seen;
+  double bytes = 0;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    const auto* storage = tensor.storage().unsafeGetStorageImpl();
+    if (seen.insert(storage).second) bytes += static_cast<double>(storage->nbytes());
+  };
+  for (const auto& slot : call.engine->tensors.slots()) {
+    if (!slot.used || !slot.value.defined()) continue;
+    add(slot.value);
+    if (slot.value.is_leaf() && slot.value.requires_grad()) add(slot.value.grad());
+  }
+  return makeNumber(call.env, bytes);
+}
+
+napi_value setErrorClass(Call& call) {
+  check(call.env, napi_create_reference(call.env, call.arguments[0], 1, &call.engine->errorClass), "the error class");
+  return makeUndefined(call.env);
+}
+
+// sharesStorage(a, b): whether writing to one may change the other
+napi_value sharesStorage(Call& call) {
+  const at::Tensor& a = call.tensor(0, "a");
+  const at::Tensor& b = call.tensor(1, "b");
+  return makeBoolean(call.env, a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage()));
+}
+
+}  // namespace
+
+c10::ScalarType readScalarTypeCode(int64_t code) {
+  switch (code) {
+    case 0: case 1: case 2: case 3: case 4: case 5: case 6: case 7: case 11: case 15:
+      return static_cast<c10::ScalarType>(code);
+    default: throw Refusal("dtype must be a supported dtype, got code " + std::to_string(code));
+  }
+}
+
+napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor) {
+  if (!tensor.defined()) return makeNull(env);
+  int64_t bytes = 0;
+  // Only the sole owner of a storage reports it: views and saved copies would count it twice.
+  if (tensor.has_storage() && tensor.storage().use_count() == 1) {
+    bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    reportMemory(engine, env, bytes);
+  }
+  return makeNumber(env, engine.tensors.add(std::move(tensor), bytes));
+}
+
+void releaseTensor(Engine& engine, double handle) {
+  auto* slot = engine.tensors.find(handle);
+  if (slot == nullptr) return;
+  const int64_t bytes = slot->reportedBytes;
+  const at::Tensor last = engine.tensors.take(slot);
+  if (bytes != 0) reportMemory(engine, engine.environment, -bytes);
+}
+
+std::string describeTensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  static const std::pair<c10::ScalarType, const char*> names[] = {
+      {c10::kFloat, "float32"}, {c10::kDouble, "float64"},   {c10::kHalf, "float16"}, {c10::kBFloat16, "bfloat16"},
+      {c10::kLong, "int64"},    {c10::kInt, "int32"},        {c10::kShort, "int16"},  {c10::kChar, "int8"},
+      {c10::kByte, "uint8"},    {c10::kBool, "bool"}};
+  std::ostringstream text;
+  const char* name = nullptr;
+  for (const auto& [type, known] : names) {
+    if (tensor.scalar_type() == type) name = known;
+  }
+  text << (name != nullptr ? name : c10::toString(tensor.scalar_type())) << "[";
+  for (size_t i = 0; i < tensor.sizes().size(); ++i) text << (i == 0 ? "" : ", ") << tensor.sizes()[i];
+  text << "]";
+  if (!tensor.device().is_cpu()) text << " on " << tensor.device().str();
+  return text.str();
+}
+
+void defineTensor(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "setErrorClass", setErrorClass);
+  define(env, exports, engine, "fromData", fromData);
+  define(env, exports, engine, "copyData", copyData);
+  define(env, exports, engine, "describe", describe);
+  define(env, exports, engine, "item", item);
+  define(env, exports, engine, "release", release);
+  define(env, exports, engine, "releaseAll", releaseAll);
+  define(env, exports, engine, "liveTensors", liveTensors);
+  define(env, exports, engine, "liveBytes", liveBytes);
+  define(env, exports, engine, "sharesStorage", sharesStorage);
+}
+
+}  // namespace astra

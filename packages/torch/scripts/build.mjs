@@ -1,0 +1,210 @@
+#!/usr/bin/env node
+// Builds the native addon against one libtorch, with g++ and nothing else: no CMake, make, Python or download.
+//
+//   node packages/torch/scripts/build.mjs [--libtorch PREFIX] [--output DIR] [--force] [--quiet]
+//
+// PREFIX is a folder with include/ and lib/ (the official archive, or the `torch` package of a Python), or /usr for
+// Debian's libtorch-dev. Without it: $LIBTORCH, then /usr. Nothing is rebuilt while sources and library are the same.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readdirSync, readSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { availableParallelism, freemem } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const packageFolder = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+const sourceFolder = join(packageFolder, "native");
+
+class BuildError extends Error {}
+
+/** Where a libtorch keeps its headers and libraries. */
+function layoutOf(prefix) {
+  const isSystem = prefix === "/usr" || prefix === "/usr/local" || prefix === "/";
+  const libraryFolders = [join(prefix, "lib"), join(prefix, "lib64")];
+  const machine = { x64: "x86_64", arm64: "aarch64", ppc64: "powerpc64le", riscv64: "riscv64", s390x: "s390x" }[process.arch];
+  if (machine !== undefined) libraryFolders.unshift(join(prefix, "lib", `${machine}-linux-gnu`));
+  const libraryFolder = libraryFolders.find((folder) => existsSync(join(folder, "libtorch_cpu.so")));
+  const include = join(prefix, "include");
+  if (libraryFolder === undefined || !existsSync(join(include, "ATen", "core", "Tensor.h"))) {
+    throw new BuildError(
+      `${prefix} holds no libtorch with headers (looked for include/ATen/core/Tensor.h and libtorch_cpu.so in ${libraryFolders.join(", ")})`,
+    );
+  }
+  const includeFolders = [include, join(include, "torch", "csrc", "api", "include")]
+    // The compiler searches /usr/include by itself; naming it would put it before the C++ library's own headers.
+    .filter((folder) => existsSync(folder) && !(isSystem && folder === "/usr/include"));
+  return { prefix, libraryFolder, includeFolders };
+}
+
+function versionOf(layout) {
+  const candidates = [
+    join(layout.prefix, "include", "torch", "headeronly", "version.h"),
+    join(layout.prefix, "include", "torch", "csrc", "api", "include", "torch", "version.h"),
+  ];
+  for (const file of candidates) {
+    if (!existsSync(file)) continue;
+    const text = readFileSync(file, "utf8");
+    const parts = ["MAJOR", "MINOR", "PATCH"].map((part) => new RegExp(`TORCH_VERSION_${part}\\s+(\\d+)`).exec(text)?.[1]);
+    if (parts.every((part) => part !== undefined)) return parts.join(".");
+  }
+  return "unknown";
+}
+
+/** Whether libtorch was compiled with the newer std::string: seen in the mangled name of one of its functions. */
+function usesNewStrings(layout) {
+  const file = openSync(join(layout.libraryFolder, "libc10.so"), "r");
+  try {
+    const size = statSync(join(layout.libraryFolder, "libc10.so")).size;
+    const bytes = Buffer.alloc(size);
+    readSync(file, bytes, 0, size, 0);
+    return !bytes.includes("torchCheckFailEPKcS2_jRKSs");
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Node-API's headers: the npm package, or those that came with this Node. */
+function nodeHeaders() {
+  const require = createRequire(import.meta.url);
+  const candidates = [];
+  try {
+    candidates.push(join(dirname(require.resolve("node-api-headers/package.json")), "include"));
+  } catch {
+    // Not installed: the next candidate may do.
+  }
+  candidates.push(resolve(dirname(process.execPath), "..", "include", "node"));
+  const found = candidates.find((folder) => existsSync(join(folder, "node_api.h")));
+  if (found === undefined) {
+    throw new BuildError(`Node-API headers were not found in ${candidates.join(" or ")}; run npm ci first`);
+  }
+  return found;
+}
+
+function fingerprint(layout, flags, files) {
+  const hash = createHash("sha256");
+  hash.update(JSON.stringify([layout, flags, process.version.split(".")[0]]));
+  for (const name of ["libtorch_cpu.so", "libc10.so"]) {
+    const facts = statSync(join(layout.libraryFolder, name));
+    hash.update(`${name} ${facts.size} ${Math.trunc(facts.mtimeMs)}`);
+  }
+  for (const file of files) hash.update(file).update(readFileSync(join(sourceFolder, file)));
+  return hash.digest("hex");
+}
+
+function run(command, parameters) {
+  return new Promise((fulfil, reject) => {
+    const child = spawn(command, parameters, { stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+    child.on("error", (error) => {
+      reject(
+        new BuildError(
+          error.code === "ENOENT"
+            ? `${command} was not found; install a C++17 compiler (on Debian: apt-get install g++) or set CXX`
+            : `${command} could not be started: ${error.message}`,
+        ),
+      );
+    });
+    child.on("close", (code, signal) => {
+      if (code === 0) fulfil(output);
+      else {
+        const reason = signal === null ? `exit code ${code}` : `signal ${signal} (out of memory?)`;
+        reject(new BuildError(`${command} failed with ${reason}\n${output.split("\n").slice(0, 30).join("\n")}`));
+      }
+    });
+  });
+}
+
+/**
+ * Builds the addon where it is out of date.
+ * Returns the stamp: { libtorch, version, libraryFolder, fingerprint, rebuilt }.
+ */
+export async function build({ libtorch, output = join(packageFolder, "build"), force = false, log = () => {} } = {}) {
+  const layout = layoutOf(resolve(libtorch ?? process.env.LIBTORCH ?? "/usr"));
+  const files = readdirSync(sourceFolder).sort();
+  const headers = nodeHeaders();
+  const compiler = process.env.CXX ?? "g++";
+  const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
+  const flags = [
+    "-std=c++17", "-O2", "-fPIC", "-fexceptions", "-frtti", "-fopenmp", "-fvisibility=hidden",
+    "-fno-math-errno", "-Wall", "-Wextra", "-Wno-unused-parameter",
+    `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`, "-DNAPI_VERSION=8", "-DNODE_GYP_MODULE_NAME=torch",
+    "-isystem", headers,
+    ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
+  ];
+  const version = versionOf(layout);
+  const print = fingerprint(layout, [compiler, ...flags], files);
+  const stampFile = join(output, "stamp.json");
+  const addonFile = join(output, "torch.node");
+  const preloadFile = join(output, "preload.node");
+  if (!force && existsSync(stampFile) && existsSync(addonFile) && existsSync(preloadFile)) {
+    try {
+      const stamp = JSON.parse(readFileSync(stampFile, "utf8"));
+      if (stamp.fingerprint === print) return { ...stamp, rebuilt: false };
+    } catch {
+      // A torn stamp means that a build was interrupted: build again.
+    }
+  }
+  log(`Building the addon against libtorch ${version} in ${layout.prefix}`);
+  const objects = join(output, "objects");
+  mkdirSync(objects, { recursive: true });
+  const sources = files.filter((file) => file.endsWith(".cpp"));
+  const started = Date.now();
+  // Each compiler takes up to 1 GB with libtorch's headers.
+  const workers = Math.max(1, Math.min(availableParallelism(), Math.floor(freemem() / 1e9), sources.length));
+  const queue = [...sources];
+  let finished = 0;
+  const work = async () => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+      await run(compiler, [...flags, "-c", join(sourceFolder, file), "-o", join(objects, `${file}.o`)]);
+      finished += 1;
+      log(`  compiled ${file} (${finished} of ${sources.length})`);
+    }
+  };
+  await Promise.all(Array.from({ length: workers }, work));
+  const libraries = ["torch_cpu", "c10", ...(hasCuda ? ["torch_cuda", "c10_cuda"] : [])];
+  // Written beside and renamed, so that a running process never sees half a file.
+  await run(compiler, [
+    "-shared", "-fopenmp", "-o", `${addonFile}.new`, ...sources.map((file) => join(objects, `${file}.o`)),
+    // The CUDA library registers itself when it is loaded; nothing refers to it by name.
+    "-Wl,--no-as-needed",
+    ...libraries.map((name) => join(layout.libraryFolder, `lib${name}.so`)),
+    `-Wl,-rpath,${layout.libraryFolder}`,
+  ]);
+  renameSync(`${addonFile}.new`, addonFile);
+  await run(compiler, [
+    "-x", "c", "-O2", "-fPIC", "-shared", "-DNAPI_VERSION=8", "-DNODE_GYP_MODULE_NAME=preload", "-isystem", headers,
+    join(sourceFolder, "preload.c"), "-o", `${preloadFile}.new`, "-ldl",
+  ]);
+  renameSync(`${preloadFile}.new`, preloadFile);
+  const stamp = { libtorch: layout.prefix, version, libraryFolder: layout.libraryFolder, fingerprint: print };
+  writeFileSync(stampFile, `${JSON.stringify(stamp, null, 2)}\n`);
+  log(`Built ${addonFile} in ${((Date.now() - started) / 1000).toFixed(0)} s`);
+  return { ...stamp, rebuilt: true };
+}
+
+if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({
+    options: {
+      libtorch: { type: "string" },
+      output: { type: "string" },
+      force: { type: "boolean", default: false },
+      quiet: { type: "boolean", default: false },
+    },
+  });
+  try {
+    const stamp = await build({
+      libtorch: values.libtorch,
+      output: values.output === undefined ? undefined : resolve(values.output),
+      force: values.force,
+      log: values.quiet ? () => {} : (line) => console.log(line),
+    });
+    if (!stamp.rebuilt && !values.quiet) console.log(`The addon is up to date (libtorch ${stamp.version} in ${stamp.libtorch})`);
+  } catch (error) {
+    if (!(error instanceof BuildError)) throw error;
+    console.error(`build: ${error.message}`);
+    process.exitCode = 1;
+  }
+}
