@@ -313,9 +313,11 @@ napi_value call(Call& call) {
   call.where = op.overload.empty() ? op.name : op.name + "." + op.overload;
   const bool gradients = call.boolean(1, "grad mode");
   if (!op.resolved) resolve(op);
-  if (call.count - 2 > op.parameters.size()) {
-    throw Refusal("takes " + std::to_string(op.parameters.size()) + " arguments, got " +
-                  std::to_string(call.count - 2));
+  for (size_t i = op.parameters.size() + 2; i < call.count; ++i) {
+    if (!call.absent(i)) {
+      throw Refusal("takes at most " + std::to_string(op.parameters.size()) + " arguments, got " +
+                    std::to_string(i - 1));
+    }
   }
   torch::jit::Stack stack;
   stack.reserve(std::max(op.parameters.size(), op.returnsArgument.size()));

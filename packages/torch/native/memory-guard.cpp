@@ -52,7 +52,7 @@ class GuardedAllocator final : public c10::Allocator {
   static void refuseBeyondMemory(size_t bytes) {
     if (bytes < kAsksTheKernel) return;
     const size_t available = availableMemory();
-    if (available > 0 && bytes > available) {
+    if (available > 0 && bytes > available - available / 16) {
       throw Refusal("needs " + std::to_string(bytes >> 20) + " MiB of memory at once, " +
                     std::to_string(available >> 20) + " MiB are available");
     }

@@ -4,10 +4,21 @@
 //   node packages/torch/scripts/build.mjs [--libtorch PREFIX] [--output DIR] [--force] [--quiet]
 //
 // PREFIX is a folder with include/ and lib/ (the official archive, or the `torch` package of a Python), or /usr for
-// Debian's libtorch-dev. Without it: $LIBTORCH, then /usr. Nothing is rebuilt while sources and library are the same.
+// Debian's libtorch-dev. Without it: what set-up wrote to build/libtorch.json, $LIBTORCH, /usr. Nothing is rebuilt while sources and library are the same.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readdirSync, readSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism, freemem } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -19,11 +30,26 @@ const sourceFolder = join(packageFolder, "native");
 
 class BuildError extends Error {}
 
+/** The libtorch that set-up chose, or undefined where set-up has not run. */
+function recordedLibtorch() {
+  try {
+    return JSON.parse(readFileSync(join(packageFolder, "build", "libtorch.json"), "utf8")).root;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Where a libtorch keeps its headers and libraries. */
 function layoutOf(prefix) {
   const isSystem = prefix === "/usr" || prefix === "/usr/local" || prefix === "/";
   const libraryFolders = [join(prefix, "lib"), join(prefix, "lib64")];
-  const machine = { x64: "x86_64", arm64: "aarch64", ppc64: "powerpc64le", riscv64: "riscv64", s390x: "s390x" }[process.arch];
+  const machine = {
+    x64: "x86_64",
+    arm64: "aarch64",
+    ppc64: "powerpc64le",
+    riscv64: "riscv64",
+    s390x: "s390x",
+  }[process.arch];
   if (machine !== undefined) libraryFolders.unshift(join(prefix, "lib", `${machine}-linux-gnu`));
   const libraryFolder = libraryFolders.find((folder) => existsSync(join(folder, "libtorch_cpu.so")));
   const include = join(prefix, "include");
@@ -46,7 +72,9 @@ function versionOf(layout) {
   for (const file of candidates) {
     if (!existsSync(file)) continue;
     const text = readFileSync(file, "utf8");
-    const parts = ["MAJOR", "MINOR", "PATCH"].map((part) => new RegExp(`TORCH_VERSION_${part}\\s+(\\d+)`).exec(text)?.[1]);
+    const parts = ["MAJOR", "MINOR", "PATCH"].map(
+      (part) => new RegExp(`TORCH_VERSION_${part}\\s+(\\d+)`).exec(text)?.[1],
+    );
     if (parts.every((part) => part !== undefined)) return parts.join(".");
   }
   return "unknown";
@@ -111,7 +139,9 @@ function run(command, parameters) {
       if (code === 0) fulfil(output);
       else {
         const reason = signal === null ? `exit code ${code}` : `signal ${signal} (out of memory?)`;
-        reject(new BuildError(`${command} failed with ${reason}\n${output.split("\n").slice(0, 30).join("\n")}`));
+        reject(
+          new BuildError(`${command} failed with ${reason}\n${output.split("\n").slice(0, 30).join("\n")}`),
+        );
       }
     });
   });
@@ -121,23 +151,40 @@ function run(command, parameters) {
  * Builds the addon where it is out of date.
  * Returns the stamp: { libtorch, version, libraryFolder, fingerprint, rebuilt }.
  */
-export async function build({ libtorch, output = join(packageFolder, "build"), force = false, log = () => {} } = {}) {
-  const layout = layoutOf(resolve(libtorch ?? process.env.LIBTORCH ?? "/usr"));
+export async function build({
+  libtorch,
+  output = join(packageFolder, "build"),
+  force = false,
+  log = () => {},
+} = {}) {
+  const layout = layoutOf(resolve(libtorch ?? recordedLibtorch() ?? process.env.LIBTORCH ?? "/usr"));
   const files = readdirSync(sourceFolder).sort();
   const headers = nodeHeaders();
   const compiler = process.env.CXX ?? "g++";
   const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
   const flags = [
-    "-std=c++17", "-O2", "-fPIC", "-fexceptions", "-frtti", "-fopenmp", "-fvisibility=hidden",
-    "-fno-math-errno", "-Wall", "-Wextra", "-Wno-unused-parameter",
-    `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`, "-DNAPI_VERSION=8", "-DNODE_GYP_MODULE_NAME=torch",
-    "-isystem", headers,
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fexceptions",
+    "-frtti",
+    "-fopenmp",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`,
+    "-DNAPI_VERSION=8",
+    "-DNODE_GYP_MODULE_NAME=torch",
+    "-isystem",
+    headers,
     ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
   ];
   const version = versionOf(layout);
   const print = fingerprint(layout, [compiler, ...flags], files);
   const stampFile = join(output, "stamp.json");
-  const addonFile = join(output, "torch.node");
+  const addonFile = join(output, "astra_torch.node");
   const preloadFile = join(output, "preload.node");
   if (!force && existsSync(stampFile) && existsSync(addonFile) && existsSync(preloadFile)) {
     try {
@@ -167,7 +214,11 @@ export async function build({ libtorch, output = join(packageFolder, "build"), f
   const libraries = ["torch_cpu", "c10", ...(hasCuda ? ["torch_cuda", "c10_cuda"] : [])];
   // Written beside and renamed, so that a running process never sees half a file.
   await run(compiler, [
-    "-shared", "-fopenmp", "-o", `${addonFile}.new`, ...sources.map((file) => join(objects, `${file}.o`)),
+    "-shared",
+    "-fopenmp",
+    "-o",
+    `${addonFile}.new`,
+    ...sources.map((file) => join(objects, `${file}.o`)),
     // The CUDA library registers itself when it is loaded; nothing refers to it by name.
     "-Wl,--no-as-needed",
     ...libraries.map((name) => join(layout.libraryFolder, `lib${name}.so`)),
@@ -175,8 +226,19 @@ export async function build({ libtorch, output = join(packageFolder, "build"), f
   ]);
   renameSync(`${addonFile}.new`, addonFile);
   await run(compiler, [
-    "-x", "c", "-O2", "-fPIC", "-shared", "-DNAPI_VERSION=8", "-DNODE_GYP_MODULE_NAME=preload", "-isystem", headers,
-    join(sourceFolder, "preload.c"), "-o", `${preloadFile}.new`, "-ldl",
+    "-x",
+    "c",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-DNAPI_VERSION=8",
+    "-DNODE_GYP_MODULE_NAME=preload",
+    "-isystem",
+    headers,
+    join(sourceFolder, "preload.c"),
+    "-o",
+    `${preloadFile}.new`,
+    "-ldl",
   ]);
   renameSync(`${preloadFile}.new`, preloadFile);
   const stamp = { libtorch: layout.prefix, version, libraryFolder: layout.libraryFolder, fingerprint: print };
@@ -201,7 +263,8 @@ if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(
       force: values.force,
       log: values.quiet ? () => {} : (line) => console.log(line),
     });
-    if (!stamp.rebuilt && !values.quiet) console.log(`The addon is up to date (libtorch ${stamp.version} in ${stamp.libtorch})`);
+    if (!stamp.rebuilt && !values.quiet)
+      console.log(`The addon is up to date (libtorch ${stamp.version} in ${stamp.libtorch})`);
   } catch (error) {
     if (!(error instanceof BuildError)) throw error;
     console.error(`build: ${error.message}`);

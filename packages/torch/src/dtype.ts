@@ -1,29 +1,14 @@
 import { TorchError } from "./errors.js";
 
 export type DType =
-  | "float32"
-  | "float64"
-  | "bfloat16"
-  | "float16"
-  | "int64"
-  | "int32"
-  | "int16"
-  | "int8"
-  | "uint8"
-  | "bool";
+  "float32" | "float64" | "bfloat16" | "float16" | "int64" | "int32" | "int16" | "int8" | "uint8" | "bool";
 
 /** "cpu", "cuda" (the current CUDA device) or "cuda:N". */
 export type Device = string;
 
 /** The typed array that carries a dtype's values: 16-bit floats travel as float32, bool as bytes. */
 export type TypedArray =
-  | Float32Array
-  | Float64Array
-  | BigInt64Array
-  | Int32Array
-  | Int16Array
-  | Int8Array
-  | Uint8Array;
+  Float32Array | Float64Array | BigInt64Array | Int32Array | Int16Array | Int8Array | Uint8Array;
 
 interface DTypeFacts {
   /** c10::ScalarType's number, the same in every libtorch release. */

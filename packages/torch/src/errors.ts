@@ -21,7 +21,8 @@ export class TorchError extends AstraError {
 
 /** Renders a rejected value shortly, so that a message can carry it whatever it is. */
 export function describeValue(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 80 ? `${value.slice(0, 77)}...` : value);
+  if (typeof value === "string")
+    return JSON.stringify(value.length > 80 ? `${value.slice(0, 77)}...` : value);
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "function") return `function ${value.name || "(anonymous)"}`;
   if (typeof value !== "object" || value === null) return String(value);

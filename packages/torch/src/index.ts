@@ -4,3 +4,36 @@
  */
 export { AstraError, describeValue, TorchError, UsageError } from "./errors.js";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
+export { Tensor, type NestedNumbers } from "./tensor.js";
+export type { Reduction, Scalar } from "./operator-call.js";
+export * from "./operators.js";
+export {
+  arange,
+  empty,
+  eye,
+  full,
+  linspace,
+  ones,
+  rand,
+  randint,
+  randn,
+  randperm,
+  tensor,
+  zeros,
+  type FactoryOptions,
+  type NestedInput,
+  type RandomOptions,
+  type TensorOptions,
+} from "./factories.js";
+export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGrad, scope } from "./scope.js";
+export { Generator, manualSeed } from "./generator.js";
+export { grad, type GradOptions } from "./autograd.js";
+export { mapFile, MappedFile } from "./mapped-file.js";
+export {
+  cudaAvailable,
+  engineInformation,
+  setThreads,
+  synchronize,
+  threads,
+  type EngineInformation,
+} from "./engine.js";

@@ -1,0 +1,69 @@
+/** What engine runs here, on how many threads and which devices. */
+import type { Device } from "./dtype.js";
+import { addon, physicalCores, processorFlags } from "./native.js";
+
+export interface EngineInformation {
+  /** libtorch's version, e.g. "1.13.0". */
+  libtorch: string;
+  /** Path of the loaded libtorch_cpu. */
+  origin: string;
+  /** "OpenBLAS (path)", "MKL", or "unknown". */
+  blas: string;
+  /** Whether the BLAS shares libtorch's OpenMP threads; null where it cannot be told. */
+  blasUsesOpenMp: boolean | null;
+  /** The kind of core that OpenBLAS computes for, e.g. "Cooperlake"; null for another BLAS. */
+  coreType: string | null;
+  oneDnn: boolean;
+  threads: number;
+  physicalCores: number;
+  /** Whether the processor multiplies bfloat16 in hardware. */
+  bf16: boolean;
+  cuda: boolean;
+  cudaDevices: number;
+  /** libtorch's own account of how it was built. */
+  configuration: string;
+}
+
+export function engineInformation(): EngineInformation {
+  const native = addon().information();
+  const flags = processorFlags();
+  const isOpenBlas = native.blasCore !== "";
+  return {
+    libtorch: native.version,
+    origin: native.library,
+    blas: isOpenBlas
+      ? `OpenBLAS (${native.blasLibrary})`
+      : native.mkl
+        ? "MKL"
+        : native.blasLibrary || "unknown",
+    blasUsesOpenMp: isOpenBlas
+      ? /USE_OPENMP|openmp/iu.test(native.blasConfiguration + native.blasLibrary)
+      : null,
+    coreType: isOpenBlas ? native.blasCore : null,
+    oneDnn: native.oneDnn,
+    threads: native.threads,
+    physicalCores: physicalCores(),
+    bf16: flags.has("avx512_bf16") || flags.has("amx_bf16") || flags.has("bf16"),
+    cuda: native.cuda,
+    cudaDevices: native.cudaDevices,
+    configuration: native.configuration,
+  };
+}
+
+/** Threads that one operator may use. */
+export function threads(): number {
+  return addon().threads();
+}
+
+export function setThreads(count: number): void {
+  addon().setThreads(count);
+}
+
+export function cudaAvailable(): boolean {
+  return addon().information().cudaDevices > 0;
+}
+
+/** Waits until the device has done all that was asked of it; returns at once for the CPU. */
+export function synchronize(device: Device = "cpu"): void {
+  addon().synchronize(device);
+}

@@ -1,0 +1,68 @@
+/** Seeded random numbers for operators that take a generator. */
+import { describeValue, TorchError } from "./errors.js";
+import type { Device } from "./dtype.js";
+import { addon } from "./native.js";
+import { wrap } from "./operator-call.js";
+import { tensor } from "./factories.js";
+
+const finalizer = new FinalizationRegistry<number>((handle) => addon().releaseGenerator(handle));
+
+function checkSeed(where: string, seed: unknown): void {
+  const isWhole = typeof seed === "bigint" || (typeof seed === "number" && Number.isSafeInteger(seed));
+  if (!isWhole || seed < 0 || seed >= 1n << 64n) {
+    throw new TorchError(`${where}: seed must be a whole number in 0 … 2^64 - 1, got ${describeValue(seed)}`);
+  }
+}
+
+/** A stream of random numbers: the same seed gives the same stream on the same build of libtorch. */
+export class Generator {
+  /** 0 once disposed. @internal */
+  generatorHandle: number;
+  readonly device: Device;
+
+  constructor(seed: number | bigint, device: Device = "cpu") {
+    checkSeed("Generator", seed);
+    this.device = device;
+    this.generatorHandle = addon().createGenerator(seed, device);
+    finalizer.register(this, this.generatorHandle, this);
+  }
+
+  /** The whole state, to be given to `setState` of a generator on the same kind of device. */
+  getState(): Uint8Array {
+    const state = wrap(addon().generatorState(this.generatorHandle));
+    try {
+      return state.toTypedArray() as Uint8Array;
+    } finally {
+      state.dispose();
+    }
+  }
+
+  setState(state: Uint8Array): void {
+    if (!(state instanceof Uint8Array)) {
+      throw new TorchError(`Generator.setState: state must be a Uint8Array, got ${describeValue(state)}`);
+    }
+    const bytes = tensor(state);
+    try {
+      addon().setGeneratorState(this.generatorHandle, bytes.handle);
+    } finally {
+      bytes.dispose();
+    }
+  }
+
+  dispose(): void {
+    if (this.generatorHandle === 0) return;
+    finalizer.unregister(this);
+    addon().releaseGenerator(this.generatorHandle);
+    this.generatorHandle = 0;
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+/** Seeds the default generators, from which operators draw that are given none. */
+export function manualSeed(seed: number | bigint): void {
+  checkSeed("manualSeed", seed);
+  addon().manualSeed(seed);
+}

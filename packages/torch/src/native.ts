@@ -1,0 +1,175 @@
+/**
+ * The native addon: where it is found, what is prepared before it loads, and its typed face.
+ * Nothing else in the project touches it.
+ */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { AstraError, TorchError } from "./errors.js";
+import { operatorNames } from "./operator-names.generated.js";
+
+/** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
+export type Handle = number;
+
+export interface NativeInformation {
+  version: string;
+  library: string;
+  blasLibrary: string;
+  blasCore: string;
+  blasConfiguration: string;
+  mkl: boolean;
+  oneDnn: boolean;
+  cuda: boolean;
+  cudaDevices: number;
+  threads: number;
+  parallel: string;
+  configuration: string;
+}
+
+export interface NativeAddon {
+  setErrorClass(constructor: new (message: string) => Error): void;
+  registerOperators(names: readonly string[]): void;
+  schema(name: string): string | null;
+  operatorNames(): string[];
+  call(operator: number, gradients: boolean, ...values: unknown[]): unknown;
+
+  fromData(data: ArrayBufferView, dtype: number, shape: readonly number[], device: string): Handle;
+  copyData(tensor: Handle, target: ArrayBufferView): void;
+  describe(tensor: Handle): [dtype: number, device: string | null, ...sizes: number[]];
+  item(tensor: Handle): number | bigint;
+  release(tensor: Handle): void;
+  releaseAll(tensors: readonly Handle[]): void;
+  liveTensors(): number;
+  liveBytes(): number;
+  sharesStorage(a: Handle, b: Handle): boolean;
+
+  requiresGrad(tensor: Handle): boolean;
+  isLeaf(tensor: Handle): boolean;
+  setRequiresGrad(tensor: Handle, value: boolean): void;
+  gradient(tensor: Handle, known: Handle | null): Handle | null;
+  setGradient(tensor: Handle, gradient: Handle | null): void;
+  backward(outputs: readonly Handle[], gradients: readonly (Handle | null)[], retainGraph: boolean): void;
+  gradients(
+    outputs: readonly Handle[],
+    inputs: readonly Handle[],
+    gradOutputs: readonly (Handle | null)[],
+    retainGraph: boolean,
+    createGraph: boolean,
+    allowUnused: boolean,
+  ): (Handle | null)[];
+
+  createGenerator(seed: number | bigint, device: string): Handle;
+  generatorState(generator: Handle): Handle;
+  setGeneratorState(generator: Handle, state: Handle): void;
+  releaseGenerator(generator: Handle): void;
+  manualSeed(seed: number | bigint): void;
+
+  mapFile(path: string): [file: Handle, bytes: number];
+  mappedTensor(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
+  unmapFile(file: Handle): void;
+
+  information(): NativeInformation;
+  threads(): number;
+  setThreads(threads: number): void;
+  synchronize(device: string): void;
+}
+
+interface Preload {
+  setVariable(name: string, value: string): boolean;
+  load(path: string): string | null;
+}
+
+/** Works from src/ (tests) and dist/ (the built package) alike. */
+const buildFolder = resolve(
+  process.env["ASTRA_TORCH_BUILD"] ?? join(dirname(fileURLToPath(import.meta.url)), "..", "build"),
+);
+
+let loaded: NativeAddon | null = null;
+
+/** The addon, loaded at first use. Throws an AstraError that names the set-up command where it is missing. */
+export function addon(): NativeAddon {
+  return loaded ?? (loaded = load());
+}
+
+export function isAddonLoaded(): boolean {
+  return loaded !== null;
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** Flags of the first processor, e.g. "avx512f"; empty where the system does not tell. */
+export function processorFlags(): ReadonlySet<string> {
+  const line = /^flags\s*:(.*)$/mu.exec(readText("/proc/cpuinfo"));
+  return new Set((line?.[1] ?? "").trim().split(/\s+/u));
+}
+
+/**
+ * Cores that can compute at the same time: the second hyper-thread of a core adds nothing to matrix products.
+ * Never more than the processors that this process may use.
+ */
+export function physicalCores(): number {
+  const cores = new Set<string>();
+  for (const block of readText("/proc/cpuinfo").split("\n\n")) {
+    const core = /^core id\s*:\s*(\d+)/mu.exec(block)?.[1];
+    if (core !== undefined) cores.add(`${/^physical id\s*:\s*(\d+)/mu.exec(block)?.[1] ?? 0}:${core}`);
+  }
+  const usable = availableParallelism();
+  return Math.max(1, cores.size === 0 ? usable : Math.min(cores.size, usable));
+}
+
+/** OpenBLAS's OpenMP build on Debian; its pthread twin and the reference BLAS are several times slower. */
+function openMpBlas(libraryFolder: string): string | null {
+  const file = join(libraryFolder, "openblas-openmp", "libblas.so.3");
+  return statSync(file, { throwIfNoEntry: false }) === undefined ? null : file;
+}
+
+function load(): NativeAddon {
+  const require = createRequire(import.meta.url);
+  const file = join(buildFolder, "astra_torch.node");
+  if (statSync(file, { throwIfNoEntry: false }) === undefined) {
+    throw new AstraError(
+      `the engine is not built: there is no ${file}; run \`npm run setup\` in the project's folder (it finds or installs libtorch and builds the addon)`,
+    );
+  }
+  try {
+    const preload = require(join(buildFolder, "preload.node")) as Preload;
+    // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
+    const flags = processorFlags();
+    if (flags.has("avx512f") && flags.has("avx512bw") && flags.has("avx512vl")) {
+      preload.setVariable("OPENBLAS_CORETYPE", flags.has("avx512_bf16") ? "Cooperlake" : "SkylakeX");
+    }
+    const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
+    const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
+    // Whichever BLAS the machine selected stays selected; this process takes the fast one.
+    if (blas !== null) preload.load(blas);
+    const native = require(file) as NativeAddon;
+    native.setErrorClass(TorchError);
+    native.registerOperators(operatorNames);
+    if (process.env["OMP_NUM_THREADS"] === undefined) native.setThreads(physicalCores());
+    return native;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
+    throw new AstraError(
+      `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,
+      { cause },
+    );
+  }
+}
+
+/** Files of the build folder, for diagnosis. */
+export function buildFiles(): string[] {
+  try {
+    return readdirSync(buildFolder).map((name) => join(buildFolder, name));
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,126 @@
+/** What the generated wrappers share: arguments on their way to the addon, results on their way back. */
+import { dtypeFacts, type DType } from "./dtype.js";
+import { describeValue, TorchError } from "./errors.js";
+import { operatorNames } from "./operator-names.generated.js";
+import type { Tensor } from "./tensor.js";
+
+/** A value where PyTorch takes a Scalar. Whole numbers are integers, so that integer tensors keep their dtype. */
+export type Scalar = number | boolean | bigint;
+
+/** What a loss does with the values of its elements. */
+export type Reduction = "none" | "mean" | "sum";
+
+/** The root of Tensor: a handle and its ownership. Internal to this package. */
+export abstract class TensorHandle {
+  /** 0 once disposed. @internal */
+  handle: number;
+  /** The scope that will free this tensor; null where none will. @internal */
+  owner: object | null = null;
+  /** Whether the finalizer watches this object. @internal */
+  registered = false;
+
+  constructor(handle: number) {
+    this.handle = handle;
+  }
+
+  /** Called once after the handle was freed. @internal */
+  released(): void {}
+}
+
+let construct: ((handle: number) => Tensor) | null = null;
+
+/** tensor.ts hands in the class, which cannot be imported here: it extends the wrappers that import this file. */
+export function setTensorConstructor(make: (handle: number) => Tensor): void {
+  construct = make;
+}
+
+/** A Tensor for a new handle, owned by the current scope. */
+export function wrap(result: unknown): Tensor {
+  if (construct === null || typeof result !== "number") {
+    throw new TorchError(`internal: an operator returned ${describeValue(result)} instead of a tensor`);
+  }
+  return construct(result);
+}
+
+export function wrapAll(results: unknown): Tensor[] {
+  return (results as unknown[]).map(wrap);
+}
+
+function refuse(operator: number, rule: string, given: unknown): never {
+  throw new TorchError(`${operatorNames[operator]}: ${rule}, got ${describeValue(given)}`);
+}
+
+export function isTensor(value: unknown): value is Tensor {
+  return value instanceof TensorHandle;
+}
+
+export function isScalar(value: unknown): value is Scalar {
+  return typeof value === "number" || typeof value === "boolean" || typeof value === "bigint";
+}
+
+/** Whether `value` is the trailing options object of a call. */
+export function isOptions(value: unknown): boolean {
+  return (
+    typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof TensorHandle)
+  );
+}
+
+export function optionsOf<T>(value: unknown, operator: number): T | undefined {
+  if (value === undefined || isOptions(value)) return value as T | undefined;
+  return refuse(operator, "an options object is expected here", value);
+}
+
+export function handleOf(value: unknown, operator: number, name: string): number {
+  if (value instanceof TensorHandle) return value.handle;
+  return refuse(operator, `argument '${name}' must be a Tensor`, value);
+}
+
+export function optionalHandleOf(value: unknown, operator: number, name: string): number | null | undefined {
+  if (value instanceof TensorHandle) return value.handle;
+  if (value === undefined || value === null) return value;
+  return refuse(operator, `argument '${name}' must be a Tensor or null`, value);
+}
+
+export function handlesOf(value: unknown, operator: number, name: string): number[] {
+  if (!Array.isArray(value)) return refuse(operator, `argument '${name}' must be an array of Tensors`, value);
+  return Array.from(value, (item: unknown, index) => handleOf(item, operator, `${name}[${index}]`));
+}
+
+export function optionalHandlesOf(value: unknown, operator: number, name: string): (number | null)[] {
+  if (!Array.isArray(value))
+    return refuse(operator, `argument '${name}' must be an array of Tensors or nulls`, value);
+  return Array.from(
+    value,
+    (item: unknown, index) => optionalHandleOf(item, operator, `${name}[${index}]`) ?? null,
+  );
+}
+
+export function dtypeCode(value: unknown, operator: number): number | null | undefined {
+  if (value === undefined || value === null) return value;
+  const facts =
+    typeof value === "string" && Object.hasOwn(dtypeFacts, value) ? dtypeFacts[value as DType] : undefined;
+  return facts === undefined ? refuse(operator, "dtype must be a supported dtype", value) : facts.code;
+}
+
+export function generatorHandle(value: unknown, operator: number): number | null | undefined {
+  if (value === undefined || value === null) return value;
+  if (typeof value === "object" && "generatorHandle" in value && typeof value.generatorHandle === "number") {
+    return value.generatorHandle;
+  }
+  return refuse(operator, "generator must be a Generator or null", value);
+}
+
+export function reductionCode(value: unknown, operator: number): number | undefined {
+  switch (value) {
+    case undefined:
+      return undefined;
+    case "none":
+      return 0;
+    case "mean":
+      return 1;
+    case "sum":
+      return 2;
+    default:
+      return refuse(operator, 'reduction must be "none", "mean" or "sum"', value);
+  }
+}

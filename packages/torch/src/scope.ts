@@ -1,0 +1,208 @@
+/**
+ * Who owns a tensor, and whether operators record gradients.
+ * Both follow the asynchronous flow of control: what one task sets never reaches another.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+
+import { addon } from "./native.js";
+import { TensorHandle } from "./operator-call.js";
+
+/** The tensors made since a scope was opened, until it is closed. */
+class Scope {
+  readonly parent: Scope | null;
+  closed = false;
+  private members: TensorHandle[] = [];
+  private compactAt = 256;
+
+  constructor(parent: Scope | null) {
+    this.parent = parent;
+  }
+
+  add(tensor: TensorHandle): void {
+    tensor.owner = this;
+    // A scope around a long loop must not collect the shells of tensors that were disposed or given away.
+    if (this.members.length >= this.compactAt) {
+      this.members = this.members.filter((member) => member.handle !== 0 && member.owner === this);
+      this.compactAt = Math.max(256, this.members.length * 2);
+    }
+    this.members.push(tensor);
+  }
+
+  /** Frees every member but the survivors, which pass to the enclosing scope. */
+  close(survivors: ReadonlySet<TensorHandle>): void {
+    this.closed = true;
+    const released: number[] = [];
+    const heir = openScope(this.parent);
+    for (const member of this.members) {
+      if (member.handle === 0 || member.owner !== this) continue;
+      if (survivors.has(member)) adopt(member, heir);
+      else {
+        released.push(member.handle);
+        member.handle = 0;
+        member.owner = null;
+        member.released();
+      }
+    }
+    this.members = [];
+    if (released.length > 0) addon().releaseAll(released);
+  }
+}
+
+interface Context {
+  scope: Scope | null;
+  gradients: boolean;
+}
+
+const outermost: Context = { scope: null, gradients: true };
+const storage = new AsyncLocalStorage<Context>();
+const none: ReadonlySet<TensorHandle> = new Set();
+
+/** Backstop for tensors that nobody disposed: the collector finds them some day. */
+const finalizer = new FinalizationRegistry<number>((handle) => addon().release(handle));
+
+function context(): Context {
+  return storage.getStore() ?? outermost;
+}
+
+/** The nearest scope that is still open: work that outlives its scope belongs to the next one outwards. */
+function openScope(scope: Scope | null): Scope | null {
+  let current = scope;
+  while (current !== null && current.closed) current = current.parent;
+  return current;
+}
+
+function adopt(tensor: TensorHandle, scope: Scope | null): void {
+  if (scope === null) {
+    tensor.owner = null;
+    finalizer.register(tensor, tensor.handle, tensor);
+    tensor.registered = true;
+  } else scope.add(tensor);
+}
+
+/** Gives a new tensor to the scope it was made in. */
+export function track(tensor: TensorHandle): void {
+  adopt(tensor, openScope(context().scope));
+}
+
+/** Takes a tensor out of every scope; the collector is its only backstop from now on. */
+export function untrack(tensor: TensorHandle): void {
+  if (tensor.handle !== 0 && !tensor.registered) adopt(tensor, null);
+}
+
+/** Frees a tensor's handle now. Harmless when repeated. */
+export function releaseHandle(tensor: TensorHandle): void {
+  if (tensor.handle === 0) return;
+  const { handle } = tensor;
+  tensor.handle = 0;
+  tensor.owner = null;
+  if (tensor.registered) {
+    finalizer.unregister(tensor);
+    tensor.registered = false;
+  }
+  addon().release(handle);
+  tensor.released();
+}
+
+function isPlainObject(value: object): value is Record<string, unknown> {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+/** Every tensor in a tree of arrays, plain objects, maps and sets. Instances of other classes are leaves. */
+export function tensorsIn(
+  value: unknown,
+  found = new Set<TensorHandle>(),
+  seen = new Set<object>(),
+): Set<TensorHandle> {
+  if (typeof value !== "object" || value === null) return found;
+  if (value instanceof TensorHandle) {
+    found.add(value);
+    return found;
+  }
+  if (ArrayBuffer.isView(value) || seen.has(value)) return found;
+  if (Array.isArray(value) || value instanceof Set) {
+    seen.add(value);
+    for (const item of value) tensorsIn(item, found, seen);
+  } else if (value instanceof Map) {
+    seen.add(value);
+    for (const item of value.values()) tensorsIn(item, found, seen);
+  } else if (isPlainObject(value)) {
+    seen.add(value);
+    for (const item of Object.values(value)) tensorsIn(item, found, seen);
+  }
+  return found;
+}
+
+function isPromise(value: unknown): value is Promise<unknown> {
+  return typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
+}
+
+/**
+ * Runs `body` and frees every tensor made inside it, except those in the returned tree of tensors, arrays, plain
+ * objects, maps and sets; these pass to the enclosing scope, or to the caller where there is none. An asynchronous
+ * body keeps its scope until its promise settles. When the body throws, everything is freed.
+ * A tensor held only by an instance of some class is freed as well: such classes call `keep`.
+ */
+export function scope<T>(body: () => T): T {
+  const outer = context();
+  const inner = new Scope(openScope(outer.scope));
+  let result: T;
+  try {
+    result = storage.run({ scope: inner, gradients: outer.gradients }, body);
+  } catch (error) {
+    inner.close(none);
+    throw error;
+  }
+  if (!isPromise(result)) {
+    inner.close(tensorsIn(result));
+    return result;
+  }
+  return result.then(
+    (value) => {
+      inner.close(tensorsIn(value));
+      return value;
+    },
+    (error: unknown) => {
+      inner.close(none);
+      throw error;
+    },
+  ) as T;
+}
+
+/** Takes the tensors in `value` out of every scope: the caller owns them (parameters, optimizer state, caches). */
+export function keep<T>(value: T): T {
+  for (const tensor of tensorsIn(value)) untrack(tensor);
+  return value;
+}
+
+/** Frees every tensor in a tree. */
+export function dispose(tree: unknown): void {
+  for (const tensor of tensorsIn(tree)) releaseHandle(tensor);
+}
+
+/** How many tensors JavaScript holds handles to. */
+export function liveTensors(): number {
+  return addon().liveTensors();
+}
+
+/** Bytes of the distinct storages behind live tensors and their gradients. */
+export function liveBytes(): number {
+  return addon().liveBytes();
+}
+
+/** Runs `body`, asynchronous or not, with gradient recording switched off. */
+export function noGrad<T>(body: () => T): T {
+  return storage.run({ scope: context().scope, gradients: false }, body);
+}
+
+/** Runs `body` with gradient recording switched on, inside of noGrad. */
+export function enableGrad<T>(body: () => T): T {
+  return storage.run({ scope: context().scope, gradients: true }, body);
+}
+
+export function isGradEnabled(): boolean {
+  return context().gradients;
+}
+
+/** As isGradEnabled, for the generated wrappers. */
+export const gradientMode = isGradEnabled;

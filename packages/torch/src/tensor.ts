@@ -1,0 +1,214 @@
+/** The tensor: a handle into the engine, with PyTorch's methods. */
+import { inspect } from "node:util";
+
+import { dtypeFacts, dtypeOfCode, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
+import { describeValue, TorchError } from "./errors.js";
+import { addon } from "./native.js";
+import { setTensorConstructor, wrap } from "./operator-call.js";
+import { TensorOperators, TO_DTYPE, TO_DTYPE_LAYOUT } from "./operators.generated.js";
+import { isGradEnabled, releaseHandle, track, untrack } from "./scope.js";
+
+/** Numbers nested as deep as the tensor has dimensions. */
+export type NestedNumbers = number | NestedNumbers[];
+
+interface Facts {
+  dtype: DType;
+  device: Device;
+  shape: readonly number[];
+}
+
+export class Tensor extends TensorOperators {
+  private facts: Facts | null = null;
+  /** The object that `grad` returned last; this tensor owns it. */
+  private gradient: Tensor | null = null;
+
+  /**
+   * Wraps a handle of the addon. Tensors are made by `tensor`, `zeros` and the operators, not with `new`.
+   * @internal
+   */
+  constructor(handle: number) {
+    super(handle);
+  }
+
+  private describe(): Facts {
+    if (this.facts !== null && this.handle !== 0) return this.facts;
+    const [code, device, ...shape] = addon().describe(this.handle);
+    this.facts = { dtype: dtypeOfCode(code), device: device ?? "cpu", shape: Object.freeze(shape) };
+    return this.facts;
+  }
+
+  get shape(): readonly number[] {
+    return this.describe().shape;
+  }
+
+  get dtype(): DType {
+    return this.describe().dtype;
+  }
+
+  get device(): Device {
+    return this.describe().device;
+  }
+
+  get ndim(): number {
+    return this.shape.length;
+  }
+
+  /** Number of elements. */
+  numel(): number {
+    return this.shape.reduce((product, size) => product * size, 1);
+  }
+
+  /** Length of one dimension; negative ones count from the last. */
+  size(dim: number): number {
+    const { shape } = this;
+    const size = shape[dim < 0 ? dim + shape.length : dim];
+    if (size === undefined) {
+      throw new TorchError(
+        `size: dim must be an integer in ${-shape.length} … ${shape.length - 1}, got ${describeValue(dim)}`,
+      );
+    }
+    return size;
+  }
+
+  get disposed(): boolean {
+    return this.handle === 0;
+  }
+
+  /** Frees the handle now; the memory goes when no view and no autograd graph refers to it. */
+  dispose(): void {
+    releaseHandle(this);
+  }
+
+  [Symbol.dispose](): void {
+    releaseHandle(this);
+  }
+
+  /** @internal */
+  override released(): void {
+    this.gradient?.dispose();
+    this.gradient = null;
+  }
+
+  get requiresGrad(): boolean {
+    return addon().requiresGrad(this.handle);
+  }
+
+  /** Whether gradients accumulate here, not in tensors that this one was computed from. */
+  get isLeaf(): boolean {
+    return addon().isLeaf(this.handle);
+  }
+
+  requiresGrad_(value = true): this {
+    addon().setRequiresGrad(this.handle, value);
+    return this;
+  }
+
+  /**
+   * The accumulated gradient, or null. The object belongs to this tensor: it is disposed when the gradient is
+   * replaced or set to null and when this tensor is disposed; clone it to keep it longer.
+   */
+  get grad(): Tensor | null {
+    const known = this.gradient !== null && !this.gradient.disposed ? this.gradient.handle : null;
+    const handle = addon().gradient(this.handle, known);
+    if (handle !== known) {
+      this.gradient?.dispose();
+      this.gradient = handle === null ? null : new Tensor(handle);
+      if (this.gradient !== null) untrack(this.gradient);
+    }
+    return this.gradient;
+  }
+
+  /** Setting passes ownership of `value` to this tensor. */
+  set grad(value: Tensor | null) {
+    addon().setGradient(this.handle, value === null ? null : value.handle);
+    if (value === this.gradient) return;
+    this.gradient?.dispose();
+    this.gradient = value;
+    if (value !== null) untrack(value);
+  }
+
+  /**
+   * Adds this tensor's derivative to the `grad` of every leaf it depends on.
+   * @param gradient derivative of the final value by this tensor; may be left out when this has one element
+   */
+  backward(gradient?: Tensor | null, options: { retainGraph?: boolean } = {}): void {
+    addon().backward([this.handle], [gradient?.handle ?? null], options.retainGraph ?? false);
+  }
+
+  /** The only element, bool as 0 or 1. Throws when there are more, or when an int64 is not a safe integer. */
+  item(): number {
+    const value = addon().item(this.handle);
+    if (typeof value === "bigint") {
+      throw new TorchError(`item: ${value} cannot be a number without loss; use toTypedArray()`);
+    }
+    return value;
+  }
+
+  /** A copy of the elements in row-major order: 16-bit floats as float32, bool as bytes 0 and 1. */
+  toTypedArray(): TypedArray {
+    const array = new dtypeFacts[this.dtype].array(this.numel());
+    addon().copyData(this.handle, array);
+    return array;
+  }
+
+  /** Nested arrays of numbers. Throws when an int64 is not a safe integer. */
+  toArray(): NestedNumbers {
+    const flat = this.toTypedArray();
+    const { shape } = this;
+    const read = (index: number): number => {
+      const value = flat[index] as number | bigint;
+      if (typeof value === "number") return value;
+      if (!Number.isSafeInteger(Number(value))) {
+        throw new TorchError(`toArray: ${value} cannot be a number without loss; use toTypedArray()`);
+      }
+      return Number(value);
+    };
+    const build = (dim: number, start: number, stride: number): NestedNumbers => {
+      const size = shape[dim];
+      if (size === undefined) return read(start);
+      const inner = size === 0 ? 0 : stride / size;
+      return Array.from({ length: size }, (_, index) => build(dim + 1, start + index * inner, inner));
+    };
+    return build(0, 0, flat.length);
+  }
+
+  /** Another dtype, another device, or both. Always a new handle, which may share the memory of this tensor. */
+  to(target: DType | Device | { dtype?: DType; device?: Device }): Tensor {
+    const { dtype, device } =
+      typeof target === "string"
+        ? isDType(target)
+          ? { dtype: target, device: undefined }
+          : { dtype: undefined, device: target }
+        : target;
+    if (dtype !== undefined && !isDType(dtype)) {
+      throw new TorchError(`to: dtype must be a supported dtype, got ${describeValue(dtype)}`);
+    }
+    const code = dtype === undefined ? undefined : dtypeFacts[dtype].code;
+    const native = addon();
+    return wrap(
+      device === undefined && code !== undefined
+        ? native.call(TO_DTYPE, isGradEnabled(), this.handle, code)
+        : native.call(TO_DTYPE_LAYOUT, isGradEnabled(), this.handle, code, undefined, device),
+    );
+  }
+
+  /** Whether writing to one of the two may change the other. */
+  sharesStorageWith(other: Tensor): boolean {
+    return addon().sharesStorage(this.handle, other.handle);
+  }
+
+  override toString(): string {
+    if (this.disposed) return "Tensor (disposed)";
+    return `Tensor ${this.dtype}[${this.shape.join(", ")}]${this.device === "cpu" ? "" : ` on ${this.device}`}`;
+  }
+
+  [inspect.custom](): string {
+    return this.toString();
+  }
+}
+
+setTensorConstructor((handle) => {
+  const made = new Tensor(handle);
+  track(made);
+  return made;
+});
