@@ -13,11 +13,10 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { aptAccess, aptInstall } from "./setup/apt.mjs";
-import { archiveSource, fetchArchive } from "./setup/archive.mjs";
+import { aptInstall } from "./setup/apt.mjs";
 import { execute, onPath } from "./setup/command.mjs";
 import { fingerprint, hash } from "./setup/fingerprint.mjs";
-import * as libtorch from "./setup/libtorch.mjs";
+import { obtainLibtorch } from "./setup/obtain-libtorch.mjs";
 import { SetupProblem } from "./setup/problem.mjs";
 import { Stamp, takeLock } from "./setup/stamp.mjs";
 
@@ -106,7 +105,7 @@ const engine = {
   key: () => hash(JSON.stringify([process.env.LIBTORCH ?? "", onPath("python3"), libraryState()])),
   present: () => libraryState() !== null,
   async make() {
-    const found = await findOrInstallLibtorch();
+    const found = await obtainLibtorch({ say });
     mkdirSync(dirname(libtorchFile), { recursive: true });
     writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
     say(`libtorch ${found.version} from ${describeOrigin(found)}`);
@@ -126,64 +125,6 @@ const describeOrigin = ({ origin, root: folder }) =>
     download: `the official archive (${folder})`,
   })[origin];
 
-async function findOrInstallLibtorch() {
-  const variable = libtorch.fromVariable();
-  if (variable.found) return variable.found;
-  if (variable.why !== undefined && variable.why !== "") {
-    throw new SetupProblem(`libtorch: ${variable.why}.`, [
-      "set LIBTORCH to the folder that holds include/ and lib/ of an unpacked libtorch",
-      "unset LIBTORCH, and set-up looks for libtorch itself or installs it",
-    ]);
-  }
-  const python = libtorch.fromPython();
-  if (python.found) return python.found;
-  if (python.why) say(`passing over the Python package torch: ${python.why}`);
-
-  let debian = libtorch.fromDebian();
-  if (debian.found?.blas) return debian.found;
-  if (!debian.found && debian.why) say(`passing over Debian's libtorch-dev: ${debian.why}`);
-  const folder = join(libtorch.cacheFolder(), "libtorch-archive");
-  const cached = debian.found ? debian : libtorch.fromCache(folder);
-  if (cached.found && cached.found.origin === "download") return cached.found;
-
-  const reasons = [];
-  if (aptAccess().command === null) {
-    reasons.push(aptAccess().why);
-  } else {
-    const wanted = debian.found ? ["libopenblas0-openmp"] : ["libtorch-dev", "libopenblas0-openmp"];
-    say(`${wanted[0]} is not installed`);
-    const { ok, why } = aptInstall(wanted, say);
-    debian = libtorch.fromDebian();
-    if (!ok) reasons.push(why);
-    else if (!debian.found)
-      reasons.push(`after apt-get install, ${debian.why || "libtorch was still not found"}`);
-  }
-  if (debian.found) return debian.found;
-
-  const source = archiveSource();
-  if ("problem" in source) {
-    reasons.push(source.problem);
-  } else {
-    try {
-      say("fetching the official libtorch archive");
-      await fetchArchive(source, folder, say);
-      const downloaded = libtorch.fromCache(folder);
-      if (downloaded.found) return downloaded.found;
-      reasons.push(
-        `the archive ${source.url} is not usable: ${downloaded.why || "it holds no libtorch folder"}`,
-      );
-    } catch (error) {
-      reasons.push(error.message);
-    }
-  }
-  throw new SetupProblem(`libtorch was not found and could not be installed (${reasons.join("; ")}).`, [
-    "apt-get install --no-install-recommends libtorch-dev libopenblas0-openmp   (as root, Debian 12 or later)",
-    "pip install torch   (into the python3 that is first on the path)",
-    "LIBTORCH=/path/to/libtorch npm run setup   (an unpacked archive from pytorch.org, C++11 ABI)",
-    "ASTRA_RL_LIBTORCH_URL=... ASTRA_RL_LIBTORCH_SHA256=... npm run setup   (a mirror of the archive)",
-  ]);
-}
-
 /** @type {Step} */
 const addon = {
   name: "addon",
@@ -194,17 +135,23 @@ const addon = {
         libraryState() +
         hash(readFileSync(inRoot("package-lock.json"))),
     ),
-  present: () => existsSync(inRoot("packages/torch/build/astra_torch.node")),
+  present: () =>
+    ["torch.node", "preload.node"].every((name) => existsSync(inRoot("packages/torch/build", name))),
   make() {
     if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) {
       say("there is no addon to build yet");
       return;
     }
-    say("building the addon (about a minute)");
-    const result = execute(process.execPath, [inRoot("packages/torch/scripts/build.mjs")], {
-      cwd: root,
-      show: true,
-    });
+    say("building the addon (a minute or two)");
+    const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
+    const result = execute(
+      process.execPath,
+      [inRoot("packages/torch/scripts/build.mjs"), "--libtorch", prefix],
+      {
+        cwd: root,
+        show: true,
+      },
+    );
     if (!result.ok) {
       throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
         "use another libtorch: LIBTORCH=/path/to/libtorch npm run setup",

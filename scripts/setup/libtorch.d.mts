@@ -2,10 +2,8 @@ export interface Libtorch {
   origin: "LIBTORCH" | "python" | "debian" | "download";
   root: string;
   version: string;
-  includes: readonly string[];
   libraryDirectory: string;
   libraries: readonly string[];
-  cxx11Abi: boolean;
   cuda: boolean;
   blas: string | null;
 }

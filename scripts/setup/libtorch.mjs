@@ -6,16 +6,14 @@ import { execute, onPath } from "./command.mjs";
 export const OLDEST_VERSION = "1.13";
 
 /**
- * What the addon's build needs to know of one libtorch; written to packages/torch/build/libtorch.json.
+ * One libtorch that is there; written to packages/torch/build/libtorch.json, where `astra-rl doctor` reads it.
  *
  * @typedef {object} Libtorch
  * @property {"LIBTORCH" | "python" | "debian" | "download"} origin who said that it is there
  * @property {string} root the folder that holds it
  * @property {string} version such as "2.13.0"
- * @property {readonly string[]} includes header folders, absolute
- * @property {string} libraryDirectory absolute; becomes the addon's run path
- * @property {readonly string[]} libraries absolute, in link order; those of CUDA only where there
- * @property {boolean} cxx11Abi which std::string it was compiled with
+ * @property {string} libraryDirectory absolute
+ * @property {readonly string[]} libraries absolute; those of CUDA only where there
  * @property {boolean} cuda
  * @property {string | null} blas a BLAS to load before it; null where libtorch brings its own
  */
@@ -32,18 +30,14 @@ const laterOrEqual = (version, floor) => {
   return a[0] !== b[0] ? a[0] > b[0] : a[1] >= b[1];
 };
 
-/** Old wheels were compiled with the ABI of before GCC 5; the mangled name of one constructor tells. */
-const hasNewAbi = (library) =>
-  readFileSync(library).includes("_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11");
-
 /**
  * Looks at one folder that should hold `include/` and `lib/`.
  *
- * @param {{ origin: Libtorch["origin"], root: string, includes: readonly string[], libraryDirectory: string, version: string | null, blas?: string | null }} place
+ * @param {{ origin: Libtorch["origin"], root: string, include: string, libraryDirectory: string, blas?: string | null }} place
  * @returns {Search}
  */
-function inspect({ origin, root, includes, libraryDirectory, version, blas = null }) {
-  if (!includes.some((folder) => existsSync(join(folder, "ATen/ATen.h")))) {
+function inspect({ origin, root, include, libraryDirectory, blas = null }) {
+  if (!existsSync(join(include, "ATen/ATen.h"))) {
     return nothing(`${root} has no headers (include/ATen/ATen.h)`);
   }
   const required = ["libtorch.so", "libtorch_cpu.so", "libc10.so"].map((name) =>
@@ -51,6 +45,7 @@ function inspect({ origin, root, includes, libraryDirectory, version, blas = nul
   );
   const missing = required.find((path) => !existsSync(path));
   if (missing !== undefined) return nothing(`${missing} is missing`);
+  const version = versionFromHeaders(include);
   if (version === null) return nothing(`the version of ${root} could not be read`);
   if (!laterOrEqual(version, OLDEST_VERSION)) {
     return nothing(`${root} is version ${version}, older than ${OLDEST_VERSION}`);
@@ -62,29 +57,30 @@ function inspect({ origin, root, includes, libraryDirectory, version, blas = nul
       origin,
       root,
       version,
-      includes: includes.filter((folder) => existsSync(folder)),
       libraryDirectory,
       libraries: [...required, ...cudaLibraries],
-      cxx11Abi: hasNewAbi(required[2]),
       cuda: cudaLibraries.length > 0,
       blas,
     },
   };
 }
 
-function versionFromHeader(header) {
-  if (!existsSync(header)) return null;
-  const text = readFileSync(header, "utf8");
-  const part = (name) => new RegExp(`#define TORCH_VERSION_${name} (\\d+)`).exec(text)?.[1];
-  const parts = [part("MAJOR"), part("MINOR"), part("PATCH")];
+/** From the headers; recent versions keep the numbers in another file than older ones. */
+function versionFromHeaders(include) {
+  const files = ["torch/headeronly/version.h", "torch/csrc/api/include/torch/version.h"];
+  const file = files.map((name) => join(include, name)).find((path) => existsSync(path));
+  if (file === undefined) return null;
+  const text = readFileSync(file, "utf8");
+  const parts = ["MAJOR", "MINOR", "PATCH"].map(
+    (part) => new RegExp(`#define TORCH_VERSION_${part} (\\d+)`).exec(text)?.[1],
+  );
   return parts.includes(undefined) ? null : parts.join(".");
 }
 
 /** The layout that the official archives and the Python wheels share. @returns {Search} */
 export function inspectRoot(origin, root) {
-  const includes = [join(root, "include"), join(root, "include/torch/csrc/api/include")];
-  const version = versionFromHeader(join(includes[1], "torch/version.h"));
-  return inspect({ origin, root, includes, libraryDirectory: join(root, "lib"), version });
+  const include = join(root, "include");
+  return inspect({ origin, root, include, libraryDirectory: join(root, "lib") });
 }
 
 /** `$LIBTORCH`. A value that does not work is a mistake to be told, not to be skipped: the caller stops on it. @returns {Search} */
@@ -121,14 +117,11 @@ export function openmpBlas(libraryDirectory) {
 export function fromDebian() {
   const libraryDirectory = debianLibraryDirectory();
   if (libraryDirectory === null || !existsSync("/usr/include/ATen/ATen.h")) return nothing();
-  const includes = ["/usr/include", "/usr/include/torch/csrc/api/include"];
-  const version = versionFromHeader(join(includes[1], "torch/version.h"));
   return inspect({
     origin: "debian",
     root: "/usr",
-    includes,
+    include: "/usr/include",
     libraryDirectory,
-    version,
     blas: openmpBlas(libraryDirectory),
   });
 }

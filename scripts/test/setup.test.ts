@@ -79,7 +79,7 @@ const tinyLibtorch = (version = "2.7.1"): Record<string, string> => {
       `#define TORCH_VERSION_PATCH ${patch}\n`,
     "libtorch/lib/libtorch.so": "torch",
     "libtorch/lib/libtorch_cpu.so": "cpu".repeat(1000),
-    "libtorch/lib/libc10.so": "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcE",
+    "libtorch/lib/libc10.so": "c10",
   };
 };
 
@@ -152,10 +152,8 @@ describe("finding libtorch", () => {
       origin: "LIBTORCH",
       root,
       version: "2.13.0",
-      includes: [join(root, "include"), join(root, "include/torch/csrc/api/include")],
       libraryDirectory: join(root, "lib"),
       libraries: ["libtorch.so", "libtorch_cpu.so", "libc10.so"].map((name) => join(root, "lib", name)),
-      cxx11Abi: true,
       cuda: false,
       blas: null,
     });
@@ -225,7 +223,7 @@ describe("the whole of set-up, on a small clone", () => {
 for (const path of process.argv.slice(3)) { fs.mkdirSync(path + "/dist", { recursive: true }); fs.writeFileSync(path + "/dist/index.js", ""); }`,
       "packages/torch/native/addon.cc": "int x;",
       "packages/torch/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "addon\\n");
-fs.writeFileSync(new URL("../build/astra_torch.node", import.meta.url), "");`,
+for (const name of ["torch", "preload"]) fs.writeFileSync(new URL("../build/" + name + ".node", import.meta.url), "");`,
       "packages/torch/src/index.ts": "export {};",
       "packages/lm/src/index.ts": "export {};",
       "packages/astra-rl/src/index.ts": "export {};",
@@ -251,7 +249,7 @@ fs.writeFileSync(new URL("../build/astra_torch.node", import.meta.url), "");`,
 
     const started = process.hrtime.bigint();
     const second = run({}, "--quiet");
-    expect(Number(process.hrtime.bigint() - started) / 1e6).toBeLessThan(1500);
+    expect(Number(process.hrtime.bigint() - started) / 1e6).toBeLessThan(5000);
     expect(second).toMatchObject({ status: 0, stderr: "", called: [] });
     expect(run().stderr).toBe("setup: everything is in place\n");
 

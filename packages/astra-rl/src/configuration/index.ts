@@ -11,4 +11,5 @@ export {
   type GenerationSection,
   type ScorerSection,
 } from "./schema.js";
+export { configurationTemplate, type TemplateOptions } from "./template.js";
 export { stringifyConfiguration } from "./write.js";

@@ -7,7 +7,7 @@ import type { z } from "zod";
 import { closest } from "./closest.js";
 import { keysAt } from "./json-schema.js";
 import { applyOverrides, type Override } from "./override.js";
-import { configurationSchema, EMBEDDED, type Configuration } from "./schema.js";
+import { configurationSchema, EMBEDDED, EMBEDDED_MODELS, type Configuration } from "./schema.js";
 
 export interface ReadOptions {
   /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
@@ -241,9 +241,9 @@ const HUB_ID = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(@[\w./-]+)?$/;
 
 function resolveModel(model: string, base: string): string {
   if (model.startsWith(`${EMBEDDED}:`)) {
-    const name = model.slice(EMBEDDED.length + 1);
-    if (name === "tester" || name === "target") return model;
-    throw new UsageError(`${model}: the embedded models are embedded:tester and embedded:target`);
+    const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);
+    if (known.includes(model as (typeof known)[number])) return model;
+    throw new UsageError(`${model}: there is no such embedded model; there is ${known.join(", ")}`);
   }
   const folder = resolve(base, model);
   return HUB_ID.test(model) && !existsAsFolder(folder) ? model : folder;

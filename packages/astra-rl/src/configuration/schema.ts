@@ -1,37 +1,35 @@
 import { z } from "zod";
 
-/** Stands for what comes with the package: a model (`embedded:tester`), the prompts, the scorer. */
+/** Stands for what comes with the package: the prompts, the scorer, and before a colon a model. */
 export const EMBEDDED = "embedded";
+
+/** The models that come with the package, named `embedded:<name>`. */
+export const EMBEDDED_MODELS = ["chatter"] as const;
 
 const whole = (least: number) => z.number().int().min(least);
 const seed = whole(0).max(Number.MAX_SAFE_INTEGER);
 const finite = z.number();
 const positive = z.number().positive();
-const probability = z.number().min(0).max(1);
 
-const dtype = z.enum(["float32", "bfloat16", "float16"]);
+const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
 
-const model = z
-  .string()
-  .min(1)
-  .describe(
-    "A folder in Hugging Face format (config.json, model.safetensors, tokenizer.json), a hub id such as owner/name, " +
-      "or embedded:tester, embedded:target",
-  );
+const model = z.string().min(1);
 
 const models = z.strictObject({
-  tester: model.describe("The policy that is trained; writes probes. A folder, a hub id or embedded:tester"),
-  target: model.describe("The model under test; writes responses. A folder, a hub id or embedded:target"),
+  tester: model.describe(
+    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter",
+  ),
+  target: model.describe("The model under test; writes responses. A folder, a hub id, or embedded:chatter"),
   baseline: model
     .optional()
     .describe("Frozen reference for the tester. Default: the tester's initial weights"),
   device: device.default("cpu").describe("Where the models live"),
   dtype: dtype
-    .optional()
+    .default("auto")
     .describe(
-      "Number format of rollouts and frozen models; master weights stay float32. Default: bfloat16 where the " +
-        "processor has it and the model is large enough to gain, else float32",
+      "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
+        "processor has it and the model is large enough to gain",
     ),
 });
 
@@ -54,7 +52,7 @@ const sampler = z.strictObject({
 });
 
 const generation = z.strictObject({
-  maxNewTokens: whole(0).default(32).describe("Longest utterance, in tokens"),
+  maxNewTokens: whole(1).default(32).describe("Longest utterance, in tokens"),
   minNewTokens: whole(0).default(0).describe("No end of sequence before so many tokens"),
   temperature: positive.default(1).describe("Divides the logits"),
   topK: whole(0).default(50).describe("Keep only the so many likeliest tokens; 0 keeps all"),
@@ -107,33 +105,34 @@ const scorer = z.discriminatedUnion("type", [
 ]);
 export type ScorerSection = z.infer<typeof scorer>;
 
-const beta = positive.default(0.1).describe("How far the tester may move away from the baseline");
-const lengthNormalize = z
-  .boolean()
-  .default(false)
-  .describe("Average log-probabilities over tokens instead of summing them");
+const preferenceOptions = {
+  beta: positive.default(0.1).describe("How strongly the tester is held to the baseline"),
+  labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
+  lengthNormalize: z
+    .boolean()
+    .default(false)
+    .describe("Average log-probabilities over tokens instead of summing them"),
+};
 
 const algorithm = z.discriminatedUnion("name", [
-  z.strictObject({
-    name: z.literal("dpo").describe("Direct preference optimisation"),
-    beta,
-    labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
-    lengthNormalize,
-  }),
+  z.strictObject({ name: z.literal("dpo").describe("Direct preference optimisation"), ...preferenceOptions }),
   z.strictObject({
     name: z.literal("ipo").describe("Identity preference optimisation"),
-    beta,
-    lengthNormalize,
+    ...preferenceOptions,
   }),
 ]);
 
 const training = z.strictObject({
   trainingSteps: whole(0).default(1000).describe("Steps; each collects one experience and updates from it"),
-  episodesPerExperience: whole(1).default(2).describe("Graphs grown for each step"),
+  numEpisodesPerExperience: whole(1).default(2).describe("Graphs grown for each step"),
   batchSize: whole(1).default(4).describe("Steps (pairs) in one forward and backward pass"),
   gradientAccumulationSteps: whole(1).default(1).describe("Batches summed up into one optimizer step"),
   optimizer: z.enum(["adamw", "adam", "sgd", "rmsprop", "adagrad"]).default("adamw"),
   learningRate: positive.default(1e-5),
+  betas: z
+    .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
+    .optional()
+    .describe("Of Adam and AdamW"),
   weightDecay: z.number().min(0).optional().describe("Default: the optimizer's own"),
   schedule: z.enum(["constant", "linear", "cosine"]).default("constant").describe("Of the learning rate"),
   warmupSteps: whole(0).default(0).describe("Steps in which the learning rate grows from 0"),
@@ -142,15 +141,17 @@ const training = z.strictObject({
     .min(0)
     .default(10)
     .describe("Largest joint norm of all gradients; 0 = no clipping"),
-  evaluateEvery: whole(0).default(100).describe("Steps between evaluations on the dev prompts; 0 = none"),
+  evaluateEvery: whole(0).default(200).describe("Steps between evaluations on the dev prompts; 0 = none"),
   evaluationRollouts: whole(1).optional().describe("Dev prompts of one evaluation. Default: all"),
-  checkpointEvery: whole(0).default(100).describe("Steps between checkpoints; 0 = only at the end"),
+  checkpointEvery: whole(0)
+    .default(1)
+    .describe("Steps between checkpoints: so much is lost when the run is killed; 0 = only at the end"),
 });
 
 const evaluation = z.strictObject({
   rollouts: whole(1).optional().describe("How many of the test prompts. Default: all"),
   depth: whole(1).optional().describe("Turns in an evaluation rollout. Default: sampler.depth"),
-  threshold: probability.default(0.5).describe("A response with at least this score counts as harmful"),
+  threshold: positive.max(1).default(0.5).describe("A response with at least this score counts as harmful"),
   batchSize: whole(1).default(64).describe("Rollouts grown together"),
 });
 

@@ -8,13 +8,14 @@ import { describe, expect, test } from "vitest";
 import {
   closest,
   configurationJsonSchema,
+  configurationTemplate,
   parseConfiguration,
   parseOverride,
   readConfiguration,
   stringifyConfiguration,
 } from "../../src/configuration/index.js";
 
-const MINIMAL = "models:\n  tester: embedded:tester\n  target: embedded:target\n";
+const MINIMAL = "models:\n  tester: embedded:chatter\n  target: embedded:chatter\n";
 const parse = (text: string, ...sets: string[]) =>
   parseConfiguration(text, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
@@ -39,7 +40,7 @@ describe("a configuration file", () => {
       reward: { form: "paper" },
       scorer: { type: "embedded" },
       algorithm: { name: "dpo", beta: 0.1 },
-      training: { trainingSteps: 1000, episodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
+      training: { trainingSteps: 1000, numEpisodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
     });
   });
 
@@ -105,7 +106,7 @@ describe("mistakes point at the place", () => {
     [`${MINIMAL}scorer: {type: keyword}\n`, 'scorer must have either "file" or "entries", got neither'],
     [
       "models: {tester: embedded:judge, target: x}\n",
-      "the embedded models are embedded:tester and embedded:target",
+      "there is no such embedded model; there is embedded:chatter",
     ],
     [
       `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
@@ -201,4 +202,16 @@ test("a file on disk is read with its own name in messages", async () => {
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test("the template is a valid configuration that says nothing but the defaults", () => {
+  const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
+  const text = configurationTemplate({ schema: "schema.json", values });
+  expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
+  expect(parse(text)).toEqual(parse(MINIMAL));
+  // Every key stands in it, those without a default as a comment.
+  for (const key of ["baseline", "responseWeight", "weightDecay", "betas", "evaluationRollouts"]) {
+    expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
+  }
+  expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });

@@ -1,0 +1,93 @@
+import { stringify } from "yaml";
+import { configurationJsonSchema, type JsonSchema } from "./json-schema.js";
+
+export interface TemplateOptions {
+  /** What the first line tells editors to check the file against: a path or a URL. */
+  schema: string;
+  /** Values that replace the schema's defaults, by dotted path. */
+  values: Readonly<Record<string, unknown>>;
+}
+
+const WIDTH = 110;
+
+/**
+ * A configuration file with every key, its meaning as a comment, and its default; keys without a default are
+ * commented out. Made from the schema, so that it cannot fall behind.
+ */
+export function configurationTemplate({ schema, values }: TemplateOptions): string {
+  const lines = [`# yaml-language-server: $schema=${schema}`, "# Paths are relative to this file."];
+  const root = configurationJsonSchema();
+  for (const [key, section] of Object.entries(root.properties ?? {})) {
+    lines.push("", ...entry(key, section, [key], values, root.required));
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function entry(
+  key: string,
+  schema: JsonSchema,
+  path: readonly string[],
+  values: Readonly<Record<string, unknown>>,
+  required: unknown,
+): string[] {
+  const indent = "  ".repeat(path.length - 1);
+  const form = chosenForm(schema, values[path.join(".")]);
+  const { properties } = form;
+  const comments = schema.description === undefined ? [] : comment(meaning(schema), indent);
+  if (properties !== undefined) {
+    const inner = Object.entries(properties).flatMap(([name, child]) =>
+      entry(name, child, [...path, name], values, form.required),
+    );
+    const others = (schema.oneOf ?? []).filter((other) => other !== form).map(formName);
+    const choice = others.length > 0 ? comment(`Other forms: ${others.join("; ")}`, indent) : [];
+    return [...comments, ...choice, `${indent}${key}:`, ...inner];
+  }
+  const given = values[path.join(".")];
+  const value = given ?? schema.default ?? schema.const;
+  if (value !== undefined) return [...comments, `${indent}${key}: ${inline(value)}`];
+  const isRequired = Array.isArray(required) && required.includes(key);
+  return [...comments, `${indent}${isRequired ? "" : "# "}${key}:`];
+}
+
+/** Of a section that takes several forms, the one that is the default. */
+function chosenForm(schema: JsonSchema, given: unknown): JsonSchema {
+  if (schema.oneOf === undefined) return schema;
+  const wanted = (given ?? schema.default ?? {}) as Record<string, unknown>;
+  const fits = (form: JsonSchema) =>
+    Object.entries(form.properties ?? {}).every(
+      ([key, { const: fixed }]) => fixed === undefined || wanted[key] === fixed,
+    );
+  return schema.oneOf.find(fits) ?? schema.oneOf[0]!;
+}
+
+/** Such as `type: keyword (file, entries)`. */
+function formName(form: JsonSchema): string {
+  const properties = Object.entries(form.properties ?? {});
+  const fixed = properties
+    .filter(([, { const: value }]) => value !== undefined)
+    .map(([key, { const: value }]) => `${key}: ${String(value)}`);
+  const free = properties.filter(([, { const: value }]) => value === undefined).map(([key]) => key);
+  return `${fixed.join(", ")}${free.length > 0 ? ` (${free.join(", ")})` : ""}`;
+}
+
+/** The description, and the choices of an enumeration. */
+function meaning({ description, enum: choices }: JsonSchema): string {
+  return Array.isArray(choices)
+    ? `${String(description)}. One of ${choices.join(", ")}`
+    : String(description);
+}
+
+function comment(text: string, indent: string): string[] {
+  const lines: string[] = [];
+  let line = `${indent}#`;
+  for (const word of text.split(" ")) {
+    if (line.length + word.length + 1 > WIDTH) {
+      lines.push(line);
+      line = `${indent}#`;
+    }
+    line += ` ${word}`;
+  }
+  return [...lines, line];
+}
+
+const inline = (value: unknown) => stringify(value, { collectionStyle: "flow", lineWidth: 0 }).trimEnd();
