@@ -193,7 +193,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, dtype: "float
       scope(() =>
         model
           .logits(hidden.narrow(0, start, end - start))
-          .logSoftmax(-1, { dtype })
+          .logSoftmax(-1, dtype)
           .view([-1])
           .indexSelect(0, ids(wanted, model.device)),
       ),
