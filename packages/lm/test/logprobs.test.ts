@@ -148,7 +148,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
 
   it("reads each shared beginning once, and counts it", () => {
     const counters = { tokensRead: 0 };
-    noGrad(() => scope(() => tokenLogprobs(model, tree, { counters })));
+    values(model, tree, { counters });
     const beginnings = new Set<string>();
     for (const { context, continuation } of tree) {
       if (continuation.length === 0) continue;
@@ -158,7 +158,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     expect(counters.tokensRead).toBe(beginnings.size);
 
     counters.tokensRead = 0;
-    noGrad(() => scope(() => tokenLogprobs(model, tree, { packed: false, counters })));
+    values(model, tree, { packed: false, counters });
     const all = tree.filter((row) => row.continuation.length > 0);
     expect(counters.tokensRead).toBe(
       all.reduce((sum, row) => sum + row.context.length + row.continuation.length - 1, 0),

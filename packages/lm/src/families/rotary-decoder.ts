@@ -1,5 +1,5 @@
 // The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
-import { embedding, keep, linear, scope, UsageError, type DType, type Tensor } from "@astra-rl/torch";
+import { embedding, keep, linear, ones, scope, UsageError, type DType, type Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
@@ -282,7 +282,9 @@ class RotaryDecoder extends ParameterizedModel {
     // [B, 1, T, 1] − [B or 1, 1, 1, S]: how far back each key lies.
     const distance = positions.unsqueeze(1).unsqueeze(-1).sub(keyPositions.unsqueeze(1).unsqueeze(1));
     const near = distance.lt(slidingWindow);
-    const visible = near.logicalAnd(mask ?? distance.ge(0));
+    // By column, not by position: padding on the right has positions too.
+    const earlier = mask ?? ones([newTokens, newTokens], { dtype: "bool", device: this.device }).tril();
+    const visible = near.logicalAnd(earlier);
     return { full, sliding: attentionBias(visible, newTokens, place) };
   }
 }
