@@ -36,6 +36,9 @@ function values(model: CausalLM, given: readonly ScoredRow[], options?: TokenLog
   return noGrad(() => scope(() => tokenLogprobs(model, given, options).toArray())) as number[][];
 }
 
+/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+const wellFormed = (text: string) => Buffer.from(text).toString();
+
 /** Gradients of a weighted sum of the log-probabilities, weights different everywhere, by parameter. */
 function gradients(model: CausalLM, given: readonly ScoredRow[], options?: TokenLogprobsOptions) {
   const parameters = model.namedParameters();
@@ -211,7 +214,7 @@ describe("tokenLogprobs of the golden GPT-2", () => {
   it("gives finite log-probabilities ≤ 0 for any text", () => {
     const text = fc.oneof(
       fc.string({ unit: "grapheme" }),
-      fc.string({ unit: "binary" }).map((raw) => raw.toWellFormed()),
+      fc.string({ unit: "binary" }).map(wellFormed),
       fc.constantFrom("\u202eشلام", "e\u0301\u0316", "\u0000\u001b[2J", "🏳️‍🌈", ""),
     );
     fc.assert(

@@ -7,6 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Tokenizer } from "../src/tokenizer.js";
 import { goldenFolder, golden } from "./golden/gpt2.js";
 
+/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+const wellFormed = (text: string) => Buffer.from(text).toString();
+
 const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
 describe("Tokenizer on a byte-level vocabulary", () => {
@@ -50,7 +53,7 @@ describe("Tokenizer on a byte-level vocabulary", () => {
   it("gives back every well-formed text: any script, combining marks, controls, directions", () => {
     const unit = fc.oneof(
       fc.string({ unit: "grapheme" }),
-      fc.string({ unit: "binary" }).map((text) => text.toWellFormed()),
+      fc.string({ unit: "binary" }).map(wellFormed),
       fc.constantFrom(
         "\u0301",
         "\u202e",
