@@ -282,7 +282,9 @@ describe("loadCausalLM refuses", () => {
       /stand for the same parameter/,
     ],
   ])("%s", async (_, change, message) => {
-    await editWeights((tensors) => void change(tensors));
+    await editWeights((tensors) => {
+      change(tensors);
+    });
     await expectRefusal(message);
   });
 

@@ -1,9 +1,9 @@
 import type { Tensor } from "@astra-rl/torch";
 
 /** Largest absolute difference of two tensors' elements; Infinity where either holds what is no number. */
-export function largestDifference(a: Tensor, b: Tensor | readonly number[]): number {
+export function largestDifference(a: Tensor, b: Tensor): number {
   const left = Array.from(a.toTypedArray(), Number);
-  const right = Array.isArray(b) ? (b as number[]) : Array.from((b as Tensor).toTypedArray(), Number);
+  const right = Array.from(b.toTypedArray(), Number);
   if (left.length !== right.length) return Infinity;
   return left.reduce((most, value, at) => {
     const difference = Math.abs(value - right[at]!);

@@ -5,7 +5,7 @@ import type { CausalLM } from "../src/causal-lm.js";
 import { loadCausalLM } from "../src/checkpoint.js";
 import { initializeGPT2 } from "../src/families/initialize.js";
 import { tokenLogprobs, type ScoredRow, type TokenLogprobsOptions } from "../src/logprobs.js";
-import { Tokenizer } from "../src/tokenizer.js";
+import type { Tokenizer } from "../src/tokenizer.js";
 import { golden, goldenFolder } from "./golden/gpt2.js";
 import { largestDifference } from "./invariant.js";
 

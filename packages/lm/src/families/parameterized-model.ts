@@ -82,8 +82,8 @@ export abstract class ParameterizedModel implements CausalLM {
         const source = sources.get(name);
         if (source === undefined || source.shape.join() !== parameter.shape.join()) {
           throw new UsageError(
-            `copyFrom: "${name}" must have shape [${parameter.shape}] in both models, ` +
-              `but the other has ${source === undefined ? "no such parameter" : `[${source.shape}]`}`,
+            `copyFrom: "${name}" must have shape [${parameter.shape.join(", ")}] in both models, ` +
+              `but the other has ${source === undefined ? "no such parameter" : `[${source.shape.join(", ")}]`}`,
           );
         }
         parameter.copy_(source);
