@@ -1,11 +1,11 @@
 import type { Graph } from "./graph.js";
 import type { System } from "./system.js";
-import type { Tensor } from "./tensor.js";
+import type { Tensor } from "@astra-rl/torch";
 
 /** What an algorithm makes of one batch. */
-export interface StepResult<T extends Tensor = Tensor> {
+export interface StepResult {
   /** A scalar with a gradient into the system's parameters. */
-  loss: T;
+  loss: Tensor;
   /** Metrics by name, each documented on the algorithm's page. */
   logs: Record<string, number>;
 }

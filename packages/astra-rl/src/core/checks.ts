@@ -1,5 +1,4 @@
-import { AstraError } from "@astra-rl/torch";
-import type { Tensor } from "./tensor.js";
+import { AstraError, Tensor } from "@astra-rl/torch";
 
 /**
  * A system, scorer or algorithm returned something that its interface forbids. Never recorded as data: a fault in
@@ -49,17 +48,13 @@ export interface TensorRules {
   device: string | null;
 }
 
-function isTensor(value: unknown): value is Tensor {
-  return typeof value === "object" && value !== null && "toTypedArray" in value && "shape" in value;
-}
-
 /** The rules that log-probabilities and values share: [B, T], floating point, finite, gradient, device. */
 function checkTable(
   where: string,
   table: unknown,
   { batch, gradient, device }: TensorRules,
 ): ArrayLike<number> {
-  if (!isTensor(table)) {
+  if (!(table instanceof Tensor)) {
     throw new ContractError(
       `${where}: must return a tensor [B, T], got ${table === null ? "null" : typeof table}`,
     );
@@ -93,7 +88,6 @@ function checkTable(
         `move the result before returning it`,
     );
   }
-  // requiresGrad tensors refuse to hand out their data in some engines; a detached view never does.
   const plain = table.detach();
   try {
     const values = plain.toTypedArray() as ArrayLike<number>;

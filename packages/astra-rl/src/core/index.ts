@@ -34,4 +34,3 @@ export {
   type Work,
   type WorkCounters,
 } from "./system.js";
-export type { Tensor } from "./tensor.js";

@@ -9,7 +9,7 @@ import {
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import type { Likelihood, Node } from "./node.js";
-import type { Tensor } from "./tensor.js";
+import type { Tensor } from "@astra-rl/torch";
 
 /** One node to grow. */
 export interface ExpandRequest<S = string, A = string> {
@@ -46,6 +46,8 @@ export type Sources<S = string, A = string> = readonly (Node<S, A> | undefined)[
 export interface Work {
   read: number;
   generated: number;
+  /** Tokens that passed forward with a gradient; absent for a model that is not trained. */
+  trained?: number;
 }
 
 export type WorkCounters = Partial<Record<"tester" | "target" | "baseline", Work>>;

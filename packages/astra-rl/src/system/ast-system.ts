@@ -56,7 +56,7 @@ export abstract class ASTSystem extends System {
     sources?: Sources,
   ): Promise<Likelihood[]> {
     const logprobs = await this.getTargetLogprobsAndValidate(contexts, probes, sources);
-    const values = logprobs.toTypedArray() as ArrayLike<number>;
+    const values = logprobs.toTypedArray() as Float32Array | Float64Array;
     const columns = logprobs.shape[1]!;
     logprobs.dispose();
     return contexts.map((_, row) => {

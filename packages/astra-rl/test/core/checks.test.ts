@@ -6,7 +6,7 @@ import {
   ContractError,
   type TensorRules,
 } from "../../src/core/index.js";
-import { Table } from "../support/table.js";
+import { table } from "../support/table.js";
 
 const frozen: TensorRules = { batch: 2, gradient: false, device: null };
 const check = (tensor: unknown, rules: Partial<TensorRules> = {}) =>
@@ -15,55 +15,55 @@ const check = (tensor: unknown, rules: Partial<TensorRules> = {}) =>
 describe("checkLogprobs", () => {
   it("accepts finite numbers of at most 0, rounding and certainty included", () => {
     check(
-      new Table([
+      table([
         [-1, -2],
         [-3, 0],
       ]),
     );
     check(
-      new Table([
+      table([
         [0, 0],
         [0, 0],
       ]),
     );
-    check(new Table([[1e-6], [-1]]));
-    check(new Table([[], []]));
+    check(table([[1e-6], [-1]]));
+    check(table([[], []]));
   });
 
   it.each([
     ["no tensor", [[-1], [-1]], {}, /must return a tensor \[B, T\], got object/u],
     ["null", null, {}, /got null/u],
-    ["other rows", new Table([[-1]]), {}, /each of 2 inputs, got 1 rows/u],
+    ["other rows", table([[-1]]), {}, /each of 2 inputs, got 1 rows/u],
     [
       "a positive number",
-      new Table([
+      table([
         [-1, -1],
         [-1, 2.5],
       ]),
       {},
       /at most 0, got 2.5 at row 1, token 1$/u,
     ],
+    ["probabilities", table([[0.5], [0.25]]), {}, /got 0.5 at row 0, token 0; they look like probabilities/u],
+    ["NaN", table([[-1], [NaN]]), {}, /must be finite, got NaN at row 1, token 0/u],
+    ["−∞", table([[-1, -Infinity], [-1]]), {}, /got -Infinity at row 0, token 1/u],
+    ["no gradient", table([[-1], [-1]]), { gradient: true }, /must carry a gradient/u],
+    ["a stray gradient", table([[-1], [-1]], true), {}, /must not carry a gradient/u],
     [
-      "probabilities",
-      new Table([[0.5], [0.25]]),
-      {},
-      /got 0.5 at row 0, token 0; they look like probabilities/u,
+      "another device",
+      Object.defineProperty(table([[-1], [-1]]), "device", { value: "cuda" }),
+      { device: "cpu" },
+      /\(cpu\), got cuda/u,
     ],
-    ["NaN", new Table([[-1], [NaN]]), {}, /must be finite, got NaN at row 1, token 0/u],
-    ["−∞", new Table([[-1, -Infinity], [-1]]), {}, /got -Infinity at row 0, token 1/u],
-    ["no gradient", new Table([[-1], [-1]]), { gradient: true }, /must carry a gradient/u],
-    ["a stray gradient", new Table([[-1], [-1]], true), {}, /must not carry a gradient/u],
-    ["another device", new Table([[-1], [-1]], false, "cuda"), { device: "cpu" }, /\(cpu\), got cuda/u],
   ])("refuses %s", (_, tensor, rules, message) => {
     expect(() => check(tensor, rules)).toThrow(message);
     expect(() => check(tensor, rules)).toThrow(ContractError);
   });
 
   it("refuses other shapes and types", () => {
-    const cube = new Table([[-1], [-1]]);
+    const cube = table([[-1], [-1]]);
     Object.defineProperty(cube, "shape", { value: [2, 1, 1] });
     expect(() => check(cube)).toThrow(/got shape \[2, 1, 1\]/u);
-    const half = new Table([[-1], [-1]]);
+    const half = table([[-1], [-1]]);
     Object.defineProperty(half, "dtype", { value: "bfloat16" });
     expect(() => check(half)).toThrow(/got bfloat16/u);
   });
@@ -71,10 +71,8 @@ describe("checkLogprobs", () => {
 
 describe("checkValues", () => {
   it("accepts any sign and asks for a gradient", () => {
-    checkValues("here", new Table([[1], [-1]], true), { ...frozen, gradient: true });
-    expect(() => checkValues("here", new Table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(
-      /gradient/u,
-    );
+    checkValues("here", table([[1], [-1]], true), { ...frozen, gradient: true });
+    expect(() => checkValues("here", table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(/gradient/u);
   });
 });
 

@@ -1,7 +1,8 @@
 import { keyedUniform } from "@astra-rl/lm";
-import type { NodeKey, Scorer, Sources, Tensor } from "../../src/core/index.js";
+import type { Tensor } from "@astra-rl/torch";
+import type { NodeKey, Scorer } from "../../src/core/index.js";
 import { ASTSystem, type ASTSystemOptions } from "../../src/system/index.js";
-import { Table } from "./table.js";
+import { table } from "./table.js";
 
 const WORDS = ["please ", "tell ", "me ", "why ", "you ", "are ", "so ", "bad ", ""];
 
@@ -33,24 +34,20 @@ export class ToySystem extends ASTSystem {
     return Promise.resolve(prompts.map((prompt, row) => word(prompt, "target", keys[row])));
   }
 
-  override getTesterLogprobs(
-    _: readonly string[],
-    continuations: readonly string[],
-    _sources?: Sources,
-  ): Promise<Tensor> {
-    return Promise.resolve(new Table(continuations.map(toyLogprobs), true));
+  override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+    return Promise.resolve(table(continuations.map(toyLogprobs), true));
   }
 
   override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
-    return Promise.resolve(new Table(continuations.map(toyLogprobs)));
+    return Promise.resolve(table(continuations.map(toyLogprobs)));
   }
 
   override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
-    return Promise.resolve(new Table(continuations.map(toyLogprobs)));
+    return Promise.resolve(table(continuations.map(toyLogprobs)));
   }
 
   override parameters(): Iterable<Tensor> {
-    return [new Table([[0]], true)];
+    return [table([[0]], true)];
   }
 }
 

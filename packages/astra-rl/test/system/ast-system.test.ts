@@ -1,9 +1,9 @@
-import { UsageError } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { type NodeKey, Scorer, type ScoreOutcome, type Tensor } from "../../src/core/index.js";
+import { type NodeKey, Scorer, type ScoreOutcome } from "../../src/core/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
-import { Table } from "../support/table.js";
+import { table } from "../support/table.js";
 import { toyLogprobs, ToySystem } from "../support/toy-system.js";
 
 const keywords = () =>
@@ -29,6 +29,9 @@ class Recording extends Scorer {
     return Promise.resolve(texts.map((text) => this.answer(text)));
   }
 }
+
+/** A tensor that claims to be on another device. */
+const elsewhere = (tensor: Tensor) => Object.defineProperty(tensor, "device", { value: "cuda" });
 
 const failure: ScoreOutcome = { failure: { stage: "scorer", message: "busy", attempts: 1 } };
 const requests = (contexts: readonly string[]) =>
@@ -133,7 +136,7 @@ describe("ASTSystem", () => {
     await expect(new Short(keywords()).expand(requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
     class Probabilities extends ToySystem {
       override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
-        return Promise.resolve(new Table(continuations.map((text) => toyLogprobs(text).map(Math.exp))));
+        return Promise.resolve(table(continuations.map((text) => toyLogprobs(text).map(Math.exp))));
       }
     }
     await expect(new Probabilities(keywords()).expand(requests(["a"]))).rejects.toThrow(
@@ -145,10 +148,10 @@ describe("ASTSystem", () => {
     let calls = 0;
     class Later extends ToySystem {
       override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
-        return Promise.resolve(new Table(continuations.map(toyLogprobs), ++calls === 1));
+        return Promise.resolve(table(continuations.map(toyLogprobs), ++calls === 1));
       }
       override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
-        return Promise.resolve(new Table(continuations.map(toyLogprobs), false, "cuda"));
+        return Promise.resolve(elsewhere(table(continuations.map(toyLogprobs))));
       }
     }
     const system = new Later(keywords());
