@@ -1,4 +1,5 @@
 import type { Graph } from "./graph.js";
+import type { Sampler } from "./sampler.js";
 import type { System } from "./system.js";
 import type { Tensor } from "@astra-rl/torch";
 
@@ -18,6 +19,9 @@ export interface StepResult {
  */
 export abstract class Algorithm<S = string, A = string, Step = unknown, Batch = unknown> {
   constructor(readonly system: System<S, A>) {}
+
+  /** Fails, with an explanation, for a sampler whose graphs this algorithm cannot learn from. Called at assembly. */
+  checkSampler(_sampler: Sampler<S, A>): void {}
 
   abstract flatten(graph: Graph<S, A>): Step[];
   abstract collate(steps: readonly Step[]): Batch;

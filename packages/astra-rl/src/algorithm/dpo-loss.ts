@@ -1,0 +1,34 @@
+import type { Tensor } from "@astra-rl/torch";
+import {
+  preferenceMargin,
+  requireBeta,
+  requireLabelSmoothing,
+  type MarginOptions,
+  type PreferenceLogprobs,
+} from "./preference-margin.js";
+
+export interface DPOLossOptions extends MarginOptions {
+  /** β, how strongly the tester is held to the baseline. @default 0.1 */
+  beta?: number;
+  /** ε, the probability that a label is the wrong way round. @default 0 */
+  labelSmoothing?: number;
+}
+
+/**
+ * Direct preference optimisation: −(1−ε)·logσ(βh) − ε·logσ(−βh), one value for each pair, [B].
+ *
+ * Rafailov et al., "Direct Preference Optimization", arXiv 2305.18290, equation 7. The label-smoothed form is the
+ * conservative DPO of E. Mitchell, "A note on DPO with noisy preferences and relationship to IPO" (2023); unlike the
+ * "robust" variant it is not divided by 1 − 2ε.
+ */
+export function dpoLoss(
+  logprobs: PreferenceLogprobs,
+  { beta = 0.1, labelSmoothing = 0, lengthNormalize = false }: DPOLossOptions = {},
+): Tensor {
+  requireBeta("dpoLoss", beta);
+  requireLabelSmoothing("dpoLoss", labelSmoothing);
+  const scaled = preferenceMargin(logprobs, { lengthNormalize }).mul(beta);
+  const loss = scaled.logSigmoid().neg();
+  if (labelSmoothing === 0) return loss;
+  return loss.mul(1 - labelSmoothing).sub(scaled.neg().logSigmoid().mul(labelSmoothing));
+}

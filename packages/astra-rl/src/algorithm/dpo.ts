@@ -1,0 +1,16 @@
+import type { System } from "../core/index.js";
+import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
+import { Preference } from "./preference.js";
+
+export type DPOOptions = DPOLossOptions;
+
+/**
+ * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).
+ *
+ * @example new DPO(system, { beta: 0.1 })
+ */
+export class DPO<S = string, A = string> extends Preference<S, A> {
+  constructor(system: System<S, A>, options: DPOOptions = {}) {
+    super(system, "DPO", dpoLoss, options);
+  }
+}

@@ -1,0 +1,16 @@
+import type { System } from "../core/index.js";
+import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
+import { Preference } from "./preference.js";
+
+export type IPOOptions = IPOLossOptions;
+
+/**
+ * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).
+ *
+ * @example new IPO(system, { beta: 0.1 })
+ */
+export class IPO<S = string, A = string> extends Preference<S, A> {
+  constructor(system: System<S, A>, options: IPOOptions = {}) {
+    super(system, "IPO", ipoLoss, options);
+  }
+}

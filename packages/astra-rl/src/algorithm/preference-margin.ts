@@ -1,0 +1,80 @@
+import { tensor, UsageError, type Tensor } from "@astra-rl/torch";
+
+/** Sequence log-probabilities of B preference pairs: sums over the continuation's tokens, each of shape [B]. */
+export interface PreferenceLogprobs {
+  /** log π(chosen | context), with a gradient into the tester. */
+  chosen: Tensor;
+  /** log π(rejected | context), with a gradient into the tester. */
+  rejected: Tensor;
+  /** log P_baseline(chosen | context). */
+  baselineChosen: Tensor;
+  /** log P_baseline(rejected | context). */
+  baselineRejected: Tensor;
+  /** Number of tokens of each chosen continuation; needed for `lengthNormalize` only. */
+  chosenLengths?: readonly number[];
+  /** Number of tokens of each rejected continuation; needed for `lengthNormalize` only. */
+  rejectedLengths?: readonly number[];
+}
+
+export interface MarginOptions {
+  /**
+   * Divide each sequence's log-ratio by its number of tokens (at least 1: an empty continuation stays 0), so that
+   * the size of the loss does not depend on the length of the texts. @default false
+   */
+  lengthNormalize?: boolean;
+}
+
+/**
+ * h = (log π(w) − log ref(w)) − (log π(l) − log ref(l)) of each pair, [B]: by how much the tester prefers the chosen
+ * continuation more than the baseline does. The argument of every loss in this folder
+ * (inside σ of Rafailov et al., arXiv 2305.18290, equation 7; h_π of Azar et al., arXiv 2310.12036).
+ */
+export function preferenceMargin(
+  logprobs: PreferenceLogprobs,
+  { lengthNormalize = false }: MarginOptions = {},
+): Tensor {
+  const { chosen, rejected, baselineChosen, baselineRejected, chosenLengths, rejectedLengths } = logprobs;
+  const pairs = chosen.shape[0] ?? 0;
+  for (const [name, value] of Object.entries({ chosen, rejected, baselineChosen, baselineRejected })) {
+    if (value.ndim !== 1 || value.shape[0] !== pairs) {
+      throw new UsageError(
+        `preferenceMargin: ${name} must have shape [${pairs}], one sum for each pair, got [${value.shape.join(", ")}]`,
+      );
+    }
+  }
+  const chosenRatio = chosen.sub(baselineChosen);
+  const rejectedRatio = rejected.sub(baselineRejected);
+  if (!lengthNormalize) return chosenRatio.sub(rejectedRatio);
+  return chosenRatio
+    .div(lengths("chosenLengths", chosenLengths, chosen))
+    .sub(rejectedRatio.div(lengths("rejectedLengths", rejectedLengths, rejected)));
+}
+
+function lengths(name: string, values: readonly number[] | undefined, like: Tensor): Tensor {
+  if (values === undefined || values.length !== like.shape[0]) {
+    throw new UsageError(
+      `preferenceMargin: lengthNormalize needs ${name} with ${like.shape[0]} token counts, got ` +
+        (values === undefined ? "none" : String(values.length)),
+    );
+  }
+  return tensor(
+    values.map((length) => Math.max(1, length)),
+    { dtype: like.dtype, device: like.device },
+  );
+}
+
+/** Checks β, which divides or scales the margin and so must be positive. */
+export function requireBeta(where: string, beta: number): void {
+  if (!(Number.isFinite(beta) && beta > 0)) {
+    throw new UsageError(`${where}: beta must be a finite number greater than 0, got ${beta}`);
+  }
+}
+
+/** Checks ε; from ½ on the rejected continuation would be the preferred one. */
+export function requireLabelSmoothing(where: string, labelSmoothing: number): void {
+  if (!(labelSmoothing >= 0 && labelSmoothing < 0.5)) {
+    throw new UsageError(
+      `${where}: labelSmoothing must be at least 0 and less than 0.5, got ${labelSmoothing}`,
+    );
+  }
+}

@@ -1,0 +1,21 @@
+/** Statistics as pure functions of numbers and counts. Must not know: models, graphs, files. */
+
+export {
+  logGamma,
+  normalCdf,
+  normalQuantile,
+  regularizedIncompleteBeta,
+  studentTCdf,
+  studentTQuantile,
+} from "./distributions.js";
+export type { Interval } from "./interval.js";
+export { mean, meanInterval, standardDeviation } from "./mean.js";
+export { exactMcNemar, newcombePairedDifference, wilsonInterval, type PairedCounts } from "./proportion.js";
+export {
+  bootstrapMean,
+  pairedBootstrap,
+  pairedPermutation,
+  quantile,
+  type BootstrapOptions,
+  type ResamplingOptions,
+} from "./resampling.js";

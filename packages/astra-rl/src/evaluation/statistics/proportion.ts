@@ -1,0 +1,92 @@
+import { UsageError } from "@astra-rl/torch";
+import { normalQuantile } from "./distributions.js";
+import { requireConfidence, type Interval } from "./interval.js";
+
+/**
+ * Wilson's score interval for a share (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927), without continuity correction.
+ *
+ * It keeps its coverage near 0 and 1, where the usual "p ± 1.96 s" collapses: 0 successes of 20 gives [0, 0.16].
+ * Returns null for 0 trials, because no share exists.
+ */
+export function wilsonInterval(successes: number, trials: number, confidence = 0.95): Interval | null {
+  requireCounts("wilsonInterval", successes, trials);
+  requireConfidence("wilsonInterval", confidence);
+  if (trials === 0) return null;
+  const z = normalQuantile(0.5 + confidence / 2);
+  const share = successes / trials;
+  const denominator = 1 + (z * z) / trials;
+  const center = (share + (z * z) / (2 * trials)) / denominator;
+  const half =
+    (z / denominator) * Math.sqrt((share * (1 - share)) / trials + (z * z) / (4 * trials * trials));
+  return {
+    estimate: share,
+    // At the ends centre and half-width are equal up to rounding; the true end is exactly 0 or 1.
+    lower: successes === 0 ? 0 : Math.max(0, center - half),
+    upper: successes === trials ? 1 : Math.min(1, center + half),
+  };
+}
+
+/**
+ * Exact two-sided p-value of McNemar's test: among the pairs in which the two conditions differ, is each direction
+ * equally likely? The binomial test with p = ½ on the discordant pairs (Q. McNemar, Psychometrika 12, 1947).
+ *
+ * `onlyFirst` and `onlySecond` count the pairs in which only that condition succeeded. Without discordant pairs p is 1.
+ */
+export function exactMcNemar(onlyFirst: number, onlySecond: number): number {
+  requireCounts("exactMcNemar", onlyFirst, onlyFirst + onlySecond);
+  const n = onlyFirst + onlySecond;
+  const smaller = Math.min(onlyFirst, onlySecond);
+  if (2 * smaller === n) return 1;
+  // Σ_{k ≤ smaller} C(n, k)·2⁻ⁿ, taken downwards from its largest term, whose logarithm is a sum of logarithms.
+  let logTerm = -n * Math.LN2;
+  for (let k = 1; k <= smaller; k++) logTerm += Math.log((n - k + 1) / k);
+  let relative = 1;
+  let sum = 1;
+  for (let k = smaller; k >= 1; k--) {
+    relative *= k / (n - k + 1);
+    sum += relative;
+  }
+  return Math.min(1, 2 * Math.exp(logTerm) * sum);
+}
+
+/** Outcomes of two conditions on the same items. */
+export interface PairedCounts {
+  both: number;
+  onlyFirst: number;
+  onlySecond: number;
+  neither: number;
+}
+
+/**
+ * Interval for the difference of two paired shares, second − first: R. G. Newcombe, Statist. Med. 17, 2635–2650
+ * (1998), method 10: the square-and-add combination of the two Wilson intervals, with the correlation φ of the
+ * pairs corrected for continuity. Returns null without pairs.
+ */
+export function newcombePairedDifference(counts: PairedCounts, confidence = 0.95): Interval | null {
+  const { both, onlyFirst, onlySecond, neither } = counts;
+  const n = both + onlyFirst + onlySecond + neither;
+  for (const count of [both, onlyFirst, onlySecond, neither])
+    requireCounts("newcombePairedDifference", count, n);
+  if (n === 0) return null;
+  const first = wilsonInterval(both + onlyFirst, n, confidence)!;
+  const second = wilsonInterval(both + onlySecond, n, confidence)!;
+  const product = (both + onlyFirst) * (onlySecond + neither) * (both + onlySecond) * (onlyFirst + neither);
+  const cross = both * neither - onlyFirst * onlySecond;
+  const corrected = cross > 0 ? Math.max(cross - n / 2, 0) : cross;
+  const phi = product === 0 ? 0 : corrected / Math.sqrt(product);
+  const combine = (a: number, b: number) => Math.sqrt(Math.max(0, a * a - 2 * phi * a * b + b * b));
+  const estimate = (onlySecond - onlyFirst) / n;
+  return {
+    estimate,
+    lower: estimate - combine(second.estimate - second.lower, first.upper - first.estimate),
+    upper: estimate + combine(second.upper - second.estimate, first.estimate - first.lower),
+  };
+}
+
+function requireCounts(where: string, part: number, whole: number): void {
+  if (!Number.isSafeInteger(part) || !Number.isSafeInteger(whole) || part < 0 || part > whole) {
+    throw new UsageError(
+      `${where}: counts must be whole numbers with 0 ≤ part ≤ whole, got ${part} of ${whole}`,
+    );
+  }
+}

@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { parseRecord } from "./parse-record.js";
+
+// Names are those of the Python toolbox where it has one, snake case included, so that its scripts read these files.
+
+const interval = z.object({
+  lower: z.number(),
+  upper: z.number(),
+  /** Share covered, for example 0.95. */
+  confidence: z.number(),
+  /** How it was computed, for example "wilson". */
+  method: z.string(),
+});
+
+const turn = z.looseObject({
+  /** From 1. */
+  turn: z.int().positive(),
+  /** null for a turn that failed. */
+  reward: z.number().nullable(),
+  /** Harm score of the probe alone; null when it could not be scored. */
+  adversarial_toxicity: z.number().nullable(),
+  /** Harm score of the response alone; null when there is none or it could not be scored. */
+  target_toxicity: z.number().nullable(),
+  context: z.string(),
+  probe: z.string(),
+  response: z.string(),
+  /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
+  probe_nll: z.number().nullable(),
+  /** Number of the target's tokens in the probe; null where likelihood is not measured. */
+  probe_tokens: z.int().nonnegative().nullable(),
+  /** What went wrong, as "stage: message"; null when nothing did. */
+  error: z.string().nullable(),
+});
+
+const overall = z.looseObject({
+  num_turns: z.int().nonnegative(),
+  /** Turns in which a call failed or a text could not be scored. */
+  num_errors: z.int().nonnegative(),
+  /** Means over the turns for which the number is known; null when there is none. */
+  avg_reward: z.number().nullable(),
+  avg_adversarial_toxicity: z.number().nullable(),
+  avg_target_toxicity: z.number().nullable(),
+  /** First turn whose score reached the threshold; null when none is known to have. */
+  first_adversarial_toxicity_turn: z.int().positive().nullable(),
+  first_target_toxicity_turn: z.int().positive().nullable(),
+});
+
+const summary = z.looseObject({
+  n_rollouts: z.int().nonnegative(),
+  /** Rollouts in which every response was scored: the base of the attack success rate. */
+  n_scored: z.int().nonnegative(),
+  /** Rollouts with a response that is missing or has no score, n_rollouts − n_scored. Never counted as safe. */
+  n_errors: z.int().nonnegative(),
+  /** Scored rollouts with a response at or over the threshold. */
+  n_attack_successes: z.int().nonnegative(),
+  /** Means over rollouts of the rollouts' own means; null when no rollout has one. */
+  avg_reward: z.number().nullable(),
+  avg_adversarial_toxicity: z.number().nullable(),
+  avg_target_toxicity: z.number().nullable(),
+  /** Shares from 0 to 1, not percentages; null when no rollout was scored. */
+  pct_rollouts_with_adversarial_toxicity: z.number().nullable(),
+  "pct_rollouts_with_target_toxicity/attack_success_rate": z.number().nullable(),
+  attack_success_rate_interval: interval.nullable(),
+  /** The rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
+  attack_success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),
+  /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
+  mean_probe_nll: z.number().nullable(),
+  toxicity_threshold: z.number(),
+});
+
+const detail = z.looseObject({ overall, per_turn: z.array(turn) });
+
+export const evaluationRecordSchema = z.looseObject({
+  summary,
+  details: z.array(detail),
+  version: z.int().positive(),
+});
+
+export const comparisonRecordSchema = z.looseObject({
+  /** Rollouts scored in both evaluations, paired by their place. */
+  n_pairs: z.int().nonnegative(),
+  /** Rollouts left out because one side has an error. */
+  n_excluded: z.int().nonnegative(),
+  /** Attack success rate on the pairs. */
+  before: z.number().nullable(),
+  after: z.number().nullable(),
+  /** after − before. */
+  difference: z.number().nullable(),
+  difference_interval: interval.nullable(),
+  /** Exact McNemar test, two-sided. */
+  p_value: z.number().nullable(),
+  n_only_before: z.int().nonnegative(),
+  n_only_after: z.int().nonnegative(),
+  /** Mean of after − before of the rollouts' average rewards, with a bootstrap interval and a permutation test. */
+  reward_difference: z.number().nullable(),
+  reward_difference_interval: interval.nullable(),
+  reward_p_value: z.number().nullable(),
+  /** after − before of the mean probe NLL per token; positive means less likely probes. */
+  probe_nll_difference: z.number().nullable(),
+  version: z.int().positive(),
+});
+
+export type IntervalRecord = z.infer<typeof interval>;
+export type EvaluationTurn = z.infer<typeof turn>;
+export type EvaluationOverall = z.infer<typeof overall>;
+export type EvaluationSummary = z.infer<typeof summary>;
+export type EvaluationDetail = z.infer<typeof detail>;
+export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
+export type ComparisonRecord = z.infer<typeof comparisonRecordSchema>;
+
+/** @throws UsageError when the text or value is no evaluation record of a known version */
+export function parseEvaluationRecord(source: unknown, where = "evaluation record"): EvaluationRecord {
+  return parseRecord(evaluationRecordSchema, where, source);
+}
+
+/** @throws UsageError when the text or value is no comparison record of a known version */
+export function parseComparisonRecord(source: unknown, where = "comparison record"): ComparisonRecord {
+  return parseRecord(comparisonRecordSchema, where, source);
+}
+
+/** The file that `eval --output` writes: indented, with a line break at its end, in the schema's key order. */
+export function stringifyEvaluation(record: EvaluationRecord): string {
+  return `${JSON.stringify(evaluationRecordSchema.parse(record), null, 2)}\n`;
+}

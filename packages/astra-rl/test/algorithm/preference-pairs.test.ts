@@ -1,0 +1,147 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { DPO, IPO, type PreferenceStep } from "../../src/algorithm/index.js";
+import { Graph, Node, type Failure, type System } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/index.js";
+import { algorithmContract } from "../contract/algorithm.contract.js";
+import { ToySystem } from "../support/toy-system.js";
+
+// flatten and collate ask nothing of the system.
+const system = {} as System;
+const nodesOf = (step: PreferenceStep) => [step.chosenSource!, step.rejectedSource!];
+algorithmContract("DPO", { create: () => new DPO(system), nodesOf });
+algorithmContract("IPO", { create: () => new IPO(system), nodesOf });
+
+const down: Failure = { stage: "scorer", message: "down", attempts: 3 };
+
+function turn(reward: number, children: Node[] = [], failure: Failure | null = null): Node {
+  return new Node({ context: "c", probe: `probe ${reward}`, response: "r", reward, children, failure });
+}
+
+const rewards = (steps: readonly PreferenceStep[]) =>
+  steps.map((step) => [step.chosenSource!.reward, step.rejectedSource!.reward]);
+
+describe("pairs of siblings", () => {
+  const flatten = (children: Node[]) => new DPO(system).flatten(new Graph({ context: "c", children }));
+
+  it("takes the highest and the lowest reward of each group", () => {
+    expect(rewards(flatten([turn(0.2), turn(0.9), turn(-1), turn(0.5)]))).toEqual([[0.9, -1]]);
+  });
+
+  it("descends into every branch, the rejected ones too", () => {
+    const tree = [turn(1, [turn(3), turn(2)]), turn(5, [turn(7), turn(8)]), turn(4, [turn(10), turn(9)])];
+    expect(rewards(flatten(tree))).toEqual([
+      [5, 1],
+      [3, 2],
+      [8, 7],
+      [10, 9],
+    ]);
+  });
+
+  it("descends below a group that is too small to give a pair", () => {
+    expect(rewards(flatten([turn(1, [turn(2, [turn(4), turn(3)])])]))).toEqual([[4, 3]]);
+  });
+
+  it("leaves failed nodes out, and groups of which fewer than two are left", () => {
+    const failed = () => turn(NaN, [], down);
+    expect(rewards(flatten([turn(1), failed(), turn(2)]))).toEqual([[2, 1]]);
+    expect(flatten([turn(1), failed()])).toEqual([]);
+    expect(flatten([failed(), failed()])).toEqual([]);
+  });
+
+  it("makes no pair of equal rewards, since nothing is preferred, and still descends", () => {
+    expect(rewards(flatten([turn(0, [turn(2), turn(1)]), turn(0)]))).toEqual([[2, 1]]);
+  });
+
+  it("takes the first of several equal ones", () => {
+    const siblings = [turn(1), turn(2), turn(2), turn(1)];
+    const [step] = flatten(siblings);
+    expect(step!.chosenSource).toBe(siblings[1]);
+    expect(step!.rejectedSource).toBe(siblings[0]);
+  });
+
+  it("refuses siblings of different contexts, which no sampler should make", () => {
+    const stray = new Node({ context: "other", probe: "p", response: "r", reward: 2 });
+    expect(() => flatten([turn(1), stray])).toThrow('siblings must share their context, got "other" and "c"');
+  });
+
+  it("collates column by column and keeps the source of each probe", () => {
+    const siblings = [turn(1), turn(2)];
+    const dpo = new DPO(system);
+    const batch = dpo.collate([...flatten(siblings), { context: "by hand", chosen: "yes", rejected: "no" }]);
+    expect(batch).toEqual({
+      contexts: ["c", "by hand"],
+      chosen: ["probe 2", "yes"],
+      rejected: ["probe 1", "no"],
+      chosenSources: [siblings[1], undefined],
+      rejectedSources: [siblings[0], undefined],
+    });
+  });
+
+  it("holds for all trees: shared context, strict preference, at most one pair a group", () => {
+    const { tree } = fc.letrec<{ tree: Node }>((tie) => ({
+      tree: fc
+        .record({
+          reward: fc.oneof(fc.integer({ min: 0, max: 3 }), fc.constant(NaN)),
+          probe: fc.string(),
+          children: fc.oneof(
+            { maxDepth: 4, depthIdentifier: "tree" },
+            fc.constant<Node[]>([]),
+            fc.array(tie("tree"), { maxLength: 3 }),
+          ),
+        })
+        .map(({ reward, probe, children }) => {
+          const failure = Number.isNaN(reward) ? down : null;
+          return new Node({ context: "", probe, response: "", reward, children, failure });
+        }),
+    }));
+    fc.assert(
+      fc.property(fc.array(tree, { maxLength: 4 }), (children) => {
+        const graph = new Graph({ context: "", children });
+        let number = 0;
+        for (const siblings of graph.siblings()) {
+          for (const node of siblings) node.context = `context ${number}`;
+          number += 1;
+        }
+        const steps = new IPO(system).flatten(graph);
+        expect(new Set(steps.map((step) => step.context)).size).toBe(steps.length);
+        for (const { context, chosenSource, rejectedSource } of steps) {
+          expect([chosenSource!.context, rejectedSource!.context]).toEqual([context, context]);
+          expect(chosenSource!.reward).toBeGreaterThan(rejectedSource!.reward);
+        }
+        // Counted another way: groups with two different known rewards.
+        const expected = [...graph.siblings()].filter((siblings) => {
+          const known = siblings.filter((node) => !node.failed).map((node) => node.reward);
+          return new Set(known).size > 1;
+        });
+        expect(steps.length).toBe(expected.length);
+      }),
+    );
+  });
+});
+
+describe("what preference algorithms refuse", () => {
+  it("explains why a tree of width 1 teaches nothing", () => {
+    const toy = new ToySystem(new KeywordScorer([{ term: "bad" }]));
+    const sampler = new ASTSampler(toy, ["Hello. "], { width: 1 });
+    expect(() => new DPO(toy).checkSampler(sampler)).toThrow(
+      /DPO: the sampler's tree width must be at least 2, got 1\..*difference between siblings/,
+    );
+    expect(() => new IPO(toy).checkSampler(sampler)).toThrow(
+      "IPO: the sampler's tree width must be at least 2",
+    );
+  });
+
+  it.each([0, -1, NaN, Infinity])("refuses beta %d", (beta) => {
+    expect(() => new DPO(system, { beta })).toThrow(
+      `DPO: beta must be a finite number greater than 0, got ${beta}`,
+    );
+  });
+
+  it.each([-0.1, 0.5, NaN])("refuses label smoothing %d", (labelSmoothing) => {
+    expect(() => new IPO(system, { labelSmoothing })).toThrow(
+      "labelSmoothing must be at least 0 and less than 0.5",
+    );
+  });
+});

@@ -1,0 +1,312 @@
+import { describe, expect, it } from "vitest";
+import {
+  Graph,
+  Node,
+  Scorer,
+  type Failure,
+  type NodeFields,
+  type ScoreOutcome,
+} from "../../src/core/index.js";
+import { ASTEvaluator, compareEvaluations, statistics } from "../../src/evaluation/index.js";
+import {
+  parseEvaluationRecord,
+  stringifyEvaluation,
+  type EvaluationRecord,
+} from "../../src/records/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/index.js";
+import { ToySystem } from "../support/toy-system.js";
+
+/** Scores a text by the number in it, and counts what it was asked. */
+class NumberScorer extends Scorer {
+  readonly name = "number";
+  readonly calls: string[][] = [];
+
+  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+    this.calls.push([...texts]);
+    return Promise.resolve(
+      texts.map((text): ScoreOutcome => {
+        const value = Number(/[\d.]+/.exec(text)?.[0] ?? 0);
+        if (text.includes("fail"))
+          return { failure: { stage: "scorer", message: "judge is down", attempts: 1 } };
+        return { score: value };
+      }),
+    );
+  }
+}
+
+/** A path of turns [probe, response, further fields], each below the last. */
+function path(turns: readonly (readonly [string, string, Partial<NodeFields>?])[], prompt = "Hi. "): Graph {
+  let context = prompt;
+  let top: Node[] = [];
+  const graph = new Graph({ context: prompt, children: top });
+  for (const [probe, response, fields = {}] of turns) {
+    const node = new Node({ context, probe, response, reward: 0, ...fields });
+    top.push(node);
+    top = node.children;
+    context += probe + response;
+  }
+  return graph;
+}
+
+const system = new ToySystem(new KeywordScorer([{ term: "bad" }]));
+const sampler = new ASTSampler(system, ["Hello. "], { depth: 3 });
+const lost: Failure = { stage: "target", message: "timed out", attempts: 3 };
+
+async function measure(graphs: readonly Graph[], threshold = 0.5): Promise<EvaluationRecord> {
+  const evaluator = new ASTEvaluator(sampler, null, { scorer: new NumberScorer(), threshold });
+  return evaluator.aggregateMetrics(await evaluator.computeMetricsMany(graphs));
+}
+
+describe("metrics of a rollout", () => {
+  it("has each turn and real means over them", async () => {
+    const likelihood = { nll: 2, total: -6, tokens: 3 };
+    const { details } = await measure([
+      path([
+        ["p 0.1", "r 0.3", { reward: 1, likelihood }],
+        ["p 0.6", "r 0.4", { reward: 2 }],
+        ["p 0.2", "r 0.8", { reward: 6 }],
+      ]),
+    ]);
+    const [{ overall, per_turn }] = details as [EvaluationRecord["details"][number]];
+    expect(per_turn[0]).toEqual({
+      turn: 1,
+      reward: 1,
+      adversarial_toxicity: 0.1,
+      target_toxicity: 0.3,
+      context: "Hi. ",
+      probe: "p 0.1",
+      response: "r 0.3",
+      probe_nll: 2,
+      probe_tokens: 3,
+      error: null,
+    });
+    expect(per_turn.map((turn) => turn.context)).toEqual([
+      "Hi. ",
+      "Hi. p 0.1r 0.3",
+      "Hi. p 0.1r 0.3p 0.6r 0.4",
+    ]);
+    expect(overall.num_turns).toBe(3);
+    expect(overall.avg_reward).toBe(3);
+    // The Python toolbox reports any(…)/turns here, which would be 1/3.
+    expect(overall.avg_adversarial_toxicity).toBeCloseTo((0.1 + 0.6 + 0.2) / 3, 15);
+    expect(overall.avg_target_toxicity).toBeCloseTo(0.5, 15);
+    expect(overall.first_adversarial_toxicity_turn).toBe(2);
+    expect(overall.first_target_toxicity_turn).toBe(3);
+  });
+
+  it("counts a score at the threshold, and takes another threshold", async () => {
+    const graph = path([["p", "r 0.5"]]);
+    expect((await measure([graph])).summary.n_attack_successes).toBe(1);
+    expect((await measure([graph], 0.51)).summary.n_attack_successes).toBe(0);
+  });
+
+  it("scores all texts of all rollouts in one call, each once", async () => {
+    const scorer = new NumberScorer();
+    const evaluator = new ASTEvaluator(sampler, null, { scorer });
+    await evaluator.computeMetricsMany([
+      path([["a", "b"]]),
+      path([
+        ["a", "c"],
+        ["b", ""],
+      ]),
+    ]);
+    expect(scorer.calls).toEqual([["a", "b", "c", ""]]);
+  });
+
+  it("uses the scores that the rollout recorded where the scorer is the system's own", async () => {
+    const scores = { probe: 0.25, response: 0.75 };
+    const [metrics] = await new ASTEvaluator(sampler).computeMetricsMany([
+      path([["bad", "fine", { scores }]]),
+    ]);
+    expect(metrics!.perTurn[0]).toMatchObject({ adversarial_toxicity: 0.25, target_toxicity: 0.75 });
+    const other = new ASTEvaluator(sampler, null, { scorer: new NumberScorer() });
+    const [anew] = await other.computeMetricsMany([path([["p 0.1", "r 0.2", { scores }]])]);
+    expect(anew!.perTurn[0]).toMatchObject({ adversarial_toxicity: 0.1, target_toxicity: 0.2 });
+  });
+});
+
+describe("failures are never safe", () => {
+  it("counts rollouts with a missing or unscored response apart from the rate", async () => {
+    const { summary, details } = await measure([
+      path([["p", "r 0.9"]]),
+      path([["p", "r 0.1"]]),
+      path([["p", "r 0.2"]]),
+      path([["p", "", { reward: NaN, failure: lost }]]),
+      path([["p", "r fail"]]),
+    ]);
+    expect(summary.n_rollouts).toBe(5);
+    expect(summary.n_scored).toBe(3);
+    expect(summary.n_errors).toBe(2);
+    expect(summary["pct_rollouts_with_target_toxicity/attack_success_rate"]).toBe(1 / 3);
+    // Two undecided rollouts: the rate over all five lies between 1/5 and 3/5.
+    expect(summary.attack_success_rate_bounds).toEqual({ lower: 0.2, upper: 0.6 });
+    expect(details[3]!.per_turn[0]).toMatchObject({
+      reward: null,
+      target_toxicity: null,
+      error: "target: timed out",
+    });
+    expect(details[4]!.per_turn[0]).toMatchObject({ target_toxicity: null, error: "scorer: judge is down" });
+    expect(details[4]!.overall).toMatchObject({ num_errors: 1, avg_target_toxicity: null });
+  });
+
+  it("keeps a rollout with an error out of the rate even where it is known to have succeeded", async () => {
+    const known = path([
+      ["p", "r 0.9"],
+      ["p", "", { reward: NaN, failure: lost }],
+    ]);
+    const { summary } = await measure([known, path([["p", "r 0"]])]);
+    expect(summary["pct_rollouts_with_target_toxicity/attack_success_rate"]).toBe(0);
+    expect(summary.attack_success_rate_bounds).toEqual({ lower: 0.5, upper: 0.5 });
+  });
+
+  it("gives no rate when nothing could be scored", async () => {
+    const { summary } = await measure([path([["p", "", { reward: NaN, failure: lost }]])]);
+    expect(summary["pct_rollouts_with_target_toxicity/attack_success_rate"]).toBeNull();
+    expect(summary.attack_success_rate_interval).toBeNull();
+    expect(summary.attack_success_rate_bounds).toEqual({ lower: 0, upper: 1 });
+    expect(summary.avg_reward).toBeNull();
+  });
+
+  it("still knows the probe's share when only the likelihood failed", async () => {
+    const failure: Failure = { stage: "likelihood", message: "no numbers", attempts: 3 };
+    const { summary } = await measure([path([["p 0.7", "r 0.9", { reward: NaN, failure }]])]);
+    expect(summary.n_errors).toBe(0);
+    expect(summary.n_attack_successes).toBe(1);
+    expect(summary.pct_rollouts_with_adversarial_toxicity).toBe(1);
+  });
+});
+
+describe("the summary", () => {
+  it("has means over rollouts, Wilson's interval and the mean NLL of a token", async () => {
+    const likely = (nll: number | null, tokens: number) => ({
+      likelihood: { nll, total: -(nll ?? 0) * tokens, tokens },
+    });
+    const { summary } = await measure([
+      path([["p 0.9", "r 0.9", { reward: 2, ...likely(1, 10) }]]),
+      path([
+        ["p 0", "r 0", { reward: 0, ...likely(4, 5) }],
+        ["", "r 0", { reward: 1, ...likely(null, 0) }],
+      ]),
+    ]);
+    expect(summary.avg_reward).toBe((2 + 0.5) / 2);
+    expect(summary.pct_rollouts_with_adversarial_toxicity).toBe(0.5);
+    // Σ nll·tokens / Σ tokens = (10 + 20) / 15; the empty probe has no token.
+    expect(summary.mean_probe_nll).toBe(2);
+    // One of two: centre ½, half-width z·√(1/8 + z²/16)/(1 + z²/2) with z² = 3.841458820694124.
+    const z2 = 3.841458820694124;
+    const half = (Math.sqrt(z2) * Math.sqrt(1 / 8 + z2 / 16)) / (1 + z2 / 2);
+    expect(summary.attack_success_rate_interval!.lower).toBeCloseTo(0.5 - half, 12);
+    expect(summary.attack_success_rate_interval!.upper).toBeCloseTo(0.5 + half, 12);
+    expect(summary.attack_success_rate_interval).toMatchObject({ confidence: 0.95, method: "wilson" });
+  });
+
+  it("is written and read back unchanged, in the order of the schema", async () => {
+    const record = await measure([path([["p 0.9", "r 0.9"]]), path([])]);
+    const text = stringifyEvaluation(record);
+    expect(parseEvaluationRecord(text)).toEqual(record);
+    expect(text).toBe(stringifyEvaluation(parseEvaluationRecord(text)));
+    expect(text.startsWith('{\n  "summary": {\n    "n_rollouts": 2,')).toBe(true);
+  });
+});
+
+describe("evaluating through a sampler", () => {
+  it("rolls single paths of all prompts together, the same whatever the batch", async () => {
+    const prompts = ["One. ", "Two, longer. ", "Three. ", "Four. ", "Five. "];
+    const toy = () => new ToySystem(new KeywordScorer([{ term: "bad" }, { term: "you", weight: 0.4 }]));
+    const evaluate = async (batchSize?: number) => {
+      const fresh = toy();
+      const evaluator = new ASTEvaluator(new ASTSampler(fresh, prompts, { depth: 3 }), prompts);
+      const seen: number[] = [];
+      const options = batchSize === undefined ? {} : { batchSize };
+      const record = await evaluator.evaluate({ seed: 3, ...options, onProgress: (done) => seen.push(done) });
+      return { record, seen, batches: fresh.batches.tester };
+    };
+    const together = await evaluate();
+    expect(together.batches).toEqual([5, 5, 5]);
+    expect(together.record.details.map((detail) => detail.overall.num_turns)).toEqual([3, 3, 3, 3, 3]);
+    const apart = await evaluate(2);
+    expect(apart.seen).toEqual([2, 4, 5]);
+    expect(apart.record).toEqual(together.record);
+  });
+
+  it("needs a scorer, and settings in range", () => {
+    const bare = new ASTSampler(system, ["Hello. "]);
+    const without = Object.create(bare, { system: { value: {} } }) as typeof bare;
+    expect(() => new ASTEvaluator(without)).toThrow("needs a scorer, since the sampler's system has none");
+    expect(() => new ASTEvaluator(bare, null, { threshold: 0 })).toThrow("threshold must be greater than 0");
+    expect(() => new ASTEvaluator(bare, null, { confidence: 95 })).toThrow("such as 0.95, got 95");
+  });
+});
+
+describe("comparing two evaluations of the same prompts", () => {
+  const outcome = (success: boolean, reward: number, prompt: string) =>
+    path(
+      [
+        [
+          "p",
+          success ? "r 0.9" : "r 0.1",
+          { reward, likelihood: { nll: reward, total: -reward, tokens: 1 } },
+        ],
+      ],
+      prompt,
+    );
+
+  it("pairs the rollouts: McNemar, Newcombe and the reward's difference", async () => {
+    const prompts = Array.from({ length: 12 }, (_, i) => `Prompt ${String.fromCodePoint(97 + i)}. `);
+    const before = await measure(prompts.map((prompt, i) => outcome(i === 0, 1, prompt)));
+    const after = await measure(prompts.map((prompt, i) => outcome(i > 0 && i < 10, 2, prompt)));
+    const comparison = compareEvaluations(before, after);
+    expect(comparison).toMatchObject({
+      n_pairs: 12,
+      n_excluded: 0,
+      before: 1 / 12,
+      after: 9 / 12,
+      difference: 8 / 12,
+      n_only_before: 1,
+      n_only_after: 9,
+      reward_difference: 1,
+      probe_nll_difference: 1,
+    });
+    // 2·(C(10,0) + C(10,1))/2¹⁰
+    expect(comparison.p_value).toBeCloseTo(22 / 1024, 12);
+    // All twelve differences are 1: only the two uniform sign patterns of 2¹² are as extreme.
+    expect(comparison.reward_p_value).toBe(2 / 4096);
+    expect(comparison.reward_difference_interval).toMatchObject({ lower: 1, upper: 1 });
+    const { lower, upper } = statistics.newcombePairedDifference({
+      both: 0,
+      onlyFirst: 1,
+      onlySecond: 9,
+      neither: 2,
+    })!;
+    expect(comparison.difference_interval).toEqual({
+      lower,
+      upper,
+      confidence: 0.95,
+      method: "newcombe-paired",
+    });
+  });
+
+  it("leaves out pairs with an error on either side and says how many", async () => {
+    const failed = path([["p", "", { reward: NaN, failure: lost }]], "B. ");
+    const before = await measure([outcome(false, 0, "A. "), failed]);
+    const after = await measure([outcome(true, 1, "A. "), outcome(true, 1, "B. ")]);
+    expect(compareEvaluations(before, after)).toMatchObject({
+      n_pairs: 1,
+      n_excluded: 1,
+      before: 0,
+      after: 1,
+    });
+  });
+
+  it("refuses evaluations of other prompts", async () => {
+    const before = await measure([outcome(false, 0, "A. ")]);
+    const after = await measure([outcome(false, 0, "B. ")]);
+    expect(() => compareEvaluations(before, after)).toThrow(
+      'rollout 0 starts from "A. " in one and from "B. "',
+    );
+    expect(() => compareEvaluations(before, { ...after, details: [] })).toThrow(
+      "equally many rollouts, got 1 and 0",
+    );
+  });
+});

@@ -1,0 +1,214 @@
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  bootstrapMean,
+  exactMcNemar,
+  logGamma,
+  mean,
+  meanInterval,
+  newcombePairedDifference,
+  normalCdf,
+  normalQuantile,
+  pairedBootstrap,
+  pairedPermutation,
+  quantile,
+  standardDeviation,
+  studentTCdf,
+  studentTQuantile,
+  wilsonInterval,
+} from "../../src/evaluation/statistics/index.js";
+
+type Rows = number[][];
+const golden = JSON.parse(readFileSync(new URL("golden/statistics.json", import.meta.url), "utf8")) as {
+  logGamma: Rows;
+  normalCdf: Rows;
+  normalQuantile: Rows;
+  studentTCdf: Rows;
+  studentTQuantile: Rows;
+  wilson: Rows;
+  mcnemar: Rows;
+};
+
+function expectClose(actual: number, expected: number, tolerance = 1e-12): void {
+  expect(Math.abs(actual - expected), `${actual} against ${expected}`).toBeLessThanOrEqual(
+    tolerance * Math.max(1e-3, Math.abs(expected)),
+  );
+}
+
+describe("distributions agree with mpmath", () => {
+  it.each(golden.logGamma)("log gamma of %d", (x, expected) => expectClose(logGamma(x!), expected!));
+  it.each(golden.normalCdf)("normal distribution at %d", (x, expected) =>
+    expectClose(normalCdf(x!), expected!),
+  );
+  it.each(golden.normalQuantile)("normal quantile of %d", (p, expected) =>
+    expectClose(normalQuantile(p!), expected!),
+  );
+  it.each(golden.studentTCdf)("t distribution at %d, %d degrees", (t, degrees, expected) =>
+    expectClose(studentTCdf(t!, degrees!), expected!),
+  );
+  it.each(golden.studentTQuantile)("t quantile of %d, %d degrees", (p, degrees, expected) =>
+    expectClose(studentTQuantile(p!, degrees!), expected!),
+  );
+
+  it("has infinite quantiles at 0 and 1 and refuses anything outside", () => {
+    expect(normalQuantile(0)).toBe(-Infinity);
+    expect(studentTQuantile(1, 4)).toBe(Infinity);
+    expect(() => normalQuantile(1.2)).toThrow("normalQuantile: p must lie in [0, 1], got 1.2");
+    expect(() => studentTQuantile(0.5, 0)).toThrow("degrees of freedom must be greater than 0, got 0");
+  });
+});
+
+describe("Wilson's interval", () => {
+  it.each(golden.wilson)("%d of %d at %d", (k, n, confidence, lower, upper) => {
+    const interval = wilsonInterval(k!, n!, confidence)!;
+    expectClose(interval.lower, lower!);
+    expectClose(interval.upper, upper!);
+    expect(interval.estimate).toBe(k! / n!);
+  });
+
+  it("is z²/(n + z²) wide at the ends, where the usual interval has no width", () => {
+    // With no success the centre is z²/2/(n + z²) and so is the half-width: z² = 3.841458820694124, n = 20.
+    expectClose(wilsonInterval(0, 20)!.upper, 3.841458820694124 / (20 + 3.841458820694124));
+    expect(wilsonInterval(0, 20)!.lower).toBe(0);
+    expect(wilsonInterval(20, 20)!.upper).toBe(1);
+  });
+
+  it("says nothing about no trials and refuses impossible counts", () => {
+    expect(wilsonInterval(0, 0)).toBeNull();
+    expect(() => wilsonInterval(3, 2)).toThrow("got 3 of 2");
+    expect(() => wilsonInterval(1, 2, 95)).toThrow(
+      "confidence must lie between 0 and 1, such as 0.95, got 95",
+    );
+  });
+
+  it("always holds its estimate and lies in [0, 1]", () => {
+    fc.assert(
+      fc.property(
+        fc.nat(500),
+        fc.nat(500),
+        fc.double({ min: 0.01, max: 0.999, noNaN: true }),
+        (a, b, confidence) => {
+          fc.pre(a + b > 0);
+          const { lower, estimate, upper } = wilsonInterval(a, a + b, confidence)!;
+          expect(0 <= lower && lower <= estimate && estimate <= upper && upper <= 1).toBe(true);
+        },
+      ),
+    );
+  });
+});
+
+describe("McNemar's exact test", () => {
+  it.each(golden.mcnemar)("%d against %d", (b, c, expected) =>
+    expectClose(exactMcNemar(b!, c!), expected!, 1e-10),
+  );
+
+  it("is a binomial test by hand: 1 of 9 discordant pairs", () => {
+    // 2·(C(9,0) + C(9,1))/2⁹ = 2·10/512
+    expectClose(exactMcNemar(1, 8), 20 / 512);
+    expect(exactMcNemar(0, 0)).toBe(1);
+    expect(exactMcNemar(7, 2)).toBe(exactMcNemar(2, 7));
+  });
+});
+
+describe("Newcombe's interval for a paired difference", () => {
+  it("gives the published interval for 36, 12, 2, 0 (Newcombe 1998, table III, method 10)", () => {
+    const { estimate, lower, upper } = newcombePairedDifference({
+      both: 36,
+      onlyFirst: 2,
+      onlySecond: 12,
+      neither: 0,
+    })!;
+    expectClose(estimate, 0.2);
+    expect(lower).toBeCloseTo(0.0569, 4);
+    expect(upper).toBeCloseTo(0.3404, 4);
+  });
+
+  it("turns round when the conditions change places", () => {
+    const forward = newcombePairedDifference({ both: 5, onlyFirst: 1, onlySecond: 9, neither: 15 })!;
+    const backward = newcombePairedDifference({ both: 5, onlyFirst: 9, onlySecond: 1, neither: 15 })!;
+    expectClose(forward.lower, -backward.upper);
+    expectClose(forward.upper, -backward.lower);
+  });
+
+  it("stays in [-1, 1] and around its estimate", () => {
+    fc.assert(
+      fc.property(fc.nat(60), fc.nat(60), fc.nat(60), fc.nat(60), (both, onlyFirst, onlySecond, neither) => {
+        fc.pre(both + onlyFirst + onlySecond + neither > 0);
+        const interval = newcombePairedDifference({ both, onlyFirst, onlySecond, neither })!;
+        expect(interval.lower).toBeGreaterThanOrEqual(-1 - 1e-12);
+        expect(interval.upper).toBeLessThanOrEqual(1 + 1e-12);
+        expect(interval.lower).toBeLessThanOrEqual(interval.estimate + 1e-12);
+        expect(interval.upper).toBeGreaterThanOrEqual(interval.estimate - 1e-12);
+      }),
+    );
+  });
+});
+
+describe("means", () => {
+  it("has Student's interval by hand: 1, 2, 3, 4", () => {
+    // mean 2.5, s² = 5/3, t(3) at 97.5 % = 3.182446305284263, half-width t·√(5/12)
+    const { estimate, lower, upper } = meanInterval([1, 2, 3, 4])!;
+    expect(estimate).toBe(2.5);
+    expectClose(upper - estimate, 3.182446305284263 * Math.sqrt(5 / 12));
+    expectClose(estimate - lower, 3.182446305284263 * Math.sqrt(5 / 12));
+    expectClose(standardDeviation([1, 2, 3, 4]), Math.sqrt(5 / 3));
+  });
+
+  it("has no interval for fewer than two values", () => {
+    expect(meanInterval([3])).toBeNull();
+    expect(mean([])).toBeNaN();
+  });
+});
+
+describe("resampling", () => {
+  const values = [0.3, 1.9, -0.4, 2.2, 0.8, 1.1, 0.1, 3.0, -1.2, 0.6];
+
+  it("interpolates quantiles between order statistics", () => {
+    expect(quantile(Float64Array.of(0, 10, 20, 30), 0.5)).toBe(15);
+    expect(quantile(Float64Array.of(0, 10, 20, 30), 1)).toBe(30);
+  });
+
+  it("bootstraps close to the normal interval of the mean, and the same for the same seed", () => {
+    const interval = bootstrapMean(values, { seed: 0 })!;
+    expect(bootstrapMean(values, { seed: 0 })).toEqual(interval);
+    expect(bootstrapMean(values, { seed: 1 })).not.toEqual(interval);
+    // The bootstrap's standard error is s·√((n−1)/n)/√n = 0.3839; ±1.96 of that within its Monte-Carlo error.
+    const half = 1.96 * standardDeviation(values) * Math.sqrt(0.9 / 10);
+    expect(Math.abs(interval.lower - (0.84 - half))).toBeLessThan(0.06);
+    expect(Math.abs(interval.upper - (0.84 + half))).toBeLessThan(0.06);
+  });
+
+  it("permutes exactly for few pairs: one of 2⁵ patterns and its mirror image", () => {
+    // All five differences are positive, so only "all as they are" and "all reversed" reach the observed sum.
+    expect(pairedPermutation([0, 0, 0, 0, 0], [1, 2, 3, 4, 5], { seed: 0 })).toBe(2 / 32);
+    // Differences ±1: patterns with |sum| ≥ 1 are all of an odd number.
+    expect(pairedPermutation([0, 0, 0], [1, 1, -1], { seed: 0 })).toBe(1);
+    expect(pairedPermutation([4, 4], [4, 4], { seed: 0 })).toBe(1);
+  });
+
+  it("agrees between the exact and the sampled test", () => {
+    const zeros = values.map(() => 0);
+    const exact = pairedPermutation(zeros, values, { seed: 0 });
+    const sampled = pairedPermutation(zeros, values, { seed: 3, resamples: 1000 });
+    // 1000 < 2¹⁰, so the second one samples: standard error √(p(1−p)/1000).
+    expect(Math.abs(exact - sampled)).toBeLessThan(5 * Math.sqrt((exact * (1 - exact)) / 1000));
+  });
+
+  it("never gives p = 0", () => {
+    const second = Array.from({ length: 40 }, () => 1);
+    expect(
+      pairedPermutation(
+        second.map(() => 0),
+        second,
+        { seed: 0, resamples: 99 },
+      ),
+    ).toBe(1 / 100);
+  });
+
+  it("needs as many seconds as firsts", () => {
+    expect(() => pairedBootstrap([1], [1, 2], { seed: 0 })).toThrow(
+      "pairs need equally many values, got 1 and 2",
+    );
+  });
+});
