@@ -20,4 +20,12 @@ export {
   type GPT2Sizes,
   type InitializeOptions,
 } from "./families/initialize.js";
+export { generate } from "./generation.js";
+export { GenerationSession, type Generation, type SessionOptions } from "./generation-session.js";
+export type { TokenDecoder } from "./generation-stop.js";
+export { bytesPerColumn, KeyValueCache, type KeyValueCacheOptions } from "./key-value-cache.js";
+export { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
+export { CacheBudget, type CacheHolder } from "./session-budget.js";
+export { WorkCounters, type WorkCounts } from "./session-counters.js";
+export type { FinishReason } from "./session-decode.js";
 export { tokenLogprobs, type ReadCounters, type ScoredRow, type TokenLogprobsOptions } from "./logprobs.js";

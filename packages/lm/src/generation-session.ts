@@ -1,0 +1,437 @@
+import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
+import type { CausalLM } from "./causal-lm.js";
+import { bytesPerColumn, cacheBytes } from "./key-value-cache.js";
+import type { TokenDecoder } from "./generation-stop.js";
+import type { DrawKey } from "./keyed-random.js";
+import { resolveSampling, type Sampling } from "./sampling.js";
+import { RowBatch, type BatchOptions } from "./session-batch.js";
+import { CacheBudget } from "./session-budget.js";
+import { WorkCounters, type WorkCounts } from "./session-counters.js";
+import { decode, type FinishReason, type Utterance } from "./session-decode.js";
+import { SessionRow } from "./session-row.js";
+
+export interface SessionOptions {
+  /** Ids that end an utterance. Default: the model's `config.eosIds`. */
+  endIds?: readonly number[];
+  /**
+   * Tokens of the window to leave free whenever text has to be dropped from the left, so that an utterance that is
+   * known to follow does not make it drop text, and read the rest, again. Default 0.
+   */
+  reserve?: number;
+  /** Memory limit of the key/value caches in bytes, or one that several sessions share. Default: none. */
+  cacheBudget?: number | CacheBudget;
+  /** Most tokens, padding included, in one forward pass over given text. Default 4096. */
+  tokenBudget?: number;
+  /** Take finished rows out of the decode batch. Default true; it changes no result. */
+  compaction?: boolean;
+  /** Steps between two looks at the sampled tokens; changes no result. Default 1 on the CPU, 8 elsewhere. */
+  checkInterval?: number;
+  /** Counts the work of this session and its forks as well, for example all work of one model. */
+  work?: WorkCounters;
+  /** Told, once a session and its forks, that text no longer fits the window. */
+  log?: (message: string) => void;
+}
+
+/** What `generate` gives, row by row. */
+export interface Generation {
+  /** What was sampled, the end id included; cut before a stop string. */
+  ids: number[][];
+  /** The text of the ids; special tokens show nothing. */
+  text: string[];
+  /** log P of each id under the full distribution at temperature 1; empty where not recorded. */
+  logprobs: number[][];
+  /** log P of each id under the distribution that it was drawn from; empty unless asked for. */
+  behaviourLogprobs: number[][];
+  finished: FinishReason[];
+}
+
+/** Shared by a session and its forks. */
+interface Lineage {
+  warned: boolean;
+}
+
+/**
+ * The engine of rollouts: a number of texts (rows) that one model reads and continues, together and without reading
+ * anything twice.
+ *
+ * Each row holds token ids; which of them the model has read is the session's business. `open` and appending compute
+ * nothing by themselves: what is pending goes through the model with whatever comes next. Everything is
+ * computed without gradients.
+ *
+ * Two exceptions make tokens be read again, and `counters.tokensReread` counts them: text that outgrows the
+ * model's window loses tokens on its left, which moves every position; and caches past the memory budget are given up.
+ * (A stop string that begins more than a few dozen tokens before it ends costs one more token.)
+ */
+export class GenerationSession {
+  readonly model: CausalLM;
+  readonly tokenizer: TokenDecoder;
+  /** Work of this session alone: what a fork does, the fork counts. */
+  readonly counters = new WorkCounters();
+  readonly #options: SessionOptions;
+  readonly #batchOptions: BatchOptions;
+  readonly #lineage: Lineage;
+  readonly #rows: readonly SessionRow[];
+  #batches: RowBatch[];
+  #open = true;
+
+  private constructor(
+    model: CausalLM,
+    tokenizer: TokenDecoder,
+    options: SessionOptions & { cacheBudget: CacheBudget },
+    lineage: Lineage,
+    make: (batchOptions: BatchOptions) => { rows: SessionRow[]; batches: RowBatch[] },
+  ) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.#options = options;
+    this.#lineage = lineage;
+    this.#batchOptions = {
+      model,
+      budget: options.cacheBudget,
+      tokenBudget: options.tokenBudget ?? 4096,
+      count: (work: Partial<WorkCounts>) => {
+        this.counters.add(work);
+        options.work?.add(work);
+      },
+    };
+    const { rows, batches } = noGrad(() => make(this.#batchOptions));
+    this.#rows = rows;
+    this.#batches = batches;
+  }
+
+  /**
+   * Begins with some texts, given as token ids; nothing is added to them. An empty one stands as the model's
+   * beginning-of-text token, or its end-of-text token where there is none.
+   *
+   * @throws UsageError where an id is outside the vocabulary
+   */
+  static open(
+    model: CausalLM,
+    tokenizer: TokenDecoder,
+    prompts: readonly (readonly number[])[],
+    options: SessionOptions = {},
+  ): GenerationSession {
+    const { cacheBudget = Infinity, reserve = 0 } = options;
+    const budget = typeof cacheBudget === "number" ? new CacheBudget(cacheBudget) : cacheBudget;
+    checkWhole("reserve", reserve, 0, model.config.contextLength - 1);
+    checkWhole("tokenBudget", options.tokenBudget ?? 1, 1);
+    checkWhole("checkInterval", options.checkInterval ?? 1, 1);
+    const rows = prompts.map((prompt, at) => {
+      checkIds(`GenerationSession.open: prompt ${at}`, prompt, model.config.vocabSize);
+      return new SessionRow(prompt.length > 0 ? prompt : [standIn(model)]);
+    });
+    const make = (batchOptions: BatchOptions) => ({ rows, batches: plan(rows, batchOptions, reserve) });
+    return new GenerationSession(
+      model,
+      tokenizer,
+      { ...options, cacheBudget: budget },
+      { warned: false },
+      make,
+    );
+  }
+
+  get rowCount(): number {
+    return this.#rows.length;
+  }
+
+  /** Tokens read so far; see `counters` for what counts. */
+  get tokensRead(): number {
+    return this.counters.tokensRead;
+  }
+
+  /** Tokens sampled so far. */
+  get tokensGenerated(): number {
+    return this.counters.tokensGenerated;
+  }
+
+  /** Bytes that the key/value caches of this session take. */
+  get cacheBytes(): number {
+    return this.#batches.reduce((sum, batch) => sum + batch.cacheBytes, 0);
+  }
+
+  /** The ids that each row holds now: after dropping from the left, with the stand-in for an empty prompt. */
+  rows(): number[][] {
+    return this.#rows.map((row) => [...row.ids]);
+  }
+
+  /**
+   * A session whose row i continues this session's row `rows[i]`; rows may repeat. What was read is taken over, not
+   * read again: what the chosen rows have pending is read first. Both sessions live on independently.
+   */
+  fork(rows: readonly number[]): GenerationSession {
+    this.#alive("fork");
+    rows.forEach((row) => {
+      checkWhole("GenerationSession.fork: row", row, 0, this.#rows.length - 1);
+    });
+    const parents = rows.map((row) => this.#rows[row]!);
+    const { reserve = 0, cacheBudget } = this.#options;
+    const make = (batchOptions: BatchOptions) => {
+      const chosen = new Set(parents);
+      for (const row of chosen) this.#fitWindow(row, reserve, 0);
+      const children: (SessionRow | undefined)[] = rows.map(() => undefined);
+      const batches: RowBatch[] = [];
+      // Reading may split this session's batches, so it comes before they are walked through.
+      this.#forEachBatch(0, (batch) => void batch.catchUp(chosen), chosen);
+      for (const batch of this.#batches) {
+        const own = new Set(batch.rows);
+        const positions = parents.flatMap((parent, at) => (own.has(parent) ? [at] : []));
+        const columns = positions.reduce((most, at) => Math.max(most, parents[at]!.ids.length), 0) + reserve;
+        for (const piece of pieces(positions, batch.bytesWith(columns) / batch.rows.length, batchOptions.budget)) {
+          const child = batch.children(
+            piece.map((at) => parents[at]!),
+            reserve,
+            batchOptions,
+          );
+          piece.forEach((at, slot) => (children[at] = child.rows[slot]!));
+          batches.push(child);
+        }
+      }
+      return { rows: children as SessionRow[], batches };
+    };
+    const options = { ...this.#options, cacheBudget: cacheBudget as CacheBudget };
+    return new GenerationSession(this.model, this.tokenizer, options, this.#lineage, make);
+  }
+
+  /** Reads everything that is pending. Only for measuring: whatever needs it does it by itself. */
+  prefill(): void {
+    this.read(this.#rows.map(() => []));
+  }
+
+  /**
+   * Appends given tokens to each row (none is legal) and reads them.
+   *
+   * @returns for each row log P of each of the tokens given everything before it, under the full distribution
+   * @throws UsageError where an id is outside the vocabulary or a row gets more tokens than the window can hold
+   */
+  read(tokens: readonly (readonly number[])[]): number[][] {
+    this.#alive("read");
+    const { contextLength, vocabSize } = this.model.config;
+    this.#checkRows("read", tokens);
+    tokens.forEach((ids, row) => {
+      checkIds(`GenerationSession.read: row ${row}`, ids, vocabSize);
+      if (ids.length >= contextLength) {
+        throw new UsageError(
+          `GenerationSession.read: row ${row}: ${ids.length} tokens do not fit behind at least one token of ` +
+            `context in the model's window of ${contextLength}; give fewer at a time`,
+        );
+      }
+    });
+    return noGrad(() => {
+      const scored = new Map<SessionRow, number>();
+      this.#rows.forEach((row, at) => {
+        row.ids.push(...tokens[at]!);
+        if (tokens[at]!.length > 0) scored.set(row, tokens[at]!.length);
+        this.#fitWindow(row, this.#options.reserve ?? 0, tokens[at]!.length);
+      });
+      const results = new Map<SessionRow, number[]>();
+      this.#forEachBatch(0, (batch) => {
+        for (const [row, logprobs] of batch.catchUp(undefined, scored, this.#options.reserve)) results.set(row, logprobs);
+      });
+      return this.#rows.map((row) => results.get(row) ?? []);
+    });
+  }
+
+  /**
+   * log P of one token after each row, under the full distribution, without appending it; `null` asks nothing of a
+   * row. What is pending is read first.
+   */
+  peek(ids: readonly (number | null)[]): (number | null)[] {
+    this.#alive("peek");
+    this.#checkRows("peek", ids);
+    ids.forEach((id, row) => {
+      if (id !== null) checkIds(`GenerationSession.peek: row ${row}`, [id], this.model.config.vocabSize);
+    });
+    const asked = new Set(this.#rows.filter((_, at) => ids[at] !== null));
+    const answers = new Map<SessionRow, number>();
+    const wanted = new Map(this.#rows.map((row, at) => [row, ids[at]!]));
+    return noGrad(() => {
+      for (const row of asked) this.#fitWindow(row, this.#options.reserve ?? 0, 0);
+      this.#forEachBatch(
+        0,
+        (batch) => {
+          batch.catchUp(asked);
+          const rows = batch.rows.filter((row) => asked.has(row));
+          // An evicted batch whose ids are all known has nothing pending by definition; catching up has restored it.
+          const logprobs = batch.peek(
+            rows,
+            rows.map((row) => wanted.get(row)!),
+          );
+          rows.forEach((row, at) => answers.set(row, logprobs[at]!));
+        },
+        asked,
+      );
+      return this.#rows.map((row) => answers.get(row) ?? null);
+    });
+  }
+
+  /**
+   * Samples one utterance for each row and leaves it in the row, except for an end id that is no text. Text is first
+   * dropped from the left so that row and maxNewTokens fit the window.
+   *
+   * @param keys name the draws of each row; not needed when greedy
+   */
+  generate(sampling: Sampling, keys: readonly DrawKey[] = []): Generation {
+    this.#alive("generate");
+    const resolved = resolveSampling(sampling);
+    const { maxNewTokens, greedy } = resolved;
+    const { contextLength } = this.model.config;
+    if (maxNewTokens >= contextLength) {
+      throw new UsageError(
+        `sampling.maxNewTokens: must leave at least one token of context in the model's window of ` +
+          `${contextLength}, got ${maxNewTokens}`,
+      );
+    }
+    if (!greedy) this.#checkRows("generate: keys", keys);
+    const keyOf = new Map(this.#rows.map((row, at) => [row, keys[at]!]));
+    const utterances = noGrad(() => {
+      const spoken = new Map<SessionRow, Utterance>();
+      for (const row of this.#rows) this.#fitWindow(row, maxNewTokens, 0, maxNewTokens);
+      this.#forEachBatch(maxNewTokens, (batch) => {
+        batch.catchUp(undefined, undefined, maxNewTokens);
+        const result = decode(batch, keyOf, {
+          model: this.model,
+          tokenizer: this.tokenizer,
+          sampling: resolved,
+          endIds: this.#options.endIds ?? this.model.config.eosIds,
+          compaction: this.#options.compaction ?? true,
+          checkInterval: this.#options.checkInterval ?? (this.model.device === "cpu" ? 1 : 8),
+        });
+        for (const [row, utterance] of result) spoken.set(row, utterance);
+      });
+      return this.#rows.map((row) => spoken.get(row)!);
+    });
+    return {
+      ids: utterances.map(({ ids }) => ids),
+      text: utterances.map(({ text }) => text),
+      logprobs: utterances.map(({ logprobs }) => logprobs),
+      behaviourLogprobs: utterances.map(({ behaviour }) => behaviour),
+      finished: utterances.map(({ finished }) => finished),
+    };
+  }
+
+  /** Frees the caches; the session is of no use afterwards, its forks are not touched. */
+  dispose(): void {
+    this.#open = false;
+    for (const batch of this.#batches) batch.dispose();
+    this.#batches = [];
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #alive(what: string): void {
+    if (!this.#open) throw new UsageError(`GenerationSession.${what}: the session was disposed of`);
+  }
+
+  #checkRows(what: string, given: readonly unknown[]): void {
+    if (given.length !== this.#rows.length) {
+      throw new UsageError(
+        `GenerationSession.${what}: expected one entry for each of ${this.#rows.length} rows, got ${given.length}`,
+      );
+    }
+  }
+
+  /**
+   * Drops ids from the left of a row that no longer fits.
+   *
+   * @param free tokens of the window to leave free when something is dropped
+   * @param whole ids at the end that must stay, with one more in front of them
+   * @param needed tokens of the window that must be free
+   */
+  #fitWindow(row: SessionRow, free: number, whole: number, needed = 0): void {
+    const { contextLength } = this.model.config;
+    if (row.ids.length + needed <= contextLength) return;
+    const kept = Math.max(contextLength - free, Math.min(contextLength, whole + 1));
+    row.dropLeft(row.ids.length - kept);
+    if (this.#lineage.warned) return;
+    this.#lineage.warned = true;
+    this.#options.log?.(
+      `text is longer than the model's window of ${contextLength} tokens: the earliest tokens are left out`,
+    );
+  }
+
+  /**
+   * Runs something on every batch that has one of the rows, in turn. A batch that would outgrow the memory budget is
+   * split first; the parts start from their ids.
+   *
+   * @param more columns that will be added beyond what is pending
+   */
+  #forEachBatch(more: number, run: (batch: RowBatch) => void, chosen?: ReadonlySet<SessionRow>): void {
+    const { budget } = this.#batchOptions;
+    for (const batch of [...this.#batches]) {
+      if (chosen !== undefined && !batch.rows.some((row) => chosen.has(row))) continue;
+      const columns = batch.columnsWith(more);
+      let parts = [batch];
+      if (batch.rows.length > 1 && batch.bytesWith(columns) > budget.limit) {
+        parts = pieces(batch.rows, batch.bytesWith(columns) / batch.rows.length, budget).map(
+          (rows) => new RowBatch(rows, this.#batchOptions),
+        );
+        // The rows now belong to the parts: all that remains of the whole is its memory.
+        batch.dispose();
+        this.#batches.splice(this.#batches.indexOf(batch), 1, ...parts);
+      }
+      for (const part of parts) {
+        budget.touch(part);
+        budget.makeRoom(Math.max(0, part.bytesWith(part.columnsWith(more)) - part.cacheBytes), [part]);
+        run(part);
+      }
+    }
+  }
+}
+
+/** Batches for rows of which nothing is cached: one, unless the budget asks for more; then rows of like length. */
+function plan(rows: readonly SessionRow[], options: BatchOptions, reserve: number): RowBatch[] {
+  if (rows.length === 0) return [];
+  const { config, computeDtype } = options.model;
+  const columnBytes = bytesPerColumn(config, computeDtype);
+  const { batchLimit } = options.budget;
+  const sorted = [...rows].sort((a, b) => b.pending - a.pending);
+  if (cacheBytes(rows.length, sorted[0]!.pending + reserve, columnBytes) <= batchLimit) {
+    return [new RowBatch([...rows], options)];
+  }
+  const batches: RowBatch[] = [];
+  while (sorted.length > 0) {
+    // The first row is the longest: it sets the width of all that join it.
+    const each = cacheBytes(1, sorted[0]!.pending + reserve, columnBytes);
+    batches.push(new RowBatch(sorted.splice(0, Math.max(1, Math.floor(batchLimit / each))), options));
+  }
+  return batches;
+}
+
+/** Splits items into runs of which each takes no more than a batch may. */
+function pieces<T>(items: readonly T[], bytesEach: number, budget: CacheBudget): T[][] {
+  const size = Math.max(1, Math.floor(Math.min(items.length, budget.batchLimit / Math.max(1, bytesEach))));
+  const runs: T[][] = [];
+  for (let from = 0; from < items.length; from += size) runs.push(items.slice(from, from + size));
+  return runs;
+}
+
+function standIn(model: CausalLM): number {
+  const { bosId, eosIds } = model.config;
+  const id = bosId ?? eosIds[0];
+  if (id === undefined) {
+    throw new UsageError(
+      "GenerationSession.open: an empty prompt needs a beginning-of-text or end-of-text token to stand in for it, " +
+        "and this model has neither; give at least one token",
+    );
+  }
+  return id;
+}
+
+function checkWhole(what: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
+  if (!Number.isSafeInteger(value) || value < least || value > most) {
+    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    throw new UsageError(`${what}: must be a whole number ${range}, got ${describeValue(value)}`);
+  }
+}
+
+function checkIds(where: string, ids: readonly number[], vocabSize: number): void {
+  for (const id of ids) {
+    if (!Number.isSafeInteger(id) || id < 0 || id >= vocabSize) {
+      throw new UsageError(
+        `${where}: a token id must be a whole number from 0 to ${vocabSize - 1}, got ${describeValue(id)}`,
+      );
+    }
+  }
+}

@@ -1,0 +1,135 @@
+import { full, searchsorted, tensor, where, type Tensor } from "@astra-rl/torch";
+
+// From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
+// transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p. Logits are float32.
+
+/** Most candidates that top-p looks at before it sorts the whole vocabulary. */
+const NUCLEUS_GUESS = 512;
+
+/** What may be drawn in each row, likeliest first. */
+export interface Candidates {
+  /** float32 [B, n]: log-probability of each candidate among all that remain; −∞ = may not be drawn. */
+  logprobs: Tensor;
+  /** int64 [B, n]: their token ids; `null` = candidate i is token i. */
+  ids: Tensor | null;
+}
+
+/**
+ * Makes tokens that were already seen less likely: logit ÷ penalty where positive, · penalty where negative.
+ *
+ * @param logits [B, V]
+ * @param seen int64 [B, T], repeats allowed
+ */
+export function penalizeRepetition(logits: Tensor, seen: Tensor, penalty: number): Tensor {
+  const before = logits.gather(1, seen);
+  const after = where(before.lt(0), before.mul(penalty), before.div(penalty));
+  // A token that was seen twice is written twice with the same value.
+  return logits.scatter(1, seen, after);
+}
+
+/** Logits with some tokens ruled out in every row. */
+export function holdBack(logits: Tensor, ids: Tensor): Tensor {
+  return logits.indexFill(1, ids, -Infinity);
+}
+
+/**
+ * The distribution that remains after temperature, top-k and top-p.
+ *
+ * Top-k comes before any softmax, so everything after it costs [B, k] rather than [B, V]. Equal logits rank by id, the
+ * lower first (which of several equal ones at the very edge of the top k stays is the engine's choice, the same
+ * for the same row).
+ *
+ * @param logits float32 [B, V]
+ */
+export function filterLogits(
+  logits: Tensor,
+  options: { temperature?: number; topK?: number; topP?: number } = {},
+): Candidates {
+  const { temperature = 1, topK = 0, topP = 1 } = options;
+  const scaled = temperature === 1 ? logits : logits.div(temperature);
+  const vocabulary = logits.size(-1);
+  if (topK > 0 && topK < vocabulary) {
+    const { values, ids } = rank(scaled, topK);
+    const logprobs = values.logSoftmax(-1);
+    return { logprobs: topP < 1 ? nucleus(logprobs, topP) : logprobs, ids };
+  }
+  if (topP === 1) return { logprobs: scaled.logSoftmax(-1), ids: null };
+  const total = scaled.logsumexp([-1], true);
+  if (vocabulary > NUCLEUS_GUESS && logits.device === "cpu") {
+    // The nucleus is nearly always small. Only what ranks strictly above the last candidate is certain to be ranked as
+    // in the full sort, so that alone must hold the nucleus.
+    const { values, ids } = rank(scaled, NUCLEUS_GUESS);
+    const logprobs = values.sub(total);
+    const certain = values.gt(values.narrow(1, NUCLEUS_GUESS - 1, 1));
+    const covered = logprobs.exp().mul(certain).sum([-1]);
+    // A row whose logits are not finite is never covered and takes the way of all rows.
+    if (covered.ge(Math.min(1, topP + 1e-4)).all().item() !== 0) return { logprobs: nucleus(logprobs, topP), ids };
+  }
+  const [values, ids] = scaled.sort({ stable: true, dim: -1, descending: true });
+  return { logprobs: nucleus(values.sub(total), topP), ids };
+}
+
+/** The k largest of each row, in descending order, equal ones by ascending id. */
+function rank(logits: Tensor, k: number): { values: Tensor; ids: Tensor } {
+  const [, unordered] = logits.topk(k, -1, true, false);
+  const [ascending] = unordered.sort(-1);
+  const [values, order] = logits.gather(1, ascending).sort({ stable: true, dim: -1, descending: true });
+  return { values, ids: ascending.gather(1, order) };
+}
+
+/**
+ * Keeps the likeliest candidates until their probability reaches p, at least one.
+ *
+ * @param logprobs [B, n], descending
+ */
+function nucleus(logprobs: Tensor, topP: number): Tensor {
+  const probabilities = logprobs.exp();
+  const before = probabilities.cumsum(-1).sub(probabilities);
+  const outside = before.ge(topP);
+  // Rounding must not leave a row without its first candidate.
+  outside.narrow(1, 0, 1).fill_(0);
+  const kept = logprobs.maskedFill(outside, -Infinity);
+  return kept.sub(kept.logsumexp([-1], true));
+}
+
+/** The likeliest token of each row, the lowest id among equals: int64 [B]. */
+export function likeliest(logits: Tensor): Tensor {
+  return logits.argmax(-1);
+}
+
+/**
+ * Draws one candidate of each row by inverting the cumulative distribution.
+ *
+ * @param uniforms float64 [B, 1], in [0, 1)
+ * @returns position of the candidate, int64 [B, 1]; one that may not be drawn is never drawn
+ */
+export function drawCandidate(candidates: Candidates, uniforms: Tensor): Tensor {
+  // float64, because the running sum over a whole vocabulary would otherwise lose the tail.
+  const cumulative = candidates.logprobs.exp().to("float64").cumsum(-1);
+  const total = cumulative.narrow(1, cumulative.size(1) - 1, 1);
+  const drawn = searchsorted(cumulative, total.mul(uniforms), { right: true });
+  // u·total can round up to the total: the last candidate with any probability then stands.
+  return drawn.minimum(searchsorted(cumulative, total.contiguous()));
+}
+
+/** Token ids of drawn candidates: int64 [B, 1]. */
+export function candidateIds(candidates: Candidates, drawn: Tensor): Tensor {
+  return candidates.ids === null ? drawn : candidates.ids.gather(1, drawn);
+}
+
+/** Candidates spread over the vocabulary: log-probabilities float32 [B, V]. For inspection and tests. */
+export function spread(candidates: Candidates, vocabulary: number): Tensor {
+  const { logprobs, ids } = candidates;
+  if (ids === null) return logprobs;
+  return full([logprobs.size(0), vocabulary], -Infinity, { device: logprobs.device }).scatter(1, ids, logprobs);
+}
+
+/** Log-probability of one token of each row under the full distribution: float32 [B, 1]. */
+export function sampledLogprobs(logits: Tensor, ids: Tensor): Tensor {
+  return logits.gather(1, ids).sub(logits.logsumexp([-1], true));
+}
+
+/** A list of ids as a tensor. */
+export function idTensor(ids: readonly number[], device: string): Tensor {
+  return tensor(Int32Array.from(ids), { dtype: "int64", device });
+}

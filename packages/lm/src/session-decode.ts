@@ -1,0 +1,419 @@
+import { AstraError, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import type { CausalLM } from "./causal-lm.js";
+import { decodeUtterance, StopDetector, type TokenDecoder } from "./generation-stop.js";
+import type { KeyValueCache } from "./key-value-cache.js";
+import { keyedUniform, type DrawKey } from "./keyed-random.js";
+import type { ResolvedSampling } from "./sampling.js";
+import {
+  candidateIds,
+  drawCandidate,
+  filterLogits,
+  holdBack,
+  idTensor,
+  likeliest,
+  penalizeRepetition,
+  sampledLogprobs,
+} from "./sampling-filters.js";
+import type { RowBatch } from "./session-batch.js";
+import type { SessionRow } from "./session-row.js";
+
+/** Columns reserved at once for an utterance: all of a short one, the cache grows for a longer one. */
+const RESERVED_COLUMNS = 128;
+/** Shrinking the batch moves rows; with fewer steps to go it cannot pay. */
+const LEAST_STEPS_TO_SHRINK = 4;
+
+export interface DecodeOptions {
+  model: CausalLM;
+  tokenizer: TokenDecoder;
+  sampling: ResolvedSampling;
+  /** Ids that end an utterance as "eos". */
+  endIds: readonly number[];
+  /** Take finished rows out of the batch. */
+  compaction: boolean;
+  /**
+   * Steps between two looks at what was sampled. Above 1 the host does not wait for the device at every token; what
+   * rows compute past their end in the meantime is thrown away.
+   */
+  checkInterval: number;
+}
+
+/** Why an utterance ended: an end id, a stop id or stop string, or maxNewTokens. */
+export type FinishReason = "eos" | "stop" | "length";
+
+export interface Utterance {
+  ids: number[];
+  text: string;
+  /** log P of each id under the full distribution; empty where not recorded. */
+  logprobs: number[];
+  /** log P of each id under the distribution it was drawn from; empty where not recorded. */
+  behaviour: number[];
+  finished: FinishReason;
+}
+
+/** A row that is still speaking. */
+interface Speaker {
+  row: SessionRow;
+  output: number[];
+}
+
+/** What belongs to the rows still being decoded, on the device: row i of everything is slot i of the cache. */
+interface DecodeState {
+  /** The last few hidden states [n, D], the newest last: after `tokens` sampled tokens were read. */
+  history: { tokens: number; hidden: Tensor }[];
+  /** int64 [n, 1]: of the next token to read. */
+  positions: Tensor;
+  /** bool [n, columns now + maxNewTokens]: the row's own columns, and all that this utterance will add. */
+  valid: Tensor;
+  /** int64, as `valid`; null where the model has no sliding window. */
+  keyPositions: Tensor | null;
+  /** int64 [n, longest context + maxNewTokens]: ids that the repetition penalty looks at; null = no penalty. */
+  seen: Tensor | null;
+  /** float64 [n, maxNewTokens]; null = greedy. */
+  uniforms: Tensor | null;
+  /** int64 [n, maxNewTokens]. */
+  sampled: Tensor;
+  /** float32 [n, maxNewTokens]; null = not recorded. */
+  logprobs: Tensor | null;
+  behaviour: Tensor | null;
+}
+
+/**
+ * Samples one utterance for every row of a batch that has nothing pending. Each row is left with what it said, except
+ * an end id that is no text: the last id is pending, unless it was cut off.
+ */
+export function decode(
+  batch: RowBatch,
+  keys: ReadonlyMap<SessionRow, DrawKey>,
+  options: DecodeOptions,
+): Map<SessionRow, Utterance> {
+  const decoder = new Decoder(batch, keys, options);
+  try {
+    decoder.run();
+    return decoder.utterances;
+  } finally {
+    decoder.dispose();
+  }
+}
+
+class Decoder {
+  readonly utterances = new Map<SessionRow, Utterance>();
+  readonly #batch: RowBatch;
+  readonly #options: DecodeOptions;
+  readonly #cache: KeyValueCache;
+  readonly #stops: StopDetector;
+  readonly #ends: Map<number, FinishReason>;
+  readonly #endTensor: Tensor | null;
+  /** Columns before the utterance. */
+  readonly #base: number;
+  /** Ids in front of the first sampled one in `seen`. */
+  readonly #seenBefore: number;
+  #state: DecodeState;
+  /** By slot; null = finished, still computed. */
+  #speakers: (Speaker | null)[];
+  #view: KeyValueCache;
+  /** Sampled tokens that went through the model, by each row that is still computed. */
+  #forwarded = 0;
+  #computed = 0;
+  #useful = 0;
+
+  constructor(batch: RowBatch, keys: ReadonlyMap<SessionRow, DrawKey>, options: DecodeOptions) {
+    const { model, sampling, endIds, tokenizer } = options;
+    this.#batch = batch;
+    this.#options = options;
+    this.#cache = batch.cache!;
+    this.#base = this.#cache.columns;
+    this.#cache.reserve(this.#base + Math.min(sampling.maxNewTokens, RESERVED_COLUMNS));
+    this.#view = this.#cache.slice(0, batch.rows.length);
+    this.#stops = new StopDetector(tokenizer, sampling.stopStrings);
+    this.#ends = new Map([
+      ...sampling.stopIds.map((id) => [id, "stop"] as const),
+      ...endIds.map((id) => [id, "eos"] as const),
+    ]);
+    const held = [...this.#ends.keys()].filter((id) => id < model.config.vocabSize);
+    this.#endTensor =
+      held.length > 0 && sampling.minNewTokens > 0 ? keep(idTensor(held, model.device)) : null;
+    this.#seenBefore = batch.rows.reduce((most, row) => Math.max(most, row.ids.length), 0);
+    this.#speakers = batch.rows.map((row) => ({ row, output: [] }));
+    this.#state = scope(() => keep(this.#initialState(keys)));
+  }
+
+  run(): void {
+    const { sampling, checkInterval } = this.#options;
+    const { maxNewTokens } = sampling;
+    let looked = 0;
+    for (let step = 0; step < maxNewTokens; step += 1) {
+      scope(() => this.#sample(step));
+      const last = step === maxNewTokens - 1;
+      if (last || step + 1 - looked >= checkInterval) {
+        this.#look(looked, step + 1, last);
+        looked = step + 1;
+        if (this.#speakers.every((speaker) => speaker === null)) break;
+        this.#shrink(maxNewTokens - 1 - step);
+      }
+      scope(() => this.#forward(step));
+    }
+    this.#batch.settleColumns();
+    this.#batch.options.count({ tokensForwarded: this.#useful, tokensPadded: this.#computed - this.#useful });
+  }
+
+  dispose(): void {
+    for (const tensor of tensorsOf(this.#state)) tensor.dispose();
+    this.#endTensor?.dispose();
+  }
+
+  #initialState(keys: ReadonlyMap<SessionRow, DrawKey>): DecodeState {
+    const { sampling, model } = this.#options;
+    const { maxNewTokens, greedy, repetitionPenalty, recordLogprobs, recordBehaviour } = sampling;
+    const { rows, last } = this.#batch;
+    const { device } = model;
+    const count = rows.length;
+    const width = this.#base + maxNewTokens;
+    const integers = (values: Int32Array, columns: number) =>
+      tensor(values, { dtype: "int64", shape: [count, columns], device });
+    const record = (wanted: boolean) =>
+      wanted ? zeros([count, maxNewTokens], { dtype: "float32", device }) : null;
+
+    const valid = new Uint8Array(count * width);
+    rows.forEach((row, slot) => {
+      row.mark(valid, slot * width);
+      valid.fill(1, slot * width + this.#base, (slot + 1) * width);
+    });
+
+    let keyPositions: Tensor | null = null;
+    if (model.config.slidingWindow !== null) {
+      const positions = new Int32Array(count * width);
+      rows.forEach((row, slot) => {
+        row.columns().forEach((column, position) => (positions[slot * width + column] = position));
+        for (let added = 0; added < maxNewTokens; added += 1) {
+          positions[slot * width + this.#base + added] = row.ids.length + added;
+        }
+      });
+      keyPositions = integers(positions, width);
+    }
+
+    let seen: Tensor | null = null;
+    if (repetitionPenalty !== 1) {
+      const wide = this.#seenBefore + maxNewTokens;
+      const ids = new Int32Array(count * wide);
+      // A shorter row repeats its first id: seeing it twice changes nothing.
+      rows.forEach((row, slot) =>
+        ids.fill(row.ids[0]!, slot * wide, (slot + 1) * wide).set(row.ids, slot * wide),
+      );
+      seen = integers(ids, wide);
+    }
+
+    let uniforms: Tensor | null = null;
+    if (!greedy) {
+      const values = new Float64Array(count * maxNewTokens);
+      rows.forEach((row, slot) => {
+        const key = keys.get(row)!;
+        for (let at = 0; at < maxNewTokens; at += 1) values[slot * maxNewTokens + at] = keyedUniform(key, at);
+      });
+      uniforms = tensor(values, { dtype: "float64", shape: [count, maxNewTokens], device });
+    }
+
+    return {
+      history: [{ tokens: 0, hidden: last!.clone() }],
+      positions: integers(
+        Int32Array.from(rows, (row) => row.ids.length),
+        1,
+      ),
+      valid: tensor(valid, { dtype: "bool", shape: [count, width], device }),
+      keyPositions,
+      seen,
+      uniforms,
+      sampled: zeros([count, maxNewTokens], { dtype: "int64", device }),
+      logprobs: record(recordLogprobs),
+      behaviour: record(recordBehaviour),
+    };
+  }
+
+  /** Draws token number `step` of every row into `sampled`. */
+  #sample(step: number): void {
+    const { model, sampling } = this.#options;
+    const { greedy, repetitionPenalty, minNewTokens } = sampling;
+    const { history, seen, uniforms, sampled, logprobs, behaviour } = this.#state;
+    const logits = model.logits(history.at(-1)!.hidden).to("float32");
+    let shaped = logits;
+    if (seen !== null) {
+      shaped = penalizeRepetition(shaped, seen.narrow(1, 0, this.#seenBefore + step), repetitionPenalty);
+    }
+    if (step < minNewTokens && this.#endTensor !== null) shaped = holdBack(shaped, this.#endTensor);
+    let ids: Tensor;
+    if (greedy) {
+      // Its behaviour log-probability is 0, as `behaviour` already says: the choice is certain.
+      ids = likeliest(shaped).unsqueeze(1);
+    } else {
+      const candidates = filterLogits(shaped, sampling);
+      const drawn = drawCandidate(candidates, uniforms!.narrow(1, step, 1));
+      ids = candidateIds(candidates, drawn);
+      behaviour?.narrow(1, step, 1).copy_(candidates.logprobs.gather(1, drawn));
+    }
+    sampled.narrow(1, step, 1).copy_(ids);
+    logprobs?.narrow(1, step, 1).copy_(sampledLogprobs(logits, ids));
+    seen?.narrow(1, this.#seenBefore + step, 1).copy_(ids);
+  }
+
+  /** Reads the tokens that were drawn last. */
+  #forward(step: number): void {
+    const { model, checkInterval } = this.#options;
+    const { history, positions, valid, keyPositions, sampled } = this.#state;
+    const columns = this.#base + this.#forwarded + 1;
+    const { slidingWindow } = model.config;
+    const windowed = keyPositions !== null && slidingWindow !== null && columns > slidingWindow;
+    const hidden = model.forward(sampled.narrow(1, step, 1), {
+      positions,
+      mask: valid.narrow(1, 0, columns).unsqueeze(1).unsqueeze(1), // [n, 1, 1, S]
+      cache: this.#view,
+      ...(windowed ? { keyPositions: keyPositions.narrow(1, 0, columns) } : {}),
+    });
+    positions.add_(1);
+    this.#forwarded += 1;
+    this.#computed += this.#speakers.length;
+    history.push({ tokens: this.#forwarded, hidden: keep(hidden.reshape([hidden.size(0), hidden.size(-1)])) });
+    if (history.length > this.#stops.reach + checkInterval) history.shift()!.hidden.dispose();
+  }
+
+  /** Looks at the tokens `from` … `to` − 1 that were sampled since the last look, and lets rows finish. */
+  #look(from: number, to: number, last: boolean): void {
+    const count = to - from;
+    const block = scope(() => this.#state.sampled.narrow(1, from, count).toTypedArray());
+    this.#speakers.forEach((speaker, slot) => {
+      if (speaker === null) return;
+      for (let at = 0; at < count; at += 1) {
+        if (this.#hear(speaker, slot, Number(block[slot * count + at]))) return;
+      }
+      if (last) this.#finish(speaker, slot, "length", speaker.output.length);
+    });
+  }
+
+  /** Takes in one sampled id; true when it ended the utterance. */
+  #hear(speaker: Speaker, slot: number, id: number): boolean {
+    const { tokenizer, sampling } = this.#options;
+    const { output } = speaker;
+    output.push(id);
+    const reason = this.#ends.get(id);
+    if (reason !== undefined) {
+      // An end id without text (a special token) is no part of the conversation; one with text, such as "\n", is.
+      const silent = decodeUtterance(tokenizer, [id]) === "";
+      this.#finish(speaker, slot, reason, output.length - (silent ? 1 : 0));
+      return true;
+    }
+    const cut = this.#stops.find(output);
+    if (cut === null) return false;
+    if (sampling.keepStopString) this.#finish(speaker, slot, "stop", output.length);
+    else this.#finish(speaker, slot, "stop", cut.kept, cut);
+    return true;
+  }
+
+  /**
+   * Ends a row's utterance.
+   *
+   * @param staying how many of its ids remain in the row
+   * @param cut where a stop string cut it; absent = all its ids are the utterance
+   */
+  #finish(
+    speaker: Speaker,
+    slot: number,
+    finished: FinishReason,
+    staying: number,
+    cut?: { kept: number; text: string },
+  ): void {
+    const { row, output } = speaker;
+    const { history, logprobs, behaviour } = this.#state;
+    const count = cut?.kept ?? output.length;
+    const ids = output.slice(0, count);
+    const read = (record: Tensor | null) =>
+      record === null || count === 0
+        ? []
+        : Array.from(
+            scope(() => record.narrow(0, slot, 1).narrow(1, 0, count).toTypedArray()),
+            Number,
+          );
+    const utterance: Utterance = {
+      ids,
+      text: cut?.text ?? decodeUtterance(this.#options.tokenizer, ids),
+      logprobs: read(logprobs),
+      behaviour: read(behaviour),
+      finished,
+    };
+    if (utterance.logprobs.some(Number.isNaN)) {
+      throw new AstraError(
+        "generate: the model's logits are not numbers (NaN); its weights or the chosen dtype are at fault",
+      );
+    }
+    this.utterances.set(row, utterance);
+    this.#speakers[slot] = null;
+
+    // The state that predicts what follows the row: known where the row's last id was read a few tokens ago at most.
+    let cached = Math.min(staying, this.#forwarded);
+    const state = history.find(({ tokens }) => tokens === staying);
+    if (state !== undefined && staying > 0) {
+      scope(() => this.#batch.last!.narrow(0, slot, 1).copy_(state.hidden.narrow(0, slot, 1)));
+    } else if (staying > 0 && staying <= this.#forwarded) {
+      cached = staying - 1; // too long ago: its last id has to be read once more
+    }
+    row.ids.push(...output.slice(0, staying));
+    row.extend(this.#base, cached);
+    row.furthest = Math.max(row.furthest, row.ids.length - Math.max(0, staying - this.#forwarded));
+    row.sampledPending = staying > this.#forwarded ? row.ids.length - 1 : null;
+    this.#useful += Math.min(output.length, this.#forwarded);
+    this.#batch.options.count({ tokensGenerated: output.length });
+  }
+
+  /** Takes finished rows out of the batch, where it pays: they move behind the others, untouched. */
+  #shrink(stepsToGo: number): void {
+    const speaking = this.#speakers.flatMap((speaker, slot) => (speaker === null ? [] : [slot]));
+    const finished = this.#speakers.length - speaking.length;
+    if (!this.#options.compaction || stepsToGo < LEAST_STEPS_TO_SHRINK) return;
+    if (finished < Math.max(1, this.#speakers.length / 8)) return;
+    // The columns of this utterance count while rows move.
+    this.#cache.setColumns(this.#base + this.#forwarded);
+    // Slots below the new size that are finished change places with speaking ones above it; the others stay.
+    const order = [...this.#batch.rows];
+    const above = speaking.filter((slot) => slot >= speaking.length);
+    const kept = Array.from({ length: speaking.length }, (_, slot) => {
+      const from = this.#speakers[slot] === null ? above.shift()! : slot;
+      [order[slot], order[from]] = [order[from]!, order[slot]!];
+      return from;
+    });
+    this.#batch.arrange(order);
+    const speakers = kept.map((from) => this.#speakers[from]!);
+    this.#speakers = speakers;
+    this.#view = this.#cache.slice(0, speakers.length);
+    const index = idTensor(kept, this.#options.model.device);
+    try {
+      this.#state = replaceTensors(this.#state, (old) => {
+        const smaller = keep(old.indexSelect(0, index));
+        old.dispose();
+        return smaller;
+      });
+    } finally {
+      index.dispose();
+    }
+  }
+}
+
+function tensorsOf(state: DecodeState): Tensor[] {
+  const tensors: Tensor[] = [];
+  replaceTensors(state, (each) => {
+    tensors.push(each);
+    return each;
+  });
+  return tensors;
+}
+
+function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): DecodeState {
+  const optional = (old: Tensor | null) => (old === null ? null : replace(old));
+  return {
+    history: state.history.map(({ tokens, hidden }) => ({ tokens, hidden: replace(hidden) })),
+    positions: replace(state.positions),
+    valid: replace(state.valid),
+    keyPositions: optional(state.keyPositions),
+    seen: optional(state.seen),
+    uniforms: optional(state.uniforms),
+    sampled: replace(state.sampled),
+    logprobs: optional(state.logprobs),
+    behaviour: optional(state.behaviour),
+  };
+}

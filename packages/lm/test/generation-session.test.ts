@@ -1,0 +1,410 @@
+import { liveTensors } from "@astra-rl/torch";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import {
+  CacheBudget,
+  GenerationSession,
+  KeyedStream,
+  loadCausalLM,
+  WorkCounters,
+  type CausalLM,
+  type DrawKey,
+  type Generation,
+  type Sampling,
+  type SessionOptions,
+  type Tokenizer,
+} from "../src/index.js";
+import { goldenCausal } from "./golden/families.js";
+import { goldenFolder } from "./golden/gpt2.js";
+import { referenceGenerate, referenceLogprobs } from "./reference-decoding.js";
+
+const MISTRAL = goldenCausal.find(({ name }) => name === "mistral")!.folder; // sliding window of 8
+const QWEN = goldenCausal.find(({ name }) => name === "qwen3")!.folder;
+
+const stream = new KeyedStream(11, "texts");
+const randomIds = (length: number, vocabulary: number) =>
+  Array.from({ length }, () => 1 + stream.integer(vocabulary - 1));
+
+const keysOf = (count: number, episode = 0): DrawKey[] =>
+  Array.from({ length: count }, (_, node) => ({ seed: 5, stream: "tester", episode, node }));
+
+function expectClose(actual: readonly (readonly number[])[], expected: readonly (readonly number[])[], within = 1e-5) {
+  expect(actual.map((row) => row.length)).toEqual(expected.map((row) => row.length));
+  actual.forEach((row, at) =>
+    row.forEach((value, token) => expect(Math.abs(value - expected[at]![token]!)).toBeLessThan(within)),
+  );
+}
+
+/** Two generations say the same; only the last digits of float32 may differ. */
+function expectSame(actual: Generation, expected: Generation): void {
+  expect(actual.ids).toEqual(expected.ids);
+  expect(actual.text).toEqual(expected.text);
+  expect(actual.finished).toEqual(expected.finished);
+  expectClose(actual.logprobs, expected.logprobs);
+  expectClose(actual.behaviourLogprobs, expected.behaviourLogprobs);
+}
+
+describe.each([
+  ["gpt2", goldenFolder],
+  ["mistral", MISTRAL],
+  ["qwen3", QWEN],
+])("a session over the golden %s", (name, folder) => {
+  let model: CausalLM;
+  let tokenizer: Tokenizer;
+  let start = 0;
+  let before = 0;
+  beforeAll(async () => {
+    start = liveTensors();
+    ({ model, tokenizer } = await loadCausalLM(folder));
+    // Whatever a model makes at its first use (tables of rotations) is there before the count begins.
+    referenceLogprobs(model, [1], [2]);
+  });
+  afterAll(() => {
+    model.dispose();
+    expect(liveTensors()).toBe(start);
+  });
+  beforeEach(() => (before = liveTensors()));
+  afterEach(() => expect(liveTensors()).toBe(before));
+
+  const open = (prompts: readonly (readonly number[])[], options: SessionOptions = {}) =>
+    GenerationSession.open(model, tokenizer, prompts, options);
+  const prompts = (lengths: readonly number[]) => lengths.map((length) => randomIds(length, model.config.vocabSize));
+
+  const samplings: [string, Sampling][] = [
+    ["plain", { maxNewTokens: 7, recordBehaviour: true }],
+    ["greedy", { maxNewTokens: 7, greedy: true, recordBehaviour: true }],
+    ["top-k, top-p", { maxNewTokens: 7, topK: 20, topP: 0.9, temperature: 1.3, recordBehaviour: true }],
+    ["penalty", { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4, recordBehaviour: true }],
+  ];
+
+  it.each(samplings)("samples as the recomputed definition does: %s", (_, sampling) => {
+    const given = prompts([3, 11, 1, 6]);
+    const keys = keysOf(4);
+    using session = open(given);
+    const result = session.generate(sampling, keys);
+    const expected = given.map((prompt, row) => referenceGenerate(model, tokenizer, prompt, sampling, keys[row]!));
+    expect(result.ids).toEqual(expected.map(({ ids }) => ids));
+    expectClose(
+      result.logprobs,
+      expected.map(({ logprobs }) => logprobs),
+    );
+    expectClose(
+      result.behaviourLogprobs,
+      expected.map(({ behaviour }) => behaviour),
+      3e-5,
+    );
+    expect(session.rows()).toEqual(expected.map(({ row }) => row));
+  });
+
+  it("reads ragged texts as each alone, empty ones too, over several turns", () => {
+    const given = prompts([4, 9, 1, 6]);
+    const turns = [
+      prompts([3, 0, 5, 1]),
+      prompts([0, 4, 2, 0]),
+      [[], [], [], []],
+      prompts([1, 1, 7, 2]),
+      prompts([2, 3, 0, 3]),
+    ];
+    using session = open(given);
+    const context = given.map((prompt) => [...prompt]);
+    for (const turn of turns) {
+      const logprobs = session.read(turn);
+      expectClose(
+        logprobs,
+        turn.map((tokens, row) => referenceLogprobs(model, context[row]!, tokens)),
+      );
+      turn.forEach((tokens, row) => context[row]!.push(...tokens));
+    }
+    expect(session.rows()).toEqual(context);
+    const total = context.reduce((sum, ids) => sum + ids.length, 0);
+    expect(session.counters).toMatchObject({ tokensRead: total, tokensReread: 0, tokensForwarded: total });
+  });
+
+  it("generates and reads in turn, holes in the cache and all, as from scratch", () => {
+    const given = prompts([5, 2, 8]);
+    const sampling: Sampling = { maxNewTokens: 5, topK: 40 };
+    using session = open(given);
+    const context = given.map((prompt) => [...prompt]);
+    for (let turn = 0; turn < 3; turn += 1) {
+      const keys = keysOf(3, turn);
+      const spoken = session.generate(sampling, keys);
+      context.forEach((ids, row) => {
+        const expected = referenceGenerate(model, tokenizer, ids, sampling, keys[row]!);
+        expect(spoken.ids[row]).toEqual(expected.ids);
+        context[row] = expected.row;
+      });
+      const heard = prompts([turn, 3, 1]);
+      expectClose(
+        session.read(heard),
+        heard.map((tokens, row) => referenceLogprobs(model, context[row]!, tokens)),
+      );
+      heard.forEach((tokens, row) => context[row]!.push(...tokens));
+    }
+    expect(session.rows()).toEqual(context);
+  });
+
+  it("forks as if the children had read everything themselves, and parent and children part", () => {
+    const given = prompts([4, 7, 2]);
+    using parent = open(given);
+    const first = prompts([3, 1, 4]);
+    parent.read(first);
+    const sampling: Sampling = { maxNewTokens: 6, topK: 30, recordBehaviour: true };
+    const rows = [2, 0, 0, 2];
+    const child = parent.fork(rows);
+    const grandchild = child.fork([3, 1]);
+    const whole = given.map((prompt, row) => [...prompt, ...first[row]!]);
+    const fresh = open(rows.map((row) => whole[row]!));
+    expectSame(child.generate(sampling, keysOf(4)), fresh.generate(sampling, keysOf(4)));
+    expect(child.rows()).toEqual(fresh.rows());
+    child.dispose();
+    fresh.dispose();
+
+    const more = prompts([2, 5]);
+    expectClose(grandchild.read(more), [
+      referenceLogprobs(model, whole[2]!, more[0]!),
+      referenceLogprobs(model, whole[0]!, more[1]!),
+    ]);
+    grandchild.dispose();
+    const last = prompts([1, 2, 3]);
+    expectClose(
+      parent.read(last),
+      last.map((tokens, row) => referenceLogprobs(model, whole[row]!, tokens)),
+    );
+  });
+
+  it("gives a row the same utterance batched or alone", () => {
+    const given = prompts([6, 1, 12, 3, 3]);
+    const keys = keysOf(5);
+    for (const [, sampling] of samplings) {
+      using together = open(given);
+      const batched = together.generate(sampling, keys);
+      given.forEach((prompt, row) => {
+        using alone = open([prompt]);
+        const single = alone.generate(sampling, [keys[row]!]);
+        expect(single.ids[0]).toEqual(batched.ids[row]);
+        expectClose(single.logprobs, [batched.logprobs[row]!]);
+      });
+    }
+  });
+
+  /** Utterances of very different lengths: a third of the vocabulary ends them. */
+  const endIds = () => Array.from({ length: Math.floor(model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
+
+  it("says the same with and without compaction, looking often or seldom, in small passes or large", () => {
+    const given = prompts([6, 1, 12, 3, 3, 9, 2, 4, 5, 8]);
+    const sampling: Sampling = { maxNewTokens: 24, recordBehaviour: true, repetitionPenalty: 1.1 };
+    const heard = prompts([2, 0, 3, 1, 4, 1, 1, 0, 2, 2]);
+    const variants: SessionOptions[] = [
+      { compaction: false },
+      {},
+      { checkInterval: 5 },
+      { checkInterval: 5, compaction: false },
+      { tokenBudget: 1 },
+      { tokenBudget: 10 },
+      { cacheBudget: 1 },
+    ];
+    const results = variants.map((options) => {
+      using session = open(given, { endIds: endIds(), ...options });
+      const first = session.generate(sampling, keysOf(10));
+      const logprobs = session.read(heard);
+      using child = session.fork([9, 1, 1, 4, 0]);
+      const second = child.generate(sampling, keysOf(5, 1));
+      return { first, logprobs, second, rows: session.rows(), counters: session.counters };
+    });
+    const [base] = results;
+    const lengths = new Set(base!.first.ids.map((ids) => ids.length));
+    expect(lengths.size).toBeGreaterThan(4);
+    results.forEach((result, at) => {
+      expectSame(result.first, base!.first);
+      expectClose(result.logprobs, base!.logprobs);
+      expectSame(result.second, base!.second);
+      expect(result.rows).toEqual(base!.rows);
+      expect(result.counters.tokensGenerated).toBe(base!.counters.tokensGenerated);
+      // All but the one without any memory read everything once.
+      if (at < 6) expect(result.counters.tokensReread).toBe(0);
+    });
+    // Compaction is worth something.
+    expect(results[1]!.counters.tokensPadded).toBeLessThan(results[0]!.counters.tokensPadded / 2);
+  });
+
+  it("takes back what a stop string cut off, and goes on from there", () => {
+    const given = prompts([6, 3, 9, 4]);
+    // Stop strings that do occur: a piece of what each row says without any.
+    using free = open(given);
+    const sampling: Sampling = { maxNewTokens: 20, topK: 60 };
+    const { text } = free.generate(sampling, keysOf(4));
+    const stopStrings = text.map((each) => [...each].slice(6, 9).join("")).filter((each) => each !== "");
+    for (const options of [{}, { checkInterval: 6 }, { compaction: false }]) {
+      using session = open(given, options);
+      const cut = session.generate({ ...sampling, stopStrings }, keysOf(4));
+      expect(cut.finished.filter((reason) => reason === "stop").length).toBeGreaterThan(1);
+      cut.ids.forEach((ids, row) => {
+        expect(tokenizer.decode(ids)).toBe(cut.text[row]);
+        expect(text[row]!.startsWith(cut.text[row]!.replace(/\uFFFD+$/u, ""))).toBe(true);
+        for (const stop of stopStrings) expect(cut.text[row]).not.toContain(stop);
+        expect(cut.logprobs[row]).toHaveLength(ids.length);
+      });
+      const whole = given.map((prompt, row) => [...prompt, ...cut.ids[row]!]);
+      expect(session.rows()).toEqual(whole);
+      const heard = prompts([3, 1, 2, 2]);
+      expectClose(
+        session.read(heard),
+        heard.map((tokens, row) => referenceLogprobs(model, whole[row]!, tokens)),
+      );
+      expect(session.counters.tokensReread).toBe(0);
+      const again = session.generate(sampling, keysOf(4, 1));
+      again.ids.forEach((ids, row) => {
+        const context = [...whole[row]!, ...heard[row]!];
+        expect(ids).toEqual(referenceGenerate(model, tokenizer, context, sampling, keysOf(4, 1)[row]!).ids);
+      });
+    }
+  });
+
+  it("answers what a next token's log-probability would be, without appending it", () => {
+    const given = prompts([4, 2, 6]);
+    using session = open(given);
+    const asked = [7, null, 9];
+    const expected = [referenceLogprobs(model, given[0]!, [7])[0]!, null, referenceLogprobs(model, given[2]!, [9])[0]!];
+    for (let time = 0; time < 2; time += 1) {
+      const answer = session.peek(asked);
+      answer.forEach((value, row) => {
+        if (expected[row] === null) expect(value).toBeNull();
+        else expect(Math.abs(value! - expected[row]!)).toBeLessThan(1e-5);
+      });
+    }
+    expect(session.counters.tokensRead).toBe(10);
+    expect(session.rows()).toEqual(given);
+  });
+
+  it("drops text from the left of a full window, counts what it reads again, and says so once", () => {
+    const { contextLength } = model.config;
+    const messages: string[] = [];
+    const given = prompts([contextLength + 30, contextLength - 3, 4]);
+    using session = open(given, { log: (message) => messages.push(message) });
+    const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
+    const spoken = session.generate(sampling, keysOf(3));
+    // Nothing had been read before the text was cut, so nothing was read twice.
+    expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 10) + 4, tokensReread: 0 });
+    const context = given.map((prompt, row) => {
+      const expected = referenceGenerate(model, tokenizer, prompt, sampling, keysOf(3)[row]!);
+      expect(spoken.ids[row]).toEqual(expected.ids);
+      return expected.row;
+    });
+    const heard = prompts([6, 1, 5]);
+    const expected = heard.map((tokens, row) => {
+      context[row] = [...context[row]!, ...tokens].slice(-contextLength);
+      return referenceLogprobs(model, context[row]!.slice(0, -tokens.length), tokens);
+    });
+    expectClose(session.read(heard), expected);
+    expect(session.rows()).toEqual(context);
+    const dropped = context.filter((ids) => ids.length === contextLength).length;
+    // What a full row had left after the cut and read before: all but the new tokens and the pending one.
+    expect(session.counters.tokensReread).toBeLessThanOrEqual(dropped * contextLength);
+    if (name === "gpt2") expect(session.counters.tokensReread).toBeGreaterThan(0);
+    using child = session.fork([0, 0, 2]);
+    const again = child.generate(sampling, keysOf(3, 1));
+    [0, 0, 2].forEach((row, at) =>
+      expect(again.ids[at]).toEqual(
+        referenceGenerate(model, tokenizer, context[row]!, sampling, keysOf(3, 1)[at]!).ids,
+      ),
+    );
+    expect(messages).toHaveLength(1);
+    expect(messages[0]).toContain(`window of ${contextLength} tokens`);
+  });
+
+  it("with room reserved reads a full window only once", () => {
+    const { contextLength } = model.config;
+    const given = prompts([contextLength + 5, contextLength + 40]);
+    using session = open(given, { reserve: 8 });
+    using child = session.fork([0, 0, 1, 1]);
+    child.generate({ maxNewTokens: 8 }, keysOf(4));
+    expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 8), tokensReread: 0 });
+    expect(child.counters).toMatchObject({ tokensRead: 0, tokensReread: 0 });
+  });
+
+  it("reads each token of a tree once: the counters equal the minimum of the tree", () => {
+    // Two episodes, width 2, depth 3, as rollouts grow them: tester and target are one model here.
+    const given = prompts([5, 8]);
+    const work = new WorkCounters();
+    const sampling: Sampling = { maxNewTokens: 6, topK: 50 };
+    const sessions = [open(given, { work, endIds: endIds() })];
+    // The minimum: what is given is read once, what is sampled is sampled once, and what stays in a text and has a
+    // successor (or is read at the end) goes through the network once for all texts that share it.
+    let generated = 0;
+    let read = given.reduce((sum, ids) => sum + ids.length, 0);
+    let forwarded = read;
+    for (let depth = 0; depth < 3; depth += 1) {
+      const parents = sessions.at(-1)!.rows();
+      const rows = parents.flatMap((_, row) => [row, row]);
+      const session = sessions.at(-1)!.fork(rows);
+      sessions.push(session);
+      const probes = session.generate(sampling, keysOf(rows.length, depth));
+      const responses = rows.map((_, at) => randomIds((at + depth) % 4, model.config.vocabSize));
+      session.read(responses);
+      generated += probes.ids.reduce((sum, ids) => sum + ids.length, 0);
+      read += responses.reduce((sum, ids) => sum + ids.length, 0);
+      session.rows().forEach((ids, at) => (forwarded += ids.length - parents[rows[at]!]!.length));
+    }
+    expect(work).toMatchObject({
+      tokensGenerated: generated,
+      tokensRead: read,
+      tokensReread: 0,
+      tokensForwarded: forwarded,
+    });
+    const sum = sessions.reduce((total, { counters }) => total + counters.tokensForwarded, 0);
+    expect(sum).toBe(forwarded);
+    for (const session of sessions) session.dispose();
+  });
+
+  it("stays within the cache budget by giving caches up, and finds everything again", () => {
+    const given = prompts([9, 4, 6, 12, 3, 7, 5, 8]);
+    const sampling: Sampling = { maxNewTokens: 8, topK: 50 };
+    using free = open(given);
+    const expected = free.generate(sampling, keysOf(8));
+    const heard = prompts([2, 1, 3, 0, 1, 2, 2, 1]);
+    const expectedLogprobs = free.read(heard);
+    const budget = new CacheBudget(free.cacheBytes * 0.6);
+    const session = open(given, { cacheBudget: budget });
+    const result = session.generate(sampling, keysOf(8));
+    expect(result.ids).toEqual(expected.ids);
+    expect(budget.used).toBeLessThanOrEqual(budget.limit);
+    expectClose(session.read(heard), expectedLogprobs);
+    expect(budget.used).toBeLessThanOrEqual(budget.limit);
+    using child = session.fork([0, 0, 1, 1, 2, 2, 7, 7]);
+    using freeChild = free.fork([0, 0, 1, 1, 2, 2, 7, 7]);
+    expect(child.generate(sampling, keysOf(8, 1)).ids).toEqual(freeChild.generate(sampling, keysOf(8, 1)).ids);
+    expect(budget.used).toBeLessThanOrEqual(budget.limit);
+    expect(session.counters.tokensReread).toBeGreaterThan(0);
+    expect(session.counters.tokensGenerated).toBe(free.counters.tokensGenerated);
+    // Given tokens are given once; all that is above is what was read again.
+    expect(session.counters.tokensRead - session.counters.tokensReread).toBe(free.counters.tokensRead);
+    session.dispose();
+    expect(budget.used).toBe(child.cacheBytes);
+  });
+
+  it("frees everything when a forward pass fails in the middle, and goes on with what it had", () => {
+    const given = prompts([3, 5]);
+    using session = open(given);
+    session.read([[1], [2]]);
+    const original = model.forward.bind(model);
+    const live = liveTensors();
+    let passes = 0;
+    const forward = (model.forward = (...input) => {
+      passes += 1;
+      if (passes === 3) throw new Error("out of memory");
+      return original(...input);
+    });
+    expect(() => session.generate({ maxNewTokens: 6, greedy: true })).toThrow("out of memory");
+    expect(liveTensors()).toBe(live);
+    expect(model.forward).toBe(forward);
+    model.forward = original;
+    expect(session.rows()).toEqual([
+      [...given[0]!, 1],
+      [...given[1]!, 2],
+    ]);
+    const heard = [[4, 4], [5]];
+    expectClose(
+      session.read(heard),
+      heard.map((tokens, row) => referenceLogprobs(model, [...given[row]!, row + 1], tokens)),
+    );
+  });
+});
