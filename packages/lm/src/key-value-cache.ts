@@ -168,11 +168,12 @@ export class KeyValueCache implements AttentionCache {
       lists.forEach((list, row) => wanted.set(list, row * wide));
       const base = Int32Array.from(rows, (row) => (this.#first + row) * heads);
       // Flat index of each wanted [E] vector in [rows · H · capacity, E]: ((row · H) + head) · capacity + column.
-      const flat = tensor(base, { dtype: "int64", device })
+      const flat = tensor(base, { device })
+        .to("int64")
         .view([rows.length, 1, 1])
         .add(arange(0, heads, 1, { dtype: "int64", device }).view([1, heads, 1]))
         .mul(oldCapacity)
-        .add(tensor(wanted, { dtype: "int64", device }).view([rows.length, 1, wide]))
+        .add(tensor(wanted, { device }).view([rows.length, 1, wide]))
         .reshape([-1]);
       const gather = (buffer: Tensor) =>
         keep(buffer.view([-1, size]).indexSelect(0, flat).view([rows.length, heads, wide, size]));

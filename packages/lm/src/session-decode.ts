@@ -349,7 +349,7 @@ class Decoder {
     let cached = Math.min(staying, this.#forwarded);
     const state = history.find(({ tokens }) => tokens === staying);
     if (state !== undefined && staying > 0) {
-      scope(() => this.#batch.last!.narrow(0, slot, 1).copy_(state.hidden.narrow(0, slot, 1)));
+      scope(() => void this.#batch.last!.narrow(0, slot, 1).copy_(state.hidden.narrow(0, slot, 1)));
     } else if (staying > 0 && staying <= this.#forwarded) {
       cached = staying - 1; // too long ago: its last id has to be read once more
     }

