@@ -176,7 +176,11 @@ export class GenerationSession {
         const own = new Set(batch.rows);
         const positions = parents.flatMap((parent, at) => (own.has(parent) ? [at] : []));
         const columns = positions.reduce((most, at) => Math.max(most, parents[at]!.ids.length), 0) + reserve;
-        for (const piece of pieces(positions, batch.bytesWith(columns) / batch.rows.length, batchOptions.budget)) {
+        for (const piece of pieces(
+          positions,
+          batch.bytesWith(columns) / batch.rows.length,
+          batchOptions.budget,
+        )) {
           const child = batch.children(
             piece.map((at) => parents[at]!),
             reserve,
@@ -225,7 +229,8 @@ export class GenerationSession {
       });
       const results = new Map<SessionRow, number[]>();
       this.#forEachBatch(0, (batch) => {
-        for (const [row, logprobs] of batch.catchUp(undefined, scored, this.#options.reserve)) results.set(row, logprobs);
+        for (const [row, logprobs] of batch.catchUp(undefined, scored, this.#options.reserve))
+          results.set(row, logprobs);
       });
       return this.#rows.map((row) => results.get(row) ?? []);
     });

@@ -213,7 +213,8 @@ export class KeyValueCache implements AttentionCache {
 
   #allocated(what: string): Tensor {
     const [first] = this.#buffers.keys;
-    if (first === undefined) throw new AstraError(`internal: KeyValueCache.${what}: nothing was appended yet`);
+    if (first === undefined)
+      throw new AstraError(`internal: KeyValueCache.${what}: nothing was appended yet`);
     return first;
   }
 

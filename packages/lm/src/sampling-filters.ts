@@ -63,7 +63,13 @@ export function filterLogits(
     const certain = values.gt(values.narrow(1, NUCLEUS_GUESS - 1, 1));
     const covered = logprobs.exp().mul(certain).sum([-1]);
     // A row whose logits are not finite is never covered and takes the way of all rows.
-    if (covered.ge(Math.min(1, topP + 1e-4)).all().item() !== 0) return { logprobs: nucleus(logprobs, topP), ids };
+    if (
+      covered
+        .ge(Math.min(1, topP + 1e-4))
+        .all()
+        .item() !== 0
+    )
+      return { logprobs: nucleus(logprobs, topP), ids };
   }
   const [values, ids] = scaled.sort({ stable: true, dim: -1, descending: true });
   return { logprobs: nucleus(values.sub(total), topP), ids };
@@ -121,7 +127,11 @@ export function candidateIds(candidates: Candidates, drawn: Tensor): Tensor {
 export function spread(candidates: Candidates, vocabulary: number): Tensor {
   const { logprobs, ids } = candidates;
   if (ids === null) return logprobs;
-  return full([logprobs.size(0), vocabulary], -Infinity, { device: logprobs.device }).scatter(1, ids, logprobs);
+  return full([logprobs.size(0), vocabulary], -Infinity, { device: logprobs.device }).scatter(
+    1,
+    ids,
+    logprobs,
+  );
 }
 
 /** Log-probability of one token of each row under the full distribution: float32 [B, 1]. */

@@ -76,7 +76,8 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
     if (!Number.isSafeInteger(id) || id < 0) refuse("stopIds", "must be token ids", id);
   }
   for (const text of stopStrings) {
-    if (typeof text !== "string" || text === "") refuse("stopStrings", "must be strings that are not empty", text);
+    if (typeof text !== "string" || text === "")
+      refuse("stopStrings", "must be strings that are not empty", text);
   }
   return {
     maxNewTokens,

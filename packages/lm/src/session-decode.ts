@@ -270,7 +270,10 @@ class Decoder {
     positions.add_(1);
     this.#forwarded += 1;
     this.#computed += this.#speakers.length;
-    history.push({ tokens: this.#forwarded, hidden: keep(hidden.reshape([hidden.size(0), hidden.size(-1)])) });
+    history.push({
+      tokens: this.#forwarded,
+      hidden: keep(hidden.reshape([hidden.size(0), hidden.size(-1)])),
+    });
     if (history.length > this.#stops.reach + checkInterval) history.shift()!.hidden.dispose();
   }
 

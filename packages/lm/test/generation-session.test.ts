@@ -27,7 +27,11 @@ const randomIds = (length: number, vocabulary: number) =>
 const keysOf = (count: number, episode = 0): DrawKey[] =>
   Array.from({ length: count }, (_, node) => ({ seed: 5, stream: "tester", episode, node }));
 
-function expectClose(actual: readonly (readonly number[])[], expected: readonly (readonly number[])[], within = 1e-5) {
+function expectClose(
+  actual: readonly (readonly number[])[],
+  expected: readonly (readonly number[])[],
+  within = 1e-5,
+) {
   expect(actual.map((row) => row.length)).toEqual(expected.map((row) => row.length));
   actual.forEach((row, at) =>
     row.forEach((value, token) => expect(Math.abs(value - expected[at]![token]!)).toBeLessThan(within)),
@@ -67,13 +71,17 @@ describe.each([
 
   const open = (prompts: readonly (readonly number[])[], options: SessionOptions = {}) =>
     GenerationSession.open(model, tokenizer, prompts, options);
-  const prompts = (lengths: readonly number[]) => lengths.map((length) => randomIds(length, model.config.vocabSize));
+  const prompts = (lengths: readonly number[]) =>
+    lengths.map((length) => randomIds(length, model.config.vocabSize));
 
   const samplings: [string, Sampling][] = [
     ["plain", { maxNewTokens: 7, recordBehaviour: true }],
     ["greedy", { maxNewTokens: 7, greedy: true, recordBehaviour: true }],
     ["top-k, top-p", { maxNewTokens: 7, topK: 20, topP: 0.9, temperature: 1.3, recordBehaviour: true }],
-    ["penalty", { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4, recordBehaviour: true }],
+    [
+      "penalty",
+      { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4, recordBehaviour: true },
+    ],
   ];
 
   it.each(samplings)("samples as the recomputed definition does: %s", (_, sampling) => {
@@ -81,7 +89,9 @@ describe.each([
     const keys = keysOf(4);
     using session = open(given);
     const result = session.generate(sampling, keys);
-    const expected = given.map((prompt, row) => referenceGenerate(model, tokenizer, prompt, sampling, keys[row]!));
+    const expected = given.map((prompt, row) =>
+      referenceGenerate(model, tokenizer, prompt, sampling, keys[row]!),
+    );
     expect(result.ids).toEqual(expected.map(({ ids }) => ids));
     expectClose(
       result.logprobs,
@@ -187,7 +197,8 @@ describe.each([
   });
 
   /** Utterances of very different lengths: a third of the vocabulary ends them. */
-  const endIds = () => Array.from({ length: Math.floor(model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
+  const endIds = () =>
+    Array.from({ length: Math.floor(model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
 
   it("says the same with and without compaction, looking often or seldom, in small passes or large", () => {
     const given = prompts([6, 1, 12, 3, 3, 9, 2, 4, 5, 8]);
@@ -232,7 +243,7 @@ describe.each([
     using free = open(given);
     const sampling: Sampling = { maxNewTokens: 20, topK: 60 };
     const { text } = free.generate(sampling, keysOf(4));
-    const stopStrings = text.map((each) => [...each].slice(6, 9).join("")).filter((each) => each !== "");
+    const stopStrings = text.map((each) => Array.from(each).slice(6, 9).join("")).filter((each) => each !== "");
     for (const options of [{}, { checkInterval: 6 }, { compaction: false }]) {
       using session = open(given, options);
       const cut = session.generate({ ...sampling, stopStrings }, keysOf(4));
@@ -263,7 +274,11 @@ describe.each([
     const given = prompts([4, 2, 6]);
     using session = open(given);
     const asked = [7, null, 9];
-    const expected = [referenceLogprobs(model, given[0]!, [7])[0]!, null, referenceLogprobs(model, given[2]!, [9])[0]!];
+    const expected = [
+      referenceLogprobs(model, given[0]!, [7])[0]!,
+      null,
+      referenceLogprobs(model, given[2]!, [9])[0]!,
+    ];
     for (let time = 0; time < 2; time += 1) {
       const answer = session.peek(asked);
       answer.forEach((value, row) => {
@@ -371,7 +386,9 @@ describe.each([
     expect(budget.used).toBeLessThanOrEqual(budget.limit);
     using child = session.fork([0, 0, 1, 1, 2, 2, 7, 7]);
     using freeChild = free.fork([0, 0, 1, 1, 2, 2, 7, 7]);
-    expect(child.generate(sampling, keysOf(8, 1)).ids).toEqual(freeChild.generate(sampling, keysOf(8, 1)).ids);
+    expect(child.generate(sampling, keysOf(8, 1)).ids).toEqual(
+      freeChild.generate(sampling, keysOf(8, 1)).ids,
+    );
     expect(budget.used).toBeLessThanOrEqual(budget.limit);
     expect(session.counters.tokensReread).toBeGreaterThan(0);
     expect(session.counters.tokensGenerated).toBe(free.counters.tokensGenerated);
@@ -388,14 +405,13 @@ describe.each([
     const original = model.forward.bind(model);
     const live = liveTensors();
     let passes = 0;
-    const forward = (model.forward = (...input) => {
+    model.forward = (...input) => {
       passes += 1;
       if (passes === 3) throw new Error("out of memory");
       return original(...input);
-    });
+    };
     expect(() => session.generate({ maxNewTokens: 6, greedy: true })).toThrow("out of memory");
     expect(liveTensors()).toBe(live);
-    expect(model.forward).toBe(forward);
     model.forward = original;
     expect(session.rows()).toEqual([
       [...given[0]!, 1],

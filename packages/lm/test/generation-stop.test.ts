@@ -4,7 +4,9 @@ import { StopDetector, type TokenDecoder } from "../src/generation-stop.js";
 
 /** Token i is the i-th of these byte strings; tokens may end within a character. The last is special. */
 const bytes = [
-  ..."ab\n",
+  "a",
+  "b",
+  "\n",
   "\n\n",
   ".\n",
   "\nUser",
@@ -17,7 +19,20 @@ const bytes = [
 ].map((piece) => (typeof piece === "string" ? new TextEncoder().encode(piece) : piece));
 const [a, b, line, lines, dotLine, lineUser, colon, user, sun, fireStart, fireEnd, special] = bytes.map(
   (_, id) => id,
-) as number[] as [number, number, number, number, number, number, number, number, number, number, number, number];
+) as number[] as [
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+];
 
 const tokenizer: TokenDecoder = {
   decode: (ids) => new TextDecoder().decode(Uint8Array.from(ids.flatMap((id) => [...bytes[id]!]))),
@@ -76,23 +91,27 @@ describe("StopDetector", () => {
     const token = fc.integer({ min: 0, max: bytes.length - 1 });
     const stop = fc.constantFrom("\n", "\n\n", "\nUser:", "ab", "🔥", "日\n", "b.");
     fc.assert(
-      fc.property(fc.array(token, { maxLength: 40 }), fc.uniqueArray(stop, { minLength: 1, maxLength: 3 }), (ids, stops) => {
-        const cut = run(ids, stops);
-        const hit = (text: string) => stops.map((each) => text.indexOf(each)).filter((at) => at >= 0);
-        if (cut === null) {
-          expect(hit(tokenizer.decode(ids))).toEqual([]);
-          return;
-        }
-        const text = tokenizer.decode(ids.slice(0, cut.heard));
-        const at = Math.min(...hit(text));
-        expect(hit(tokenizer.decode(ids.slice(0, cut.heard - 1)))).toEqual([]);
-        expect(tokenizer.decode(ids.slice(0, cut.kept))).toBe(cut.text);
-        expect(text.slice(0, at).startsWith(cut.text)).toBe(true);
-        for (let longer = cut.kept + 1; longer <= cut.heard; longer += 1) {
-          const other = tokenizer.decode(ids.slice(0, longer));
-          expect(other.length <= at && text.startsWith(other)).toBe(false);
-        }
-      }),
+      fc.property(
+        fc.array(token, { maxLength: 40 }),
+        fc.uniqueArray(stop, { minLength: 1, maxLength: 3 }),
+        (ids, stops) => {
+          const cut = run(ids, stops);
+          const hit = (text: string) => stops.map((each) => text.indexOf(each)).filter((at) => at >= 0);
+          if (cut === null) {
+            expect(hit(tokenizer.decode(ids))).toEqual([]);
+            return;
+          }
+          const text = tokenizer.decode(ids.slice(0, cut.heard));
+          const at = Math.min(...hit(text));
+          expect(hit(tokenizer.decode(ids.slice(0, cut.heard - 1)))).toEqual([]);
+          expect(tokenizer.decode(ids.slice(0, cut.kept))).toBe(cut.text);
+          expect(text.slice(0, at).startsWith(cut.text)).toBe(true);
+          for (let longer = cut.kept + 1; longer <= cut.heard; longer += 1) {
+            const other = tokenizer.decode(ids.slice(0, longer));
+            expect(other.length <= at && text.startsWith(other)).toBe(false);
+          }
+        },
+      ),
       { numRuns: 2000, seed: 1 },
     );
   });

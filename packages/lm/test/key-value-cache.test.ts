@@ -15,7 +15,9 @@ function block(layer: number, rows: readonly number[], from: number, count: numb
   const axis = (dim: number, length: number, scale: number, start = 0) => {
     const shape = [1, 1, 1, 1];
     shape[dim] = length;
-    return arange(start, start + length, 1, { dtype: "float32" }).mul(scale).view(shape);
+    return arange(start, start + length, 1, { dtype: "float32" })
+      .mul(scale)
+      .view(shape);
   };
   const keys = axis(0, rows.length, 0)
     .add(axis(1, HEADS, 1000))
@@ -36,7 +38,12 @@ function append(cache: KeyValueCache, rows: readonly number[], from: number, cou
 /** The column names that a layer's cache holds, row by row, checked to be whole in every head and in the values. */
 function columnsOf(cache: KeyValueCache, layer = LAYERS - 1): number[][] {
   return scope(() => {
-    const nothing = block(layer, Array.from({ length: cache.rows }, () => 0), 0, 1).map((each) => each.narrow(2, 0, 0));
+    const nothing = block(
+      layer,
+      Array.from({ length: cache.rows }, () => 0),
+      0,
+      1,
+    ).map((each) => each.narrow(2, 0, 0));
     const [keys, values] = cache.slice(0, cache.rows).append(layer, nothing[0]!, nothing[1]!);
     const written = keys.ne(0).to("float32");
     expect(values.sub(written.mul(0.5)).toArray()).toEqual(keys.toArray());
@@ -119,7 +126,14 @@ describe("KeyValueCache", () => {
     using all = cache.select([2, 0, 2]);
     expect(all.columns).toBe(5);
     expect(columnsOf(all).map((row) => row[4])).toEqual([30_004, 10_004, 30_004]);
-    using packed = cache.select([1, 0], [[0, 3], [1, 2, 4]], 40);
+    using packed = cache.select(
+      [1, 0],
+      [
+        [0, 3],
+        [1, 2, 4],
+      ],
+      40,
+    );
     expect(packed.columns).toBe(3);
     expect(packed.capacity).toBeGreaterThanOrEqual(40);
     expect(columnsOf(packed)).toEqual([
@@ -150,7 +164,9 @@ describe("KeyValueCache", () => {
   it("refuses rows that it does not have", () => {
     using cache = new KeyValueCache({ layers: LAYERS });
     append(cache, [1, 2], 0, 1);
-    scope(() => expect(() => cache.append(0, ...block(0, [1], 0, 1))).toThrow("internal: KeyValueCache.append"));
+    scope(() =>
+      expect(() => cache.append(0, ...block(0, [1], 0, 1))).toThrow("internal: KeyValueCache.append"),
+    );
     expect(() => cache.slice(1, 2)).toThrow("internal: KeyValueCache.slice");
     expect(() => cache.setColumns(1000)).toThrow("internal: KeyValueCache.setColumns");
   });

@@ -1,11 +1,5 @@
 import { noGrad, scope, tensor } from "@astra-rl/torch";
-import {
-  keyedUniform,
-  type CausalLM,
-  type DrawKey,
-  type Sampling,
-  type TokenDecoder,
-} from "../src/index.js";
+import { keyedUniform, type CausalLM, type DrawKey, type Sampling, type TokenDecoder } from "../src/index.js";
 import { resolveSampling } from "../src/sampling.js";
 
 /** What a session must agree with: one row, no cache, no batch, the whole text read again for each token. */
@@ -31,7 +25,11 @@ export function logSoftmax(logits: readonly number[]): number[] {
 }
 
 /** log P of each continuation token, read off a single pass over the whole text. */
-export function referenceLogprobs(model: CausalLM, context: readonly number[], tokens: readonly number[]): number[] {
+export function referenceLogprobs(
+  model: CausalLM,
+  context: readonly number[],
+  tokens: readonly number[],
+): number[] {
   if (tokens.length === 0) return [];
   const logits = referenceLogits(model, [...context, ...tokens]);
   return tokens.map((token, at) => logSoftmax(logits[context.length + at - 1]!)[token]!);
@@ -82,7 +80,12 @@ export function referenceGenerate(
   for (let step = 0; step < maxNewTokens; step += 1) {
     const logits = referenceLogits(model, row).at(-1)!;
     const held = step < minNewTokens ? eosIds : [];
-    const probabilities = referenceFilter(logits, new Set(row), { ...sampling, ...(greedy ? { topK: 1 } : {}) }, held);
+    const probabilities = referenceFilter(
+      logits,
+      new Set(row),
+      { ...sampling, ...(greedy ? { topK: 1 } : {}) },
+      held,
+    );
     let id: number;
     if (greedy || key === null) {
       id = probabilities.indexOf(Math.max(...probabilities));
@@ -90,7 +93,8 @@ export function referenceGenerate(
       const ranked = topK > 0 || topP < 1;
       const order = probabilities.map((_, token) => token);
       const shaped = logits.map((value) => value / temperature);
-      if (ranked) order.sort((a, b) => probabilities[b]! - probabilities[a]! || shaped[b]! - shaped[a]! || a - b);
+      if (ranked)
+        order.sort((a, b) => probabilities[b]! - probabilities[a]! || shaped[b]! - shaped[a]! || a - b);
       const uniform = keyedUniform(key, step);
       let sum = 0;
       id = order.find((token) => (sum += probabilities[token]!) > uniform) ?? order[0]!;
