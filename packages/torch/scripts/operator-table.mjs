@@ -173,7 +173,7 @@ export const operatorTable = [
   ["broadcast_tensors", ""],
   ["reshape", ""],
   ["reshape_as", ""],
-  ["view", ""],
+  ["view", "dtype", ""],
   ["view_as", ""],
   ["permute", ""],
   ["transpose", "int"],

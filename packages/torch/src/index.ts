@@ -37,3 +37,16 @@ export {
   threads,
   type EngineInformation,
 } from "./engine.js";
+export * from "./nn/index.js";
+export * from "./optim/index.js";
+export * from "./safetensors/index.js";
+export {
+  constantSchedule,
+  cosineSchedule,
+  createSchedule,
+  linearSchedule,
+  scheduleNames,
+  type Schedule,
+  type ScheduleName,
+  type ScheduleOptions,
+} from "./schedules.js";

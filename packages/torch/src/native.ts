@@ -71,6 +71,21 @@ export interface NativeAddon {
   mappedTensor(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
   unmapFile(file: Handle): void;
 
+  fusedAdam(
+    parameters: readonly Handle[],
+    gradients: readonly Handle[],
+    expAvgs: readonly Handle[],
+    expAvgSqs: readonly Handle[],
+    steps: readonly number[],
+    learningRate: number,
+    beta1: number,
+    beta2: number,
+    epsilon: number,
+    weightDecay: number,
+    decoupled: boolean,
+  ): void;
+  gradientNorm(gradients: readonly Handle[]): number;
+
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;

@@ -329,6 +329,7 @@ export const operatorNames: readonly string[] = [
   "aten::broadcast_tensors",
   "aten::reshape",
   "aten::reshape_as",
+  "aten::view.dtype",
   "aten::view",
   "aten::view_as",
   "aten::permute",

@@ -350,71 +350,72 @@ const BROADCAST_TO = 323;
 const BROADCAST_TENSORS = 324;
 const RESHAPE = 325;
 const RESHAPE_AS = 326;
-const VIEW = 327;
-const VIEW_AS = 328;
-const PERMUTE = 329;
-const TRANSPOSE_INT = 330;
-const T = 331;
-const MOVEDIM_INTLIST = 332;
-const MOVEDIM_INT = 333;
-const CONTIGUOUS = 334;
-const SQUEEZE_DIM = 335;
-const SQUEEZE = 336;
-const UNSQUEEZE = 337;
-const FLATTEN_USING_INTS = 338;
-const UNFLATTEN_INT = 339;
-const REPEAT = 340;
-const REPEAT_INTERLEAVE_SELF_TENSOR = 341;
-const REPEAT_INTERLEAVE_SELF_INT = 342;
-const TILE = 343;
-const ROLL = 344;
-const FLIP = 345;
-const TRIL = 346;
-const TRIU = 347;
-const TRIL_IN_PLACE = 348;
-const TRIU_IN_PLACE = 349;
-const DIAG = 350;
-const DIAGONAL = 351;
-const DIAG_EMBED = 352;
-const UNFOLD = 353;
-const CONSTANT_PAD_ND = 354;
-const MESHGRID_INDEXING = 355;
-const ALIAS = 356;
-const CLONE = 357;
-const DETACH = 358;
-const COPY_IN_PLACE = 359;
-const FILL_IN_PLACE_TENSOR = 360;
-const FILL_IN_PLACE_SCALAR = 361;
-const ZEROS_LIKE = 362;
-const ONES_LIKE = 363;
-const EMPTY_LIKE = 364;
-const FULL_LIKE = 365;
-const RAND_LIKE = 366;
-const RANDN_LIKE = 367;
-const UNIFORM_IN_PLACE = 368;
-const NORMAL_IN_PLACE = 369;
-const EXPONENTIAL_IN_PLACE = 370;
-const BERNOULLI_P = 371;
-const BERNOULLI = 372;
-const BERNOULLI_IN_PLACE_TENSOR = 373;
-const BERNOULLI_IN_PLACE_FLOAT = 374;
-const RANDOM_IN_PLACE_FROM = 375;
-const RANDOM_IN_PLACE_TO = 376;
-const RANDOM_IN_PLACE = 377;
-const MULTINOMIAL = 378;
-export const EMPTY_MEMORY_FORMAT = 379;
-export const ZEROS = 380;
-export const ONES = 381;
-export const FULL = 382;
-export const ARANGE_START_STEP = 383;
-export const LINSPACE = 384;
-export const EYE_M = 385;
-export const RAND_GENERATOR = 386;
-export const RANDN_GENERATOR = 387;
-export const RANDINT_LOW_GENERATOR = 388;
-export const RANDPERM_GENERATOR = 389;
-export const TO_DTYPE = 390;
-export const TO_DTYPE_LAYOUT = 391;
+const VIEW_DTYPE = 327;
+const VIEW = 328;
+const VIEW_AS = 329;
+const PERMUTE = 330;
+const TRANSPOSE_INT = 331;
+const T = 332;
+const MOVEDIM_INTLIST = 333;
+const MOVEDIM_INT = 334;
+const CONTIGUOUS = 335;
+const SQUEEZE_DIM = 336;
+const SQUEEZE = 337;
+const UNSQUEEZE = 338;
+const FLATTEN_USING_INTS = 339;
+const UNFLATTEN_INT = 340;
+const REPEAT = 341;
+const REPEAT_INTERLEAVE_SELF_TENSOR = 342;
+const REPEAT_INTERLEAVE_SELF_INT = 343;
+const TILE = 344;
+const ROLL = 345;
+const FLIP = 346;
+const TRIL = 347;
+const TRIU = 348;
+const TRIL_IN_PLACE = 349;
+const TRIU_IN_PLACE = 350;
+const DIAG = 351;
+const DIAGONAL = 352;
+const DIAG_EMBED = 353;
+const UNFOLD = 354;
+const CONSTANT_PAD_ND = 355;
+const MESHGRID_INDEXING = 356;
+const ALIAS = 357;
+const CLONE = 358;
+const DETACH = 359;
+const COPY_IN_PLACE = 360;
+const FILL_IN_PLACE_TENSOR = 361;
+const FILL_IN_PLACE_SCALAR = 362;
+const ZEROS_LIKE = 363;
+const ONES_LIKE = 364;
+const EMPTY_LIKE = 365;
+const FULL_LIKE = 366;
+const RAND_LIKE = 367;
+const RANDN_LIKE = 368;
+const UNIFORM_IN_PLACE = 369;
+const NORMAL_IN_PLACE = 370;
+const EXPONENTIAL_IN_PLACE = 371;
+const BERNOULLI_P = 372;
+const BERNOULLI = 373;
+const BERNOULLI_IN_PLACE_TENSOR = 374;
+const BERNOULLI_IN_PLACE_FLOAT = 375;
+const RANDOM_IN_PLACE_FROM = 376;
+const RANDOM_IN_PLACE_TO = 377;
+const RANDOM_IN_PLACE = 378;
+const MULTINOMIAL = 379;
+export const EMPTY_MEMORY_FORMAT = 380;
+export const ZEROS = 381;
+export const ONES = 382;
+export const FULL = 383;
+export const ARANGE_START_STEP = 384;
+export const LINSPACE = 385;
+export const EYE_M = 386;
+export const RAND_GENERATOR = 387;
+export const RANDN_GENERATOR = 388;
+export const RANDINT_LOW_GENERATOR = 389;
+export const RANDPERM_GENERATOR = 390;
+export const TO_DTYPE = 391;
+export const TO_DTYPE_LAYOUT = 392;
 
 /** Operators as methods: those whose schema's first argument is `self`. */
 export abstract class TensorOperators extends TensorHandle {
@@ -3058,9 +3059,15 @@ export abstract class TensorOperators extends TensorHandle {
     return wrap(addon().call(RESHAPE_AS, gradientMode(), this.handle, handleOf(other, RESHAPE_AS, "other")));
   }
 
+  /** `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)` */
+  view(dtype: DType): Tensor;
   /** `aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)` */
-  view(size: readonly number[]): Tensor {
-    return wrap(addon().call(VIEW, gradientMode(), this.handle, size));
+  view(size: readonly number[]): Tensor;
+  view(argument0?: unknown): Tensor {
+    if (typeof argument0 === "string") {
+      return wrap(addon().call(VIEW_DTYPE, gradientMode(), this.handle, dtypeCode(argument0, VIEW_DTYPE)));
+    }
+    return wrap(addon().call(VIEW, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)` */

@@ -1,0 +1,112 @@
+import { addon } from "../native.js";
+import type { Tensor } from "../tensor.js";
+import { decayRatePair, flag, nonNegative, type Values } from "./hyperparameters.js";
+import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
+
+/** What Adam and AdamW have in common; the defaults are PyTorch's. */
+export interface AdamBaseOptions {
+  /** Step size. Default 0.001. */
+  learningRate?: number;
+  /** Decay rates of the running averages of the gradient and of its square. Default [0.9, 0.999]. */
+  betas?: readonly [number, number];
+  /** Added to the denominator, after the root and the bias correction. Default 1e-8. */
+  epsilon?: number;
+  /** Divides by the largest average of squares so far (Reddi et al. 2018). Default false. */
+  amsgrad?: boolean;
+  /**
+   * One native pass over all float32 parameters on the CPU instead of a dozen operators on each; parameters of
+   * another kind, and amsgrad, take the general way in any case. Results agree to rounding. Default true. Not
+   * part of the saved state.
+   */
+  fused?: boolean;
+}
+
+const adamFields = (weightDecay: number) => ({
+  learningRate: nonNegative(1e-3),
+  betas: decayRatePair([0.9, 0.999]),
+  epsilon: nonNegative(1e-8),
+  weightDecay: nonNegative(weightDecay),
+  amsgrad: flag(false),
+});
+
+type AdamFields = ReturnType<typeof adamFields>;
+
+/** Where Adam and AdamW differ. */
+interface Variant {
+  name: string;
+  /** Weight decay shrinks the parameter (AdamW) instead of entering the gradient (Adam). */
+  decoupled: boolean;
+  /** Default weight decay. */
+  weightDecay: number;
+}
+
+/** Kingma & Ba 2015, algorithm 1, in the order of operations that PyTorch uses. */
+export abstract class AdamBase extends OptimizerBase<AdamFields> {
+  private readonly decoupled: boolean;
+  private readonly fused: boolean;
+
+  protected constructor(parameters: ParameterList, options: AdamBaseOptions, variant: Variant) {
+    const { fused = true, ...hyperparameters } = options;
+    super(variant.name, parameters, hyperparameters, adamFields(variant.weightDecay));
+    this.decoupled = variant.decoupled;
+    this.fused = flag(true).read(`${variant.name} fused`, fused);
+  }
+
+  protected slotNames(values: Values<AdamFields>): readonly string[] {
+    return values.amsgrad ? ["expAvg", "expAvgSq", "maxExpAvgSq"] : ["expAvg", "expAvgSq"];
+  }
+
+  protected override apply(updates: readonly Update[]): void {
+    const together = this.fused && !this.values.amsgrad ? updates.filter(canFuse) : [];
+    super.apply(together.length === 0 ? updates : updates.filter((update) => !together.includes(update)));
+    if (together.length > 0) this.applyFused(together);
+  }
+
+  protected update(update: Update): void {
+    const { learningRate, betas, epsilon, weightDecay, amsgrad } = this.values;
+    const { parameter, slots } = update;
+    const [beta1, beta2] = betas;
+    let { gradient } = update;
+    if (this.decoupled) parameter.mul_(1 - learningRate * weightDecay);
+    else if (weightDecay !== 0) gradient = gradient.add(parameter, { alpha: weightDecay });
+    const expAvg = slot(update, "expAvg").lerp_(gradient, 1 - beta1);
+    const expAvgSq = slot(update, "expAvgSq")
+      .mul_(beta2)
+      .addcmul_(gradient, gradient, { value: 1 - beta2 });
+    let square = expAvgSq;
+    if (amsgrad) {
+      square = slot(update, "maxExpAvgSq");
+      square.copy_(square.maximum(expAvgSq));
+    }
+    const correction = Math.sqrt(1 - beta2 ** slots.step);
+    const denominator = square.sqrt().div_(correction).add_(epsilon);
+    const stepSize = learningRate / (1 - beta1 ** slots.step);
+    parameter.addcdiv_(expAvg, denominator, { value: -stepSize });
+  }
+
+  private applyFused(updates: readonly Update[]): void {
+    const { learningRate, betas, epsilon, weightDecay } = this.values;
+    const handles = (pick: (update: Update) => Tensor) => updates.map((update) => pick(update).handle);
+    addon().fusedAdam(
+      handles((update) => update.parameter),
+      handles((update) => update.gradient.contiguous()),
+      handles((update) => slot(update, "expAvg")),
+      handles((update) => slot(update, "expAvgSq")),
+      updates.map((update) => update.slots.step),
+      learningRate,
+      betas[0],
+      betas[1],
+      epsilon,
+      weightDecay,
+      this.decoupled,
+    );
+  }
+}
+
+/** The native loop walks plain memory: float32, on the CPU, in row-major order. */
+function canFuse({ parameter, gradient }: Update): boolean {
+  return (
+    [parameter, gradient].every((tensor) => tensor.device === "cpu" && tensor.dtype === "float32") &&
+    parameter.contiguous().sharesStorageWith(parameter)
+  );
+}

@@ -1,0 +1,15 @@
+import { AdamBase, type AdamBaseOptions } from "./adam-base.js";
+import type { ParameterList } from "./optimizer.js";
+
+/** Options of {@link Adam}; the defaults are PyTorch's. */
+export interface AdamOptions extends AdamBaseOptions {
+  /** Added to the gradient, times the parameter (L2 penalty). Default 0. */
+  weightDecay?: number;
+}
+
+/** Adam (Kingma & Ba 2015) with L2 weight decay inside the gradient, as PyTorch's. */
+export class Adam extends AdamBase {
+  constructor(parameters: ParameterList, options: AdamOptions = {}) {
+    super(parameters, options, { name: "adam", decoupled: false, weightDecay: 0 });
+  }
+}

@@ -1,0 +1,46 @@
+import { UsageError } from "../errors.js";
+import { Adagrad, type AdagradOptions } from "./adagrad.js";
+import { Adam, type AdamOptions } from "./adam.js";
+import { AdamW, type AdamWOptions } from "./adamw.js";
+import type { Optimizer, ParameterList } from "./optimizer.js";
+import { RMSprop, type RMSpropOptions } from "./rmsprop.js";
+import { SGD, type SGDOptions } from "./sgd.js";
+
+/** The options that each optimizer takes, by its name. */
+export interface OptimizerOptions {
+  adam: AdamOptions;
+  adamw: AdamWOptions;
+  sgd: SGDOptions;
+  rmsprop: RMSpropOptions;
+  adagrad: AdagradOptions;
+}
+
+/** A name that {@link createOptimizer} knows. */
+export type OptimizerName = keyof OptimizerOptions;
+
+type Makers = {
+  [N in OptimizerName]: new (parameters: ParameterList, options?: OptimizerOptions[N]) => Optimizer;
+};
+
+const makers: Makers = { adam: Adam, adamw: AdamW, sgd: SGD, rmsprop: RMSprop, adagrad: Adagrad };
+
+/** Every name that {@link createOptimizer} knows. */
+export const optimizerNames: readonly OptimizerName[] = Object.keys(makers) as OptimizerName[];
+
+/**
+ * Makes an optimizer by name, for names and options that come from a configuration file.
+ * @throws UsageError for a name that does not exist (the message lists those that do), an unknown option or a
+ * value out of range.
+ */
+export function createOptimizer<N extends OptimizerName>(
+  name: N,
+  parameters: ParameterList,
+  options: OptimizerOptions[N] = {},
+): Optimizer {
+  if (!Object.hasOwn(makers, name)) {
+    throw new UsageError(
+      `optimizer: there is none named ${JSON.stringify(name)}; choose one of ${optimizerNames.join(", ")}`,
+    );
+  }
+  return new makers[name](parameters, options);
+}

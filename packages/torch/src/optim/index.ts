@@ -1,0 +1,18 @@
+/**
+ * Optimizers with PyTorch's formulas and defaults.
+ *
+ * This folder must not know modules, models or files: it is given tensors that require a gradient, and hands
+ * its own state out as plain numbers and tensors for somebody else to store.
+ */
+export { type Optimizer, type OptimizerState, type ParameterList } from "./optimizer.js";
+export { Adam, type AdamOptions } from "./adam.js";
+export { AdamW, type AdamWOptions } from "./adamw.js";
+export { SGD, type SGDOptions } from "./sgd.js";
+export { RMSprop, type RMSpropOptions } from "./rmsprop.js";
+export { Adagrad, type AdagradOptions } from "./adagrad.js";
+export {
+  createOptimizer,
+  optimizerNames,
+  type OptimizerName,
+  type OptimizerOptions,
+} from "./create-optimizer.js";

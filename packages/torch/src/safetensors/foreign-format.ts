@@ -1,0 +1,29 @@
+/**
+ * Says what a file that is not safetensors is, and what to do, for the kinds that people really hand over; null
+ * when its first bytes are not known.
+ *
+ * To be asked only after the file failed as safetensors: 0x80 is also the low byte of an honest header length.
+ * @param start the first bytes of the file, 64 or more where it has them
+ */
+export function explainForeignFormat(start: Uint8Array): string | null {
+  const isZip = [0x50, 0x4b, 0x03, 0x04].every((byte, index) => start[index] === byte);
+  const isPickle = start[0] === 0x80 && start[1] !== undefined && start[1] >= 2 && start[1] <= 5;
+  if (isZip || isPickle) {
+    return (
+      "these are pickled weights (PyTorch's own format), which are refused because unpickling runs code from " +
+      "the file; convert them in Python with transformers: " +
+      "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER, safe_serialization=True)"
+    );
+  }
+  const text = String.fromCharCode(...start.subarray(0, 64));
+  if (text.startsWith("version https://git-lfs")) {
+    return "this is a Git LFS pointer, not the weights themselves; run `git lfs pull` in its repository";
+  }
+  if (/^\s*<(!doctype|html)/i.test(text)) {
+    return "this is a web page, not weights; the download was answered with an error page";
+  }
+  if (text.startsWith("GGUF")) {
+    return "this is a GGUF file; give the model's safetensors checkpoint instead";
+  }
+  return null;
+}

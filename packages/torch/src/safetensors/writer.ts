@@ -1,0 +1,101 @@
+import { describeValue, UsageError } from "../errors.js";
+import { bytesOf, type DType } from "../dtype.js";
+import { keep, noGrad, scope } from "../scope.js";
+import type { Tensor } from "../tensor.js";
+import { writeFileAtomic } from "./atomic-file.js";
+import { dtypeOfName, lengthBytes, maximumHeaderBytes } from "./header.js";
+
+/** Data is copied out of a tensor in pieces of at most this many bytes: a multiple of every element size. */
+const pieceBytes = 1 << 26;
+
+const nameOfDtype: ReadonlyMap<DType, string> = new Map(
+  [...dtypeOfName].map(([name, dtype]) => [dtype, name]),
+);
+
+/**
+ * Writes tensors to a safetensors file, atomically (see `writeFileAtomic`); the same tensors give the same bytes.
+ *
+ * Tensors may be on any device and have any strides; tied tensors are written twice.
+ * @param metadata texts to store under `__metadata__`
+ * @throws UsageError for a name that the format reserves or that is not Unicode, metadata that is not text, and
+ * every way in which the file cannot be written
+ */
+export function writeSafetensors(
+  path: string,
+  tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
+  metadata: Readonly<Record<string, string>> = {},
+): void {
+  const named =
+    tensors instanceof Map ? (tensors as ReadonlyMap<string, Tensor>) : new Map(Object.entries(tensors));
+  // Large elements first, so that each tensor's data is aligned to its element size; then by name, so that the
+  // bytes do not depend on the order in which the caller collected the tensors.
+  const ordered = [...named].sort(
+    ([nameA, a], [nameB, b]) => bytesOf(b.dtype) - bytesOf(a.dtype) || (nameA < nameB ? -1 : 1),
+  );
+  const header = makeHeader(path, ordered, metadata);
+  writeFileAtomic(path, chunksOf(header, ordered));
+}
+
+function makeHeader(
+  path: string,
+  ordered: readonly (readonly [string, Tensor])[],
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array {
+  // Without a prototype, so that a tensor named "__proto__" is a key like any other.
+  const root = Object.create(null) as Record<string, unknown>;
+  for (const [key, text] of Object.entries(metadata)) {
+    if (typeof text !== "string" || isMalformed(text) || isMalformed(key)) {
+      throw new UsageError(
+        `${path}: metadata ${describeValue(key)} must be Unicode text, got ${describeValue(text)}`,
+      );
+    }
+  }
+  if (Object.keys(metadata).length > 0) root["__metadata__"] = metadata;
+  let end = 0;
+  for (const [name, { dtype, shape }] of ordered) {
+    if (name === "__metadata__" || isMalformed(name)) {
+      throw new UsageError(`${path}: ${describeValue(name)} cannot be a tensor's name in a safetensors file`);
+    }
+    const begin = end;
+    end += shape.reduce((product, size) => product * size, bytesOf(dtype));
+    root[name] = { dtype: nameOfDtype.get(dtype), shape, data_offsets: [begin, end] };
+  }
+  const json = Buffer.from(JSON.stringify(root));
+  const length = Math.ceil(json.length / 8) * 8;
+  if (length > maximumHeaderBytes) {
+    throw new UsageError(
+      `${path}: the header may have at most ${maximumHeaderBytes} bytes, this one has ${length}`,
+    );
+  }
+  // Spaces up to a multiple of 8: the data after it is then aligned for every dtype.
+  const bytes = Buffer.alloc(lengthBytes + length, " ");
+  bytes.writeBigUInt64LE(BigInt(length));
+  bytes.set(json, lengthBytes);
+  return bytes;
+}
+
+function* chunksOf(
+  header: Uint8Array,
+  ordered: readonly (readonly [string, Tensor])[],
+): Generator<Uint8Array> {
+  yield header;
+  for (const [, tensor] of ordered) {
+    // Row-major and without dimensions; shares the tensor's memory where it can.
+    using flat = noGrad(() => keep(tensor.detach().reshape([-1])));
+    const count = tensor.numel();
+    const step = pieceBytes / bytesOf(tensor.dtype);
+    for (let begin = 0; begin < count; begin += step)
+      yield bytesOfPiece(flat, begin, Math.min(step, count - begin));
+  }
+}
+
+function bytesOfPiece(flat: Tensor, begin: number, length: number): Uint8Array {
+  return scope(
+    () => flat.narrow(0, begin, length).to("cpu").contiguous().view("uint8").toTypedArray() as Uint8Array,
+  );
+}
+
+/** Half of a surrogate pair has no UTF-8 form; other readers refuse it. */
+function isMalformed(text: string): boolean {
+  return /\p{Surrogate}/u.test(text);
+}
