@@ -290,8 +290,26 @@ function documentation(overloads) {
   return `/** ${overloads.map((overload) => `\`${overload.schema}\``).join(" · ")} */`;
 }
 
-function emit(name, overloads) {
-  const { isMethod } = overloads[0];
+/**
+ * Arguments that have defaults may also be named in an options object right after the required ones:
+ * x.topk(5, { largest: false }) spares the dim of x.topk(5, -1, false).
+ */
+function withNamedForm(overload, index, overloads) {
+  const required = overload.positional.findLastIndex((parameter) => !parameter.hasDefault) + 1;
+  const isLast = index === overloads.length - 1;
+  if (required === overload.positional.length || (required === 0 && !isLast)) return [overload];
+  const named = {
+    ...overload,
+    positional: overload.positional.slice(0, required),
+    keyword: [...overload.positional.slice(required), ...overload.keyword],
+    isNamedForm: true,
+  };
+  return [named, overload];
+}
+
+function emit(name, schemas) {
+  const { isMethod } = schemas[0];
+  const overloads = schemas.flatMap(withNamedForm);
   const publicName = camel(name.replace(/_$/u, "")) + (name.endsWith("_") ? "_" : "");
   const prefix = isMethod ? "" : "export function ";
   if (overloads.length === 1) {
@@ -310,23 +328,26 @@ function emit(name, overloads) {
     const optionsName = names[overload.positional.length];
     const options =
       overload.keyword.length > 0
-        ? `optionsOf<${optionsType(overload)}>(${optionsName}, ${overload.constant})`
-        : "undefined";
+        ? `const options = optionsOf<${optionsType(overload)}>(${optionsName}, ${overload.constant});\n`
+        : "";
     const used = overload.positional.length + (overload.keyword.length > 0 ? 1 : 0);
-    const statement = returnStatement(overload, callExpression(overload, names, options, names.slice(used)));
+    const call = callExpression(overload, names, "options", names.slice(used));
+    const statement = options + returnStatement(overload, call);
     if (index === overloads.length - 1) return statement;
     const tests = overload.positional
       .map((parameter, position) => ({ parameter, position }))
       // A position that has the same type everywhere tells nothing.
       .filter(
         ({ parameter, position }) =>
-          !overloads.every((other) => other.positional[position]?.type === parameter.type),
+          !schemas.every((other) => other.positional[position]?.type === parameter.type),
       )
       .map(({ parameter, position }) => {
         const test = typeFacts(parameter).test(names[position]);
         return parameter.hasDefault ? `(${names[position]} === undefined || ${test})` : test;
       });
-    if (overload.positional.length === 0 && overload.keyword.length > 0) tests.push(`isOptions(${names[0]})`);
+    if (overload.isNamedForm) tests.push(`isOptions(${names[overload.positional.length]})`);
+    else if (overload.positional.length === 0 && overload.keyword.length > 0)
+      tests.push(`isOptions(${names[0]})`);
     if (tests.length === 0) throw new Error(`${overload.schema} cannot be told apart`);
     return `if (${tests.join(" && ")}) {\n ${statement}\n }`;
   });

@@ -785,25 +785,19 @@ export abstract class TensorOperators extends TensorHandle {
   add(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   add(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_TENSOR);
       return wrap(
         addon().call(
           ADD_TENSOR,
           gradientMode(),
           this.handle,
           handleOf(argument0, ADD_TENSOR, "other"),
-          optionsOf<{ alpha?: Scalar }>(argument1, ADD_TENSOR)?.alpha,
+          options?.alpha,
         ),
       );
     }
-    return wrap(
-      addon().call(
-        ADD_SCALAR,
-        gradientMode(),
-        this.handle,
-        argument0,
-        optionsOf<{ alpha?: Scalar }>(argument1, ADD_SCALAR)?.alpha,
-      ),
-    );
+    const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_SCALAR);
+    return wrap(addon().call(ADD_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
   /** `aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor` */
@@ -812,25 +806,19 @@ export abstract class TensorOperators extends TensorHandle {
   sub(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   sub(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_TENSOR);
       return wrap(
         addon().call(
           SUB_TENSOR,
           gradientMode(),
           this.handle,
           handleOf(argument0, SUB_TENSOR, "other"),
-          optionsOf<{ alpha?: Scalar }>(argument1, SUB_TENSOR)?.alpha,
+          options?.alpha,
         ),
       );
     }
-    return wrap(
-      addon().call(
-        SUB_SCALAR,
-        gradientMode(),
-        this.handle,
-        argument0,
-        optionsOf<{ alpha?: Scalar }>(argument1, SUB_SCALAR)?.alpha,
-      ),
-    );
+    const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_SCALAR);
+    return wrap(addon().call(SUB_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
   /** `aten::mul.Tensor(Tensor self, Tensor other) -> Tensor` */
@@ -852,22 +840,18 @@ export abstract class TensorOperators extends TensorHandle {
   add_(other: Scalar, options?: { alpha?: Scalar }): this;
   add_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_TENSOR);
       addon().call(
         ADD_IN_PLACE_TENSOR,
         gradientMode(),
         this.handle,
         handleOf(argument0, ADD_IN_PLACE_TENSOR, "other"),
-        optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_TENSOR)?.alpha,
+        options?.alpha,
       );
       return this;
     }
-    addon().call(
-      ADD_IN_PLACE_SCALAR,
-      gradientMode(),
-      this.handle,
-      argument0,
-      optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_SCALAR)?.alpha,
-    );
+    const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_SCALAR);
+    addon().call(ADD_IN_PLACE_SCALAR, gradientMode(), this.handle, argument0, options?.alpha);
     return this;
   }
 
@@ -877,22 +861,18 @@ export abstract class TensorOperators extends TensorHandle {
   sub_(other: Scalar, options?: { alpha?: Scalar }): this;
   sub_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_TENSOR);
       addon().call(
         SUB_IN_PLACE_TENSOR,
         gradientMode(),
         this.handle,
         handleOf(argument0, SUB_IN_PLACE_TENSOR, "other"),
-        optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_TENSOR)?.alpha,
+        options?.alpha,
       );
       return this;
     }
-    addon().call(
-      SUB_IN_PLACE_SCALAR,
-      gradientMode(),
-      this.handle,
-      argument0,
-      optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_SCALAR)?.alpha,
-    );
+    const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_SCALAR);
+    addon().call(SUB_IN_PLACE_SCALAR, gradientMode(), this.handle, argument0, options?.alpha);
     return this;
   }
 
@@ -920,25 +900,19 @@ export abstract class TensorOperators extends TensorHandle {
   div(other: Scalar, options?: { roundingMode?: "trunc" | "floor" | null }): Tensor;
   div(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_TENSOR_MODE);
       return wrap(
         addon().call(
           DIV_TENSOR_MODE,
           gradientMode(),
           this.handle,
           handleOf(argument0, DIV_TENSOR_MODE, "other"),
-          optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_TENSOR_MODE)?.roundingMode,
+          options?.roundingMode,
         ),
       );
     }
-    return wrap(
-      addon().call(
-        DIV_SCALAR_MODE,
-        gradientMode(),
-        this.handle,
-        argument0,
-        optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_SCALAR_MODE)?.roundingMode,
-      ),
-    );
+    const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_SCALAR_MODE);
+    return wrap(addon().call(DIV_SCALAR_MODE, gradientMode(), this.handle, argument0, options?.roundingMode));
   }
 
   /** `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)` */
@@ -947,24 +921,24 @@ export abstract class TensorOperators extends TensorHandle {
   div_(other: Scalar, options?: { roundingMode?: "trunc" | "floor" | null }): this;
   div_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(
+        argument1,
+        DIV_IN_PLACE_TENSOR_MODE,
+      );
       addon().call(
         DIV_IN_PLACE_TENSOR_MODE,
         gradientMode(),
         this.handle,
         handleOf(argument0, DIV_IN_PLACE_TENSOR_MODE, "other"),
-        optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_IN_PLACE_TENSOR_MODE)
-          ?.roundingMode,
+        options?.roundingMode,
       );
       return this;
     }
-    addon().call(
+    const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(
+      argument1,
       DIV_IN_PLACE_SCALAR_MODE,
-      gradientMode(),
-      this.handle,
-      argument0,
-      optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_IN_PLACE_SCALAR_MODE)
-        ?.roundingMode,
     );
+    addon().call(DIV_IN_PLACE_SCALAR_MODE, gradientMode(), this.handle, argument0, options?.roundingMode);
     return this;
   }
 
@@ -1090,25 +1064,19 @@ export abstract class TensorOperators extends TensorHandle {
   rsub(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   rsub(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar }>(argument1, RSUB_TENSOR);
       return wrap(
         addon().call(
           RSUB_TENSOR,
           gradientMode(),
           this.handle,
           handleOf(argument0, RSUB_TENSOR, "other"),
-          optionsOf<{ alpha?: Scalar }>(argument1, RSUB_TENSOR)?.alpha,
+          options?.alpha,
         ),
       );
     }
-    return wrap(
-      addon().call(
-        RSUB_SCALAR,
-        gradientMode(),
-        this.handle,
-        argument0,
-        optionsOf<{ alpha?: Scalar }>(argument1, RSUB_SCALAR)?.alpha,
-      ),
-    );
+    const options = optionsOf<{ alpha?: Scalar }>(argument1, RSUB_SCALAR);
+    return wrap(addon().call(RSUB_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
   /** `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor` */
@@ -1219,6 +1187,8 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor` */
   clamp(min?: Tensor | null, max?: Tensor | null): Tensor;
   /** `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor` */
+  clamp(options?: { min?: Scalar | null; max?: Scalar | null }): Tensor;
+  /** `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor` */
   clamp(min?: Scalar | null, max?: Scalar | null): Tensor;
   clamp(argument0?: unknown, argument1?: unknown): Tensor {
     if (
@@ -1235,11 +1205,17 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ min?: Scalar | null; max?: Scalar | null }>(argument0, CLAMP);
+      return wrap(addon().call(CLAMP, gradientMode(), this.handle, options?.min, options?.max, argument1));
+    }
     return wrap(addon().call(CLAMP, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)` */
   clamp_(min?: Tensor | null, max?: Tensor | null): this;
+  /** `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)` */
+  clamp_(options?: { min?: Scalar | null; max?: Scalar | null }): this;
   /** `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)` */
   clamp_(min?: Scalar | null, max?: Scalar | null): this;
   clamp_(argument0?: unknown, argument1?: unknown): this {
@@ -1254,6 +1230,11 @@ export abstract class TensorOperators extends TensorHandle {
         optionalHandleOf(argument0, CLAMP_IN_PLACE_TENSOR, "min"),
         optionalHandleOf(argument1, CLAMP_IN_PLACE_TENSOR, "max"),
       );
+      return this;
+    }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ min?: Scalar | null; max?: Scalar | null }>(argument0, CLAMP_IN_PLACE);
+      addon().call(CLAMP_IN_PLACE, gradientMode(), this.handle, options?.min, options?.max, argument1);
       return this;
     }
     addon().call(CLAMP_IN_PLACE, gradientMode(), this.handle, argument0, argument1);
@@ -1439,13 +1420,54 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor` */
-  nanToNum(nan?: number | null, posinf?: number | null, neginf?: number | null): Tensor {
-    return wrap(addon().call(NAN_TO_NUM, gradientMode(), this.handle, nan, posinf, neginf));
+  nanToNum(options?: { nan?: number | null; posinf?: number | null; neginf?: number | null }): Tensor;
+  /** `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor` */
+  nanToNum(nan?: number | null, posinf?: number | null, neginf?: number | null): Tensor;
+  nanToNum(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ nan?: number | null; posinf?: number | null; neginf?: number | null }>(
+        argument0,
+        NAN_TO_NUM,
+      );
+      return wrap(
+        addon().call(
+          NAN_TO_NUM,
+          gradientMode(),
+          this.handle,
+          options?.nan,
+          options?.posinf,
+          options?.neginf,
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    return wrap(addon().call(NAN_TO_NUM, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)` */
-  nanToNum_(nan?: number | null, posinf?: number | null, neginf?: number | null): this {
-    addon().call(NAN_TO_NUM_IN_PLACE, gradientMode(), this.handle, nan, posinf, neginf);
+  nanToNum_(options?: { nan?: number | null; posinf?: number | null; neginf?: number | null }): this;
+  /** `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)` */
+  nanToNum_(nan?: number | null, posinf?: number | null, neginf?: number | null): this;
+  nanToNum_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ nan?: number | null; posinf?: number | null; neginf?: number | null }>(
+        argument0,
+        NAN_TO_NUM_IN_PLACE,
+      );
+      addon().call(
+        NAN_TO_NUM_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        options?.nan,
+        options?.posinf,
+        options?.neginf,
+        argument1,
+        argument2,
+      );
+      return this;
+    }
+    addon().call(NAN_TO_NUM_IN_PLACE, gradientMode(), this.handle, argument0, argument1, argument2);
     return this;
   }
 
@@ -1463,8 +1485,15 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::logit(Tensor self, float? eps=None) -> Tensor` */
-  logit(eps?: number | null): Tensor {
-    return wrap(addon().call(LOGIT, gradientMode(), this.handle, eps));
+  logit(options?: { eps?: number | null }): Tensor;
+  /** `aten::logit(Tensor self, float? eps=None) -> Tensor` */
+  logit(eps?: number | null): Tensor;
+  logit(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ eps?: number | null }>(argument0, LOGIT);
+      return wrap(addon().call(LOGIT, gradientMode(), this.handle, options?.eps));
+    }
+    return wrap(addon().call(LOGIT, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor` */
@@ -1729,29 +1758,65 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::allclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False) -> bool` */
-  allclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): boolean {
+  allclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): boolean;
+  /** `aten::allclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False) -> bool` */
+  allclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): boolean;
+  allclose(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): boolean {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ rtol?: number; atol?: number; equalNan?: boolean }>(argument1, ALLCLOSE);
+      return addon().call(
+        ALLCLOSE,
+        gradientMode(),
+        this.handle,
+        handleOf(argument0, ALLCLOSE, "other"),
+        options?.rtol,
+        options?.atol,
+        options?.equalNan,
+        argument2,
+        argument3,
+      ) as boolean;
+    }
     return addon().call(
       ALLCLOSE,
       gradientMode(),
       this.handle,
-      handleOf(other, ALLCLOSE, "other"),
-      rtol,
-      atol,
-      equalNan,
+      handleOf(argument0, ALLCLOSE, "other"),
+      argument1,
+      argument2,
+      argument3,
     ) as boolean;
   }
 
   /** `aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False) -> Tensor` */
-  isclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): Tensor {
+  isclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): Tensor;
+  /** `aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False) -> Tensor` */
+  isclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): Tensor;
+  isclose(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ rtol?: number; atol?: number; equalNan?: boolean }>(argument1, ISCLOSE);
+      return wrap(
+        addon().call(
+          ISCLOSE,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, ISCLOSE, "other"),
+          options?.rtol,
+          options?.atol,
+          options?.equalNan,
+          argument2,
+          argument3,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         ISCLOSE,
         gradientMode(),
         this.handle,
-        handleOf(other, ISCLOSE, "other"),
-        rtol,
-        atol,
-        equalNan,
+        handleOf(argument0, ISCLOSE, "other"),
+        argument1,
+        argument2,
+        argument3,
       ),
     );
   }
@@ -1762,115 +1827,298 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor` */
-  softplus(beta?: Scalar, threshold?: Scalar): Tensor {
-    return wrap(addon().call(SOFTPLUS, gradientMode(), this.handle, beta, threshold));
+  softplus(options?: { beta?: Scalar; threshold?: Scalar }): Tensor;
+  /** `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor` */
+  softplus(beta?: Scalar, threshold?: Scalar): Tensor;
+  softplus(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ beta?: Scalar; threshold?: Scalar }>(argument0, SOFTPLUS);
+      return wrap(
+        addon().call(SOFTPLUS, gradientMode(), this.handle, options?.beta, options?.threshold, argument1),
+      );
+    }
+    return wrap(addon().call(SOFTPLUS, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor` */
-  elu(alpha?: Scalar, scale?: Scalar, inputScale?: Scalar): Tensor {
-    return wrap(addon().call(ELU, gradientMode(), this.handle, alpha, scale, inputScale));
+  elu(options?: { alpha?: Scalar; scale?: Scalar; inputScale?: Scalar }): Tensor;
+  /** `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor` */
+  elu(alpha?: Scalar, scale?: Scalar, inputScale?: Scalar): Tensor;
+  elu(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ alpha?: Scalar; scale?: Scalar; inputScale?: Scalar }>(argument0, ELU);
+      return wrap(
+        addon().call(
+          ELU,
+          gradientMode(),
+          this.handle,
+          options?.alpha,
+          options?.scale,
+          options?.inputScale,
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    return wrap(addon().call(ELU, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor` */
-  leakyRelu(negativeSlope?: Scalar): Tensor {
-    return wrap(addon().call(LEAKY_RELU, gradientMode(), this.handle, negativeSlope));
+  leakyRelu(options?: { negativeSlope?: Scalar }): Tensor;
+  /** `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor` */
+  leakyRelu(negativeSlope?: Scalar): Tensor;
+  leakyRelu(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ negativeSlope?: Scalar }>(argument0, LEAKY_RELU);
+      return wrap(addon().call(LEAKY_RELU, gradientMode(), this.handle, options?.negativeSlope));
+    }
+    return wrap(addon().call(LEAKY_RELU, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor` */
-  hardtanh(minVal?: Scalar, maxVal?: Scalar): Tensor {
-    return wrap(addon().call(HARDTANH, gradientMode(), this.handle, minVal, maxVal));
+  hardtanh(options?: { minVal?: Scalar; maxVal?: Scalar }): Tensor;
+  /** `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor` */
+  hardtanh(minVal?: Scalar, maxVal?: Scalar): Tensor;
+  hardtanh(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ minVal?: Scalar; maxVal?: Scalar }>(argument0, HARDTANH);
+      return wrap(
+        addon().call(HARDTANH, gradientMode(), this.handle, options?.minVal, options?.maxVal, argument1),
+      );
+    }
+    return wrap(addon().call(HARDTANH, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor` */
-  softmax(dim: number, dtype?: DType | null): Tensor {
-    return wrap(addon().call(SOFTMAX_INT, gradientMode(), this.handle, dim, dtypeCode(dtype, SOFTMAX_INT)));
+  softmax(dim: number, options?: { dtype?: DType | null }): Tensor;
+  /** `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor` */
+  softmax(dim: number, dtype?: DType | null): Tensor;
+  softmax(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dtype?: DType | null }>(argument1, SOFTMAX_INT);
+      return wrap(
+        addon().call(
+          SOFTMAX_INT,
+          gradientMode(),
+          this.handle,
+          argument0,
+          dtypeCode(options?.dtype, SOFTMAX_INT),
+        ),
+      );
+    }
+    return wrap(
+      addon().call(SOFTMAX_INT, gradientMode(), this.handle, argument0, dtypeCode(argument1, SOFTMAX_INT)),
+    );
   }
 
   /** `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor` */
-  logSoftmax(dim: number, dtype?: DType | null): Tensor {
+  logSoftmax(dim: number, options?: { dtype?: DType | null }): Tensor;
+  /** `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor` */
+  logSoftmax(dim: number, dtype?: DType | null): Tensor;
+  logSoftmax(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dtype?: DType | null }>(argument1, LOG_SOFTMAX_INT);
+      return wrap(
+        addon().call(
+          LOG_SOFTMAX_INT,
+          gradientMode(),
+          this.handle,
+          argument0,
+          dtypeCode(options?.dtype, LOG_SOFTMAX_INT),
+        ),
+      );
+    }
     return wrap(
-      addon().call(LOG_SOFTMAX_INT, gradientMode(), this.handle, dim, dtypeCode(dtype, LOG_SOFTMAX_INT)),
+      addon().call(
+        LOG_SOFTMAX_INT,
+        gradientMode(),
+        this.handle,
+        argument0,
+        dtypeCode(argument1, LOG_SOFTMAX_INT),
+      ),
     );
   }
 
   /** `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor` */
-  mseLoss(target: Tensor, reduction?: Reduction): Tensor {
+  mseLoss(target: Tensor, options?: { reduction?: Reduction }): Tensor;
+  /** `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor` */
+  mseLoss(target: Tensor, reduction?: Reduction): Tensor;
+  mseLoss(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ reduction?: Reduction }>(argument1, MSE_LOSS);
+      return wrap(
+        addon().call(
+          MSE_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, MSE_LOSS, "target"),
+          reductionCode(options?.reduction, MSE_LOSS),
+        ),
+      );
+    }
     return wrap(
       addon().call(
         MSE_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, MSE_LOSS, "target"),
-        reductionCode(reduction, MSE_LOSS),
+        handleOf(argument0, MSE_LOSS, "target"),
+        reductionCode(argument1, MSE_LOSS),
       ),
     );
   }
 
   /** `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor` */
-  l1Loss(target: Tensor, reduction?: Reduction): Tensor {
+  l1Loss(target: Tensor, options?: { reduction?: Reduction }): Tensor;
+  /** `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor` */
+  l1Loss(target: Tensor, reduction?: Reduction): Tensor;
+  l1Loss(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ reduction?: Reduction }>(argument1, L1_LOSS);
+      return wrap(
+        addon().call(
+          L1_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, L1_LOSS, "target"),
+          reductionCode(options?.reduction, L1_LOSS),
+        ),
+      );
+    }
     return wrap(
       addon().call(
         L1_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, L1_LOSS, "target"),
-        reductionCode(reduction, L1_LOSS),
+        handleOf(argument0, L1_LOSS, "target"),
+        reductionCode(argument1, L1_LOSS),
       ),
     );
   }
 
   /** `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor` */
-  smoothL1Loss(target: Tensor, reduction?: Reduction, beta?: number): Tensor {
+  smoothL1Loss(target: Tensor, options?: { reduction?: Reduction; beta?: number }): Tensor;
+  /** `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor` */
+  smoothL1Loss(target: Tensor, reduction?: Reduction, beta?: number): Tensor;
+  smoothL1Loss(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ reduction?: Reduction; beta?: number }>(argument1, SMOOTH_L1_LOSS);
+      return wrap(
+        addon().call(
+          SMOOTH_L1_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, SMOOTH_L1_LOSS, "target"),
+          reductionCode(options?.reduction, SMOOTH_L1_LOSS),
+          options?.beta,
+          argument2,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         SMOOTH_L1_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, SMOOTH_L1_LOSS, "target"),
-        reductionCode(reduction, SMOOTH_L1_LOSS),
-        beta,
+        handleOf(argument0, SMOOTH_L1_LOSS, "target"),
+        reductionCode(argument1, SMOOTH_L1_LOSS),
+        argument2,
       ),
     );
   }
 
   /** `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor` */
-  huberLoss(target: Tensor, reduction?: Reduction, delta?: number): Tensor {
+  huberLoss(target: Tensor, options?: { reduction?: Reduction; delta?: number }): Tensor;
+  /** `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor` */
+  huberLoss(target: Tensor, reduction?: Reduction, delta?: number): Tensor;
+  huberLoss(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ reduction?: Reduction; delta?: number }>(argument1, HUBER_LOSS);
+      return wrap(
+        addon().call(
+          HUBER_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, HUBER_LOSS, "target"),
+          reductionCode(options?.reduction, HUBER_LOSS),
+          options?.delta,
+          argument2,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         HUBER_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, HUBER_LOSS, "target"),
-        reductionCode(reduction, HUBER_LOSS),
-        delta,
+        handleOf(argument0, HUBER_LOSS, "target"),
+        reductionCode(argument1, HUBER_LOSS),
+        argument2,
       ),
     );
   }
 
   /** `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor` */
-  klDiv(target: Tensor, reduction?: Reduction, options?: { logTarget?: boolean }): Tensor {
+  klDiv(target: Tensor, options?: { reduction?: Reduction; logTarget?: boolean }): Tensor;
+  /** `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor` */
+  klDiv(target: Tensor, reduction?: Reduction, options?: { logTarget?: boolean }): Tensor;
+  klDiv(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ reduction?: Reduction; logTarget?: boolean }>(argument1, KL_DIV);
+      return wrap(
+        addon().call(
+          KL_DIV,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, KL_DIV, "target"),
+          reductionCode(options?.reduction, KL_DIV),
+          options?.logTarget,
+          argument2,
+        ),
+      );
+    }
+    const options = optionsOf<{ logTarget?: boolean }>(argument2, KL_DIV);
     return wrap(
       addon().call(
         KL_DIV,
         gradientMode(),
         this.handle,
-        handleOf(target, KL_DIV, "target"),
-        reductionCode(reduction, KL_DIV),
+        handleOf(argument0, KL_DIV, "target"),
+        reductionCode(argument1, KL_DIV),
         options?.logTarget,
       ),
     );
   }
 
   /** `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor` */
-  binaryCrossEntropy(target: Tensor, weight?: Tensor | null, reduction?: Reduction): Tensor {
+  binaryCrossEntropy(target: Tensor, options?: { weight?: Tensor | null; reduction?: Reduction }): Tensor;
+  /** `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor` */
+  binaryCrossEntropy(target: Tensor, weight?: Tensor | null, reduction?: Reduction): Tensor;
+  binaryCrossEntropy(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ weight?: Tensor | null; reduction?: Reduction }>(
+        argument1,
+        BINARY_CROSS_ENTROPY,
+      );
+      return wrap(
+        addon().call(
+          BINARY_CROSS_ENTROPY,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, BINARY_CROSS_ENTROPY, "target"),
+          optionalHandleOf(options?.weight, BINARY_CROSS_ENTROPY, "weight"),
+          reductionCode(options?.reduction, BINARY_CROSS_ENTROPY),
+          argument2,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         BINARY_CROSS_ENTROPY,
         gradientMode(),
         this.handle,
-        handleOf(target, BINARY_CROSS_ENTROPY, "target"),
-        optionalHandleOf(weight, BINARY_CROSS_ENTROPY, "weight"),
-        reductionCode(reduction, BINARY_CROSS_ENTROPY),
+        handleOf(argument0, BINARY_CROSS_ENTROPY, "target"),
+        optionalHandleOf(argument1, BINARY_CROSS_ENTROPY, "weight"),
+        reductionCode(argument2, BINARY_CROSS_ENTROPY),
       ),
     );
   }
@@ -1878,34 +2126,89 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor` */
   binaryCrossEntropyWithLogits(
     target: Tensor,
+    options?: { weight?: Tensor | null; posWeight?: Tensor | null; reduction?: Reduction },
+  ): Tensor;
+  /** `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor` */
+  binaryCrossEntropyWithLogits(
+    target: Tensor,
     weight?: Tensor | null,
     posWeight?: Tensor | null,
     reduction?: Reduction,
+  ): Tensor;
+  binaryCrossEntropyWithLogits(
+    argument0?: unknown,
+    argument1?: unknown,
+    argument2?: unknown,
+    argument3?: unknown,
   ): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ weight?: Tensor | null; posWeight?: Tensor | null; reduction?: Reduction }>(
+        argument1,
+        BINARY_CROSS_ENTROPY_WITH_LOGITS,
+      );
+      return wrap(
+        addon().call(
+          BINARY_CROSS_ENTROPY_WITH_LOGITS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, BINARY_CROSS_ENTROPY_WITH_LOGITS, "target"),
+          optionalHandleOf(options?.weight, BINARY_CROSS_ENTROPY_WITH_LOGITS, "weight"),
+          optionalHandleOf(options?.posWeight, BINARY_CROSS_ENTROPY_WITH_LOGITS, "pos_weight"),
+          reductionCode(options?.reduction, BINARY_CROSS_ENTROPY_WITH_LOGITS),
+          argument2,
+          argument3,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         BINARY_CROSS_ENTROPY_WITH_LOGITS,
         gradientMode(),
         this.handle,
-        handleOf(target, BINARY_CROSS_ENTROPY_WITH_LOGITS, "target"),
-        optionalHandleOf(weight, BINARY_CROSS_ENTROPY_WITH_LOGITS, "weight"),
-        optionalHandleOf(posWeight, BINARY_CROSS_ENTROPY_WITH_LOGITS, "pos_weight"),
-        reductionCode(reduction, BINARY_CROSS_ENTROPY_WITH_LOGITS),
+        handleOf(argument0, BINARY_CROSS_ENTROPY_WITH_LOGITS, "target"),
+        optionalHandleOf(argument1, BINARY_CROSS_ENTROPY_WITH_LOGITS, "weight"),
+        optionalHandleOf(argument2, BINARY_CROSS_ENTROPY_WITH_LOGITS, "pos_weight"),
+        reductionCode(argument3, BINARY_CROSS_ENTROPY_WITH_LOGITS),
       ),
     );
   }
 
   /** `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor` */
-  nllLoss(target: Tensor, weight?: Tensor | null, reduction?: Reduction, ignoreIndex?: number): Tensor {
+  nllLoss(
+    target: Tensor,
+    options?: { weight?: Tensor | null; reduction?: Reduction; ignoreIndex?: number },
+  ): Tensor;
+  /** `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor` */
+  nllLoss(target: Tensor, weight?: Tensor | null, reduction?: Reduction, ignoreIndex?: number): Tensor;
+  nllLoss(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ weight?: Tensor | null; reduction?: Reduction; ignoreIndex?: number }>(
+        argument1,
+        NLL_LOSS,
+      );
+      return wrap(
+        addon().call(
+          NLL_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, NLL_LOSS, "target"),
+          optionalHandleOf(options?.weight, NLL_LOSS, "weight"),
+          reductionCode(options?.reduction, NLL_LOSS),
+          options?.ignoreIndex,
+          argument2,
+          argument3,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         NLL_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, NLL_LOSS, "target"),
-        optionalHandleOf(weight, NLL_LOSS, "weight"),
-        reductionCode(reduction, NLL_LOSS),
-        ignoreIndex,
+        handleOf(argument0, NLL_LOSS, "target"),
+        optionalHandleOf(argument1, NLL_LOSS, "weight"),
+        reductionCode(argument2, NLL_LOSS),
+        argument3,
       ),
     );
   }
@@ -1913,25 +2216,67 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.) -> Tensor` */
   crossEntropyLoss(
     target: Tensor,
+    options?: {
+      weight?: Tensor | null;
+      reduction?: Reduction;
+      ignoreIndex?: number;
+      labelSmoothing?: number;
+    },
+  ): Tensor;
+  /** `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.) -> Tensor` */
+  crossEntropyLoss(
+    target: Tensor,
     weight?: Tensor | null,
     reduction?: Reduction,
     ignoreIndex?: number,
     labelSmoothing?: number,
+  ): Tensor;
+  crossEntropyLoss(
+    argument0?: unknown,
+    argument1?: unknown,
+    argument2?: unknown,
+    argument3?: unknown,
+    argument4?: unknown,
   ): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{
+        weight?: Tensor | null;
+        reduction?: Reduction;
+        ignoreIndex?: number;
+        labelSmoothing?: number;
+      }>(argument1, CROSS_ENTROPY_LOSS);
+      return wrap(
+        addon().call(
+          CROSS_ENTROPY_LOSS,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, CROSS_ENTROPY_LOSS, "target"),
+          optionalHandleOf(options?.weight, CROSS_ENTROPY_LOSS, "weight"),
+          reductionCode(options?.reduction, CROSS_ENTROPY_LOSS),
+          options?.ignoreIndex,
+          options?.labelSmoothing,
+          argument2,
+          argument3,
+          argument4,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         CROSS_ENTROPY_LOSS,
         gradientMode(),
         this.handle,
-        handleOf(target, CROSS_ENTROPY_LOSS, "target"),
-        optionalHandleOf(weight, CROSS_ENTROPY_LOSS, "weight"),
-        reductionCode(reduction, CROSS_ENTROPY_LOSS),
-        ignoreIndex,
-        labelSmoothing,
+        handleOf(argument0, CROSS_ENTROPY_LOSS, "target"),
+        optionalHandleOf(argument1, CROSS_ENTROPY_LOSS, "weight"),
+        reductionCode(argument2, CROSS_ENTROPY_LOSS),
+        argument3,
+        argument4,
       ),
     );
   }
 
+  /** `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
+  sum(dim: number | readonly number[] | null, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor;
   /** `aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
   sum(dim: number | readonly number[] | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
   /** `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor` */
@@ -1939,8 +2284,26 @@ export abstract class TensorOperators extends TensorHandle {
   sum(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
+      isOptions(argument1)
+    ) {
+      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, SUM_DIM_INTLIST);
+      return wrap(
+        addon().call(
+          SUM_DIM_INTLIST,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.keepdim,
+          dtypeCode(options?.dtype, SUM_DIM_INTLIST),
+          argument2,
+        ),
+      );
+    }
+    if (
+      (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean")
     ) {
+      const options = optionsOf<{ dtype?: DType | null }>(argument2, SUM_DIM_INTLIST);
       return wrap(
         addon().call(
           SUM_DIM_INTLIST,
@@ -1948,22 +2311,18 @@ export abstract class TensorOperators extends TensorHandle {
           this.handle,
           argument0,
           argument1,
-          dtypeCode(optionsOf<{ dtype?: DType | null }>(argument2, SUM_DIM_INTLIST)?.dtype, SUM_DIM_INTLIST),
+          dtypeCode(options?.dtype, SUM_DIM_INTLIST),
         ),
       );
     }
+    const options = optionsOf<{ dtype?: DType | null }>(argument0, SUM);
     return wrap(
-      addon().call(
-        SUM,
-        gradientMode(),
-        this.handle,
-        dtypeCode(optionsOf<{ dtype?: DType | null }>(argument0, SUM)?.dtype, SUM),
-        argument1,
-        argument2,
-      ),
+      addon().call(SUM, gradientMode(), this.handle, dtypeCode(options?.dtype, SUM), argument1, argument2),
     );
   }
 
+  /** `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
+  mean(dim: number | readonly number[] | null, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor;
   /** `aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
   mean(dim: number | readonly number[] | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
   /** `aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor` */
@@ -1971,8 +2330,26 @@ export abstract class TensorOperators extends TensorHandle {
   mean(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
+      isOptions(argument1)
+    ) {
+      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, MEAN_DIM);
+      return wrap(
+        addon().call(
+          MEAN_DIM,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.keepdim,
+          dtypeCode(options?.dtype, MEAN_DIM),
+          argument2,
+        ),
+      );
+    }
+    if (
+      (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean")
     ) {
+      const options = optionsOf<{ dtype?: DType | null }>(argument2, MEAN_DIM);
       return wrap(
         addon().call(
           MEAN_DIM,
@@ -1980,28 +2357,39 @@ export abstract class TensorOperators extends TensorHandle {
           this.handle,
           argument0,
           argument1,
-          dtypeCode(optionsOf<{ dtype?: DType | null }>(argument2, MEAN_DIM)?.dtype, MEAN_DIM),
+          dtypeCode(options?.dtype, MEAN_DIM),
         ),
       );
     }
+    const options = optionsOf<{ dtype?: DType | null }>(argument0, MEAN);
     return wrap(
-      addon().call(
-        MEAN,
-        gradientMode(),
-        this.handle,
-        dtypeCode(optionsOf<{ dtype?: DType | null }>(argument0, MEAN)?.dtype, MEAN),
-        argument1,
-        argument2,
-      ),
+      addon().call(MEAN, gradientMode(), this.handle, dtypeCode(options?.dtype, MEAN), argument1, argument2),
     );
   }
 
+  /** `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
+  prod(dim: number, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor;
   /** `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
   prod(dim: number, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
   /** `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor` */
   prod(options?: { dtype?: DType | null }): Tensor;
   prod(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, PROD_DIM_INT);
+      return wrap(
+        addon().call(
+          PROD_DIM_INT,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.keepdim,
+          dtypeCode(options?.dtype, PROD_DIM_INT),
+          argument2,
+        ),
+      );
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
+      const options = optionsOf<{ dtype?: DType | null }>(argument2, PROD_DIM_INT);
       return wrap(
         addon().call(
           PROD_DIM_INT,
@@ -2009,30 +2397,38 @@ export abstract class TensorOperators extends TensorHandle {
           this.handle,
           argument0,
           argument1,
-          dtypeCode(optionsOf<{ dtype?: DType | null }>(argument2, PROD_DIM_INT)?.dtype, PROD_DIM_INT),
+          dtypeCode(options?.dtype, PROD_DIM_INT),
         ),
       );
     }
+    const options = optionsOf<{ dtype?: DType | null }>(argument0, PROD);
     return wrap(
-      addon().call(
-        PROD,
-        gradientMode(),
-        this.handle,
-        dtypeCode(optionsOf<{ dtype?: DType | null }>(argument0, PROD)?.dtype, PROD),
-        argument1,
-        argument2,
-      ),
+      addon().call(PROD, gradientMode(), this.handle, dtypeCode(options?.dtype, PROD), argument1, argument2),
     );
   }
 
   /** `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor` */
-  amax(dim?: number | readonly number[], keepdim?: boolean): Tensor {
-    return wrap(addon().call(AMAX, gradientMode(), this.handle, dim, keepdim));
+  amax(options?: { dim?: number | readonly number[]; keepdim?: boolean }): Tensor;
+  /** `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor` */
+  amax(dim?: number | readonly number[], keepdim?: boolean): Tensor;
+  amax(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number | readonly number[]; keepdim?: boolean }>(argument0, AMAX);
+      return wrap(addon().call(AMAX, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1));
+    }
+    return wrap(addon().call(AMAX, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor` */
-  amin(dim?: number | readonly number[], keepdim?: boolean): Tensor {
-    return wrap(addon().call(AMIN, gradientMode(), this.handle, dim, keepdim));
+  amin(options?: { dim?: number | readonly number[]; keepdim?: boolean }): Tensor;
+  /** `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor` */
+  amin(dim?: number | readonly number[], keepdim?: boolean): Tensor;
+  amin(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number | readonly number[]; keepdim?: boolean }>(argument0, AMIN);
+      return wrap(addon().call(AMIN, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1));
+    }
+    return wrap(addon().call(AMIN, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)` */
@@ -2044,17 +2440,37 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor` */
-  argmax(dim?: number | null, keepdim?: boolean): Tensor {
-    return wrap(addon().call(ARGMAX, gradientMode(), this.handle, dim, keepdim));
+  argmax(options?: { dim?: number | null; keepdim?: boolean }): Tensor;
+  /** `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor` */
+  argmax(dim?: number | null, keepdim?: boolean): Tensor;
+  argmax(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number | null; keepdim?: boolean }>(argument0, ARGMAX);
+      return wrap(
+        addon().call(ARGMAX, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
+      );
+    }
+    return wrap(addon().call(ARGMAX, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor` */
-  argmin(dim?: number | null, keepdim?: boolean): Tensor {
-    return wrap(addon().call(ARGMIN, gradientMode(), this.handle, dim, keepdim));
+  argmin(options?: { dim?: number | null; keepdim?: boolean }): Tensor;
+  /** `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor` */
+  argmin(dim?: number | null, keepdim?: boolean): Tensor;
+  argmin(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number | null; keepdim?: boolean }>(argument0, ARGMIN);
+      return wrap(
+        addon().call(ARGMIN, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
+      );
+    }
+    return wrap(addon().call(ARGMIN, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::max.other(Tensor self, Tensor other) -> Tensor` */
   max(other: Tensor): Tensor;
+  /** `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
+  max(dim: number, options?: { keepdim?: boolean }): [Tensor, Tensor];
   /** `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
   max(dim: number, keepdim?: boolean): [Tensor, Tensor];
   /** `aten::max(Tensor self) -> Tensor` */
@@ -2071,6 +2487,13 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, MAX_DIM);
+      return wrapAll(addon().call(MAX_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
+        Tensor,
+        Tensor,
+      ];
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
       return wrapAll(addon().call(MAX_DIM, gradientMode(), this.handle, argument0, argument1)) as [
         Tensor,
@@ -2082,6 +2505,8 @@ export abstract class TensorOperators extends TensorHandle {
 
   /** `aten::min.other(Tensor self, Tensor other) -> Tensor` */
   min(other: Tensor): Tensor;
+  /** `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
+  min(dim: number, options?: { keepdim?: boolean }): [Tensor, Tensor];
   /** `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
   min(dim: number, keepdim?: boolean): [Tensor, Tensor];
   /** `aten::min(Tensor self) -> Tensor` */
@@ -2098,6 +2523,13 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, MIN_DIM);
+      return wrapAll(addon().call(MIN_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
+        Tensor,
+        Tensor,
+      ];
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
       return wrapAll(addon().call(MIN_DIM, gradientMode(), this.handle, argument0, argument1)) as [
         Tensor,
@@ -2108,10 +2540,16 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor` */
+  any(dim: number, options?: { keepdim?: boolean }): Tensor;
+  /** `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor` */
   any(dim: number, keepdim?: boolean): Tensor;
   /** `aten::any(Tensor self) -> Tensor` */
   any(): Tensor;
   any(argument0?: unknown, argument1?: unknown): Tensor {
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, ANY_DIM);
+      return wrap(addon().call(ANY_DIM, gradientMode(), this.handle, argument0, options?.keepdim));
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
       return wrap(addon().call(ANY_DIM, gradientMode(), this.handle, argument0, argument1));
     }
@@ -2119,10 +2557,16 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor` */
+  all(dim: number, options?: { keepdim?: boolean }): Tensor;
+  /** `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor` */
   all(dim: number, keepdim?: boolean): Tensor;
   /** `aten::all(Tensor self) -> Tensor` */
   all(): Tensor;
   all(argument0?: unknown, argument1?: unknown): Tensor {
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, ALL_DIM);
+      return wrap(addon().call(ALL_DIM, gradientMode(), this.handle, argument0, options?.keepdim));
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
       return wrap(addon().call(ALL_DIM, gradientMode(), this.handle, argument0, argument1));
     }
@@ -2130,10 +2574,24 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor` */
+  norm(p: Scalar | null, dim: number | readonly number[], options?: { keepdim?: boolean }): Tensor;
+  /** `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor` */
   norm(p: Scalar | null, dim: number | readonly number[], keepdim?: boolean): Tensor;
+  /** `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor` */
+  norm(options?: { p?: Scalar }): Tensor;
   /** `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor` */
   norm(p?: Scalar): Tensor;
   norm(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (
+      (argument0 === null || isScalar(argument0)) &&
+      (typeof argument1 === "number" || Array.isArray(argument1)) &&
+      isOptions(argument2)
+    ) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument2, NORM_SCALAROPT_DIM);
+      return wrap(
+        addon().call(NORM_SCALAROPT_DIM, gradientMode(), this.handle, argument0, argument1, options?.keepdim),
+      );
+    }
     if (
       (argument0 === null || isScalar(argument0)) &&
       (typeof argument1 === "number" || Array.isArray(argument1)) &&
@@ -2143,14 +2601,39 @@ export abstract class TensorOperators extends TensorHandle {
         addon().call(NORM_SCALAROPT_DIM, gradientMode(), this.handle, argument0, argument1, argument2),
       );
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ p?: Scalar }>(argument0, NORM_SCALAR);
+      return wrap(addon().call(NORM_SCALAR, gradientMode(), this.handle, options?.p, argument1, argument2));
+    }
     return wrap(addon().call(NORM_SCALAR, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor` */
+  std(dim: number | readonly number[] | null, options?: { unbiased?: boolean; keepdim?: boolean }): Tensor;
+  /** `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor` */
   std(dim: number | readonly number[] | null, unbiased?: boolean, keepdim?: boolean): Tensor;
+  /** `aten::std(Tensor self, bool unbiased=True) -> Tensor` */
+  std(options?: { unbiased?: boolean }): Tensor;
   /** `aten::std(Tensor self, bool unbiased=True) -> Tensor` */
   std(unbiased?: boolean): Tensor;
   std(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (
+      (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
+      isOptions(argument1)
+    ) {
+      const options = optionsOf<{ unbiased?: boolean; keepdim?: boolean }>(argument1, STD_DIM);
+      return wrap(
+        addon().call(
+          STD_DIM,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.unbiased,
+          options?.keepdim,
+          argument2,
+        ),
+      );
+    }
     if (
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean") &&
@@ -2158,14 +2641,39 @@ export abstract class TensorOperators extends TensorHandle {
     ) {
       return wrap(addon().call(STD_DIM, gradientMode(), this.handle, argument0, argument1, argument2));
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ unbiased?: boolean }>(argument0, STD);
+      return wrap(addon().call(STD, gradientMode(), this.handle, options?.unbiased, argument1, argument2));
+    }
     return wrap(addon().call(STD, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor` */
+  var(dim: number | readonly number[] | null, options?: { unbiased?: boolean; keepdim?: boolean }): Tensor;
+  /** `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor` */
   var(dim: number | readonly number[] | null, unbiased?: boolean, keepdim?: boolean): Tensor;
+  /** `aten::var(Tensor self, bool unbiased=True) -> Tensor` */
+  var(options?: { unbiased?: boolean }): Tensor;
   /** `aten::var(Tensor self, bool unbiased=True) -> Tensor` */
   var(unbiased?: boolean): Tensor;
   var(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (
+      (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
+      isOptions(argument1)
+    ) {
+      const options = optionsOf<{ unbiased?: boolean; keepdim?: boolean }>(argument1, VAR_DIM);
+      return wrap(
+        addon().call(
+          VAR_DIM,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.unbiased,
+          options?.keepdim,
+          argument2,
+        ),
+      );
+    }
     if (
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean") &&
@@ -2173,12 +2681,23 @@ export abstract class TensorOperators extends TensorHandle {
     ) {
       return wrap(addon().call(VAR_DIM, gradientMode(), this.handle, argument0, argument1, argument2));
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ unbiased?: boolean }>(argument0, VAR);
+      return wrap(addon().call(VAR, gradientMode(), this.handle, options?.unbiased, argument1, argument2));
+    }
     return wrap(addon().call(VAR, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor` */
-  logsumexp(dim: number | readonly number[], keepdim?: boolean): Tensor {
-    return wrap(addon().call(LOGSUMEXP, gradientMode(), this.handle, dim, keepdim));
+  logsumexp(dim: number | readonly number[], options?: { keepdim?: boolean }): Tensor;
+  /** `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor` */
+  logsumexp(dim: number | readonly number[], keepdim?: boolean): Tensor;
+  logsumexp(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, LOGSUMEXP);
+      return wrap(addon().call(LOGSUMEXP, gradientMode(), this.handle, argument0, options?.keepdim));
+    }
+    return wrap(addon().call(LOGSUMEXP, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::logcumsumexp(Tensor self, int dim) -> Tensor` */
@@ -2207,10 +2726,19 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
+  median(dim: number, options?: { keepdim?: boolean }): [Tensor, Tensor];
+  /** `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)` */
   median(dim: number, keepdim?: boolean): [Tensor, Tensor];
   /** `aten::median(Tensor self) -> Tensor` */
   median(): Tensor;
   median(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] | Tensor {
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ keepdim?: boolean }>(argument1, MEDIAN_DIM);
+      return wrapAll(addon().call(MEDIAN_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
+        Tensor,
+        Tensor,
+      ];
+    }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
       return wrapAll(addon().call(MEDIAN_DIM, gradientMode(), this.handle, argument0, argument1)) as [
         Tensor,
@@ -2221,21 +2749,74 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)` */
-  kthvalue(k: number, dim?: number, keepdim?: boolean): [Tensor, Tensor] {
-    return wrapAll(addon().call(KTHVALUE, gradientMode(), this.handle, k, dim, keepdim)) as [Tensor, Tensor];
+  kthvalue(k: number, options?: { dim?: number; keepdim?: boolean }): [Tensor, Tensor];
+  /** `aten::kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)` */
+  kthvalue(k: number, dim?: number, keepdim?: boolean): [Tensor, Tensor];
+  kthvalue(argument0?: unknown, argument1?: unknown, argument2?: unknown): [Tensor, Tensor] {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number; keepdim?: boolean }>(argument1, KTHVALUE);
+      return wrapAll(
+        addon().call(
+          KTHVALUE,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.dim,
+          options?.keepdim,
+          argument2,
+        ),
+      ) as [Tensor, Tensor];
+    }
+    return wrapAll(addon().call(KTHVALUE, gradientMode(), this.handle, argument0, argument1, argument2)) as [
+      Tensor,
+      Tensor,
+    ];
   }
 
   /** `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)` */
-  mode(dim?: number, keepdim?: boolean): [Tensor, Tensor] {
-    return wrapAll(addon().call(MODE, gradientMode(), this.handle, dim, keepdim)) as [Tensor, Tensor];
+  mode(options?: { dim?: number; keepdim?: boolean }): [Tensor, Tensor];
+  /** `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)` */
+  mode(dim?: number, keepdim?: boolean): [Tensor, Tensor];
+  mode(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number; keepdim?: boolean }>(argument0, MODE);
+      return wrapAll(
+        addon().call(MODE, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
+      ) as [Tensor, Tensor];
+    }
+    return wrapAll(addon().call(MODE, gradientMode(), this.handle, argument0, argument1)) as [Tensor, Tensor];
   }
 
   /** `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor` */
+  quantile(q: Tensor, options?: { dim?: number | null; keepdim?: boolean; interpolation?: string }): Tensor;
+  /** `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor` */
   quantile(q: Tensor, dim?: number | null, keepdim?: boolean, options?: { interpolation?: string }): Tensor;
+  /** `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor` */
+  quantile(q: number, options?: { dim?: number | null; keepdim?: boolean; interpolation?: string }): Tensor;
   /** `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor` */
   quantile(q: number, dim?: number | null, keepdim?: boolean, options?: { interpolation?: string }): Tensor;
   quantile(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
+    if (isTensor(argument0) && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null; keepdim?: boolean; interpolation?: string }>(
+        argument1,
+        QUANTILE,
+      );
+      return wrap(
+        addon().call(
+          QUANTILE,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, QUANTILE, "q"),
+          options?.dim,
+          options?.keepdim,
+          options?.interpolation,
+          argument2,
+          argument3,
+        ),
+      );
+    }
     if (isTensor(argument0)) {
+      const options = optionsOf<{ interpolation?: string }>(argument3, QUANTILE);
       return wrap(
         addon().call(
           QUANTILE,
@@ -2244,10 +2825,30 @@ export abstract class TensorOperators extends TensorHandle {
           handleOf(argument0, QUANTILE, "q"),
           argument1,
           argument2,
-          optionsOf<{ interpolation?: string }>(argument3, QUANTILE)?.interpolation,
+          options?.interpolation,
         ),
       );
     }
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null; keepdim?: boolean; interpolation?: string }>(
+        argument1,
+        QUANTILE_SCALAR,
+      );
+      return wrap(
+        addon().call(
+          QUANTILE_SCALAR,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.dim,
+          options?.keepdim,
+          options?.interpolation,
+          argument2,
+          argument3,
+        ),
+      );
+    }
+    const options = optionsOf<{ interpolation?: string }>(argument3, QUANTILE_SCALAR);
     return wrap(
       addon().call(
         QUANTILE_SCALAR,
@@ -2256,7 +2857,7 @@ export abstract class TensorOperators extends TensorHandle {
         argument0,
         argument1,
         argument2,
-        optionsOf<{ interpolation?: string }>(argument3, QUANTILE_SCALAR)?.interpolation,
+        options?.interpolation,
       ),
     );
   }
@@ -2264,30 +2865,70 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor` */
   countNonzero(dim: readonly number[]): Tensor;
   /** `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor` */
+  countNonzero(options?: { dim?: number | null }): Tensor;
+  /** `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor` */
   countNonzero(dim?: number | null): Tensor;
   countNonzero(argument0?: unknown): Tensor {
     if (Array.isArray(argument0)) {
       return wrap(addon().call(COUNT_NONZERO_DIM_INTLIST, gradientMode(), this.handle, argument0));
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number | null }>(argument0, COUNT_NONZERO);
+      return wrap(addon().call(COUNT_NONZERO, gradientMode(), this.handle, options?.dim));
+    }
     return wrap(addon().call(COUNT_NONZERO, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor` */
-  bincount(weights?: Tensor | null, minlength?: number): Tensor {
+  bincount(options?: { weights?: Tensor | null; minlength?: number }): Tensor;
+  /** `aten::bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor` */
+  bincount(weights?: Tensor | null, minlength?: number): Tensor;
+  bincount(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ weights?: Tensor | null; minlength?: number }>(argument0, BINCOUNT);
+      return wrap(
+        addon().call(
+          BINCOUNT,
+          gradientMode(),
+          this.handle,
+          optionalHandleOf(options?.weights, BINCOUNT, "weights"),
+          options?.minlength,
+          argument1,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         BINCOUNT,
         gradientMode(),
         this.handle,
-        optionalHandleOf(weights, BINCOUNT, "weights"),
-        minlength,
+        optionalHandleOf(argument0, BINCOUNT, "weights"),
+        argument1,
       ),
     );
   }
 
   /** `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor` */
-  histc(bins?: number, min?: Scalar, max?: Scalar): Tensor {
-    return wrap(addon().call(HISTC, gradientMode(), this.handle, bins, min, max));
+  histc(options?: { bins?: number; min?: Scalar; max?: Scalar }): Tensor;
+  /** `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor` */
+  histc(bins?: number, min?: Scalar, max?: Scalar): Tensor;
+  histc(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ bins?: number; min?: Scalar; max?: Scalar }>(argument0, HISTC);
+      return wrap(
+        addon().call(
+          HISTC,
+          gradientMode(),
+          this.handle,
+          options?.bins,
+          options?.min,
+          options?.max,
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    return wrap(addon().call(HISTC, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::trace(Tensor self) -> Tensor` */
@@ -2296,43 +2937,104 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
+  nansum(options?: {
+    dim?: number | readonly number[] | null;
+    keepdim?: boolean;
+    dtype?: DType | null;
+  }): Tensor;
+  /** `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor` */
   nansum(
     dim?: number | readonly number[] | null,
     keepdim?: boolean,
     options?: { dtype?: DType | null },
-  ): Tensor {
+  ): Tensor;
+  nansum(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{
+        dim?: number | readonly number[] | null;
+        keepdim?: boolean;
+        dtype?: DType | null;
+      }>(argument0, NANSUM);
+      return wrap(
+        addon().call(
+          NANSUM,
+          gradientMode(),
+          this.handle,
+          options?.dim,
+          options?.keepdim,
+          dtypeCode(options?.dtype, NANSUM),
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    const options = optionsOf<{ dtype?: DType | null }>(argument2, NANSUM);
     return wrap(
-      addon().call(NANSUM, gradientMode(), this.handle, dim, keepdim, dtypeCode(options?.dtype, NANSUM)),
+      addon().call(
+        NANSUM,
+        gradientMode(),
+        this.handle,
+        argument0,
+        argument1,
+        dtypeCode(options?.dtype, NANSUM),
+      ),
     );
   }
 
   /** `aten::topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)` */
-  topk(k: number, dim?: number, largest?: boolean, sorted?: boolean): [Tensor, Tensor] {
-    return wrapAll(addon().call(TOPK, gradientMode(), this.handle, k, dim, largest, sorted)) as [
-      Tensor,
-      Tensor,
-    ];
+  topk(k: number, options?: { dim?: number; largest?: boolean; sorted?: boolean }): [Tensor, Tensor];
+  /** `aten::topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)` */
+  topk(k: number, dim?: number, largest?: boolean, sorted?: boolean): [Tensor, Tensor];
+  topk(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): [Tensor, Tensor] {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number; largest?: boolean; sorted?: boolean }>(argument1, TOPK);
+      return wrapAll(
+        addon().call(
+          TOPK,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.dim,
+          options?.largest,
+          options?.sorted,
+          argument2,
+          argument3,
+        ),
+      ) as [Tensor, Tensor];
+    }
+    return wrapAll(
+      addon().call(TOPK, gradientMode(), this.handle, argument0, argument1, argument2, argument3),
+    ) as [Tensor, Tensor];
   }
 
   /** `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)` */
   sort(options?: { stable?: boolean | null; dim?: number; descending?: boolean }): [Tensor, Tensor];
   /** `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)` */
+  sort(options?: { dim?: number; descending?: boolean }): [Tensor, Tensor];
+  /** `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)` */
   sort(dim?: number, descending?: boolean): [Tensor, Tensor];
   sort(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] {
     if (isOptions(argument0)) {
+      const options = optionsOf<{ stable?: boolean | null; dim?: number; descending?: boolean }>(
+        argument0,
+        SORT_STABLE,
+      );
       return wrapAll(
         addon().call(
           SORT_STABLE,
           gradientMode(),
           this.handle,
-          optionsOf<{ stable?: boolean | null; dim?: number; descending?: boolean }>(argument0, SORT_STABLE)
-            ?.stable,
-          optionsOf<{ stable?: boolean | null; dim?: number; descending?: boolean }>(argument0, SORT_STABLE)
-            ?.dim,
-          optionsOf<{ stable?: boolean | null; dim?: number; descending?: boolean }>(argument0, SORT_STABLE)
-            ?.descending,
+          options?.stable,
+          options?.dim,
+          options?.descending,
           argument1,
         ),
+      ) as [Tensor, Tensor];
+    }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number; descending?: boolean }>(argument0, SORT);
+      return wrapAll(
+        addon().call(SORT, gradientMode(), this.handle, options?.dim, options?.descending, argument1),
       ) as [Tensor, Tensor];
     }
     return wrapAll(addon().call(SORT, gradientMode(), this.handle, argument0, argument1)) as [Tensor, Tensor];
@@ -2341,21 +3043,31 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor` */
   argsort(options: { stable: boolean; dim?: number; descending?: boolean }): Tensor;
   /** `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor` */
+  argsort(options?: { dim?: number; descending?: boolean }): Tensor;
+  /** `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor` */
   argsort(dim?: number, descending?: boolean): Tensor;
   argsort(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
+      const options = optionsOf<{ stable: boolean; dim?: number; descending?: boolean }>(
+        argument0,
+        ARGSORT_STABLE,
+      );
       return wrap(
         addon().call(
           ARGSORT_STABLE,
           gradientMode(),
           this.handle,
-          optionsOf<{ stable: boolean; dim?: number; descending?: boolean }>(argument0, ARGSORT_STABLE)
-            ?.stable,
-          optionsOf<{ stable: boolean; dim?: number; descending?: boolean }>(argument0, ARGSORT_STABLE)?.dim,
-          optionsOf<{ stable: boolean; dim?: number; descending?: boolean }>(argument0, ARGSORT_STABLE)
-            ?.descending,
+          options?.stable,
+          options?.dim,
+          options?.descending,
           argument1,
         ),
+      );
+    }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number; descending?: boolean }>(argument0, ARGSORT);
+      return wrap(
+        addon().call(ARGSORT, gradientMode(), this.handle, options?.dim, options?.descending, argument1),
       );
     }
     return wrap(addon().call(ARGSORT, gradientMode(), this.handle, argument0, argument1));
@@ -2376,13 +3088,38 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)` */
+  uniqueConsecutive(options?: {
+    returnInverse?: boolean;
+    returnCounts?: boolean;
+    dim?: number | null;
+  }): [Tensor, Tensor, Tensor];
+  /** `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)` */
   uniqueConsecutive(
     returnInverse?: boolean,
     returnCounts?: boolean,
     dim?: number | null,
-  ): [Tensor, Tensor, Tensor] {
+  ): [Tensor, Tensor, Tensor];
+  uniqueConsecutive(argument0?: unknown, argument1?: unknown, argument2?: unknown): [Tensor, Tensor, Tensor] {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ returnInverse?: boolean; returnCounts?: boolean; dim?: number | null }>(
+        argument0,
+        UNIQUE_CONSECUTIVE,
+      );
+      return wrapAll(
+        addon().call(
+          UNIQUE_CONSECUTIVE,
+          gradientMode(),
+          this.handle,
+          options?.returnInverse,
+          options?.returnCounts,
+          options?.dim,
+          argument1,
+          argument2,
+        ),
+      ) as [Tensor, Tensor, Tensor];
+    }
     return wrapAll(
-      addon().call(UNIQUE_CONSECUTIVE, gradientMode(), this.handle, returnInverse, returnCounts, dim),
+      addon().call(UNIQUE_CONSECUTIVE, gradientMode(), this.handle, argument0, argument1, argument2),
     ) as [Tensor, Tensor, Tensor];
   }
 
@@ -2559,13 +3296,31 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor` */
-  cross(other: Tensor, dim?: number | null): Tensor {
-    return wrap(addon().call(CROSS, gradientMode(), this.handle, handleOf(other, CROSS, "other"), dim));
+  cross(other: Tensor, options?: { dim?: number | null }): Tensor;
+  /** `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor` */
+  cross(other: Tensor, dim?: number | null): Tensor;
+  cross(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null }>(argument1, CROSS);
+      return wrap(
+        addon().call(CROSS, gradientMode(), this.handle, handleOf(argument0, CROSS, "other"), options?.dim),
+      );
+    }
+    return wrap(
+      addon().call(CROSS, gradientMode(), this.handle, handleOf(argument0, CROSS, "other"), argument1),
+    );
   }
 
   /** `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor` */
-  oneHot(numClasses?: number): Tensor {
-    return wrap(addon().call(ONE_HOT, gradientMode(), this.handle, numClasses));
+  oneHot(options?: { numClasses?: number }): Tensor;
+  /** `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor` */
+  oneHot(numClasses?: number): Tensor;
+  oneHot(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ numClasses?: number }>(argument0, ONE_HOT);
+      return wrap(addon().call(ONE_HOT, gradientMode(), this.handle, options?.numClasses));
+    }
+    return wrap(addon().call(ONE_HOT, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor` */
@@ -2721,28 +3476,59 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor` */
-  indexPut(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): Tensor {
+  indexPut(indices: readonly (Tensor | null)[], values: Tensor, options?: { accumulate?: boolean }): Tensor;
+  /** `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor` */
+  indexPut(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): Tensor;
+  indexPut(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument2)) {
+      const options = optionsOf<{ accumulate?: boolean }>(argument2, INDEX_PUT);
+      return wrap(
+        addon().call(
+          INDEX_PUT,
+          gradientMode(),
+          this.handle,
+          optionalHandlesOf(argument0, INDEX_PUT, "indices"),
+          handleOf(argument1, INDEX_PUT, "values"),
+          options?.accumulate,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         INDEX_PUT,
         gradientMode(),
         this.handle,
-        optionalHandlesOf(indices, INDEX_PUT, "indices"),
-        handleOf(values, INDEX_PUT, "values"),
-        accumulate,
+        optionalHandlesOf(argument0, INDEX_PUT, "indices"),
+        handleOf(argument1, INDEX_PUT, "values"),
+        argument2,
       ),
     );
   }
 
   /** `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)` */
-  indexPut_(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): this {
+  indexPut_(indices: readonly (Tensor | null)[], values: Tensor, options?: { accumulate?: boolean }): this;
+  /** `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)` */
+  indexPut_(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): this;
+  indexPut_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
+    if (isOptions(argument2)) {
+      const options = optionsOf<{ accumulate?: boolean }>(argument2, INDEX_PUT_IN_PLACE);
+      addon().call(
+        INDEX_PUT_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        optionalHandlesOf(argument0, INDEX_PUT_IN_PLACE, "indices"),
+        handleOf(argument1, INDEX_PUT_IN_PLACE, "values"),
+        options?.accumulate,
+      );
+      return this;
+    }
     addon().call(
       INDEX_PUT_IN_PLACE,
       gradientMode(),
       this.handle,
-      optionalHandlesOf(indices, INDEX_PUT_IN_PLACE, "indices"),
-      handleOf(values, INDEX_PUT_IN_PLACE, "values"),
-      accumulate,
+      optionalHandlesOf(argument0, INDEX_PUT_IN_PLACE, "indices"),
+      handleOf(argument1, INDEX_PUT_IN_PLACE, "values"),
+      argument2,
     );
     return this;
   }
@@ -2956,14 +3742,29 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor` */
-  takeAlongDim(indices: Tensor, dim?: number | null): Tensor {
+  takeAlongDim(indices: Tensor, options?: { dim?: number | null }): Tensor;
+  /** `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor` */
+  takeAlongDim(indices: Tensor, dim?: number | null): Tensor;
+  takeAlongDim(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null }>(argument1, TAKE_ALONG_DIM);
+      return wrap(
+        addon().call(
+          TAKE_ALONG_DIM,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, TAKE_ALONG_DIM, "indices"),
+          options?.dim,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         TAKE_ALONG_DIM,
         gradientMode(),
         this.handle,
-        handleOf(indices, TAKE_ALONG_DIM, "indices"),
-        dim,
+        handleOf(argument0, TAKE_ALONG_DIM, "indices"),
+        argument1,
       ),
     );
   }
@@ -2988,22 +3789,80 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)` */
-  slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor {
-    return wrap(addon().call(SLICE_TENSOR, gradientMode(), this.handle, dim, start, end, step));
+  slice(options?: { dim?: number; start?: number | null; end?: number | null; step?: number }): Tensor;
+  /** `aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)` */
+  slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
+  slice(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number; start?: number | null; end?: number | null; step?: number }>(
+        argument0,
+        SLICE_TENSOR,
+      );
+      return wrap(
+        addon().call(
+          SLICE_TENSOR,
+          gradientMode(),
+          this.handle,
+          options?.dim,
+          options?.start,
+          options?.end,
+          options?.step,
+          argument1,
+          argument2,
+          argument3,
+        ),
+      );
+    }
+    return wrap(
+      addon().call(SLICE_TENSOR, gradientMode(), this.handle, argument0, argument1, argument2, argument3),
+    );
   }
 
   /** `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor` */
-  sliceScatter(src: Tensor, dim?: number, start?: number | null, end?: number | null, step?: number): Tensor {
+  sliceScatter(
+    src: Tensor,
+    options?: { dim?: number; start?: number | null; end?: number | null; step?: number },
+  ): Tensor;
+  /** `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor` */
+  sliceScatter(src: Tensor, dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
+  sliceScatter(
+    argument0?: unknown,
+    argument1?: unknown,
+    argument2?: unknown,
+    argument3?: unknown,
+    argument4?: unknown,
+  ): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number; start?: number | null; end?: number | null; step?: number }>(
+        argument1,
+        SLICE_SCATTER,
+      );
+      return wrap(
+        addon().call(
+          SLICE_SCATTER,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, SLICE_SCATTER, "src"),
+          options?.dim,
+          options?.start,
+          options?.end,
+          options?.step,
+          argument2,
+          argument3,
+          argument4,
+        ),
+      );
+    }
     return wrap(
       addon().call(
         SLICE_SCATTER,
         gradientMode(),
         this.handle,
-        handleOf(src, SLICE_SCATTER, "src"),
-        dim,
-        start,
-        end,
-        step,
+        handleOf(argument0, SLICE_SCATTER, "src"),
+        argument1,
+        argument2,
+        argument3,
+        argument4,
       ),
     );
   }
@@ -3014,24 +3873,50 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]` */
+  split(splitSize: readonly number[], options?: { dim?: number }): Tensor[];
+  /** `aten::split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]` */
   split(splitSize: readonly number[], dim?: number): Tensor[];
+  /** `aten::split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]` */
+  split(splitSize: number, options?: { dim?: number }): Tensor[];
   /** `aten::split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]` */
   split(splitSize: number, dim?: number): Tensor[];
   split(argument0?: unknown, argument1?: unknown): Tensor[] {
+    if (Array.isArray(argument0) && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number }>(argument1, SPLIT_SIZES);
+      return wrapAll(addon().call(SPLIT_SIZES, gradientMode(), this.handle, argument0, options?.dim));
+    }
     if (Array.isArray(argument0)) {
       return wrapAll(addon().call(SPLIT_SIZES, gradientMode(), this.handle, argument0, argument1));
+    }
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number }>(argument1, SPLIT_TENSOR);
+      return wrapAll(addon().call(SPLIT_TENSOR, gradientMode(), this.handle, argument0, options?.dim));
     }
     return wrapAll(addon().call(SPLIT_TENSOR, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]` */
-  chunk(chunks: number, dim?: number): Tensor[] {
-    return wrapAll(addon().call(CHUNK, gradientMode(), this.handle, chunks, dim));
+  chunk(chunks: number, options?: { dim?: number }): Tensor[];
+  /** `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]` */
+  chunk(chunks: number, dim?: number): Tensor[];
+  chunk(argument0?: unknown, argument1?: unknown): Tensor[] {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number }>(argument1, CHUNK);
+      return wrapAll(addon().call(CHUNK, gradientMode(), this.handle, argument0, options?.dim));
+    }
+    return wrapAll(addon().call(CHUNK, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]` */
-  unbind(dim?: number): Tensor[] {
-    return wrapAll(addon().call(UNBIND_INT, gradientMode(), this.handle, dim));
+  unbind(options?: { dim?: number }): Tensor[];
+  /** `aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]` */
+  unbind(dim?: number): Tensor[];
+  unbind(argument0?: unknown): Tensor[] {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ dim?: number }>(argument0, UNBIND_INT);
+      return wrapAll(addon().call(UNBIND_INT, gradientMode(), this.handle, options?.dim));
+    }
+    return wrapAll(addon().call(UNBIND_INT, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)` */
@@ -3123,8 +4008,24 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)` */
-  flatten(startDim?: number, endDim?: number): Tensor {
-    return wrap(addon().call(FLATTEN_USING_INTS, gradientMode(), this.handle, startDim, endDim));
+  flatten(options?: { startDim?: number; endDim?: number }): Tensor;
+  /** `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)` */
+  flatten(startDim?: number, endDim?: number): Tensor;
+  flatten(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ startDim?: number; endDim?: number }>(argument0, FLATTEN_USING_INTS);
+      return wrap(
+        addon().call(
+          FLATTEN_USING_INTS,
+          gradientMode(),
+          this.handle,
+          options?.startDim,
+          options?.endDim,
+          argument1,
+        ),
+      );
+    }
+    return wrap(addon().call(FLATTEN_USING_INTS, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::unflatten.int(Tensor(a) self, int dim, int[] sizes) -> Tensor(a)` */
@@ -3138,11 +4039,33 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor` */
+  repeatInterleave(repeats: Tensor, options?: { dim?: number | null; outputSize?: number | null }): Tensor;
+  /** `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor` */
   repeatInterleave(repeats: Tensor, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
+  /** `aten::repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor` */
+  repeatInterleave(repeats: number, options?: { dim?: number | null; outputSize?: number | null }): Tensor;
   /** `aten::repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor` */
   repeatInterleave(repeats: number, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
   repeatInterleave(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isTensor(argument0) && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null; outputSize?: number | null }>(
+        argument1,
+        REPEAT_INTERLEAVE_SELF_TENSOR,
+      );
+      return wrap(
+        addon().call(
+          REPEAT_INTERLEAVE_SELF_TENSOR,
+          gradientMode(),
+          this.handle,
+          handleOf(argument0, REPEAT_INTERLEAVE_SELF_TENSOR, "repeats"),
+          options?.dim,
+          options?.outputSize,
+          argument2,
+        ),
+      );
+    }
     if (isTensor(argument0)) {
+      const options = optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_TENSOR);
       return wrap(
         addon().call(
           REPEAT_INTERLEAVE_SELF_TENSOR,
@@ -3150,10 +4073,28 @@ export abstract class TensorOperators extends TensorHandle {
           this.handle,
           handleOf(argument0, REPEAT_INTERLEAVE_SELF_TENSOR, "repeats"),
           argument1,
-          optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_TENSOR)?.outputSize,
+          options?.outputSize,
         ),
       );
     }
+    if (typeof argument0 === "number" && isOptions(argument1)) {
+      const options = optionsOf<{ dim?: number | null; outputSize?: number | null }>(
+        argument1,
+        REPEAT_INTERLEAVE_SELF_INT,
+      );
+      return wrap(
+        addon().call(
+          REPEAT_INTERLEAVE_SELF_INT,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.dim,
+          options?.outputSize,
+          argument2,
+        ),
+      );
+    }
+    const options = optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_INT);
     return wrap(
       addon().call(
         REPEAT_INTERLEAVE_SELF_INT,
@@ -3161,7 +4102,7 @@ export abstract class TensorOperators extends TensorHandle {
         this.handle,
         argument0,
         argument1,
-        optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_INT)?.outputSize,
+        options?.outputSize,
       ),
     );
   }
@@ -3172,8 +4113,15 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor` */
-  roll(shifts: number | readonly number[], dims?: number | readonly number[]): Tensor {
-    return wrap(addon().call(ROLL, gradientMode(), this.handle, shifts, dims));
+  roll(shifts: number | readonly number[], options?: { dims?: number | readonly number[] }): Tensor;
+  /** `aten::roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor` */
+  roll(shifts: number | readonly number[], dims?: number | readonly number[]): Tensor;
+  roll(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ dims?: number | readonly number[] }>(argument1, ROLL);
+      return wrap(addon().call(ROLL, gradientMode(), this.handle, argument0, options?.dims));
+    }
+    return wrap(addon().call(ROLL, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::flip(Tensor self, int[] dims) -> Tensor` */
@@ -3182,40 +4130,113 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::tril(Tensor self, int diagonal=0) -> Tensor` */
-  tril(diagonal?: number): Tensor {
-    return wrap(addon().call(TRIL, gradientMode(), this.handle, diagonal));
+  tril(options?: { diagonal?: number }): Tensor;
+  /** `aten::tril(Tensor self, int diagonal=0) -> Tensor` */
+  tril(diagonal?: number): Tensor;
+  tril(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ diagonal?: number }>(argument0, TRIL);
+      return wrap(addon().call(TRIL, gradientMode(), this.handle, options?.diagonal));
+    }
+    return wrap(addon().call(TRIL, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::triu(Tensor self, int diagonal=0) -> Tensor` */
-  triu(diagonal?: number): Tensor {
-    return wrap(addon().call(TRIU, gradientMode(), this.handle, diagonal));
+  triu(options?: { diagonal?: number }): Tensor;
+  /** `aten::triu(Tensor self, int diagonal=0) -> Tensor` */
+  triu(diagonal?: number): Tensor;
+  triu(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ diagonal?: number }>(argument0, TRIU);
+      return wrap(addon().call(TRIU, gradientMode(), this.handle, options?.diagonal));
+    }
+    return wrap(addon().call(TRIU, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)` */
-  tril_(diagonal?: number): this {
-    addon().call(TRIL_IN_PLACE, gradientMode(), this.handle, diagonal);
+  tril_(options?: { diagonal?: number }): this;
+  /** `aten::tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)` */
+  tril_(diagonal?: number): this;
+  tril_(argument0?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ diagonal?: number }>(argument0, TRIL_IN_PLACE);
+      addon().call(TRIL_IN_PLACE, gradientMode(), this.handle, options?.diagonal);
+      return this;
+    }
+    addon().call(TRIL_IN_PLACE, gradientMode(), this.handle, argument0);
     return this;
   }
 
   /** `aten::triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)` */
-  triu_(diagonal?: number): this {
-    addon().call(TRIU_IN_PLACE, gradientMode(), this.handle, diagonal);
+  triu_(options?: { diagonal?: number }): this;
+  /** `aten::triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)` */
+  triu_(diagonal?: number): this;
+  triu_(argument0?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ diagonal?: number }>(argument0, TRIU_IN_PLACE);
+      addon().call(TRIU_IN_PLACE, gradientMode(), this.handle, options?.diagonal);
+      return this;
+    }
+    addon().call(TRIU_IN_PLACE, gradientMode(), this.handle, argument0);
     return this;
   }
 
   /** `aten::diag(Tensor self, int diagonal=0) -> Tensor` */
-  diag(diagonal?: number): Tensor {
-    return wrap(addon().call(DIAG, gradientMode(), this.handle, diagonal));
+  diag(options?: { diagonal?: number }): Tensor;
+  /** `aten::diag(Tensor self, int diagonal=0) -> Tensor` */
+  diag(diagonal?: number): Tensor;
+  diag(argument0?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ diagonal?: number }>(argument0, DIAG);
+      return wrap(addon().call(DIAG, gradientMode(), this.handle, options?.diagonal));
+    }
+    return wrap(addon().call(DIAG, gradientMode(), this.handle, argument0));
   }
 
   /** `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)` */
-  diagonal(offset?: number, dim1?: number, dim2?: number): Tensor {
-    return wrap(addon().call(DIAGONAL, gradientMode(), this.handle, offset, dim1, dim2));
+  diagonal(options?: { offset?: number; dim1?: number; dim2?: number }): Tensor;
+  /** `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)` */
+  diagonal(offset?: number, dim1?: number, dim2?: number): Tensor;
+  diagonal(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ offset?: number; dim1?: number; dim2?: number }>(argument0, DIAGONAL);
+      return wrap(
+        addon().call(
+          DIAGONAL,
+          gradientMode(),
+          this.handle,
+          options?.offset,
+          options?.dim1,
+          options?.dim2,
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    return wrap(addon().call(DIAGONAL, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor` */
-  diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor {
-    return wrap(addon().call(DIAG_EMBED, gradientMode(), this.handle, offset, dim1, dim2));
+  diagEmbed(options?: { offset?: number; dim1?: number; dim2?: number }): Tensor;
+  /** `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor` */
+  diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor;
+  diagEmbed(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ offset?: number; dim1?: number; dim2?: number }>(argument0, DIAG_EMBED);
+      return wrap(
+        addon().call(
+          DIAG_EMBED,
+          gradientMode(),
+          this.handle,
+          options?.offset,
+          options?.dim1,
+          options?.dim2,
+          argument1,
+          argument2,
+        ),
+      );
+    }
+    return wrap(addon().call(DIAG_EMBED, gradientMode(), this.handle, argument0, argument1, argument2));
   }
 
   /** `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)` */
@@ -3224,8 +4245,15 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor` */
-  constantPadNd(pad: readonly number[], value?: Scalar): Tensor {
-    return wrap(addon().call(CONSTANT_PAD_ND, gradientMode(), this.handle, pad, value));
+  constantPadNd(pad: readonly number[], options?: { value?: Scalar }): Tensor;
+  /** `aten::constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor` */
+  constantPadNd(pad: readonly number[], value?: Scalar): Tensor;
+  constantPadNd(argument0?: unknown, argument1?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ value?: Scalar }>(argument1, CONSTANT_PAD_ND);
+      return wrap(addon().call(CONSTANT_PAD_ND, gradientMode(), this.handle, argument0, options?.value));
+    }
+    return wrap(addon().call(CONSTANT_PAD_ND, gradientMode(), this.handle, argument0, argument1));
   }
 
   /** `aten::alias(Tensor(a) self) -> Tensor(a)` */
@@ -3244,13 +4272,27 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)` */
-  copy_(src: Tensor, nonBlocking?: boolean): this {
+  copy_(src: Tensor, options?: { nonBlocking?: boolean }): this;
+  /** `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)` */
+  copy_(src: Tensor, nonBlocking?: boolean): this;
+  copy_(argument0?: unknown, argument1?: unknown): this {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ nonBlocking?: boolean }>(argument1, COPY_IN_PLACE);
+      addon().call(
+        COPY_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        handleOf(argument0, COPY_IN_PLACE, "src"),
+        options?.nonBlocking,
+      );
+      return this;
+    }
     addon().call(
       COPY_IN_PLACE,
       gradientMode(),
       this.handle,
-      handleOf(src, COPY_IN_PLACE, "src"),
-      nonBlocking,
+      handleOf(argument0, COPY_IN_PLACE, "src"),
+      argument1,
     );
     return this;
   }
@@ -3359,38 +4401,99 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)` */
-  uniform_(from?: number, to?: number, options?: { generator?: Generator | null }): this {
+  uniform_(options?: { from?: number; to?: number; generator?: Generator | null }): this;
+  /** `aten::uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)` */
+  uniform_(from?: number, to?: number, options?: { generator?: Generator | null }): this;
+  uniform_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ from?: number; to?: number; generator?: Generator | null }>(
+        argument0,
+        UNIFORM_IN_PLACE,
+      );
+      addon().call(
+        UNIFORM_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        options?.from,
+        options?.to,
+        generatorHandle(options?.generator, UNIFORM_IN_PLACE),
+        argument1,
+        argument2,
+      );
+      return this;
+    }
+    const options = optionsOf<{ generator?: Generator | null }>(argument2, UNIFORM_IN_PLACE);
     addon().call(
       UNIFORM_IN_PLACE,
       gradientMode(),
       this.handle,
-      from,
-      to,
+      argument0,
+      argument1,
       generatorHandle(options?.generator, UNIFORM_IN_PLACE),
     );
     return this;
   }
 
   /** `aten::normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)` */
-  normal_(mean?: number, std?: number, options?: { generator?: Generator | null }): this {
+  normal_(options?: { mean?: number; std?: number; generator?: Generator | null }): this;
+  /** `aten::normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)` */
+  normal_(mean?: number, std?: number, options?: { generator?: Generator | null }): this;
+  normal_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ mean?: number; std?: number; generator?: Generator | null }>(
+        argument0,
+        NORMAL_IN_PLACE,
+      );
+      addon().call(
+        NORMAL_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        options?.mean,
+        options?.std,
+        generatorHandle(options?.generator, NORMAL_IN_PLACE),
+        argument1,
+        argument2,
+      );
+      return this;
+    }
+    const options = optionsOf<{ generator?: Generator | null }>(argument2, NORMAL_IN_PLACE);
     addon().call(
       NORMAL_IN_PLACE,
       gradientMode(),
       this.handle,
-      mean,
-      std,
+      argument0,
+      argument1,
       generatorHandle(options?.generator, NORMAL_IN_PLACE),
     );
     return this;
   }
 
   /** `aten::exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)` */
-  exponential_(lambd?: number, options?: { generator?: Generator | null }): this {
+  exponential_(options?: { lambd?: number; generator?: Generator | null }): this;
+  /** `aten::exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)` */
+  exponential_(lambd?: number, options?: { generator?: Generator | null }): this;
+  exponential_(argument0?: unknown, argument1?: unknown): this {
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ lambd?: number; generator?: Generator | null }>(
+        argument0,
+        EXPONENTIAL_IN_PLACE,
+      );
+      addon().call(
+        EXPONENTIAL_IN_PLACE,
+        gradientMode(),
+        this.handle,
+        options?.lambd,
+        generatorHandle(options?.generator, EXPONENTIAL_IN_PLACE),
+        argument1,
+      );
+      return this;
+    }
+    const options = optionsOf<{ generator?: Generator | null }>(argument1, EXPONENTIAL_IN_PLACE);
     addon().call(
       EXPONENTIAL_IN_PLACE,
       gradientMode(),
       this.handle,
-      lambd,
+      argument0,
       generatorHandle(options?.generator, EXPONENTIAL_IN_PLACE),
     );
     return this;
@@ -3402,28 +4505,24 @@ export abstract class TensorOperators extends TensorHandle {
   bernoulli(options?: { generator?: Generator | null }): Tensor;
   bernoulli(argument0?: unknown, argument1?: unknown): Tensor {
     if (typeof argument0 === "number") {
+      const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_P);
       return wrap(
         addon().call(
           BERNOULLI_P,
           gradientMode(),
           this.handle,
           argument0,
-          generatorHandle(
-            optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_P)?.generator,
-            BERNOULLI_P,
-          ),
+          generatorHandle(options?.generator, BERNOULLI_P),
         ),
       );
     }
+    const options = optionsOf<{ generator?: Generator | null }>(argument0, BERNOULLI);
     return wrap(
       addon().call(
         BERNOULLI,
         gradientMode(),
         this.handle,
-        generatorHandle(
-          optionsOf<{ generator?: Generator | null }>(argument0, BERNOULLI)?.generator,
-          BERNOULLI,
-        ),
+        generatorHandle(options?.generator, BERNOULLI),
         argument1,
       ),
     );
@@ -3432,30 +4531,43 @@ export abstract class TensorOperators extends TensorHandle {
   /** `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)` */
   bernoulli_(p: Tensor, options?: { generator?: Generator | null }): this;
   /** `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)` */
+  bernoulli_(options?: { p?: number; generator?: Generator | null }): this;
+  /** `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)` */
   bernoulli_(p?: number, options?: { generator?: Generator | null }): this;
   bernoulli_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
+      const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_TENSOR);
       addon().call(
         BERNOULLI_IN_PLACE_TENSOR,
         gradientMode(),
         this.handle,
         handleOf(argument0, BERNOULLI_IN_PLACE_TENSOR, "p"),
-        generatorHandle(
-          optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_TENSOR)?.generator,
-          BERNOULLI_IN_PLACE_TENSOR,
-        ),
+        generatorHandle(options?.generator, BERNOULLI_IN_PLACE_TENSOR),
       );
       return this;
     }
+    if (isOptions(argument0)) {
+      const options = optionsOf<{ p?: number; generator?: Generator | null }>(
+        argument0,
+        BERNOULLI_IN_PLACE_FLOAT,
+      );
+      addon().call(
+        BERNOULLI_IN_PLACE_FLOAT,
+        gradientMode(),
+        this.handle,
+        options?.p,
+        generatorHandle(options?.generator, BERNOULLI_IN_PLACE_FLOAT),
+        argument1,
+      );
+      return this;
+    }
+    const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_FLOAT);
     addon().call(
       BERNOULLI_IN_PLACE_FLOAT,
       gradientMode(),
       this.handle,
       argument0,
-      generatorHandle(
-        optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_FLOAT)?.generator,
-        BERNOULLI_IN_PLACE_FLOAT,
-      ),
+      generatorHandle(options?.generator, BERNOULLI_IN_PLACE_FLOAT),
     );
     return this;
   }
@@ -3468,41 +4580,35 @@ export abstract class TensorOperators extends TensorHandle {
   random_(options?: { generator?: Generator | null }): this;
   random_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (typeof argument0 === "number" && (argument1 === null || typeof argument1 === "number")) {
+      const options = optionsOf<{ generator?: Generator | null }>(argument2, RANDOM_IN_PLACE_FROM);
       addon().call(
         RANDOM_IN_PLACE_FROM,
         gradientMode(),
         this.handle,
         argument0,
         argument1,
-        generatorHandle(
-          optionsOf<{ generator?: Generator | null }>(argument2, RANDOM_IN_PLACE_FROM)?.generator,
-          RANDOM_IN_PLACE_FROM,
-        ),
+        generatorHandle(options?.generator, RANDOM_IN_PLACE_FROM),
       );
       return this;
     }
     if (typeof argument0 === "number") {
+      const options = optionsOf<{ generator?: Generator | null }>(argument1, RANDOM_IN_PLACE_TO);
       addon().call(
         RANDOM_IN_PLACE_TO,
         gradientMode(),
         this.handle,
         argument0,
-        generatorHandle(
-          optionsOf<{ generator?: Generator | null }>(argument1, RANDOM_IN_PLACE_TO)?.generator,
-          RANDOM_IN_PLACE_TO,
-        ),
+        generatorHandle(options?.generator, RANDOM_IN_PLACE_TO),
         argument2,
       );
       return this;
     }
+    const options = optionsOf<{ generator?: Generator | null }>(argument0, RANDOM_IN_PLACE);
     addon().call(
       RANDOM_IN_PLACE,
       gradientMode(),
       this.handle,
-      generatorHandle(
-        optionsOf<{ generator?: Generator | null }>(argument0, RANDOM_IN_PLACE)?.generator,
-        RANDOM_IN_PLACE,
-      ),
+      generatorHandle(options?.generator, RANDOM_IN_PLACE),
       argument1,
       argument2,
     );
@@ -3510,14 +4616,35 @@ export abstract class TensorOperators extends TensorHandle {
   }
 
   /** `aten::multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor` */
-  multinomial(numSamples: number, replacement?: boolean, options?: { generator?: Generator | null }): Tensor {
+  multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator | null }): Tensor;
+  /** `aten::multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor` */
+  multinomial(numSamples: number, replacement?: boolean, options?: { generator?: Generator | null }): Tensor;
+  multinomial(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+    if (isOptions(argument1)) {
+      const options = optionsOf<{ replacement?: boolean; generator?: Generator | null }>(
+        argument1,
+        MULTINOMIAL,
+      );
+      return wrap(
+        addon().call(
+          MULTINOMIAL,
+          gradientMode(),
+          this.handle,
+          argument0,
+          options?.replacement,
+          generatorHandle(options?.generator, MULTINOMIAL),
+          argument2,
+        ),
+      );
+    }
+    const options = optionsOf<{ generator?: Generator | null }>(argument2, MULTINOMIAL);
     return wrap(
       addon().call(
         MULTINOMIAL,
         gradientMode(),
         this.handle,
-        numSamples,
-        replacement,
+        argument0,
+        argument1,
         generatorHandle(options?.generator, MULTINOMIAL),
       ),
     );
@@ -3601,15 +4728,37 @@ export function dropout(input: Tensor, p: number, train: boolean): Tensor {
 }
 
 /** `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor` */
-export function cosineSimilarity(x1: Tensor, x2: Tensor, dim?: number, eps?: number): Tensor {
+export function cosineSimilarity(x1: Tensor, x2: Tensor, options?: { dim?: number; eps?: number }): Tensor;
+/** `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor` */
+export function cosineSimilarity(x1: Tensor, x2: Tensor, dim?: number, eps?: number): Tensor;
+export function cosineSimilarity(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{ dim?: number; eps?: number }>(argument2, COSINE_SIMILARITY);
+    return wrap(
+      addon().call(
+        COSINE_SIMILARITY,
+        gradientMode(),
+        handleOf(argument0, COSINE_SIMILARITY, "x1"),
+        handleOf(argument1, COSINE_SIMILARITY, "x2"),
+        options?.dim,
+        options?.eps,
+        argument3,
+      ),
+    );
+  }
   return wrap(
     addon().call(
       COSINE_SIMILARITY,
       gradientMode(),
-      handleOf(x1, COSINE_SIMILARITY, "x1"),
-      handleOf(x2, COSINE_SIMILARITY, "x2"),
-      dim,
-      eps,
+      handleOf(argument0, COSINE_SIMILARITY, "x1"),
+      handleOf(argument1, COSINE_SIMILARITY, "x2"),
+      argument2,
+      argument3,
     ),
   );
 }
@@ -3635,14 +4784,29 @@ export function searchsorted(
 }
 
 /** `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor` */
-export function linear(input: Tensor, weight: Tensor, bias?: Tensor | null): Tensor {
+export function linear(input: Tensor, weight: Tensor, options?: { bias?: Tensor | null }): Tensor;
+/** `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor` */
+export function linear(input: Tensor, weight: Tensor, bias?: Tensor | null): Tensor;
+export function linear(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{ bias?: Tensor | null }>(argument2, LINEAR);
+    return wrap(
+      addon().call(
+        LINEAR,
+        gradientMode(),
+        handleOf(argument0, LINEAR, "input"),
+        handleOf(argument1, LINEAR, "weight"),
+        optionalHandleOf(options?.bias, LINEAR, "bias"),
+      ),
+    );
+  }
   return wrap(
     addon().call(
       LINEAR,
       gradientMode(),
-      handleOf(input, LINEAR, "input"),
-      handleOf(weight, LINEAR, "weight"),
-      optionalHandleOf(bias, LINEAR, "bias"),
+      handleOf(argument0, LINEAR, "input"),
+      handleOf(argument1, LINEAR, "weight"),
+      optionalHandleOf(argument2, LINEAR, "bias"),
     ),
   );
 }
@@ -3659,9 +4823,38 @@ export function einsum(
 }
 
 /** `aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor` */
-export function cdist(x1: Tensor, x2: Tensor, p?: number, computeMode?: number | null): Tensor {
+export function cdist(x1: Tensor, x2: Tensor, options?: { p?: number; computeMode?: number | null }): Tensor;
+/** `aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor` */
+export function cdist(x1: Tensor, x2: Tensor, p?: number, computeMode?: number | null): Tensor;
+export function cdist(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{ p?: number; computeMode?: number | null }>(argument2, CDIST);
+    return wrap(
+      addon().call(
+        CDIST,
+        gradientMode(),
+        handleOf(argument0, CDIST, "x1"),
+        handleOf(argument1, CDIST, "x2"),
+        options?.p,
+        options?.computeMode,
+        argument3,
+      ),
+    );
+  }
   return wrap(
-    addon().call(CDIST, gradientMode(), handleOf(x1, CDIST, "x1"), handleOf(x2, CDIST, "x2"), p, computeMode),
+    addon().call(
+      CDIST,
+      gradientMode(),
+      handleOf(argument0, CDIST, "x1"),
+      handleOf(argument1, CDIST, "x2"),
+      argument2,
+      argument3,
+    ),
   );
 }
 
@@ -3669,19 +4862,52 @@ export function cdist(x1: Tensor, x2: Tensor, p?: number, computeMode?: number |
 export function layerNorm(
   input: Tensor,
   normalizedShape: readonly number[],
+  options?: { weight?: Tensor | null; bias?: Tensor | null; eps?: number },
+): Tensor;
+/** `aten::layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor` */
+export function layerNorm(
+  input: Tensor,
+  normalizedShape: readonly number[],
   weight?: Tensor | null,
   bias?: Tensor | null,
   eps?: number,
+): Tensor;
+export function layerNorm(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+  argument4?: unknown,
 ): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{ weight?: Tensor | null; bias?: Tensor | null; eps?: number }>(
+      argument2,
+      LAYER_NORM,
+    );
+    return wrap(
+      addon().call(
+        LAYER_NORM,
+        gradientMode(),
+        handleOf(argument0, LAYER_NORM, "input"),
+        argument1,
+        optionalHandleOf(options?.weight, LAYER_NORM, "weight"),
+        optionalHandleOf(options?.bias, LAYER_NORM, "bias"),
+        options?.eps,
+        undefined,
+        argument3,
+        argument4,
+      ),
+    );
+  }
   return wrap(
     addon().call(
       LAYER_NORM,
       gradientMode(),
-      handleOf(input, LAYER_NORM, "input"),
-      normalizedShape,
-      optionalHandleOf(weight, LAYER_NORM, "weight"),
-      optionalHandleOf(bias, LAYER_NORM, "bias"),
-      eps,
+      handleOf(argument0, LAYER_NORM, "input"),
+      argument1,
+      optionalHandleOf(argument2, LAYER_NORM, "weight"),
+      optionalHandleOf(argument3, LAYER_NORM, "bias"),
+      argument4,
     ),
   );
 }
@@ -3690,21 +4916,58 @@ export function layerNorm(
 export function groupNorm(
   input: Tensor,
   numGroups: number,
+  options?: { weight?: Tensor | null; bias?: Tensor | null; eps?: number; cudnnEnabled?: boolean },
+): Tensor;
+/** `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor` */
+export function groupNorm(
+  input: Tensor,
+  numGroups: number,
   weight?: Tensor | null,
   bias?: Tensor | null,
   eps?: number,
   cudnnEnabled?: boolean,
+): Tensor;
+export function groupNorm(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+  argument4?: unknown,
+  argument5?: unknown,
 ): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{
+      weight?: Tensor | null;
+      bias?: Tensor | null;
+      eps?: number;
+      cudnnEnabled?: boolean;
+    }>(argument2, GROUP_NORM);
+    return wrap(
+      addon().call(
+        GROUP_NORM,
+        gradientMode(),
+        handleOf(argument0, GROUP_NORM, "input"),
+        argument1,
+        optionalHandleOf(options?.weight, GROUP_NORM, "weight"),
+        optionalHandleOf(options?.bias, GROUP_NORM, "bias"),
+        options?.eps,
+        options?.cudnnEnabled,
+        argument3,
+        argument4,
+        argument5,
+      ),
+    );
+  }
   return wrap(
     addon().call(
       GROUP_NORM,
       gradientMode(),
-      handleOf(input, GROUP_NORM, "input"),
-      numGroups,
-      optionalHandleOf(weight, GROUP_NORM, "weight"),
-      optionalHandleOf(bias, GROUP_NORM, "bias"),
-      eps,
-      cudnnEnabled,
+      handleOf(argument0, GROUP_NORM, "input"),
+      argument1,
+      optionalHandleOf(argument2, GROUP_NORM, "weight"),
+      optionalHandleOf(argument3, GROUP_NORM, "bias"),
+      argument4,
+      argument5,
     ),
   );
 }
@@ -3713,23 +4976,67 @@ export function groupNorm(
 export function embedding(
   weight: Tensor,
   indices: Tensor,
+  options?: { paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean },
+): Tensor;
+/** `aten::embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor` */
+export function embedding(
+  weight: Tensor,
+  indices: Tensor,
   paddingIdx?: number,
   scaleGradByFreq?: boolean,
   sparse?: boolean,
+): Tensor;
+export function embedding(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+  argument4?: unknown,
 ): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{ paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean }>(
+      argument2,
+      EMBEDDING,
+    );
+    return wrap(
+      addon().call(
+        EMBEDDING,
+        gradientMode(),
+        handleOf(argument0, EMBEDDING, "weight"),
+        handleOf(argument1, EMBEDDING, "indices"),
+        options?.paddingIdx,
+        options?.scaleGradByFreq,
+        options?.sparse,
+        argument3,
+        argument4,
+      ),
+    );
+  }
   return wrap(
     addon().call(
       EMBEDDING,
       gradientMode(),
-      handleOf(weight, EMBEDDING, "weight"),
-      handleOf(indices, EMBEDDING, "indices"),
-      paddingIdx,
-      scaleGradByFreq,
-      sparse,
+      handleOf(argument0, EMBEDDING, "weight"),
+      handleOf(argument1, EMBEDDING, "indices"),
+      argument2,
+      argument3,
+      argument4,
     ),
   );
 }
 
+/** `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor` */
+export function conv1d(
+  input: Tensor,
+  weight: Tensor,
+  options?: {
+    bias?: Tensor | null;
+    stride?: number | readonly number[];
+    padding?: number | readonly number[];
+    dilation?: number | readonly number[];
+    groups?: number;
+  },
+): Tensor;
 /** `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor` */
 export function conv1d(
   input: Tensor,
@@ -3739,30 +5046,79 @@ export function conv1d(
   padding?: number | readonly number[],
   dilation?: number | readonly number[],
   groups?: number,
+): Tensor;
+export function conv1d(
+  argument0?: unknown,
+  argument1?: unknown,
+  argument2?: unknown,
+  argument3?: unknown,
+  argument4?: unknown,
+  argument5?: unknown,
+  argument6?: unknown,
 ): Tensor {
+  if (isOptions(argument2)) {
+    const options = optionsOf<{
+      bias?: Tensor | null;
+      stride?: number | readonly number[];
+      padding?: number | readonly number[];
+      dilation?: number | readonly number[];
+      groups?: number;
+    }>(argument2, CONV1D);
+    return wrap(
+      addon().call(
+        CONV1D,
+        gradientMode(),
+        handleOf(argument0, CONV1D, "input"),
+        handleOf(argument1, CONV1D, "weight"),
+        optionalHandleOf(options?.bias, CONV1D, "bias"),
+        options?.stride,
+        options?.padding,
+        options?.dilation,
+        options?.groups,
+        argument3,
+        argument4,
+        argument5,
+        argument6,
+      ),
+    );
+  }
   return wrap(
     addon().call(
       CONV1D,
       gradientMode(),
-      handleOf(input, CONV1D, "input"),
-      handleOf(weight, CONV1D, "weight"),
-      optionalHandleOf(bias, CONV1D, "bias"),
-      stride,
-      padding,
-      dilation,
-      groups,
+      handleOf(argument0, CONV1D, "input"),
+      handleOf(argument1, CONV1D, "weight"),
+      optionalHandleOf(argument2, CONV1D, "bias"),
+      argument3,
+      argument4,
+      argument5,
+      argument6,
     ),
   );
 }
 
 /** `aten::cat(Tensor[] tensors, int dim=0) -> Tensor` */
-export function cat(tensors: readonly Tensor[], dim?: number): Tensor {
-  return wrap(addon().call(CAT, gradientMode(), handlesOf(tensors, CAT, "tensors"), dim));
+export function cat(tensors: readonly Tensor[], options?: { dim?: number }): Tensor;
+/** `aten::cat(Tensor[] tensors, int dim=0) -> Tensor` */
+export function cat(tensors: readonly Tensor[], dim?: number): Tensor;
+export function cat(argument0?: unknown, argument1?: unknown): Tensor {
+  if (isOptions(argument1)) {
+    const options = optionsOf<{ dim?: number }>(argument1, CAT);
+    return wrap(addon().call(CAT, gradientMode(), handlesOf(argument0, CAT, "tensors"), options?.dim));
+  }
+  return wrap(addon().call(CAT, gradientMode(), handlesOf(argument0, CAT, "tensors"), argument1));
 }
 
 /** `aten::stack(Tensor[] tensors, int dim=0) -> Tensor` */
-export function stack(tensors: readonly Tensor[], dim?: number): Tensor {
-  return wrap(addon().call(STACK, gradientMode(), handlesOf(tensors, STACK, "tensors"), dim));
+export function stack(tensors: readonly Tensor[], options?: { dim?: number }): Tensor;
+/** `aten::stack(Tensor[] tensors, int dim=0) -> Tensor` */
+export function stack(tensors: readonly Tensor[], dim?: number): Tensor;
+export function stack(argument0?: unknown, argument1?: unknown): Tensor {
+  if (isOptions(argument1)) {
+    const options = optionsOf<{ dim?: number }>(argument1, STACK);
+    return wrap(addon().call(STACK, gradientMode(), handlesOf(argument0, STACK, "tensors"), options?.dim));
+  }
+  return wrap(addon().call(STACK, gradientMode(), handlesOf(argument0, STACK, "tensors"), argument1));
 }
 
 /** `aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]` */

@@ -1,0 +1,14 @@
+import { afterEach, beforeEach, expect } from "vitest";
+
+import { liveTensors } from "../src/index.js";
+
+/** Every test of the file must leave as many live tensors as it found. */
+export function expectNoLeaks(): void {
+  let before = 0;
+  beforeEach(() => {
+    before = liveTensors();
+  });
+  afterEach(() => {
+    expect(liveTensors(), "live tensors after the test").toBe(before);
+  });
+}

@@ -1,0 +1,155 @@
+import { describe, expect, it } from "vitest";
+
+import { operatorNames } from "../src/operator-names.generated.js";
+import { addon } from "../src/native.js";
+import { dtypeFacts, type DType } from "../src/dtype.js";
+import { Generator, ones, scope, Tensor, tensor } from "../src/index.js";
+import { operatorTable } from "../scripts/operator-table.mjs";
+import { camelCase, decode, goldenCases, invoke, isEncodedTensor, numberOf } from "./golden-cases.js";
+import { expectNoLeaks } from "./live-tensors.js";
+
+expectNoLeaks();
+
+/** Relative and absolute difference allowed: a few units in the last place of the dtype. */
+const tolerance: Partial<Record<DType, number>> = {
+  float32: 3e-6,
+  float64: 1e-9,
+  bfloat16: 1e-2,
+  float16: 1e-3,
+};
+
+function expectEqual(actual: unknown, expected: unknown, where: string): void {
+  if (isEncodedTensor(expected)) {
+    if (!(actual instanceof Tensor)) throw new Error(`${where}: expected a tensor, got ${String(actual)}`);
+    expect(actual.dtype, `${where}: dtype`).toBe(expected.dtype);
+    expect(actual.shape, `${where}: shape`).toEqual(expected.shape);
+    const numbers = Array.from(actual.toTypedArray(), Number);
+    const allowed = tolerance[expected.dtype] ?? 0;
+    for (const [index, encoded] of expected.tensor.entries()) {
+      const wanted = numberOf(encoded);
+      const got = numbers[index] as number;
+      const isEqual =
+        Object.is(got, wanted) || Math.abs(got - wanted) <= allowed * Math.max(1, Math.abs(wanted));
+      if (!isEqual) throw new Error(`${where}: element ${index} is ${got}, PyTorch gives ${wanted}`);
+    }
+  } else if (Array.isArray(expected)) {
+    expect(Array.isArray(actual), `${where}: an array`).toBe(true);
+    expect((actual as unknown[]).length, `${where}: length`).toBe(expected.length);
+    expected.forEach((item, index) => expectEqual((actual as unknown[])[index], item, `${where}[${index}]`));
+  } else expect(actual, where).toBe(expected);
+}
+
+function disposeGenerators(values: unknown[]): void {
+  for (const value of values) if (value instanceof Generator) value.dispose();
+}
+
+const cases = goldenCases();
+const names = [...new Set(cases.map((item) => item.name))];
+
+describe("operators against PyTorch's values", () => {
+  it.each(names)("%s", (name) => {
+    for (const [index, item] of cases.filter((candidate) => candidate.name === name).entries()) {
+      scope(() => {
+        const values = item.arguments.map(decode);
+        const options = Object.fromEntries(
+          Object.entries(item.options).map(([key, value]) => [camelCase(key), decode(value)]),
+        );
+        const result = invoke(name, values, Object.keys(options).length > 0 ? options : undefined);
+        expectEqual(result, item.expected, `${name} case ${index}`);
+        if (name.endsWith("_")) expect(result, `${name} returns the tensor it was called on`).toBe(values[0]);
+        disposeGenerators([...values, ...Object.values(options)]);
+      });
+    }
+  });
+});
+
+describe("the list of operators", () => {
+  it("has a wrapper and a golden value for every name", () => {
+    // These draw from the default generator or leave memory as it was: their values are tested below.
+    const withoutGolden = new Set(["empty_like", "rand_like", "randn_like"]);
+    for (const [name] of operatorTable) {
+      const isMethod = camelCase(name) in Tensor.prototype;
+      const isFunction = name in Tensor.prototype || names.includes(name);
+      expect(isMethod || isFunction, `${name} is reachable`).toBe(true);
+      expect(names.includes(name) || withoutGolden.has(name), `${name} has a golden value`).toBe(true);
+    }
+  });
+
+  it("exists in the loaded libtorch with arguments in the order that the wrappers pass", () => {
+    const parametersOf = (schema: string) =>
+      [...schema.slice(schema.indexOf("("), schema.lastIndexOf(") ->")).matchAll(/(\w+)(?==|,|$)/gu)].map(
+        String,
+      );
+    expect(operatorNames.length).toBeGreaterThan(350);
+    for (const name of operatorNames) {
+      const schema = addon().schema(name);
+      expect(schema, name).not.toBeNull();
+      expect(parametersOf(schema as string).length, name).toBeGreaterThan(0);
+    }
+  });
+
+  it("draws rand_like and randn_like in their ranges, with the template's shape and dtype", () => {
+    scope(() => {
+      const model = ones([40, 50], { dtype: "float64" });
+      const uniform = model.randLike();
+      expect(uniform.dtype).toBe("float64");
+      expect(uniform.amin([0, 1]).item()).toBeGreaterThanOrEqual(0);
+      expect(uniform.amax([0, 1]).item()).toBeLessThan(1);
+      // Standard error of the mean of 2000 draws is 0.0065; ten of them never fail by chance.
+      expect(Math.abs(uniform.mean().item() - 0.5)).toBeLessThan(0.065);
+      const normal = model.randnLike();
+      expect(Math.abs(normal.mean().item())).toBeLessThan(0.23);
+      expect(Math.abs(normal.std().item() - 1)).toBeLessThan(0.2);
+      expect(model.emptyLike().shape).toEqual([40, 50]);
+    });
+  });
+});
+
+describe("arguments of the wrappers", () => {
+  it("gives an operator's name, the rule and the value when it refuses", () => {
+    scope(() => {
+      const a = tensor([[1, 2]]);
+      expect(() => a.matmul(tensor([1, 2, 3]))).toThrow(/^aten::matmul: .*float32\[1, 2\].*float32\[3\]/u);
+      expect(() => a.reshape([5])).toThrow(/^aten::reshape: .*\[5\]/u);
+      expect(() => a.select(7, 0)).toThrow(/^aten::select.int: .*7/u);
+      // @ts-expect-error a string is no tensor
+      expect(() => a.matmul("b")).toThrow(`aten::matmul: argument 'other' must be a Tensor, got "b"`);
+      // @ts-expect-error a fraction is no dimension, and the engine says so
+      expect(() => a.softmax(0.5, 3)).toThrow(/aten::softmax.int: dtype must be a supported dtype, got 3/u);
+      expect(() => a.softmax(0.5)).toThrow(
+        "aten::softmax.int: dim must be a safe integer, got the number 0.5",
+      );
+      // @ts-expect-error not a reduction
+      expect(() => a.mseLoss(a, "median")).toThrow(`reduction must be "none", "mean" or "sum", got "median"`);
+      // @ts-expect-error too many arguments for any form of sum
+      expect(() => a.sum([0], true, {}, 4)).not.toThrow();
+      // @ts-expect-error sum takes no string
+      expect(() => a.sum("0")).toThrow(/options object/u);
+    });
+  });
+
+  it("keeps integers in integer tensors and widens them by fractions", () => {
+    scope(() => {
+      const whole = tensor([1, 2], { dtype: "int64" });
+      expect(whole.mul(2).dtype).toBe("int64");
+      expect(whole.mul(2.5).dtype).toBe("float32");
+      expect(whole.mul(2.5).toArray()).toEqual([2.5, 5]);
+    });
+  });
+
+  it("returns a new handle even when the operator had nothing to do", () => {
+    scope(() => {
+      const a = tensor([1, 2]);
+      const same = a.contiguous();
+      expect(same).not.toBe(a);
+      same.dispose();
+      expect(a.toArray()).toEqual([1, 2]);
+    });
+  });
+
+  it("knows the codes of all dtypes", () => {
+    scope(() => {
+      for (const dtype of Object.keys(dtypeFacts) as DType[]) expect(ones([2], { dtype }).dtype).toBe(dtype);
+    });
+  });
+});
