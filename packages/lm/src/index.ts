@@ -28,4 +28,4 @@ export { resolveSampling, type ResolvedSampling, type Sampling } from "./samplin
 export { CacheBudget, type CacheHolder } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason } from "./session-decode.js";
-export { tokenLogprobs, type ReadCounters, type ScoredRow, type TokenLogprobsOptions } from "./logprobs.js";
+export { contextThatFits, tokenLogprobs, type ReadCounters, type ScoredRow, type TokenLogprobsOptions } from "./logprobs.js";

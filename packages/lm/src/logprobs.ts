@@ -58,7 +58,7 @@ export function tokenLogprobs(
   const sequences = new Map<number, readonly number[]>();
   rows.forEach((row, index) => {
     if (row.continuation.length === 0) return;
-    const context = fittingContext(model.config, row, `tokenLogprobs: row ${index}`);
+    const context = contextThatFits(model.config, row, `tokenLogprobs: row ${index}`);
     // The last token is predicted but never read.
     sequences.set(index, [...context, ...row.continuation.slice(0, -1)]);
   });
@@ -86,8 +86,19 @@ export function tokenLogprobs(
   });
 }
 
-/** The context that is read before a row's continuation: never empty, and both fit the window together. */
-function fittingContext(config: ModelConfig, row: ScoredRow, where: string): readonly number[] {
+/**
+ * The context that is really read before a row's continuation: cut from the left so that both fit the model's window,
+ * and never empty.
+ *
+ * @param where begins every message
+ * @throws UsageError for ids outside the vocabulary, a continuation that leaves no room for a context, and an empty
+ * context of a model that has no token to stand in for it
+ */
+export function contextThatFits(
+  config: ModelConfig,
+  row: ScoredRow,
+  where = "contextThatFits",
+): readonly number[] {
   const { context, continuation } = row;
   for (const id of [...context, ...continuation]) {
     if (Number.isSafeInteger(id) && id >= 0 && id < config.vocabSize) continue;
