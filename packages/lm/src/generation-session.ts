@@ -364,7 +364,7 @@ export class GenerationSession {
    */
   #forEachBatch(more: number, run: (batch: RowBatch) => void, chosen?: ReadonlySet<SessionRow>): void {
     const { budget } = this.#batchOptions;
-    for (const batch of [...this.#batches]) {
+    for (const batch of this.#batches.slice()) {
       if (chosen !== undefined && !batch.rows.some((row) => chosen.has(row))) continue;
       const columns = batch.columnsWith(more);
       let parts = [batch];

@@ -243,7 +243,9 @@ describe.each([
     using free = open(given);
     const sampling: Sampling = { maxNewTokens: 20, topK: 60 };
     const { text } = free.generate(sampling, keysOf(4));
-    const stopStrings = text.map((each) => Array.from(each).slice(6, 9).join("")).filter((each) => each !== "");
+    const stopStrings = text
+      .map((each) => Array.from(each).slice(6, 9).join(""))
+      .filter((each) => each !== "");
     for (const options of [{}, { checkInterval: 6 }, { compaction: false }]) {
       using session = open(given, options);
       const cut = session.generate({ ...sampling, stopStrings }, keysOf(4));

@@ -61,20 +61,17 @@ function randomLogits(stream: KeyedStream, rows: number, columns: number, spread
 }
 
 describe("filters", () => {
-  it.each(expected.cases)(
-    "give transformers' distribution: $note",
-    ({ note: _, probabilities, ...sampling }) => {
-      const held = sampling.minNewTokens === undefined ? [] : expected.endIds;
-      const actual = filtered(expected.logits, expected.seen, sampling, held);
-      actual.forEach((row, at) =>
-        row.forEach((value, id) => {
-          expect(value).toBeCloseTo(probabilities[at]![id]!, 6);
-          // What is ruled out is exactly so, and nothing else.
-          expect(value === 0).toBe(probabilities[at]![id] === 0);
-        }),
-      );
-    },
-  );
+  it.each(expected.cases)("give transformers' distribution: $note", ({ probabilities, ...sampling }) => {
+    const held = sampling.minNewTokens === undefined ? [] : expected.endIds;
+    const actual = filtered(expected.logits, expected.seen, sampling, held);
+    actual.forEach((row, at) =>
+      row.forEach((value, id) => {
+        expect(value).toBeCloseTo(probabilities[at]![id]!, 6);
+        // What is ruled out is exactly so, and nothing else.
+        expect(value === 0).toBe(probabilities[at]![id] === 0);
+      }),
+    );
+  });
 
   it.each([
     { topP: 0.3 },
