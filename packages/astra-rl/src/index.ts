@@ -7,3 +7,4 @@ export * from "./records/index.js";
 export * from "./sampler/index.js";
 export * from "./scorer/index.js";
 export * from "./system/index.js";
+export * from "./deprecated-names.js";

@@ -122,7 +122,7 @@ export class Preference<S = string, A = string> extends Algorithm<
    *
    * @throws UsageError for a batch without pairs
    */
-  override async step(batch: PreferenceBatch<S, A>): Promise<StepResult<Tensor>> {
+  override async step(batch: PreferenceBatch<S, A>): Promise<StepResult> {
     const pairs = batch.contexts.length;
     if (pairs === 0) throw new UsageError(`${this.name}.step: the batch holds no pairs`);
     const contexts = [...batch.contexts, ...batch.contexts];

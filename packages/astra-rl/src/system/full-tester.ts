@@ -1,0 +1,65 @@
+import { saveCausalLM, type CausalLM, type LoadedCausalLM, type Tokenizer } from "@astra-rl/lm";
+import type { Tensor } from "@astra-rl/torch";
+import { ModelShelf, type ModelSource } from "./model-shelf.js";
+import type { TrainedTester } from "./trained-tester.js";
+
+/**
+ * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. In
+ * float32 the master serves for both; and until the first update a frozen model with the same weights does, so that no
+ * copy is made for nothing.
+ */
+export class FullTester implements TrainedTester {
+  readonly tokenizer: Tokenizer;
+  readonly model: CausalLM;
+  readonly #shelf: ModelShelf;
+  #speaking: CausalLM;
+  /** Whether `#speaking` is this tester's own copy, so that it may be overwritten. */
+  #own: boolean;
+
+  /** @param twin frozen weights equal to the master's; null where there are none */
+  constructor(shelf: ModelShelf, { model, tokenizer }: LoadedCausalLM, twin: CausalLM | null) {
+    this.#shelf = shelf;
+    this.model = model;
+    this.tokenizer = tokenizer;
+    const direct = model.dtype === shelf.dtype;
+    this.#own = !direct && twin === null;
+    this.#speaking = direct ? model : (twin ?? shelf.own(model.copy(shelf.dtype)));
+  }
+
+  get speaking(): CausalLM {
+    return this.#speaking;
+  }
+
+  *parameters(): Iterable<Tensor> {
+    yield* this.model.namedParameters().values();
+  }
+
+  updated(): void {
+    if (this.#speaking === this.model) return;
+    if (this.#own) {
+      this.#speaking.copyFrom(this.model);
+    } else {
+      this.#speaking = this.#shelf.own(this.model.copy(this.#shelf.dtype));
+      this.#own = true;
+    }
+  }
+
+  training<T>(compute: () => T): T {
+    return compute();
+  }
+
+  /** In Hugging Face's format. */
+  save(folder: string): Promise<void> {
+    return saveCausalLM(folder, this.model, this.tokenizer);
+  }
+
+  async restore(source: ModelSource): Promise<void> {
+    const shelf = await ModelShelf.open({ device: this.model.device, inferenceDtype: "float32" }, []);
+    try {
+      this.model.copyFrom((await shelf.frozen(source)).model);
+    } finally {
+      shelf.dispose();
+    }
+    this.updated();
+  }
+}

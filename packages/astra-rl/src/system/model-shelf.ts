@@ -1,0 +1,131 @@
+import { readdir, realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { loadCausalLM, type CausalLM, type LoadedCausalLM } from "@astra-rl/lm";
+import { engineInformation, UsageError, type Device, type DType } from "@astra-rl/torch";
+
+/** A Hugging Face folder, or a checkpoint that is already loaded (which stays the caller's). */
+export type ModelSource = string | LoadedCausalLM;
+
+/**
+ * Type in which rollouts compute. "auto" is bfloat16 where the machine multiplies it in hardware and a model is large
+ * enough to gain from it, else float32.
+ */
+export type InferenceDType = "auto" | "bfloat16" | "float32";
+
+export interface ModelShelfOptions {
+  /** Where the tester and its baseline compute. Default "cpu". */
+  device?: Device;
+  /** Where the target computes; elsewhere than the tester, it shares no weights. Default: `device`. */
+  targetDevice?: Device;
+  /** Default "auto". */
+  inferenceDtype?: InferenceDType;
+}
+
+/** Loads each checkpoint once, however many roles it plays, and frees what it loaded. */
+export class ModelShelf {
+  readonly device: Device;
+  readonly targetDevice: Device;
+  readonly dtype: DType;
+  /** By device, then by what identifies a checkpoint. */
+  readonly #frozen = new Map<Device, Map<string | LoadedCausalLM, LoadedCausalLM>>();
+  readonly #owned: CausalLM[] = [];
+
+  private constructor(device: Device, targetDevice: Device, dtype: DType) {
+    this.device = device;
+    this.targetDevice = targetDevice;
+    this.dtype = dtype;
+  }
+
+  /** @param sources the checkpoints that will be asked for; "auto" looks at their size */
+  static async open(
+    { device = "cpu", targetDevice = device, inferenceDtype = "auto" }: ModelShelfOptions,
+    sources: readonly ModelSource[],
+  ): Promise<ModelShelf> {
+    const dtype = inferenceDtype === "auto" ? await fastestDtype(device, sources) : inferenceDtype;
+    return new ModelShelf(device, targetDevice, dtype);
+  }
+
+  /** True when both name the same weights. */
+  async same(a: ModelSource, b: ModelSource): Promise<boolean> {
+    return (await identity(a)) === (await identity(b));
+  }
+
+  /** Weights that nothing changes, in the inference type: the same object for the same checkpoint. */
+  async frozen(source: ModelSource, device: Device = this.device): Promise<LoadedCausalLM> {
+    const shelf = this.#frozen.get(device) ?? new Map<string | LoadedCausalLM, LoadedCausalLM>();
+    this.#frozen.set(device, shelf);
+    const key = await identity(source);
+    let loaded = shelf.get(key);
+    if (loaded === undefined) {
+      loaded = await this.#load(source, device, this.dtype);
+      shelf.set(key, loaded);
+    }
+    return loaded;
+  }
+
+  /** Weights of their own in float32, with gradients; products in the inference type. */
+  async trainable(source: ModelSource): Promise<LoadedCausalLM> {
+    const loaded = await this.#load(source, this.device, "float32", this.dtype);
+    for (const parameter of loaded.model.namedParameters().values()) parameter.requiresGrad_(true);
+    return loaded;
+  }
+
+  /** Takes over a model that somebody made from one of these. */
+  own(model: CausalLM): CausalLM {
+    this.#owned.push(model);
+    return model;
+  }
+
+  dispose(): void {
+    for (const model of this.#owned) model.dispose();
+    this.#owned.length = 0;
+    this.#frozen.clear();
+  }
+
+  async #load(
+    source: ModelSource,
+    device: Device,
+    dtype: DType,
+    computeDtype: DType = dtype,
+  ): Promise<LoadedCausalLM> {
+    if (typeof source === "string") {
+      const loaded = await loadCausalLM(source, { dtype, computeDtype, device });
+      this.own(loaded.model);
+      return loaded;
+    }
+    if (source.model.device !== device) {
+      throw new UsageError(
+        `a loaded checkpoint must be on the device of its role (${device}), got ${source.model.device}; ` +
+          `load it there, or give its folder`,
+      );
+    }
+    // A copy, since the caller's model may change, and gradients belong to our own parameters only.
+    return { ...source, model: this.own(source.model.copy(dtype)) };
+  }
+}
+
+async function identity(source: ModelSource): Promise<string | LoadedCausalLM> {
+  if (typeof source !== "string") return source;
+  // A folder that does not exist is reported when it is loaded, with what a checkpoint is.
+  return realpath(source).catch(() => source);
+}
+
+// Below this the casts around each product cost more than the product gains, and rounding buys nothing.
+const BFLOAT16_BYTES = 2 ** 25;
+
+async function fastestDtype(device: Device, sources: readonly ModelSource[]): Promise<DType> {
+  if (device === "cpu" && !engineInformation().bf16) return "float32";
+  const sizes = await Promise.all(sources.map(weightBytes));
+  return Math.max(...sizes) >= BFLOAT16_BYTES ? "bfloat16" : "float32";
+}
+
+/** Size of a checkpoint's weights as they are stored; 0 for a folder that is not there, which loading will report. */
+async function weightBytes(source: ModelSource): Promise<number> {
+  if (typeof source !== "string") {
+    return [...source.model.namedParameters().values()].reduce((sum, tensor) => sum + 4 * tensor.numel(), 0);
+  }
+  const names = await readdir(source).catch(() => []);
+  const files = names.filter((name) => name.endsWith(".safetensors"));
+  const sizes = await Promise.all(files.map(async (name) => (await stat(join(source, name))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}

@@ -1,0 +1,20 @@
+import type { CausalLM, Tokenizer } from "@astra-rl/lm";
+import type { Tensor } from "@astra-rl/torch";
+import type { ModelSource } from "./model-shelf.js";
+
+/** The weights of a tester that training changes. */
+export interface TrainedTester {
+  readonly tokenizer: Tokenizer;
+  /** Computes log-probabilities with a gradient into `parameters()`. */
+  readonly model: CausalLM;
+  /** What the tester speaks with now; `updated()` may put another in its place. */
+  readonly speaking: CausalLM;
+  parameters(): Iterable<Tensor>;
+  /** Brings changed parameters to the weights that the tester speaks with. */
+  updated(): void;
+  /** Runs a computation that a gradient will flow through. */
+  training<T>(compute: () => T): T;
+  save(folder: string): Promise<void>;
+  /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
+  restore(source: ModelSource): Promise<void>;
+}

@@ -1,0 +1,535 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { loadCausalLM, tokenLogprobs, type ScoredRow } from "@astra-rl/lm";
+import { liveTensors, noGrad, UsageError } from "@astra-rl/torch";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Graph, Node, type NodeKey } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
+import {
+  HFASTSystem,
+  HFEvaluationSystem,
+  type HFASTSystemOptions,
+  type TurnTokens,
+} from "../../src/system/index.js";
+import { samplerContract } from "../contract/sampler.contract.js";
+import { systemContract } from "../contract/system.contract.js";
+
+// A random GPT-2 of two layers with a window of 64 tokens, and others with other tokenizers.
+const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
+const GPT2 = golden("gpt2");
+const LLAMA = golden("families/llama32-new-spelling");
+const QWEN = golden("families/qwen2");
+
+const PROMPTS = ["Hello there. ", "How are you? ", "I like 👋 tea. ", "日本 ", ""];
+const scorer = () => new KeywordScorer(["a", "the", "e"].map((term) => ({ pattern: term, weight: 0.3 })));
+const load = (options: Partial<HFASTSystemOptions> = {}) =>
+  HFASTSystem.load({
+    tester: GPT2,
+    target: GPT2,
+    scorer: scorer(),
+    inferenceDtype: "float32",
+    generation: {
+      tester: { maxNewTokens: 6, topK: 0, topP: 1 },
+      target: { maxNewTokens: 5, topK: 0, topP: 1 },
+    },
+    log: () => {},
+    ...options,
+  });
+const tokens = (node: Node) => node.tokens as TurnTokens;
+const nodesOf = (graphs: readonly Graph[]) => graphs.flatMap((graph) => [...graph.nodes()]);
+
+systemContract("HFASTSystem", {
+  create: load,
+  contexts: ["Hello there. ", "", "日本 👋"],
+  continuations: ["I am well.", "a", "So it goes, and on. "],
+});
+
+samplerContract("ASTSampler over HFASTSystem", {
+  create: async (options) => new ASTSampler(await load(), PROMPTS, options),
+  prompts: PROMPTS,
+});
+
+/** The definition: one node at a time, each from nothing but the ids behind its parent. */
+async function growNodeByNode(
+  system: HFASTSystem,
+  graph: Graph,
+  width: number,
+  depth: number,
+): Promise<Graph> {
+  const copy = new Graph({ context: graph.context, seed: graph.seed, episode: graph.episode });
+  const grow = async (
+    context: string,
+    parent: Node | null,
+    number: number,
+    level: number,
+  ): Promise<Node[]> => {
+    if (level === 0) return [];
+    const children: Node[] = [];
+    for (let child = 0; child < width; child++) {
+      const key: NodeKey = { seed: graph.seed, episode: graph.episode, node: number * width + child + 1 };
+      const [outcome] = await system.expand([{ context, parent, key }]);
+      const { next, ...fields } = outcome!;
+      const node = new Node({ context, ...fields });
+      node.children = await grow(next, node, key.node, level - 1);
+      children.push(node);
+    }
+    return children;
+  };
+  copy.children = await grow(graph.context, null, 0, depth);
+  return copy;
+}
+
+/** What tokenLogprobs says of rows, one by one, without any cache. */
+async function recomputed(folder: string, rows: readonly ScoredRow[]): Promise<number[][]> {
+  const { model } = await loadCausalLM(folder);
+  try {
+    return rows.map((row) =>
+      noGrad(() => {
+        const table = tokenLogprobs(model, [row], { packed: false });
+        const values = Array.from(table.toTypedArray() as Float32Array);
+        table.dispose();
+        return values;
+      }),
+    );
+  } finally {
+    model.dispose();
+  }
+}
+
+function expectClose(actual: readonly (readonly number[])[], expected: readonly (readonly number[])[]): void {
+  expect(actual.map((row) => row.length)).toEqual(expected.map((row) => row.length));
+  const worst = Math.max(
+    0,
+    ...actual.flatMap((row, i) => row.map((value, j) => Math.abs(value - expected[i]![j]!))),
+  );
+  expect(worst).toBeLessThan(2e-4);
+}
+
+describe("HFASTSystem rollouts", () => {
+  let system: HFASTSystem;
+  let graphs: Graph[];
+  const starts = Array.from({ length: 40 }, (_, episode) => ({ seed: 3, episode }));
+  beforeAll(async () => {
+    system = await load();
+    graphs = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany(starts);
+  });
+  afterAll(() => system.dispose());
+
+  it("level by level with shared caches = node by node from nothing: the same ids, texts and numbers", async () => {
+    for (const graph of graphs.slice(0, 3)) {
+      const single = await growNodeByNode(system, graph, 2, 2);
+      const [a, b] = [[...graph.nodes()], [...single.nodes()]];
+      expect(b.map((node) => [node.context, node.probe, node.response])).toEqual(
+        a.map((node) => [node.context, node.probe, node.response]),
+      );
+      expect(b.map((node) => [tokens(node).probe, tokens(node).response])).toEqual(
+        a.map((node) => [tokens(node).probe, tokens(node).response]),
+      );
+      expectClose(
+        b.map((node) => [node.reward, node.likelihood!.total]),
+        a.map((node) => [node.reward, node.likelihood!.total]),
+      );
+    }
+  });
+
+  it("records the probe's log-probabilities under tester, target and baseline as recomputing gives them", async () => {
+    const nodes = nodesOf(graphs.slice(0, 12));
+    const heard = nodes.map((node) => ({
+      context: tokens(node).targetContext,
+      continuation: tokens(node).probe.heard,
+    }));
+    const sampled = nodes.map((node) => ({
+      context: tokens(node).testerContext,
+      continuation: tokens(node).probe.sampled,
+    }));
+    expectClose(
+      nodes.map((node) => tokens(node).targetLogprobs),
+      await recomputed(GPT2, heard),
+    );
+    const own = await recomputed(GPT2, sampled);
+    expectClose(
+      nodes.map((node) => tokens(node).testerLogprobs),
+      own,
+    );
+    expectClose(
+      nodes.map((node) => tokens(node).baselineLogprobs!),
+      own,
+    );
+  });
+
+  it("derives likelihood and reward from them by the paper's formula", () => {
+    for (const node of nodesOf(graphs)) {
+      const { targetLogprobs, probe } = tokens(node);
+      const total = targetLogprobs.reduce((sum, value) => sum + value, 0);
+      expect(node.likelihood!.tokens).toBe(probe.heard.length);
+      expect(node.likelihood!.total).toBeCloseTo(total, 5);
+      const nll = probe.heard.length === 0 ? 10 : -total / probe.heard.length;
+      expect(node.reward).toBeCloseTo(
+        node.scores["response"]! + 0.5 * node.scores["combined"]! - 0.1 * nll,
+        5,
+      );
+    }
+  });
+
+  it("keeps the conversation's ids: a context is the parent's context, probe and response, never encoded again", () => {
+    for (const graph of graphs) {
+      for (const parent of graph.children) {
+        const { testerContext, targetContext, probe, response } = tokens(parent);
+        for (const child of parent.children) {
+          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.heard]);
+          expect(tokens(child).targetContext).toEqual([...targetContext, ...probe.heard, ...response.kept]);
+        }
+      }
+    }
+  });
+
+  it("trains on the end-of-text token that was sampled, and leaves it out of the conversation", () => {
+    const ended = nodesOf(graphs).filter((node) => tokens(node).probe.sampled.at(-1) === 0);
+    // 240 probes of up to 6 tokens, one token in 320: 4 expected.
+    expect(ended.length).toBeGreaterThan(0);
+    for (const node of ended) {
+      const { probe, baselineLogprobs, targetLogprobs } = tokens(node);
+      expect(probe.kept).toEqual(probe.sampled.slice(0, -1));
+      expect(baselineLogprobs).toHaveLength(probe.sampled.length);
+      expect(targetLogprobs).toHaveLength(probe.kept.length);
+      expect(node.probe).not.toContain("endoftext");
+    }
+  });
+
+  it("counts exactly the tokens of the tree, none twice", async () => {
+    const counting = await load();
+    const [graph] = await new ASTSampler(counting, [PROMPTS[1]!], { width: 2, depth: 3 }).rolloutMany([0]);
+    const nodes = [...graph!.nodes()];
+    const sum = (numbers: readonly number[]) => numbers.reduce((total, value) => total + value, 0);
+    const prompt = tokens(graph!.children[0]!).testerContext.length;
+    const inner = nodes.filter((node) => node.children.length > 0);
+    expect(inner).toHaveLength(6);
+    expect(counting.counters()).toEqual({
+      tester: {
+        // The prompt once, and the responses that a probe follows on.
+        read: prompt + sum(inner.map((node) => tokens(node).response.heard.length)),
+        generated: sum(nodes.map((node) => tokens(node).probe.sampled.length)),
+        trained: 0,
+      },
+      target: {
+        read: prompt + sum(nodes.map((node) => tokens(node).probe.heard.length)),
+        generated: sum(nodes.map((node) => tokens(node).response.sampled.length)),
+        trained: 0,
+      },
+      baseline: { read: 0, generated: 0, trained: 0 },
+    });
+    counting.dispose();
+  });
+});
+
+describe("HFASTSystem log-probabilities", () => {
+  it("scores the sampled ids with a gradient, and takes the baseline's from the rollout", async () => {
+    const system = await load();
+    const graph = await new ASTSampler(system, PROMPTS, { width: 3, depth: 2 }).rollout(8);
+    const nodes = [...graph.nodes()];
+    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const read = system.counters().baseline!.read + system.counters().target!.read;
+    const tester = await system.getTesterLogprobsAndValidate(...args);
+    const baseline = await system.getBaselineLogprobsAndValidate(...args);
+    const target = await system.getTargetLogprobsAndValidate(...args);
+    expect(system.counters().baseline!.read + system.counters().target!.read).toBe(read);
+    expect(system.counters().tester!.trained).toBeGreaterThan(0);
+    const columns = Math.max(...nodes.map((node) => tokens(node).probe.sampled.length));
+    expect(tester.shape).toEqual([nodes.length, columns]);
+    // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row.
+    const values = (table: { detach(): { toTypedArray(): unknown } }) =>
+      table.detach().toTypedArray() as Float32Array;
+    for (const [row, node] of nodes.entries()) {
+      const recorded = tokens(node).testerLogprobs;
+      for (let column = 0; column < columns; column++) {
+        const expected = recorded[column] ?? 0;
+        expect(Math.abs(values(tester)[row * columns + column]! - expected)).toBeLessThan(2e-4);
+        expect(Math.abs(values(baseline)[row * columns + column]! - expected)).toBeLessThan(2e-4);
+      }
+    }
+    for (const table of [tester, baseline, target]) table.dispose();
+    system.dispose();
+  });
+
+  it("scores by text where no node is known or its texts were changed", async () => {
+    const system = await load();
+    const graph = await new ASTSampler(system, PROMPTS, { width: 1, depth: 1 }).rollout(2);
+    const [node] = graph.children;
+    const { tokenizer } = system.tester;
+    const expected = await recomputed(GPT2, [
+      { context: tokenizer.encode(node!.context), continuation: tokenizer.encode("something else") },
+    ]);
+    for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
+      const table = await system[method]([node!.context], ["something else"], [node]);
+      expectClose([Array.from(table.detach().toTypedArray() as Float32Array)], expected);
+      table.dispose();
+    }
+    system.dispose();
+  });
+
+  it("computes a separate baseline once for each node and records it", async () => {
+    const system = await load({ baseline: await copied(GPT2) });
+    const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 1 }).rollout(2);
+    const nodes = graph.children;
+    expect(nodes.every((node) => tokens(node).baselineLogprobs === null)).toBe(true);
+    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const first = await system.getBaselineLogprobsAndValidate(...args);
+    const { read } = system.counters().baseline!;
+    expect(read).toBeGreaterThan(0);
+    const second = await system.getBaselineLogprobsAndValidate(...args);
+    expect(system.counters().baseline!.read).toBe(read);
+    expect(second.toTypedArray()).toEqual(first.toTypedArray());
+    expectClose(
+      nodes.map((node) => tokens(node).baselineLogprobs!),
+      nodes.map((node) => tokens(node).testerLogprobs),
+    );
+    first.dispose();
+    second.dispose();
+    system.dispose();
+  });
+});
+
+describe("HFASTSystem weights", () => {
+  it("holds one set for tester, target and baseline until the tester is updated", async () => {
+    const system = await load({ inferenceDtype: "bfloat16" });
+    expect(system.tester.model).toBe(system.target.model);
+    expect(system.targetIsBaseline).toBe(true);
+    await system.testerUpdated();
+    expect(system.tester.model).not.toBe(system.target.model);
+    expect(system.tester.model.dtype).toBe("bfloat16");
+    expect(system.testerModel.dtype).toBe("float32");
+    system.dispose();
+  });
+
+  it.each(["float32", "bfloat16"] as const)(
+    "rolls out with the updated tester only (%s)",
+    async (inferenceDtype) => {
+      const system = await load({ inferenceDtype });
+      const context = ["Hello there. "];
+      const before = await system.rolloutPromptWithTester(context);
+      const response = await system.rolloutPromptWithTarget(context);
+      const change = async (factor: number) => {
+        noGrad(() => {
+          for (const parameter of system.parameters()) parameter.mul_(factor);
+        });
+        await system.testerUpdated();
+      };
+      await change(-0.5);
+      expect(await system.rolloutPromptWithTester(context)).not.toEqual(before);
+      expect(await system.rolloutPromptWithTarget(context)).toEqual(response);
+      // The second refresh goes another way than the first: in place. Powers of two lose nothing.
+      await change(-2);
+      expect(await system.rolloutPromptWithTester(context)).toEqual(before);
+      system.dispose();
+    },
+  );
+
+  it("saves the tester and restores it in place", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "tester-"));
+    const system = await load();
+    const [first] = [...system.parameters()];
+    const original = first!.detach().toTypedArray();
+    await system.saveTester(join(folder, "checkpoint"));
+    noGrad(() => first!.mul_(3));
+    await system.restoreTester(join(folder, "checkpoint"));
+    expect(first!.detach().toTypedArray()).toEqual(original);
+    expect(first!.requiresGrad).toBe(true);
+    system.dispose();
+    await rm(folder, { recursive: true });
+  });
+
+  it("frees every tensor that it made", async () => {
+    const before = liveTensors();
+    for (const inferenceDtype of ["float32", "bfloat16"] as const) {
+      const system = await load({ inferenceDtype });
+      const loaded = liveTensors();
+      const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(1);
+      await new ASTSampler(system, PROMPTS).evalRollout("Hello. ");
+      expect(liveTensors()).toBe(loaded);
+      const [node] = graph.children;
+      for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
+        (await system[method]([node!.context], [node!.probe], [node])).dispose();
+      }
+      await system.likelihood(["Hello. "], ["a"]);
+      expect(liveTensors()).toBe(loaded);
+      system.dispose();
+    }
+    await expect(load({ target: "/no/such/folder" })).rejects.toBeInstanceOf(UsageError);
+    expect(liveTensors()).toBe(before);
+  });
+
+  it("frees the caches when scoring stops the run", async () => {
+    class Broken extends KeywordScorer {
+      override scoreAndValidate(): Promise<never> {
+        return Promise.reject(new UsageError("stop"));
+      }
+    }
+    const system = await load({ scorer: new Broken([{ term: "a" }]) });
+    const before = liveTensors();
+    await expect(new ASTSampler(system, PROMPTS).rollout(1)).rejects.toThrow("stop");
+    expect(liveTensors()).toBe(before);
+    system.dispose();
+  });
+});
+
+describe("HFASTSystem with models of different kinds", () => {
+  it.each([
+    ["Llama", LLAMA],
+    ["Qwen", QWEN],
+  ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
+    const system = await load({ target });
+    expect(system.sharedTokens).toBe(false);
+    const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
+    const nodes = [...graph.nodes()];
+    for (const node of nodes) {
+      expect(tokens(node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe));
+      expect(tokens(node).response.heard).toEqual(system.tester.tokenizer.encode(node.response));
+    }
+    expectClose(
+      nodes.map((node) => tokens(node).targetLogprobs),
+      await recomputed(
+        target,
+        nodes.map((node) => ({
+          context: tokens(node).targetContext,
+          continuation: tokens(node).probe.heard,
+        })),
+      ),
+    );
+    system.dispose();
+  });
+
+  it("refuses a baseline with another tokenizer", async () => {
+    await expect(load({ baseline: LLAMA })).rejects.toThrow(/baseline must have the tester's tokenizer/u);
+  });
+
+  it("takes checkpoints that are already loaded, and leaves them alone", async () => {
+    const mine = await loadCausalLM(GPT2);
+    const system = await load({ tester: mine, target: mine });
+    expect(system.targetIsBaseline).toBe(true);
+    const graph = await new ASTSampler(system, PROMPTS, { depth: 1 }).rollout(0);
+    const folder = await load();
+    const other = await new ASTSampler(folder, PROMPTS, { depth: 1 }).rollout(0);
+    expect(JSON.stringify(graph)).toBe(JSON.stringify(other));
+    system.dispose();
+    folder.dispose();
+    expect([...mine.model.namedParameters().values()].every((parameter) => !parameter.disposed)).toBe(true);
+    mine.model.dispose();
+  });
+});
+
+describe("HFASTSystem at the window's edge", () => {
+  it("drops the oldest tokens, says so once for each role, and still scores every turn", async () => {
+    const said: string[] = [];
+    const generation = {
+      tester: { maxNewTokens: 12, topK: 0, topP: 1 },
+      target: { maxNewTokens: 12, topK: 0, topP: 1 },
+    };
+    const system = await load({ generation, log: (message) => said.push(message) });
+    const sampler = new ASTSampler(system, ["A long beginning, longer than most. ".repeat(3)], {
+      width: 1,
+      depth: 5,
+    });
+    const graphs = await sampler.rolloutMany([0, 1]);
+    expect(said.sort()).toEqual([
+      expect.stringMatching(/^target: .*window of 64 tokens/u),
+      expect.stringMatching(/^tester: .*window of 64 tokens/u),
+    ]);
+    const nodes = nodesOf(graphs);
+    expect(nodes).toHaveLength(10);
+    for (const node of nodes) {
+      expect(Number.isFinite(node.reward)).toBe(true);
+      expect(tokens(node).testerContext.length + tokens(node).probe.sampled.length).toBeLessThanOrEqual(64);
+    }
+    const texts = [nodes.map((node) => node.context), nodes.map((node) => node.probe)] as const;
+    const table = await system.getTesterLogprobsAndValidate(...texts, nodes);
+    const columns = table.shape[1]!;
+    const values = table.detach().toTypedArray() as Float32Array;
+    // What is trained on is what was sampled, under the context that the tester really had.
+    expectClose(
+      nodes.map((node, row) =>
+        Array.from(values.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
+      ),
+      nodes.map((node) => tokens(node).testerLogprobs),
+    );
+    table.dispose();
+    system.dispose();
+  });
+
+  it("works within a small cache budget, with the same result", async () => {
+    const [tight, free] = [await load({ cacheBytes: 40_000 }), await load()];
+    const grow = (system: HFASTSystem) =>
+      new ASTSampler(system, PROMPTS, { width: 2, depth: 3 }).rolloutMany([0, 1, 2]);
+    const [first, second] = [await grow(tight), await grow(free)];
+    expect(nodesOf(first).map((node) => [node.probe, node.response])).toEqual(
+      nodesOf(second).map((node) => [node.probe, node.response]),
+    );
+    tight.dispose();
+    free.dispose();
+  });
+});
+
+describe("HFEvaluationSystem", () => {
+  it("rolls out what the training system rolls out, with one set of weights", async () => {
+    const generation = { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 5 } };
+    const training = await load({ generation });
+    const options = {
+      tester: GPT2,
+      target: GPT2,
+      scorer: scorer(),
+      inferenceDtype: "float32",
+      generation,
+    } as const;
+    const evaluation = await HFEvaluationSystem.load(options);
+    expect(evaluation.tester.model).toBe(evaluation.target.model);
+    const starts = [...PROMPTS, 3];
+    const [a, b] = [
+      await new ASTSampler(training, PROMPTS).evalRolloutMany(starts, { seed: 2 }),
+      await new ASTSampler(evaluation, PROMPTS).evalRolloutMany(starts, { seed: 2 }),
+    ];
+    expect(JSON.stringify(b)).toBe(JSON.stringify(a));
+    expect([...evaluation.parameters()]).toEqual([]);
+    await expect(evaluation.getBaselineLogprobs()).rejects.toThrow(/no baseline/u);
+    await expect(evaluation.getTesterLogprobsAndValidate(["a"], ["b"])).rejects.toThrow(
+      /must carry a gradient/u,
+    );
+    training.dispose();
+    evaluation.dispose();
+  });
+});
+
+const copies: string[] = [];
+
+/** The same checkpoint under another path: other weights, as far as the system can tell. */
+async function copied(folder: string): Promise<string> {
+  const copy = await mkdtemp(join(tmpdir(), "checkpoint-"));
+  copies.push(copy);
+  await cp(folder, copy, { recursive: true });
+  return copy;
+}
+
+afterAll(async () => {
+  for (const copy of copies) await rm(copy, { recursive: true });
+});
+
+describe("ordinary tokens that end an utterance", () => {
+  it("stay in the text and in the conversation", async () => {
+    const folder = await copied(GPT2);
+    const path = join(folder, "generation_config.json");
+    const settings = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
+    // Every id but the special one ends an utterance, so that each utterance is one token.
+    const eos = Array.from({ length: 319 }, (_, index) => index + 1);
+    await writeFile(path, JSON.stringify({ ...settings, eos_token_id: eos }));
+    const system = await load({ tester: folder, target: folder });
+    const graph = await new ASTSampler(system, ["Hello. "], { width: 4, depth: 2 }).rollout(1);
+    for (const node of graph.nodes()) {
+      const { probe, baselineLogprobs, targetLogprobs } = tokens(node);
+      expect(probe.kept).toEqual(probe.sampled);
+      expect(baselineLogprobs).toEqual(targetLogprobs);
+      expect(node.probe).toBe(system.tester.tokenizer.decode(probe.sampled));
+    }
+    system.dispose();
+  });
+});
