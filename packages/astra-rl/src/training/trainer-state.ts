@@ -1,0 +1,150 @@
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  noGrad,
+  openSafetensors,
+  scope,
+  UsageError,
+  writeFileAtomic,
+  writeSafetensors,
+  type Optimizer,
+  type OptimizerState,
+  type Tensor,
+} from "@astra-rl/torch";
+import { z } from "zod";
+import type { System } from "../core/index.js";
+
+/** The version of `state/` that this release writes and reads. */
+const STATE_VERSION = 1;
+
+const stateSchema = z.object({
+  version: z.literal(STATE_VERSION),
+  /** Training steps done. */
+  step: z.int().nonnegative(),
+  /** Length of metrics.jsonl with the line of that step. */
+  metricsBytes: z.int().nonnegative(),
+  skippedInARow: z.int().nonnegative(),
+  /** Best mean reward on the dev prompts so far; null before the first evaluation. */
+  bestScore: z.number().nullable(),
+  harness: z.object({
+    seed: z.int(),
+    nextEpisode: z.int().nonnegative(),
+    nextExperience: z.int().nonnegative(),
+  }),
+  sampler: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+  optimizer: z.object({
+    name: z.string(),
+    hyperparameters: z.record(z.string(), z.union([z.number(), z.boolean(), z.array(z.number()), z.null()])),
+    steps: z.record(z.string(), z.int().nonnegative()),
+  }),
+  /** The settings of the run; those that change what it computes must be the same when it is resumed. */
+  configuration: z.record(z.string(), z.unknown()),
+});
+
+/** Everything but tensors that a trainer needs to go on exactly. Every random draw follows from these counters. */
+export type TrainerState = z.infer<typeof stateSchema>;
+
+/**
+ * What a system may offer so that its tester is saved in a format of its own, which others can load. A system
+ * without it gets `state/parameters.safetensors`.
+ */
+export interface TesterStorage {
+  /** Writes the tester to a folder, which does not exist yet. */
+  saveTester(folder: string): Promise<void>;
+  /** Puts the weights that `saveTester` wrote into the existing parameters, bit for bit. */
+  restoreTester(folder: string): Promise<void>;
+}
+
+export function testerStorage(system: object): TesterStorage | null {
+  return "saveTester" in system && "restoreTester" in system ? (system as TesterStorage) : null;
+}
+
+/** Writes the tester's weights to a new folder. */
+export async function saveTester<S, A>(system: System<S, A>, folder: string): Promise<void> {
+  const storage = testerStorage(system);
+  if (storage !== null) {
+    await storage.saveTester(folder);
+    return;
+  }
+  mkdirSync(join(folder, "state"), { recursive: true });
+  const parameters = ([...system.parameters()] as Tensor[]).map(
+    (tensor, index) => [String(index), tensor] as const,
+  );
+  writeSafetensors(join(folder, "state", "parameters.safetensors"), new Map(parameters));
+}
+
+/** Puts the weights of a checkpoint into the system's parameters, in place. */
+export async function restoreTester<S, A>(system: System<S, A>, folder: string): Promise<void> {
+  const storage = testerStorage(system);
+  if (storage !== null) await storage.restoreTester(folder);
+  else loadParameters([...system.parameters()] as Tensor[], join(folder, "state", "parameters.safetensors"));
+  await system.testerUpdated();
+}
+
+/** Writes `state/` into a checkpoint's folder. */
+export function saveState(
+  folder: string,
+  state: Omit<TrainerState, "version" | "optimizer">,
+  optimizer: Optimizer,
+): void {
+  mkdirSync(join(folder, "state"), { recursive: true });
+  const { name, hyperparameters, steps, tensors } = optimizer.stateDict();
+  writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors);
+  const plain = { version: STATE_VERSION, ...state, optimizer: { name, hyperparameters, steps } };
+  writeFileAtomic(join(folder, "state", "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);
+}
+
+/** @throws UsageError when the file is missing, not JSON or not a state of this version */
+export function readState(folder: string): TrainerState {
+  const path = join(folder, "state", "trainer.json");
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, "utf8"));
+  } catch (cause) {
+    const rule =
+      (cause as NodeJS.ErrnoException).code === "ENOENT"
+        ? "there is no such file, so this checkpoint cannot be resumed, only loaded"
+        : "cannot be read as JSON";
+    throw new UsageError(`${path}: ${rule}`, { cause });
+  }
+  const result = stateSchema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0]!;
+  throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
+    cause: result.error,
+  });
+}
+
+/** Restores the optimizer from `state/`. */
+export function loadOptimizer(folder: string, saved: TrainerState["optimizer"], optimizer: Optimizer): void {
+  scope(() => {
+    const file = openSafetensors(join(folder, "state", "optimizer.safetensors"));
+    const tensors = new Map([...file.tensors.keys()].map((name) => [name, file.read(name)]));
+    optimizer.loadStateDict({ ...saved, tensors } as OptimizerState);
+    file.close();
+  });
+}
+
+function loadParameters(parameters: readonly Tensor[], path: string): void {
+  noGrad(() =>
+    scope(() => {
+      const file = openSafetensors(path);
+      if (file.tensors.size !== parameters.length) {
+        throw new UsageError(
+          `${path}: must hold the system's ${parameters.length} parameters, got ${file.tensors.size} tensors`,
+        );
+      }
+      const stored = parameters.map((parameter, index) => {
+        const tensor = file.read(String(index));
+        const [given, needed] = [tensor, parameter].map(
+          ({ dtype, shape }) => `${dtype} [${shape.join(", ")}]`,
+        );
+        if (given !== needed)
+          throw new UsageError(`${path}: tensor ${index} must be ${needed}, got ${given}`);
+        return tensor;
+      });
+      for (const [index, parameter] of parameters.entries()) parameter.copy_(stored[index]!);
+      file.close();
+    }),
+  );
+}

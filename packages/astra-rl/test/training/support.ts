@@ -1,0 +1,69 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll } from "vitest";
+import { DPO } from "../../src/algorithm/index.js";
+import { Scorer, type ScoreOutcome } from "../../src/core/index.js";
+import { ASTEvaluator } from "../../src/evaluation/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import {
+  HFASTConfiguration,
+  HFASTTrainer,
+  type HFASTConfigurationOptions,
+  type HFASTTrainerOptions,
+} from "../../src/training/index.js";
+import { BigramSystem } from "../support/bigram-system.js";
+
+const folders: string[] = [];
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+/** A new folder that is removed after the tests of the file. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "astra-train-"));
+  folders.push(folder);
+  return folder;
+}
+
+/** Judges a text by the share of a's among three letters. */
+export class LetterScorer extends Scorer {
+  readonly name = "letters";
+  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+    return Promise.resolve(
+      texts.map((text) => ({ score: Math.min(1, Array.from(text).filter((c) => c === "a").length / 3) })),
+    );
+  }
+}
+
+/** Settings under which the bigram tester learns in some twenty steps. */
+export const QUICK: HFASTConfigurationOptions = {
+  learningRate: 0.1,
+  batchSize: 8,
+  trainingSteps: 12,
+  numEpisodesPerExperience: 4,
+  evaluateEvery: 5,
+  seed: 0,
+};
+
+/** A bigram system with everything that training it needs. The caller disposes of the system and the trainer. */
+export function assemble(
+  configuration: HFASTConfigurationOptions = QUICK,
+  options: HFASTTrainerOptions = {},
+  system = new BigramSystem(),
+): { system: BigramSystem; sampler: ASTSampler; trainer: HFASTTrainer } {
+  const sampler = new ASTSampler(system, ["x", "y", "z"], { width: 3, depth: 2 });
+  const evaluator = new ASTEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
+  const settings = new HFASTConfiguration(configuration);
+  const trainer = new HFASTTrainer(settings, sampler, new DPO(system), {
+    evaluator,
+    clock: () => 0,
+    ...options,
+  });
+  return { system, sampler, trainer: trainer as unknown as HFASTTrainer };
+}
+
+export const weightsOf = (system: BigramSystem): number[] =>
+  Array.from(system.table.detach().toTypedArray() as ArrayLike<number>);
+
+export const textOf = (...parts: string[]): string => readFileSync(join(...parts), "utf8");

@@ -1,0 +1,382 @@
+import { describe, expect, it } from "vitest";
+import { AdamW, liveTensors, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { DPO, IPO } from "../../src/algorithm/index.js";
+import { Algorithm, type Graph, type StepResult } from "../../src/core/index.js";
+import type { MetricsRecord } from "../../src/records/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { Harness, Trainer, TrainingConfiguration, type TrainerOptions } from "../../src/training/index.js";
+import { BigramSystem } from "../support/bigram-system.js";
+import { weightsOf } from "./support.js";
+
+const samplerOf = (system: BigramSystem, width = 3) =>
+  new ASTSampler(system, ["x", "y"], { width, depth: 2 });
+
+async function meanReward(system: BigramSystem): Promise<number> {
+  const graphs = await samplerOf(system).rolloutMany(
+    Array.from({ length: 50 }, (_, episode) => ({ seed: 999, episode })),
+  );
+  const rewards = graphs.flatMap((graph) => [...graph.nodes()].map((node) => node.reward));
+  return rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+}
+
+describe("learning", () => {
+  it.each([
+    ["DPO", DPO],
+    ["IPO", IPO],
+  ] as const)("%s teaches a bigram tester to say what is rewarded", async (_, Solver) => {
+    const system = new BigramSystem();
+    const before = await meanReward(system);
+    expect(Math.abs(before)).toBeLessThan(0.2);
+    const configuration = new TrainingConfiguration({
+      learningRate: 0.1,
+      trainingSteps: 40,
+      numEpisodesPerExperience: 4,
+    });
+    const trainer = new Trainer(configuration, samplerOf(system), new Solver(system, { beta: 0.1 }));
+    await trainer.train();
+    // Three a's are worth 3, the most there is; uniform letters are worth 0 on average.
+    expect(await meanReward(system)).toBeGreaterThan(1.5);
+    trainer.dispose();
+    system.dispose();
+  });
+
+  it("works by the loop that Harness documents", async () => {
+    const system = new BigramSystem();
+    const harness = new Harness(samplerOf(system), new DPO(system), {
+      numEpisodesPerExperience: 4,
+      batchSize: 4,
+    });
+    const optimizer = new AdamW(system.parameters() as Iterable<Tensor>, { learningRate: 0.1 });
+    for (let step = 0; step < 30; step++) {
+      for (const batch of await harness.experience()) {
+        const { loss } = await harness.step(batch);
+        loss.backward();
+        optimizer.step();
+        optimizer.zeroGrad();
+        loss.dispose();
+        await system.testerUpdated();
+      }
+    }
+    expect(await meanReward(system)).toBeGreaterThan(1.5);
+    optimizer.dispose();
+    system.dispose();
+  });
+});
+
+describe("experience", () => {
+  it("comes in shuffled batches of the configured size, the same for the same seed", async () => {
+    const collect = async (seed: number) => {
+      const system = new BigramSystem();
+      const harness = new Harness(samplerOf(system), new DPO(system), {
+        numEpisodesPerExperience: 6,
+        batchSize: 4,
+        seed,
+      });
+      const experiences = [await harness.experience(), await harness.experience()];
+      system.dispose();
+      return experiences;
+    };
+    const [first, second] = await collect(0);
+    const pairs = first!.graphs.flatMap((graph) => new DPO(new BigramSystem()).flatten(graph));
+    expect(first!.size).toBe(pairs.length);
+    expect(first!.batches.map(({ size }) => size)).toEqual([
+      ...Array.from({ length: Math.floor(pairs.length / 4) }, () => 4),
+      ...(pairs.length % 4 > 0 ? [pairs.length % 4] : []),
+    ]);
+    const sources = [...first!].flatMap((batch) => batch.chosenSources);
+    expect(new Set(sources)).toEqual(new Set(pairs.map((pair) => pair.chosenSource)));
+    expect(sources).not.toEqual(pairs.map((pair) => pair.chosenSource));
+    // The second experience goes on with further episodes.
+    expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
+    expect(await collect(0)).toEqual([first, second]);
+    expect((await collect(1))[0]).not.toEqual(first);
+  });
+
+  it("refuses a sampler of width 1 and one of another system", () => {
+    const system = new BigramSystem();
+    expect(() => new Harness(samplerOf(system, 1), new DPO(system))).toThrow(UsageError);
+    expect(() => new Harness(samplerOf(new BigramSystem()), new DPO(system))).toThrow(
+      "must share one system",
+    );
+  });
+});
+
+interface Run {
+  weights: number[];
+  records: MetricsRecord[];
+  updates: number;
+}
+
+async function run(
+  options: ConstructorParameters<typeof TrainingConfiguration>[0],
+  trainerOptions: TrainerOptions = {},
+  change: (system: BigramSystem) => void = () => {},
+): Promise<Run> {
+  const system = new BigramSystem("float64");
+  const records: MetricsRecord[] = [];
+  const configuration = new TrainingConfiguration({
+    numEpisodesPerExperience: 5,
+    optimizer: "sgd",
+    ...options,
+  });
+  const trainer = new Trainer(configuration, samplerOf(system), new DPO(system), {
+    clock: () => 0,
+    onStep: (record) => {
+      records.push(record);
+      change(system);
+    },
+    ...trainerOptions,
+  });
+  await trainer.train();
+  const result = { weights: weightsOf(system), records, updates: system.updates };
+  trainer.dispose();
+  system.dispose();
+  return result;
+}
+
+function expectSameWeights(a: Run, b: Run, tolerance = 1e-12): void {
+  for (const [i, weight] of a.weights.entries())
+    expect(Math.abs(weight - b.weights[i]!)).toBeLessThan(tolerance);
+}
+
+describe("accumulation", () => {
+  it("gives the large batch's update, however it is cut, uneven batches included", async () => {
+    const settings = { learningRate: 0.5, trainingSteps: 3, clipGradNorm: 0 };
+    const large = await run({ ...settings, batchSize: 1000 });
+    expect(large.updates).toBe(3);
+    // The number of pairs is no multiple of 7, so the last batch is smaller than the others.
+    expect(large.records.some((record) => (record["items"] as number) % 7 !== 0)).toBe(true);
+    for (const batchSize of [1, 3, 7]) {
+      const cut = await run({ ...settings, batchSize, gradientAccumulationSteps: 1000 });
+      expect(cut.updates).toBe(3);
+      expectSameWeights(cut, large);
+      for (const [i, record] of cut.records.entries()) {
+        expect(record.loss).toBeCloseTo(large.records[i]!.loss!, 12);
+        expect(record["gradient/norm"]).toBeCloseTo(large.records[i]!["gradient/norm"] as number, 12);
+        expect(record["preference/margin"]).toBeCloseTo(large.records[i]!["preference/margin"] as number, 12);
+      }
+    }
+  });
+
+  it("steps what is left over at the end of an experience, with its own weight", async () => {
+    const settings = { learningRate: 0.5, trainingSteps: 1, clipGradNorm: 0 };
+    // 2 × 4 pairs and 8 pairs: the groups are the same pairs, the last group is what remains.
+    const accumulated = await run({ ...settings, batchSize: 4, gradientAccumulationSteps: 2 });
+    const plain = await run({ ...settings, batchSize: 8 });
+    expect(accumulated.updates).toBe(plain.updates);
+    expect(accumulated.updates).toBe(Math.ceil((plain.records[0]!["items"] as number) / 8));
+    expectSameWeights(accumulated, plain);
+  });
+
+  it("is not touched by a gradient that somebody left behind", async () => {
+    const settings = { learningRate: 0.5, trainingSteps: 2 };
+    const clean = await run(settings);
+    const dirty = await run(settings, {}, (system) => {
+      scope(() => system.table.mul(100).sum().backward());
+    });
+    expect(dirty.weights).toEqual(clean.weights);
+  });
+});
+
+describe("determinism", () => {
+  it("gives the same records and weights twice, with seed 0 too, and others for another seed", async () => {
+    const settings = { learningRate: 0.05, trainingSteps: 5, optimizer: "adamw" as const, batchSize: 4 };
+    const first = await run({ ...settings, seed: 0 });
+    const second = await run({ ...settings, seed: 0 });
+    expect(second).toEqual(first);
+    expect(JSON.stringify(second.records)).toBe(JSON.stringify(first.records));
+    expect((await run({ ...settings, seed: 1 })).weights).not.toEqual(first.weights);
+  });
+});
+
+describe("what is logged", () => {
+  it("has the promised keys, with counted tokens", async () => {
+    const { records } = await run({ trainingSteps: 2, learningRate: 0.01 });
+    expect(records.map((record) => record.step)).toEqual([1, 2]);
+    for (const record of records) {
+      const keys = [
+        "loss",
+        "reward/mean",
+        "time/rollout_s",
+        "time/update_s",
+        "learning_rate",
+        "gradient/norm",
+      ];
+      for (const key of keys) expect(typeof record[key], key).toBe("number");
+      expect(record["tokens/tester/generated"]).toBeGreaterThan(0);
+      expect(record["tokens/tester/read"]).toBeGreaterThan(0);
+      // The toy does not count these models; unknown is not zero.
+      expect(record["tokens/target/read"]).toBeNull();
+      expect(record["tokens/baseline/generated"]).toBeNull();
+      // Width 3, depth 2: 3 + 9 turns an episode.
+      expect(record["turns/done"]).toBe(5 * 12);
+    }
+    expect(records.map((record) => record["episodes"])).toEqual([5, 10]);
+  });
+
+  it("starts DPO at log 2, where tester and baseline agree", async () => {
+    const { records } = await run({ trainingSteps: 1, batchSize: 1000 });
+    expect(records[0]!.loss).toBeCloseTo(Math.LN2, 12);
+    expect(records[0]!["preference/margin"]).toBe(0);
+    expect(records[0]!["drift/per_token"]).toBe(0);
+  });
+
+  it("tells the time by the clock it is given", async () => {
+    let now = 0;
+    const { records } = await run({ trainingSteps: 1 }, { clock: () => (now += 250) });
+    expect(records[0]!["time/rollout_s"]).toBe(0.25);
+    expect(records[0]!["time/update_s"]).toBe(0.25);
+  });
+});
+
+describe("the schedule", () => {
+  it("warms up and decays over training steps, read in the middle of each", async () => {
+    const settings = { trainingSteps: 6, learningRate: 0.8, batchSize: 1000, warmupSteps: 2 };
+    const rates = async (schedule: "constant" | "linear") =>
+      (await run({ ...settings, schedule })).records.map((record) => record["learning_rate"] as number);
+    // Steps end to end: 0.5/2, 1.5/2, then 1 − (t − 2)/4 at t = 2.5, 3.5, …
+    const expected = [0.25, 0.75, 1 - 0.5 / 4, 1 - 1.5 / 4, 1 - 2.5 / 4, 1 - 3.5 / 4];
+    for (const [i, rate] of (await rates("linear")).entries())
+      expect(rate).toBeCloseTo(0.8 * expected[i]!, 12);
+    for (const [i, rate] of (await rates("constant")).entries()) {
+      expect(rate).toBeCloseTo(0.8 * Math.min(1, (i + 0.5) / 2), 12);
+    }
+  });
+});
+
+describe("clipping", () => {
+  it("limits the joint norm and logs the norm before", async () => {
+    const settings = { trainingSteps: 1, learningRate: 1, batchSize: 1000 };
+    const free = await run({ ...settings, clipGradNorm: 0 });
+    const norm = free.records[0]!["gradient/norm"] as number;
+    const clipped = await run({ ...settings, clipGradNorm: norm / 4 });
+    expect(clipped.records[0]!["gradient/norm"]).toBe(norm);
+    for (const [i, weight] of clipped.weights.entries()) expect(weight).toBeCloseTo(free.weights[i]! / 4, 6);
+  });
+});
+
+/** One step a graph whose loss is what the test says, by update. */
+class ScriptedLoss extends Algorithm<string, string, Graph, number> {
+  calls = 0;
+  constructor(
+    readonly toy: BigramSystem,
+    readonly factors: readonly number[],
+  ) {
+    super(toy);
+  }
+  override flatten(graph: Graph): Graph[] {
+    return [graph];
+  }
+  override collate(steps: readonly Graph[]): number {
+    return steps.length;
+  }
+  override async step(): Promise<StepResult<Tensor>> {
+    const factor = this.factors[this.calls++ % this.factors.length]!;
+    return { loss: this.toy.table.sum().mul(factor), logs: {} };
+  }
+}
+
+describe("gradients that are not finite", () => {
+  const scripted = (factors: readonly number[], trainingSteps: number) => {
+    const system = new BigramSystem("float64");
+    const records: MetricsRecord[] = [];
+    const warnings: string[] = [];
+    const configuration = new TrainingConfiguration({
+      optimizer: "sgd",
+      learningRate: 1,
+      clipGradNorm: 0,
+      trainingSteps,
+      numEpisodesPerExperience: 1,
+    });
+    const trainer = new Trainer(configuration, samplerOf(system), new ScriptedLoss(system, factors), {
+      onStep: (record) => void records.push(record),
+      logger: { info: () => {}, warn: (message) => void warnings.push(message) },
+    });
+    return { system, records, warnings, trainer };
+  };
+
+  it("leave the update out, with a warning, and weights as they were", async () => {
+    const { system, records, warnings, trainer } = scripted([1, NaN, Infinity, 1], 4);
+    await trainer.train();
+    expect(records.map((record) => record["updates/skipped"])).toEqual([0, 1, 1, 0]);
+    expect(records.map((record) => record["updates/done"])).toEqual([1, 0, 0, 1]);
+    expect(warnings).toEqual([
+      "step 2: the loss or its gradient is not finite; this update is left out",
+      "step 3: the loss or its gradient is not finite; this update is left out",
+    ]);
+    // Two usable updates of gradient 1 and learning rate 1.
+    expect(new Set(weightsOf(system))).toEqual(new Set([-2]));
+    system.dispose();
+  });
+
+  it("stop training after five in a row, saying what to do", async () => {
+    const { system, trainer } = scripted([1, NaN], 1);
+    await trainer.train();
+    system.dispose();
+    const hopeless = scripted([NaN], 100);
+    await expect(hopeless.trainer.train()).rejects.toThrow(
+      /not finite in 5 updates in a row, at step 5; .* Lower learningRate/,
+    );
+    expect(hopeless.trainer.step).toBe(4);
+    expect(new Set(weightsOf(hopeless.system))).toEqual(new Set([0]));
+    hopeless.system.dispose();
+  });
+});
+
+describe("steps without anything to learn", () => {
+  it("are logged with an unknown loss and change nothing", async () => {
+    class Flat extends BigramSystem {
+      override async reward(_: readonly string[], probes: readonly string[]): Promise<number[]> {
+        return probes.map(() => 1);
+      }
+    }
+    const system = new Flat();
+    const records: MetricsRecord[] = [];
+    const trainer = new Trainer(
+      new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 }),
+      samplerOf(system),
+      new DPO(system),
+      { onStep: (record) => void records.push(record) },
+    );
+    await trainer.train();
+    expect(records[0]).toMatchObject({
+      loss: null,
+      items: 0,
+      "reward/mean": 1,
+      "updates/done": 0,
+      "gradient/norm": null,
+    });
+    expect(new Set(weightsOf(system))).toEqual(new Set([0]));
+    system.dispose();
+  });
+});
+
+describe("stopping", () => {
+  it("ends in order after the step in which the signal comes", async () => {
+    const controller = new AbortController();
+    const { records } = await run({ trainingSteps: 50 }, { signal: controller.signal }, () =>
+      controller.abort(),
+    );
+    expect(records.map((record) => record.step)).toEqual([1]);
+  });
+});
+
+describe("memory", () => {
+  it("is flat over the steps and returns to where it was", async () => {
+    const before = liveTensors();
+    const system = new BigramSystem();
+    const counts: number[] = [];
+    const trainer = new Trainer(
+      new TrainingConfiguration({ trainingSteps: 12, numEpisodesPerExperience: 3, batchSize: 2 }),
+      samplerOf(system),
+      new DPO(system),
+      { onStep: () => void counts.push(liveTensors()) },
+    );
+    await trainer.train();
+    expect(new Set(counts.slice(1)).size).toBe(1);
+    trainer.dispose();
+    system.table.grad = null;
+    system.dispose();
+    expect(liveTensors()).toBe(before);
+  });
+});
