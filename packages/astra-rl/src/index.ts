@@ -8,3 +8,4 @@ export * from "./sampler/index.js";
 export * from "./scorer/index.js";
 export * from "./system/index.js";
 export * from "./deprecated-names.js";
+export * from "./training/index.js";

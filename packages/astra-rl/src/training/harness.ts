@@ -1,4 +1,4 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import type { Algorithm, EpisodeSeed, Sampler, StepResult } from "../core/index.js";
 import { Experience } from "./experience.js";
 import { shuffle } from "./shuffle.js";
@@ -86,8 +86,8 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
   }
 
   /** Loss of a batch, with a gradient into the tester, and its logs. The caller owns the loss. */
-  async step(batch: Batch): Promise<StepResult<Tensor>> {
-    return (await this.algorithm.step(batch)) as StepResult<Tensor>;
+  async step(batch: Batch): Promise<StepResult> {
+    return this.algorithm.step(batch);
   }
 
   getState(): HarnessState {

@@ -16,7 +16,8 @@ import { liveTensors, UsageError } from "@astra-rl/torch";
 import { parseMetricsLines } from "../../src/records/index.js";
 import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
-import { assemble, QUICK, temporaryFolder, textOf, weightsOf } from "./support.js";
+import { assemble, QUICK, textOf, weightsOf } from "./support.js";
+import { temporaryFolder } from "./temporary-folder.js";
 
 /** Trains in the folder and returns the weights; everything else is in the folder. */
 async function train(
@@ -230,7 +231,7 @@ describe("a killed run", () => {
     expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
     const parameters = (run: string) => textOf(run, "checkpoints", "last", "state", "parameters.safetensors");
     expect(parameters(folder)).toBe(parameters(whole));
-  }, 120_000);
+  }, 300_000);
 });
 
 describe("a disk that fails", () => {

@@ -1,7 +1,6 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll } from "vitest";
+import { scope } from "@astra-rl/torch";
 import { DPO } from "../../src/algorithm/index.js";
 import { Scorer, type ScoreOutcome } from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
@@ -13,18 +12,6 @@ import {
   type HFASTTrainerOptions,
 } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
-
-const folders: string[] = [];
-afterAll(() => {
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
-});
-
-/** A new folder that is removed after the tests of the file. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "astra-train-"));
-  folders.push(folder);
-  return folder;
-}
 
 /** Judges a text by the share of a's among three letters. */
 export class LetterScorer extends Scorer {
@@ -64,6 +51,6 @@ export function assemble(
 }
 
 export const weightsOf = (system: BigramSystem): number[] =>
-  Array.from(system.table.detach().toTypedArray() as ArrayLike<number>);
+  scope(() => Array.from(system.table.detach().toTypedArray() as ArrayLike<number>));
 
 export const textOf = (...parts: string[]): string => readFileSync(join(...parts), "utf8");

@@ -270,7 +270,7 @@ class ScriptedLoss extends Algorithm<string, string, Graph, number> {
   override collate(steps: readonly Graph[]): number {
     return steps.length;
   }
-  override async step(): Promise<StepResult<Tensor>> {
+  override async step(): Promise<StepResult> {
     const factor = this.factors[this.calls++ % this.factors.length]!;
     return { loss: this.toy.table.sum().mul(factor), logs: {} };
   }

@@ -81,7 +81,7 @@ function* chunksOf(
   yield header;
   for (const [, tensor] of ordered) {
     // Row-major and without dimensions; shares the tensor's memory where it can.
-    using flat = noGrad(() => keep(tensor.detach().reshape([-1])));
+    using flat = noGrad(() => keep(scope(() => tensor.detach().reshape([-1]))));
     const count = tensor.numel();
     const step = pieceBytes / bytesOf(tensor.dtype);
     for (let begin = 0; begin < count; begin += step)
