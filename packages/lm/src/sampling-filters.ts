@@ -1,9 +1,9 @@
-import { full, searchsorted, tensor, where, type Tensor } from "@astra-rl/torch";
+import { full, searchsorted, tensor, where, zeros, type Tensor } from "@astra-rl/torch";
 
 // From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
 // transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p. Logits are float32.
 
-/** Most candidates that top-p looks at before it sorts the whole vocabulary. */
+/** Candidates that top-p looks at first. */
 const NUCLEUS_GUESS = 512;
 
 /** What may be drawn in each row, likeliest first. */
@@ -55,24 +55,49 @@ export function filterLogits(
   }
   if (topP === 1) return { logprobs: scaled.logSoftmax(-1), ids: null };
   const total = scaled.logsumexp([-1], true);
-  if (vocabulary > NUCLEUS_GUESS && logits.device === "cpu") {
-    // The nucleus is nearly always small. Only what ranks strictly above the last candidate is certain to be ranked as
-    // in the full sort, so that alone must hold the nucleus.
-    const { values, ids } = rank(scaled, NUCLEUS_GUESS);
-    const logprobs = values.sub(total);
-    const certain = values.gt(values.narrow(1, NUCLEUS_GUESS - 1, 1));
-    const covered = logprobs.exp().mul(certain).sum([-1]);
-    // A row whose logits are not finite is never covered and takes the way of all rows.
-    if (
-      covered
-        .ge(Math.min(1, topP + 1e-4))
-        .all()
-        .item() !== 0
-    )
-      return { logprobs: nucleus(logprobs, topP), ids };
+  // A guess has to be looked at by the host; only on the CPU is that cheaper than the full sort.
+  return nucleusOf(scaled, total, topP, logits.device === "cpu" ? NUCLEUS_GUESS : vocabulary);
+}
+
+/**
+ * The nucleus of each row. It is nearly always small, so the sort of the whole vocabulary is left to the rows whose
+ * `guess` likeliest candidates do not hold it. What happens to a row depends on that row alone.
+ *
+ * @param total [B, 1]: log-sum-exp of each row
+ */
+function nucleusOf(scaled: Tensor, total: Tensor, topP: number, guess: number): Candidates {
+  const [rows, vocabulary] = scaled.shape as [number, number];
+  if (guess >= vocabulary) {
+    const [values, ids] = scaled.sort({ stable: true, dim: -1, descending: true });
+    return { logprobs: nucleus(values.sub(total), topP), ids };
   }
-  const [values, ids] = scaled.sort({ stable: true, dim: -1, descending: true });
-  return { logprobs: nucleus(values.sub(total), topP), ids };
+  const { values, ids } = rank(scaled, guess);
+  const logprobs = values.sub(total);
+  // Only what ranks strictly above the last candidate is certain to be ranked as in the full sort, so that alone must
+  // hold the nucleus, with something to spare for rounding.
+  const certain = values.gt(values.narrow(1, guess - 1, 1));
+  const covered = logprobs
+    .exp()
+    .mul(certain)
+    .sum([-1])
+    .ge(topP + 1e-4)
+    .toTypedArray();
+  const wide = Array.from({ length: rows }, (_, row) => row).filter((row) => Number(covered[row]) === 0);
+  const narrow = nucleus(logprobs, topP);
+  if (wide.length === 0) return { logprobs: narrow, ids };
+
+  const index = idTensor(wide, scaled.device);
+  const rest = nucleusOf(scaled.indexSelect(0, index), total.indexSelect(0, index), topP, vocabulary);
+  const width = rest.logprobs.size(1);
+  const all = {
+    logprobs: full([rows, width], -Infinity, { device: scaled.device }),
+    ids: zeros([rows, width], { dtype: "int64", device: scaled.device }),
+  };
+  all.logprobs.narrow(1, 0, guess).copy_(narrow);
+  all.ids.narrow(1, 0, guess).copy_(ids);
+  all.logprobs.indexCopy_(0, index, rest.logprobs);
+  all.ids.indexCopy_(0, index, rest.ids!);
+  return all;
 }
 
 /** The k largest of each row, in descending order, equal ones by ascending id. */

@@ -84,7 +84,7 @@ describe("filters", () => {
     const [peaked] = randomLogits(stream, 1, 3000, 20) as [number[]];
     const [flat] = randomLogits(stream, 1, 3000, 0.1) as [number[]];
     const equal = Array.from({ length: 3000 }, () => 1);
-    for (const rows of [[peaked], [flat], [peaked, flat], [equal]]) {
+    for (const rows of [[peaked], [flat], [peaked, flat, peaked], [equal]]) {
       const actual = filtered(rows, [], sampling, []);
       rows.forEach((row, at) => {
         const reference = referenceFilter(row, new Set(), { maxNewTokens: 1, ...sampling }, []);
@@ -103,11 +103,11 @@ describe("filters", () => {
 
   it("give a row the same distribution whatever rows are beside it", () => {
     const stream = new KeyedStream(4, "logits");
-    const [peaked, flat] = [...randomLogits(stream, 1, 2000, 20), ...randomLogits(stream, 1, 2000, 0.1)];
+    const [peaked, flat] = [...randomLogits(stream, 1, 9000, 20), ...randomLogits(stream, 1, 9000, 1)];
     for (const sampling of [{ topP: 0.8 }, { topK: 50 }, { topK: 50, topP: 0.7 }, {}]) {
-      const alone = filtered([peaked!], [], sampling, []);
-      const beside = filtered([peaked!, flat!], [], sampling, []);
-      expect(beside[0]).toEqual(alone[0]);
+      const [alone, flatAlone] = [filtered([peaked!], [], sampling, []), filtered([flat!], [], sampling, [])];
+      const beside = filtered([peaked!, flat!, peaked!], [], sampling, []);
+      expect(beside).toEqual([alone[0], flatAlone[0], alone[0]]);
     }
   });
 
