@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import type { CausalLM, LoadedCausalLM } from "@astra-rl/lm";
 import { UsageError, type Tensor } from "@astra-rl/torch";
 import type { Scorer, Sources, WorkCounters } from "../core/index.js";
@@ -35,7 +36,7 @@ export interface HFASTSystemOptions extends LanguageModelSystemOptions, ModelShe
  */
 export class HFASTSystem extends LanguageModelSystem {
   readonly #shelf: ModelShelf;
-  readonly #trained: TrainedTester & { dispose?: () => void };
+  readonly #trained: TrainedTester;
   readonly #baseline: ModelRole;
 
   private constructor(
@@ -140,7 +141,6 @@ export class HFASTSystem extends LanguageModelSystem {
   }
 
   override dispose(): void {
-    this.#trained.dispose?.();
     this.#shelf.dispose();
   }
 }
@@ -152,8 +152,9 @@ async function trainedTester(
   baseline: LoadedCausalLM,
 ): Promise<TrainedTester> {
   if (lora !== undefined) {
-    const name = typeof tester === "string" ? tester : tester.model.config.architecture;
-    return new LoRATester(await shelf.frozen(tester), name, lora);
+    // The saved adapter must find its base from wherever it lies.
+    const name = typeof tester === "string" ? resolve(tester) : tester.model.config.architecture;
+    return shelf.own(new LoRATester(await shelf.frozen(tester), name, lora));
   }
   const startsAsBaseline = await shelf.same(tester, baselineSource);
   return new FullTester(shelf, await shelf.trainable(tester), startsAsBaseline ? baseline.model : null);

@@ -1,9 +1,12 @@
-import { readdir, realpath, stat } from "node:fs/promises";
-import { join } from "node:path";
-import { loadCausalLM, type CausalLM, type LoadedCausalLM } from "@astra-rl/lm";
+import { readdir, readFile, realpath, stat } from "node:fs/promises";
+import { isAbsolute, join, resolve } from "node:path";
+import { loadCausalLM, LoRA, type LoadedCausalLM } from "@astra-rl/lm";
 import { engineInformation, UsageError, type Device, type DType } from "@astra-rl/torch";
 
-/** A Hugging Face folder, or a checkpoint that is already loaded (which stays the caller's). */
+/**
+ * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), or a checkpoint that is
+ * already loaded (which stays the caller's).
+ */
 export type ModelSource = string | LoadedCausalLM;
 
 /**
@@ -28,7 +31,7 @@ export class ModelShelf {
   readonly dtype: DType;
   /** By device, then by what identifies a checkpoint. */
   readonly #frozen = new Map<Device, Map<string | LoadedCausalLM, LoadedCausalLM>>();
-  readonly #owned: CausalLM[] = [];
+  readonly #owned: { dispose(): void }[] = [];
 
   private constructor(device: Device, targetDevice: Device, dtype: DType) {
     this.device = device;
@@ -57,7 +60,11 @@ export class ModelShelf {
     const key = await identity(source);
     let loaded = shelf.get(key);
     if (loaded === undefined) {
-      loaded = await this.#load(source, device, this.dtype);
+      const base = typeof source === "string" ? await adapterBase(source) : null;
+      loaded =
+        base === null
+          ? await this.#load(source, device, this.dtype)
+          : await this.#withAdapter(source as string, await this.frozen(base, device));
       shelf.set(key, loaded);
     }
     return loaded;
@@ -65,21 +72,34 @@ export class ModelShelf {
 
   /** Weights of their own in float32, with gradients; products in the inference type. */
   async trainable(source: ModelSource): Promise<LoadedCausalLM> {
+    if (typeof source === "string" && (await adapterBase(source)) !== null) {
+      throw new UsageError(
+        `${source}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
+          `restore the adapter, or merge the two first`,
+      );
+    }
     const loaded = await this.#load(source, this.device, "float32", this.dtype);
     for (const parameter of loaded.model.namedParameters().values()) parameter.requiresGrad_(true);
     return loaded;
   }
 
-  /** Takes over a model that somebody made from one of these. */
-  own(model: CausalLM): CausalLM {
-    this.#owned.push(model);
-    return model;
+  /** Takes over what somebody made from these models, to be freed with them. */
+  own<T extends { dispose(): void }>(made: T): T {
+    this.#owned.push(made);
+    return made;
   }
 
   dispose(): void {
-    for (const model of this.#owned) model.dispose();
+    // What was made last may be a view of what was made before.
+    for (const made of this.#owned.reverse()) made.dispose();
     this.#owned.length = 0;
     this.#frozen.clear();
+  }
+
+  async #withAdapter(folder: string, base: LoadedCausalLM): Promise<LoadedCausalLM> {
+    const { model } = base;
+    const adapter = this.own(await LoRA.load(folder, model.projections(), { device: model.device }));
+    return { ...base, model: this.own(model.withAdapter(adapter)) };
   }
 
   async #load(
@@ -102,6 +122,27 @@ export class ModelShelf {
     // A copy, since the caller's model may change, and gradients belong to our own parameters only.
     return { ...source, model: this.own(source.model.copy(dtype)) };
   }
+}
+
+/** The base that a folder with an adapter names, relative to that folder where it is a path; null for other folders. */
+async function adapterBase(folder: string): Promise<string | null> {
+  const path = join(folder, "adapter_config.json");
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch {
+    return null;
+  }
+  let base: unknown;
+  try {
+    base = (JSON.parse(text) as { base_model_name_or_path?: unknown }).base_model_name_or_path;
+  } catch (cause) {
+    throw new UsageError(`${path}: is not JSON`, { cause });
+  }
+  if (typeof base === "string" && base !== "") return isAbsolute(base) ? base : resolve(folder, base);
+  throw new UsageError(
+    `${path}: base_model_name_or_path must name the checkpoint that the adapter belongs to`,
+  );
 }
 
 async function identity(source: ModelSource): Promise<string | LoadedCausalLM> {
