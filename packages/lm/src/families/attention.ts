@@ -11,22 +11,33 @@ function forbidden(dtype: DType): number {
 /**
  * The additive form of an attention mask, made once a forward pass and shared by all layers.
  *
- * @param mask bool [B or 1, 1, T, S], true = may attend; null = causal among T new tokens
- * @returns dtype [B or 1, 1, T, S], 0 where a token may attend; null where everything may be attended to
+ * It is laid out as {@link attend} adds it, by the matrix product itself: to add a mask of several rows to finished
+ * scores would take longer than the product.
+ *
+ * @param mask bool [B or 1, 1, T or 1, S], true = may attend; null = causal among T new tokens
+ * @param options.heads H query heads that share G key/value heads
+ * @returns dtype, broadcast to the scores [B·G, (H/G)·T, S]; null where everything may be attended to
  */
 export function attentionBias(
   mask: Tensor | null,
   newTokens: number,
-  options: { dtype: DType; device: string },
+  options: { dtype: DType; device: string; heads: number; keyValueHeads: number },
 ): Tensor | null {
-  const { dtype, device } = options;
-  if (mask === null) {
-    if (newTokens === 1) return null;
-    return full([newTokens, newTokens], forbidden(dtype), { dtype, device })
-      .triu(1)
-      .view([1, 1, newTokens, newTokens]);
-  }
-  return full(mask.shape, 0, { dtype, device }).maskedFill(mask.logicalNot(), forbidden(dtype));
+  const { dtype, device, heads, keyValueHeads: groups } = options;
+  if (mask === null && newTokens === 1) return null;
+  const bias =
+    mask === null
+      ? full([newTokens, newTokens], forbidden(dtype), { dtype, device })
+          .triu(1)
+          .view([1, 1, newTokens, newTokens])
+      : full(mask.shape, 0, { dtype, device }).maskedFill(mask.logicalNot(), forbidden(dtype));
+  const [batch, , length, columns] = bias.shape as [number, number, number, number];
+  const repeated = batch === 1 ? 1 : groups;
+  const shared = length === 1 ? 1 : heads / groups;
+  return bias
+    .unsqueeze(1) // [B or 1, 1, 1, T or 1, S]
+    .expand([batch, repeated, shared, length, columns])
+    .reshape([batch * repeated, shared * length, columns]);
 }
 
 /**
@@ -51,18 +62,13 @@ export function attend(
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
-  // Query heads of one group become rows of one product: [B, G, (H/G)·T, E], so that keys are never repeated.
-  const grouped = query.mul(scale).reshape([batch, groups, shared * length, size]);
-  let scores = grouped.matmul(key.transpose(-2, -1));
-  if (bias !== null) {
-    scores = scores
-      .view([batch, groups, shared, length, columns])
-      .add(bias.unsqueeze(1)) // [B or 1, 1, 1, T, S]
-      .view([batch, groups, shared * length, columns]);
-  }
+  // Query heads of one group become rows of one product, so that keys are never repeated.
+  const q = query.reshape([batch * groups, shared * length, size]);
+  const k = key.reshape([batch * groups, columns, size]).transpose(1, 2);
+  const scores = bias === null ? q.mul(scale).bmm(k) : bias.baddbmm(q, k, { alpha: scale });
   return scores
-    .softmax(-1)
-    .matmul(value)
+    .softmax(-1) // [B·G, (H/G)·T, S]
+    .bmm(value.reshape([batch * groups, columns, size]))
     .view([batch, heads, length, size])
     .transpose(1, 2)
     .reshape([batch, length, heads * size]);

@@ -138,7 +138,12 @@ export class BertClassifier implements SequenceClassifier {
       .add(embedding(table("position_embeddings"), positions))
       .add(table("token_type_embeddings").select(0, 0));
     hidden = this.#norm(hidden, `${prefix}.embeddings.LayerNorm`);
-    const bias = attentionBias(mask.unsqueeze(1).unsqueeze(1), length, { dtype, device }); // [B, 1, 1, T]
+    const bias = attentionBias(mask.unsqueeze(1).unsqueeze(1), length, {
+      dtype,
+      device,
+      heads: config.heads,
+      keyValueHeads: config.heads,
+    });
     for (let layer = 0; layer < layers; layer++) {
       const place = `${prefix}.encoder.layer.${layer}`;
       const attended = this.#dense(this.#attention(hidden, place, bias), `${place}.attention.output.dense`);

@@ -130,11 +130,14 @@ class GPT2 extends ParameterizedModel {
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, mask, cache } = options;
     return scope(() => {
-      // The residual stream stays in the parameters' type: [B, T, D].
-      let hidden = embedding(this.parameter("transformer.wte.weight"), ids).add(
-        embedding(this.parameter("transformer.wpe.weight"), positions),
-      );
-      const bias = attentionBias(mask, ids.size(-1), { dtype: this.computeDtype, device: this.device });
+      const embedded = (name: string, indices: Tensor) =>
+        cast(embedding(this.parameter(`transformer.${name}.weight`), indices), this.residualDtype);
+      let hidden = embedded("wte", ids).add(embedded("wpe", positions)); // [B, T, D]
+      const bias = attentionBias(mask, ids.size(-1), {
+        ...this.config,
+        dtype: this.computeDtype,
+        device: this.device,
+      });
       for (let layer = 0; layer < this.config.layers; layer++) {
         hidden = scope(() => this.#block(layer, hidden, bias, cache));
       }
@@ -163,19 +166,21 @@ class GPT2 extends ParameterizedModel {
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
     const attended = attend(query, keys, values, bias, scale);
     const middle = hidden.add(
-      cast(this.#project(`${prefix}.attn.c_proj`, attended), this.dtype).view([B, T, D]),
+      cast(this.#project(`${prefix}.attn.c_proj`, attended), hidden.dtype).view([B, T, D]),
     );
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);
-    return middle.add(cast(this.#project(`${prefix}.mlp.c_proj`, active), this.dtype).view([B, T, D]));
+    return middle.add(cast(this.#project(`${prefix}.mlp.c_proj`, active), hidden.dtype).view([B, T, D]));
   }
 
-  /** In the parameters' type. */
+  /** In the type of the residual stream. */
   #norm(name: string, hidden: Tensor): Tensor {
     const { hiddenSize, normEpsilon } = this.config;
-    const weight = this.parameter(`${name}.weight`);
-    return layerNorm(hidden, [hiddenSize], weight, this.parameter(`${name}.bias`), normEpsilon);
+    const [weight, bias] = ["weight", "bias"].map((part) =>
+      cast(this.parameter(`${name}.${part}`), hidden.dtype),
+    );
+    return layerNorm(hidden, [hiddenSize], weight, bias, normEpsilon);
   }
 
   /** [..., in] → [rows, out], in the type of the products. */

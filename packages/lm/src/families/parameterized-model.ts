@@ -108,6 +108,14 @@ export abstract class ParameterizedModel implements CausalLM {
     return delta ? output.add(delta) : output;
   }
 
+  /**
+   * Type of what the layers add to: float32 where the products are in 16 bits. Sums over many layers would lose more
+   * there than the products do, and norms over 16-bit numbers are slower besides.
+   */
+  protected get residualDtype(): DType {
+    return this.computeDtype === "float64" ? "float64" : "float32";
+  }
+
   /** A parameter in the type of the matrix products. */
   protected weight(name: string): Tensor {
     return cast(this.parameter(name), this.computeDtype);

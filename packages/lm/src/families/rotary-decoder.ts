@@ -182,8 +182,7 @@ class RotaryDecoder extends ParameterizedModel {
       const { full, sliding } = this.#biases(ids.size(-1), options);
       const cosine = embedding(tables.cosine, positions).unsqueeze(1);
       const sine = embedding(tables.sine, positions).unsqueeze(1);
-      // The residual stream stays in the parameters' type: [B, T, D].
-      let hidden = embedding(this.parameter("model.embed_tokens.weight"), ids);
+      let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
         const bias = this.config.slidingLayers[layer] ? sliding : full;
         hidden = scope(() => this.#block(layer, hidden, { cosine, sine, bias, cache }));
@@ -207,12 +206,12 @@ class RotaryDecoder extends ParameterizedModel {
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
     const prefix = `model.layers.${layer}`;
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
-    const middle = hidden.add(cast(attended, this.dtype));
+    const middle = hidden.add(cast(attended, hidden.dtype));
     const normed = cast(this.#norm(`${prefix}.post_attention_layernorm`, middle), this.computeDtype);
     const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
       .silu()
       .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
-    return middle.add(cast(this.#project(`${prefix}.mlp.down_proj`, gated), this.dtype));
+    return middle.add(cast(this.#project(`${prefix}.mlp.down_proj`, gated), hidden.dtype));
   }
 
   #attention(layer: number, normed: Tensor, { cosine, sine, bias, cache }: LayerInputs): Tensor {
@@ -267,7 +266,7 @@ class RotaryDecoder extends ParameterizedModel {
   #biases(newTokens: number, options: ForwardOptions): { full: Tensor | null; sliding: Tensor | null } {
     const { positions, mask, cache } = options;
     const { slidingWindow, slidingLayers, architecture } = this.config;
-    const place = { dtype: this.computeDtype, device: this.device };
+    const place = { ...this.config, dtype: this.computeDtype, device: this.device };
     const full = attentionBias(mask, newTokens, place);
     const columns = (cache?.columns ?? 0) + newTokens;
     if (slidingWindow === null || columns <= slidingWindow || !slidingLayers.includes(true)) {
