@@ -28,5 +28,11 @@ export { resolveSampling, type ResolvedSampling, type Sampling } from "./samplin
 export { CacheBudget, type CacheHolder } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason } from "./session-decode.js";
-export { contextThatFits, tokenLogprobs, type ReadCounters, type ScoredRow, type TokenLogprobsOptions } from "./logprobs.js";
+export {
+  contextThatFits,
+  tokenLogprobs,
+  type ReadCounters,
+  type ScoredRow,
+  type TokenLogprobsOptions,
+} from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";

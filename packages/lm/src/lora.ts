@@ -107,7 +107,9 @@ export class LoRA implements Adapter {
             const entry = file.tensors.get(key);
             if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
             if (String(entry.shape) !== String(shape)) {
-              throw new UsageError(`${path}: "${key}" must have shape [${shape}], but has [${entry.shape}]`);
+              throw new UsageError(
+                `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
+              );
             }
             return noGrad(() => file.read(key).to({ dtype: "float32", device })).requiresGrad_();
           };

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { copyFile, mkdir, rename, symlink, unlink, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -42,7 +43,7 @@ export class HubCache {
     if (isCommit(revision)) return;
     const path = join(this.folder, "refs", ...revision.split("/"));
     await mkdir(dirname(path), { recursive: true });
-    const temporary = `${path}.${process.pid}`;
+    const temporary = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
     await writeFile(temporary, commit);
     await rename(temporary, path);
   }
@@ -64,7 +65,7 @@ export class HubCache {
     } catch {
       // Not there, or not a link: created (or replaced) below.
     }
-    const temporary = `${path}.${process.pid}`;
+    const temporary = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
     try {
       await symlink(destination, temporary);
     } catch {

@@ -99,7 +99,7 @@ function options(extra: Partial<DownloadOptions> = {}, environment: NodeJS.Proce
   };
 }
 
-async function failure(promise: Promise<unknown>): Promise<UsageError> {
+async function expectFailure(promise: Promise<unknown>): Promise<UsageError> {
   const error = await promise.then(
     () => null,
     (reason: unknown) => reason,
@@ -124,7 +124,7 @@ describe("downloadModel", () => {
     expect(readFileSync(join(root, "models--owner--name", "refs", "main"), "utf8")).toBe(COMMIT);
     expect(readdirSync(join(root, "models--owner--name", "blobs")).sort()).toEqual(
       siblings()
-        .map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId)
+        .map((sibling) => String(sibling.lfs?.sha256 ?? sibling.blobId))
         .sort(),
     );
   });
@@ -209,7 +209,7 @@ describe("downloadModel", () => {
       altered[100] ^= 1;
       response.end(altered);
     };
-    const error = await failure(downloadModel("owner/name", options()));
+    const error = await expectFailure(downloadModel("owner/name", options()));
     expect(error.message).toMatch(/does not match its checksum/);
     expect(readdirSync(join(root, "models--owner--name", "blobs"))).not.toContain(sha256(weights));
     expect(existsSync(join(root, "models--owner--name", "refs", "main"))).toBe(false);
@@ -219,7 +219,7 @@ describe("downloadModel", () => {
     for (const content of [weights.subarray(0, 1000), Buffer.concat([weights, Buffer.from("x")])]) {
       handler = (request, response) =>
         pathOf(request).endsWith("safetensors") ? void response.end(content) : good(request, response);
-      await failure(downloadModel("owner/name", options()));
+      await expectFailure(downloadModel("owner/name", options()));
     }
   });
 
@@ -246,7 +246,7 @@ describe("downloadModel", () => {
     [500, {}, /answered 500 \(5 attempts\)/],
   ])("says what to do on %i", async (status, headers, expected) => {
     handler = (_request, response) => void response.writeHead(status, headers).end("{}");
-    const error = await failure(
+    const error = await expectFailure(
       downloadModel("owner/name", options({}, { HF_TOKEN: status === 401 ? "" : TOKEN })),
     );
     expect(error.message).toMatch(expected);
@@ -260,7 +260,7 @@ describe("downloadModel", () => {
     };
     await downloadModel("owner/name", options());
     handler = (_request, response) => void response.writeHead(429, { "retry-after": "7200" }).end();
-    const error = await failure(downloadModel("owner/name", options()));
+    const error = await expectFailure(downloadModel("owner/name", options()));
     expect(error.message).toMatch(/429 and asks to wait 7200 s/);
   });
 
@@ -292,8 +292,10 @@ describe("downloadModel", () => {
       folder,
     );
     expect(warnings).toHaveLength(1);
-    expect((await failure(downloadModel("owner/other", options()))).message).toMatch(/check the connection/);
-    const offline = await failure(downloadModel("owner/other", options({}, { HF_HUB_OFFLINE: "1" })));
+    expect((await expectFailure(downloadModel("owner/other", options()))).message).toMatch(
+      /check the connection/,
+    );
+    const offline = await expectFailure(downloadModel("owner/other", options({}, { HF_HUB_OFFLINE: "1" })));
     expect(offline.message).toMatch(/not in the cache/);
   });
 
@@ -304,7 +306,9 @@ describe("downloadModel", () => {
         void response.end(
           JSON.stringify({ sha: COMMIT, siblings: [{ rfilename, size: 1, blobId: "a".repeat(40) }] }),
         );
-      expect((await failure(downloadModel("owner/name", options()))).message).toMatch(/outside its folder/);
+      expect((await expectFailure(downloadModel("owner/name", options()))).message).toMatch(
+        /outside its folder/,
+      );
     },
   );
 
@@ -317,7 +321,7 @@ describe("downloadModel", () => {
     `{"sha":"${COMMIT}","siblings":[{"rfilename":"a","size":-1,"blobId":"${"a".repeat(40)}"}]}`,
   ])("refuses a malformed listing: %s", async (body) => {
     handler = (_request, response) => void response.end(body);
-    expect((await failure(downloadModel("owner/name", options()))).message).toMatch(/malformed/);
+    expect((await expectFailure(downloadModel("owner/name", options()))).message).toMatch(/malformed/);
   });
 
   it("two downloads at once bring each blob once", async () => {
