@@ -176,8 +176,8 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed]) {
       const got = values(lm, rows).flat();
       const mean = got.reduce((sum, value, at) => sum + Math.abs(value - reference[at]!), 0) / scored;
-      // The golden weights are ten times those of a trained model, and so are their errors: see the next test.
-      expect(mean).toBeLessThan(0.2);
+      // The golden weights are ten times those of a model as training begins, and so are their errors.
+      expect(mean).toBeLessThan(2e-2);
     }
     const [name, weight] = [...mixed.namedParameters()].at(2)!;
     const exact = gradients(model, rows).get(name)!;
