@@ -270,6 +270,31 @@ describe("HFASTSystem log-probabilities", () => {
     system.dispose();
   });
 
+  it("rolls out in bfloat16 with log-probabilities close to those of float32, whatever path computes them", async () => {
+    const system = await load({ inferenceDtype: "bfloat16" });
+    const graphs = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany([0, 1, 2]);
+    const nodes = nodesOf(graphs);
+    const rows = nodes.map((node) => ({
+      context: tokens(node).testerContext,
+      continuation: tokens(node).probe.sampled,
+    }));
+    const exact = (await recomputed(GPT2, rows)).flat();
+    const meanDistance = (values: readonly number[]) =>
+      values.reduce((sum, value, index) => sum + Math.abs(value - exact[index]!), 0) / exact.length;
+    expect(meanDistance(nodes.flatMap((node) => tokens(node).testerLogprobs))).toBeLessThan(2e-2);
+    expect(meanDistance(nodes.flatMap((node) => tokens(node).baselineLogprobs!))).toBeLessThan(2e-2);
+    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const table = await system.getTesterLogprobsAndValidate(...args);
+    const columns = table.shape[1]!;
+    const values = table.detach().toTypedArray() as Float32Array;
+    const trained = rows.flatMap(({ continuation }, row) =>
+      Array.from(values.subarray(row * columns, row * columns + continuation.length)),
+    );
+    expect(meanDistance(trained)).toBeLessThan(2e-2);
+    table.dispose();
+    system.dispose();
+  });
+
   it("computes a separate baseline once for each node and records it", async () => {
     const system = await load({ baseline: await copied(GPT2) });
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 1 }).rollout(2);
