@@ -1,0 +1,172 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { loadCausalLM } from "@astra-rl/lm";
+import { dispose, liveTensors, scope, type Tensor } from "@astra-rl/torch";
+import { DPO, IPO } from "../../src/algorithm/index.js";
+import { ASTEvaluator } from "../../src/evaluation/index.js";
+import type { MetricsRecord } from "../../src/records/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/index.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
+import {
+  HFASTConfiguration,
+  HFASTTrainer,
+  type HFASTConfigurationOptions,
+  type HFASTTrainerOptions,
+} from "../../src/training/index.js";
+import { textOf } from "./support.js";
+import { temporaryFolder } from "./temporary-folder.js";
+
+const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
+const SETTINGS: HFASTConfigurationOptions = {
+  learningRate: 1e-3,
+  batchSize: 2,
+  trainingSteps: 4,
+  numEpisodesPerExperience: 2,
+  evaluateEvery: 2,
+  schedule: "linear",
+  warmupSteps: 1,
+  seed: 0,
+};
+
+/** Trains tiny GPT-2 against itself; the weights and records come back, everything else is disposed of. */
+async function train(
+  configuration: HFASTConfigurationOptions,
+  options: HFASTTrainerOptions = {},
+  system: Partial<HFASTSystemOptions> = {},
+  Solver: typeof DPO | typeof IPO = DPO,
+): Promise<{ weights: Uint8Array[]; records: MetricsRecord[]; live: number[] }> {
+  const scorer = new KeywordScorer([{ pattern: "[aeiou]", weight: 0.4 }, { pattern: "[t-z]" }]);
+  const generation = { tester: { maxNewTokens: 5 }, target: { maxNewTokens: 5 } };
+  const hf = await HFASTSystem.load({ tester: GPT2, target: GPT2, scorer, generation, ...system });
+  const sampler = new ASTSampler(hf, ["Hello there.", "What a day", "I"], { width: 2, depth: 2 });
+  const records: MetricsRecord[] = [];
+  const live: number[] = [];
+  const trainer = new HFASTTrainer(
+    new HFASTConfiguration(configuration),
+    sampler,
+    new Solver(hf, { beta: 0.1 }),
+    {
+      evaluator: new ASTEvaluator(sampler, ["Good morning", "Well"]),
+      clock: () => 0,
+      ...options,
+      onStep: (record) => {
+        records.push(record);
+        live.push(liveTensors());
+        options.onStep?.(record);
+      },
+    },
+  );
+  try {
+    await trainer.train();
+    return { weights: scope(() => [...hf.parameters()].map(bytesOf)), records, live };
+  } finally {
+    trainer.dispose();
+    hf.dispose();
+  }
+}
+
+const bytesOf = (tensor: Tensor) =>
+  Uint8Array.from(tensor.detach().view("uint8").toTypedArray() as Uint8Array);
+
+describe("training a GPT-2", () => {
+  it("gives, resumed, what an uninterrupted run gives, bit for bit, and the same twice", async () => {
+    const whole = temporaryFolder();
+    const { weights, records } = await train(SETTINGS, { runDirectory: whole });
+    expect(records.length).toBe(4);
+    const folder = temporaryFolder();
+    const controller = new AbortController();
+    await train(SETTINGS, {
+      runDirectory: folder,
+      signal: controller.signal,
+      onStep: ({ step }) => (step === 2 ? controller.abort() : undefined),
+    });
+    const resumed = await train(SETTINGS, { runDirectory: folder, resume: true });
+    expect(resumed.records.map((record) => record.step)).toEqual([3, 4]);
+    expect(resumed.weights).toEqual(weights);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    expect(textOf(folder, "checkpoints", "best", "evaluation.json")).toBe(
+      textOf(whole, "checkpoints", "best", "evaluation.json"),
+    );
+  });
+
+  it("writes checkpoints that load again, with the trained weights", async () => {
+    const folder = temporaryFolder();
+    const { weights } = await train({ ...SETTINGS, trainingSteps: 2 }, { runDirectory: folder });
+    for (const file of ["config.json", "model.safetensors", "tokenizer.json"]) {
+      expect(existsSync(join(folder, "checkpoints", "best", file)), file).toBe(true);
+    }
+    const { model } = await loadCausalLM(join(folder, "checkpoints", "last"));
+    const stored = scope(() => [...model.namedParameters().values()].map(bytesOf));
+    expect(stored).toEqual(weights);
+    expect(readFileSync(join(folder, "checkpoints", "last", "model.safetensors"))).not.toEqual(
+      readFileSync(join(GPT2, "model.safetensors")),
+    );
+    dispose(model.namedParameters());
+  });
+
+  it("counts the tokens of each step, the same for a resumed run", async () => {
+    const { records } = await train({ ...SETTINGS, trainingSteps: 2, evaluateEvery: 1 });
+    for (const record of records) {
+      for (const role of ["tester", "target"]) {
+        expect(record[`tokens/${role}/read`], role).toBeGreaterThan(0);
+        expect(record[`tokens/${role}/generated`], role).toBeGreaterThan(0);
+      }
+      expect(record["tokens/baseline/generated"]).toBe(0);
+      // 2 episodes of 2 + 4 turns, at most 5 tokens a probe; evaluations are not counted in.
+      expect(record["tokens/tester/generated"]).toBeLessThanOrEqual(12 * 5);
+    }
+  });
+
+  it("gives nearly the large batch's weights by accumulation", async () => {
+    const settings = {
+      ...SETTINGS,
+      trainingSteps: 1,
+      optimizer: "sgd",
+      learningRate: 0.1,
+      clipGradNorm: 0,
+    } as const;
+    const large = await train({ ...settings, batchSize: 100 });
+    const cut = await train({ ...settings, batchSize: 1, gradientAccumulationSteps: 100 });
+    expect(cut.records[0]!["updates/done"]).toBe(1);
+    expect(cut.records[0]!["gradient/norm"]).toBeCloseTo(large.records[0]!["gradient/norm"] as number, 5);
+    const floats = (bytes: Uint8Array) =>
+      new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+    for (const [i, weights] of cut.weights.entries()) {
+      const [a, b] = [floats(weights), floats(large.weights[i]!)];
+      // Sums in another order, in float32.
+      for (let j = 0; j < a.length; j++) expect(Math.abs(a[j]! - b[j]!)).toBeLessThan(1e-5);
+    }
+  });
+
+  it("keeps its tensors: the same number after every step, none afterwards", async () => {
+    const before = liveTensors();
+    const { live } = await train(
+      { ...SETTINGS, trainingSteps: 4, evaluateEvery: 1 },
+      { runDirectory: temporaryFolder() },
+      {},
+      IPO,
+    );
+    expect(new Set(live.slice(1)).size).toBe(1);
+    expect(liveTensors()).toBe(before);
+  });
+});
+
+describe("training an adapter", () => {
+  it("is resumed bit for bit too", async () => {
+    const lora = { lora: { rank: 2, alpha: 4, targetModules: ["c_attn"] } };
+    const whole = temporaryFolder();
+    const { weights } = await train(SETTINGS, { runDirectory: whole }, lora);
+    expect(weights.length).toBeGreaterThan(0);
+    const folder = temporaryFolder();
+    const controller = new AbortController();
+    const stop = { signal: controller.signal, onStep: () => controller.abort() };
+    await train(SETTINGS, { runDirectory: folder, ...stop }, lora);
+    const resumed = await train(SETTINGS, { runDirectory: folder, resume: true }, lora);
+    expect(resumed.records.map((record) => record.step)).toEqual([2, 3, 4]);
+    expect(resumed.weights).toEqual(weights);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+  });
+});
