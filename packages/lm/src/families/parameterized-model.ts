@@ -15,7 +15,6 @@ export abstract class ParameterizedModel implements CausalLM {
 
   protected abstract readonly family: CausalFamily;
   #adapter: Adapter | null = null;
-  /** False for a view with an adapter: the weights are another model's. */
   #ownsParameters = true;
 
   /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
@@ -89,6 +88,11 @@ export abstract class ParameterizedModel implements CausalLM {
         parameter.copy_(source);
       }
     });
+  }
+
+  /** False for a view with an adapter, which must free nothing that it shares. */
+  protected get ownsParameters(): boolean {
+    return this.#ownsParameters;
   }
 
   dispose(): void {

@@ -1,5 +1,16 @@
 // The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
-import { embedding, keep, linear, ones, scope, UsageError, type DType, type Tensor } from "@astra-rl/torch";
+import {
+  dispose,
+  embedding,
+  keep,
+  linear,
+  ones,
+  scope,
+  UsageError,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
+import type { Adapter } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
@@ -163,8 +174,8 @@ interface LayerInputs {
 }
 
 class RotaryDecoder extends ParameterizedModel {
-  /** [contextLength, E] in the compute type; made at the first forward pass. */
-  #tables: { cosine: Tensor; sine: Tensor } | null = null;
+  /** [contextLength, E] in the compute type; made at the first forward pass, and shared with views. */
+  #tables: { made: { cosine: Tensor; sine: Tensor } | null } = { made: null };
 
   constructor(
     override readonly config: RotaryDecoderConfig,
@@ -177,7 +188,7 @@ class RotaryDecoder extends ParameterizedModel {
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, cache } = options;
-    const tables = (this.#tables ??= this.#makeTables());
+    const tables = (this.#tables.made ??= this.#makeTables());
     return scope(() => {
       const { full, sliding } = this.#biases(ids.size(-1), options);
       const cosine = embedding(tables.cosine, positions).unsqueeze(1);
@@ -196,11 +207,17 @@ class RotaryDecoder extends ParameterizedModel {
     return scope(() => linear(hidden, this.weight(name)));
   }
 
+  override withAdapter(adapter: Adapter): CausalLM {
+    const view = super.withAdapter(adapter) as RotaryDecoder;
+    view.#tables = this.#tables;
+    return view;
+  }
+
   override dispose(): void {
     super.dispose();
-    this.#tables?.cosine.dispose();
-    this.#tables?.sine.dispose();
-    this.#tables = null;
+    if (!this.ownsParameters) return;
+    dispose(this.#tables.made);
+    this.#tables.made = null;
   }
 
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {

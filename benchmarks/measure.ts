@@ -1,0 +1,84 @@
+/** Repeated timings, and what the machine itself can do at the same moment. */
+import { loadavg } from "node:os";
+import { randn, scope, type DType } from "@astra-rl/torch";
+
+export interface Timing {
+  /** Seconds. */
+  median: number;
+  minimum: number;
+  runs: number;
+}
+
+/** Times a function, after one run that is not counted. */
+export async function time(runs: number, work: () => unknown): Promise<Timing> {
+  const seconds: number[] = [];
+  for (let run = 0; run <= runs; run++) {
+    const started = performance.now();
+    await work();
+    if (run > 0) seconds.push((performance.now() - started) / 1000);
+  }
+  seconds.sort((a, b) => a - b);
+  return { median: median(seconds), minimum: seconds[0]!, runs };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+/** What this machine reached in this run: the bound that other figures are a fraction of. */
+export interface Roofline {
+  /** Floating-point operations a second of a large square product. */
+  gemm: Record<"float32" | "bfloat16", number>;
+  /** Bytes a second, read plus written, of a copy that is far larger than the caches. */
+  copy: number;
+  /** Bytes a second of bfloat16 weights streamed through matrix-vector products, the reading that decoding does. */
+  stream: number;
+}
+
+export async function measureRoofline(): Promise<Roofline> {
+  const gemm = async (dtype: DType) => {
+    const size = 2048;
+    const a = randn([size, size]).to(dtype);
+    const b = randn([size, size]).to(dtype);
+    const { median: seconds } = await time(5, () => scope(() => void a.matmul(b)));
+    a.dispose();
+    b.dispose();
+    return (2 * size ** 3) / seconds;
+  };
+  const copy = async () => {
+    const bytes = 256 * 2 ** 20;
+    const from = randn([bytes / 4]);
+    const to = randn([bytes / 4]);
+    const { median: seconds } = await time(5, () => void to.copy_(from));
+    from.dispose();
+    to.dispose();
+    return (2 * bytes) / seconds;
+  };
+  const stream = async () => {
+    // 16 matrices of 32 MiB: none of them is still in a cache when its turn comes again.
+    const weights = Array.from({ length: 16 }, () => randn([4096, 4096]).to("bfloat16"));
+    const x = randn([4096, 2]).to("bfloat16");
+    const { median: seconds } = await time(3, () => scope(() => weights.forEach((w) => void w.matmul(x))));
+    weights.forEach((w) => w.dispose());
+    x.dispose();
+    return (16 * 4096 * 4096 * 2) / seconds;
+  };
+  return {
+    gemm: { float32: await gemm("float32"), bfloat16: await gemm("bfloat16") },
+    copy: await copy(),
+    stream: await stream(),
+  };
+}
+
+/** Whether something else uses the processors; then figures are printed but no verdict is. */
+export function busy(): { load: number; isBusy: boolean } {
+  const load = loadavg()[0]!;
+  return { load, isBusy: load > 0.5 };
+}
+
+/** "1.23 s", "45.6 ms". */
+export function seconds(value: number): string {
+  return value >= 1 ? `${value.toFixed(2)} s` : `${(value * 1000).toFixed(1)} ms`;
+}

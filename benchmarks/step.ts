@@ -1,0 +1,94 @@
+/**
+ * The training step that reference_step.py times, done by this package: the same checkpoint, prompts, tree, sampling,
+ * batch and loss. Prints one JSON line of the same form.
+ *
+ *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--dtype bfloat16|float32]
+ */
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { engineInformation, liveTensors, setThreads } from "@astra-rl/torch";
+import {
+  ASTSampler,
+  DPO,
+  HFASTConfiguration,
+  HFASTSystem,
+  Scorer,
+  Trainer,
+  type ScoreOutcome,
+} from "astra-rl";
+
+const { values } = parseArgs({
+  options: {
+    model: { type: "string" },
+    prompts: { type: "string" },
+    episodes: { type: "string", default: "2" },
+    steps: { type: "string", default: "3" },
+    dtype: { type: "string", default: "bfloat16" },
+    threads: { type: "string", default: "2" },
+    seed: { type: "string", default: "0" },
+  },
+});
+if (values.model === undefined || values.prompts === undefined) {
+  console.error("usage: step.ts --model DIR --prompts FILE.json [--episodes N] [--steps N] [--dtype NAME]");
+  process.exit(2);
+}
+
+/** Costs nothing, so that only the models are timed: the share of vowels, as in reference_step.py. */
+class VowelScorer extends Scorer {
+  override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+    const share = (text: string) => (text.match(/[aeiou]/g)?.length ?? 0) / Math.max(1, text.length);
+    return Promise.resolve(texts.map((text) => ({ score: share(text), failure: null })));
+  }
+}
+
+setThreads(Number(values.threads));
+const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
+const system = await HFASTSystem.load({
+  tester: values.model,
+  target: values.model,
+  scorer: new VowelScorer(),
+  inferenceDtype: values.dtype as "bfloat16" | "float32",
+  generation: { tester: sampling, target: sampling },
+  reward: { form: "toolbox" },
+});
+const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
+const steps: object[] = [];
+const trainer = new Trainer(
+  new HFASTConfiguration({
+    trainingSteps: Number(values.steps),
+    numEpisodesPerExperience: Number(values.episodes),
+    batchSize: 4,
+    learningRate: 1e-5,
+    seed: Number(values.seed),
+  }),
+  new ASTSampler(system, prompts, { width: 2, depth: 3, seed: Number(values.seed) }),
+  new DPO(system, { beta: 0.1 }),
+  {
+    onStep: (record) => {
+      const rollout = Number(record["time/rollout_s"]);
+      const update = Number(record["time/update_s"]);
+      steps.push({
+        seconds: rollout + update,
+        rollout_s: rollout,
+        update_s: update,
+        generated: Number(record["tokens/tester/generated"]) + Number(record["tokens/target/generated"]),
+        loss: record["loss"],
+        record,
+      });
+    },
+  },
+);
+await trainer.train();
+const live = liveTensors();
+trainer.dispose();
+system.dispose();
+console.log(
+  JSON.stringify({
+    libtorch: engineInformation().libtorch,
+    threads: Number(values.threads),
+    dtype: values.dtype,
+    steps,
+    liveTensors: live,
+    peakResidentBytes: process.resourceUsage().maxRSS * 1024,
+  }),
+);
