@@ -23,6 +23,7 @@ NAPI_MODULE_INIT() {
     astra::defineAutograd(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
+    astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {

@@ -2,6 +2,8 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <new>
 
@@ -102,8 +104,11 @@ static std::string typeName(napi_env env, napi_value value) {
       double number = 0;
       napi_get_value_double(env, value, &number);
       if (std::isnan(number)) return "NaN";
-      std::string shown = std::to_string(number);
-      return "the number " + (number == std::floor(number) ? shown.substr(0, shown.find('.')) : shown);
+      char shown[40];
+      std::snprintf(shown, sizeof shown, "%.17g", number);
+      char shorter[40];
+      std::snprintf(shorter, sizeof shorter, "%.6g", number);
+      return std::string("the number ") + (std::strtod(shorter, nullptr) == number ? shorter : shown);
     }
     case napi_string: return "a string";
     case napi_symbol: return "a symbol";

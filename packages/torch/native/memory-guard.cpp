@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <torch/version.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -28,6 +29,8 @@ size_t availableMemory() {
   return static_cast<size_t>(kibibytes) * 1024;
 }
 
+std::atomic<int64_t> limit{0};  // bytes that one tensor may take; 0 = as the machine allows
+
 class GuardedAllocator final : public c10::Allocator {
  public:
   explicit GuardedAllocator(c10::Allocator* inner) : inner_(inner) {}
@@ -50,6 +53,10 @@ class GuardedAllocator final : public c10::Allocator {
 
  private:
   static void refuseBeyondMemory(size_t bytes) {
+    const int64_t allowed = limit.load(std::memory_order_relaxed);
+    if (allowed > 0 && bytes > static_cast<size_t>(allowed)) {
+      throw Refusal("needs " + std::to_string(bytes) + " bytes at once, the limit is " + std::to_string(allowed));
+    }
     if (bytes < kAsksTheKernel) return;
     const size_t available = availableMemory();
     if (available > 0 && bytes > available - available / 16) {
@@ -61,7 +68,19 @@ class GuardedAllocator final : public c10::Allocator {
   c10::Allocator* inner_;
 };
 
+// setAllocationLimit(bytes): 0 lifts the limit
+napi_value setAllocationLimit(Call& call) {
+  const int64_t bytes = call.integer(0, "bytes");
+  if (bytes < 0) throw Refusal("bytes must not be negative, got " + std::to_string(bytes));
+  limit.store(bytes, std::memory_order_relaxed);
+  return makeUndefined(call.env);
+}
+
 }  // namespace
+
+void defineMemory(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "setAllocationLimit", setAllocationLimit);
+}
 
 void guardCpuMemory() {
   // The allocator belongs to the process: workers that load the addon again find it in place.

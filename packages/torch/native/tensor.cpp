@@ -16,6 +16,8 @@ namespace astra {
 
 namespace {
 
+constexpr int64_t kGreatestCount = int64_t{1} << 53;  // elements of a tensor: its bytes still fit in an int64
+
 constexpr int64_t kReportEvery = 4 << 20;  // V8 is told in steps of 4 MiB: its heuristics need no more
 
 void reportMemory(Engine& engine, napi_env env, int64_t bytes) {
@@ -187,6 +189,14 @@ c10::ScalarType readScalarTypeCode(int64_t code) {
 
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor) {
   if (!tensor.defined()) return makeNull(env);
+  // A broadcast view can claim any size: kernels that multiply such sizes must never see them overflow.
+  int64_t count = 1;
+  for (const int64_t size : tensor.sizes()) {
+    if (size > 0 && count > kGreatestCount / size) {
+      throw Refusal("the result would have more elements than can be counted, " + describeTensor(tensor));
+    }
+    if (size > 0) count *= size;
+  }
   int64_t bytes = 0;
   // Only the sole owner of a storage reports it: views and saved copies would count it twice.
   if (tensor.has_storage() && tensor.storage().use_count() == 1) {

@@ -63,6 +63,14 @@ export function cudaAvailable(): boolean {
   return addon().information().cudaDevices > 0;
 }
 
+/**
+ * The most bytes that one CPU tensor may take in this process; larger ones are refused with a TorchError.
+ * Null: no limit but the memory that the machine has available, which always holds.
+ */
+export function setAllocationLimit(bytes: number | null): void {
+  addon().setAllocationLimit(bytes ?? 0);
+}
+
 /** Waits until the device has done all that was asked of it; returns at once for the CPU. */
 export function synchronize(device: Device = "cpu"): void {
   addon().synchronize(device);

@@ -32,6 +32,7 @@ export { mapFile, MappedFile } from "./mapped-file.js";
 export {
   cudaAvailable,
   engineInformation,
+  setAllocationLimit,
   setThreads,
   synchronize,
   threads,

@@ -86,6 +86,7 @@ export interface NativeAddon {
   ): void;
   gradientNorm(gradients: readonly Handle[]): number;
 
+  setAllocationLimit(bytes: number): void;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;
