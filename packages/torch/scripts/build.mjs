@@ -16,6 +16,7 @@ import {
   readdirSync,
   readSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from "node:fs";
@@ -110,13 +111,29 @@ function nodeHeaders() {
   return found;
 }
 
+/** Names an object file by everything that it is made of, so that only what changed is compiled again. */
+function objectName(file, flags, layout, sources) {
+  const hash = createHash("sha256").update(JSON.stringify([flags, libraryFacts(layout)]));
+  for (const header of sources.filter((name) => name.endsWith(".h"))) {
+    hash.update(readFileSync(join(sourceFolder, header)));
+  }
+  return `${file}.${hash
+    .update(readFileSync(join(sourceFolder, file)))
+    .digest("hex")
+    .slice(0, 16)}.o`;
+}
+
+/** Size and time of the libraries: an upgrade in place must cause a rebuild. */
+function libraryFacts(layout) {
+  return ["libtorch_cpu.so", "libc10.so"].map((name) => {
+    const facts = statSync(join(layout.libraryFolder, name));
+    return `${name} ${facts.size} ${Math.trunc(facts.mtimeMs)}`;
+  });
+}
+
 function fingerprint(layout, flags, files) {
   const hash = createHash("sha256");
-  hash.update(JSON.stringify([layout, flags, process.version.split(".")[0]]));
-  for (const name of ["libtorch_cpu.so", "libc10.so"]) {
-    const facts = statSync(join(layout.libraryFolder, name));
-    hash.update(`${name} ${facts.size} ${Math.trunc(facts.mtimeMs)}`);
-  }
+  hash.update(JSON.stringify([layout, libraryFacts(layout), flags, process.version.split(".")[0]]));
   for (const file of files) hash.update(file).update(readFileSync(join(sourceFolder, file)));
   return hash.digest("hex");
 }
@@ -201,16 +218,25 @@ export async function build({
   const started = Date.now();
   // Each compiler takes up to 1 GB with libtorch's headers.
   const workers = Math.max(1, Math.min(availableParallelism(), Math.floor(freemem() / 1e9), sources.length));
-  const queue = [...sources];
+  const objectOf = new Map(
+    sources.map((file) => [file, join(objects, objectName(file, [compiler, ...flags], layout, files))]),
+  );
+  const queue = sources.filter((file) => force || !existsSync(objectOf.get(file)));
+  const wanted = queue.length;
   let finished = 0;
   const work = async () => {
     for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-      await run(compiler, [...flags, "-c", join(sourceFolder, file), "-o", join(objects, `${file}.o`)]);
+      const object = objectOf.get(file);
+      await run(compiler, [...flags, "-c", join(sourceFolder, file), "-o", `${object}.new`]);
+      renameSync(`${object}.new`, object);
       finished += 1;
-      log(`  compiled ${file} (${finished} of ${sources.length})`);
+      log(`  compiled ${file} (${finished} of ${wanted})`);
     }
   };
   await Promise.all(Array.from({ length: workers }, work));
+  for (const stale of readdirSync(objects)) {
+    if (![...objectOf.values()].includes(join(objects, stale))) rmSync(join(objects, stale));
+  }
   const libraries = ["torch_cpu", "c10", ...(hasCuda ? ["torch_cuda", "c10_cuda"] : [])];
   // Written beside and renamed, so that a running process never sees half a file.
   await run(compiler, [
@@ -218,7 +244,7 @@ export async function build({
     "-fopenmp",
     "-o",
     `${addonFile}.new`,
-    ...sources.map((file) => join(objects, `${file}.o`)),
+    ...objectOf.values(),
     // The CUDA library registers itself when it is loaded; nothing refers to it by name.
     "-Wl,--no-as-needed",
     ...libraries.map((name) => join(layout.libraryFolder, `lib${name}.so`)),

@@ -14,6 +14,19 @@ function checkSeed(where: string, seed: unknown): void {
   }
 }
 
+/**
+ * libtorch's CPU generator silently drops all but the low 32 bits of a seed. Larger seeds are mixed into 32 bits, so
+ * that 2^32 is not 0 again; smaller ones give PyTorch's own streams.
+ */
+function foldSeed(seed: number | bigint): number | bigint {
+  if (seed < 2 ** 32) return seed;
+  let mixed = BigInt(seed);
+  for (const multiplier of [0xbf58476d1ce4e5b9n, 0x94d049bb133111ebn]) {
+    mixed = BigInt.asUintN(64, (mixed ^ (mixed >> 29n)) * multiplier);
+  }
+  return mixed >> 32n;
+}
+
 /** A stream of random numbers: the same seed gives the same stream on the same build of libtorch. */
 export class Generator {
   /** 0 once disposed. @internal */
@@ -23,7 +36,7 @@ export class Generator {
   constructor(seed: number | bigint, device: Device = "cpu") {
     checkSeed("Generator", seed);
     this.device = device;
-    this.generatorHandle = addon().createGenerator(seed, device);
+    this.generatorHandle = addon().createGenerator(foldSeed(seed), device);
     finalizer.register(this, this.generatorHandle, this);
   }
 
@@ -64,5 +77,5 @@ export class Generator {
 /** Seeds the default generators, from which operators draw that are given none. */
 export function manualSeed(seed: number | bigint): void {
   checkSeed("manualSeed", seed);
-  addon().manualSeed(seed);
+  addon().manualSeed(foldSeed(seed));
 }

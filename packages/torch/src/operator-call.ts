@@ -65,8 +65,9 @@ export function isOptions(value: unknown): boolean {
   );
 }
 
-export function optionsOf<T>(value: unknown, operator: number): T | undefined {
-  if (value === undefined || isOptions(value)) return value as T | undefined;
+/** The trailing options object, or undefined where there is none. The wrapper knows its type. */
+export function optionsOf(value: unknown, operator: number): unknown {
+  if (value === undefined || isOptions(value)) return value;
   return refuse(operator, "an options object is expected here", value);
 }
 

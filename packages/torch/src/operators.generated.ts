@@ -785,7 +785,7 @@ export abstract class TensorOperators extends TensorHandle {
   add(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   add(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_TENSOR);
+      const options = optionsOf(argument1, ADD_TENSOR) as { alpha?: Scalar } | undefined;
       return wrap(
         addon().call(
           ADD_TENSOR,
@@ -796,7 +796,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_SCALAR);
+    const options = optionsOf(argument1, ADD_SCALAR) as { alpha?: Scalar } | undefined;
     return wrap(addon().call(ADD_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
@@ -806,7 +806,7 @@ export abstract class TensorOperators extends TensorHandle {
   sub(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   sub(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_TENSOR);
+      const options = optionsOf(argument1, SUB_TENSOR) as { alpha?: Scalar } | undefined;
       return wrap(
         addon().call(
           SUB_TENSOR,
@@ -817,7 +817,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_SCALAR);
+    const options = optionsOf(argument1, SUB_SCALAR) as { alpha?: Scalar } | undefined;
     return wrap(addon().call(SUB_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
@@ -840,7 +840,7 @@ export abstract class TensorOperators extends TensorHandle {
   add_(other: Scalar, options?: { alpha?: Scalar }): this;
   add_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_TENSOR);
+      const options = optionsOf(argument1, ADD_IN_PLACE_TENSOR) as { alpha?: Scalar } | undefined;
       addon().call(
         ADD_IN_PLACE_TENSOR,
         gradientMode(),
@@ -850,7 +850,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ alpha?: Scalar }>(argument1, ADD_IN_PLACE_SCALAR);
+    const options = optionsOf(argument1, ADD_IN_PLACE_SCALAR) as { alpha?: Scalar } | undefined;
     addon().call(ADD_IN_PLACE_SCALAR, gradientMode(), this.handle, argument0, options?.alpha);
     return this;
   }
@@ -861,7 +861,7 @@ export abstract class TensorOperators extends TensorHandle {
   sub_(other: Scalar, options?: { alpha?: Scalar }): this;
   sub_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_TENSOR);
+      const options = optionsOf(argument1, SUB_IN_PLACE_TENSOR) as { alpha?: Scalar } | undefined;
       addon().call(
         SUB_IN_PLACE_TENSOR,
         gradientMode(),
@@ -871,7 +871,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ alpha?: Scalar }>(argument1, SUB_IN_PLACE_SCALAR);
+    const options = optionsOf(argument1, SUB_IN_PLACE_SCALAR) as { alpha?: Scalar } | undefined;
     addon().call(SUB_IN_PLACE_SCALAR, gradientMode(), this.handle, argument0, options?.alpha);
     return this;
   }
@@ -900,7 +900,8 @@ export abstract class TensorOperators extends TensorHandle {
   div(other: Scalar, options?: { roundingMode?: "trunc" | "floor" | null }): Tensor;
   div(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_TENSOR_MODE);
+      const options = optionsOf(argument1, DIV_TENSOR_MODE) as
+        { roundingMode?: "trunc" | "floor" | null } | undefined;
       return wrap(
         addon().call(
           DIV_TENSOR_MODE,
@@ -911,7 +912,8 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(argument1, DIV_SCALAR_MODE);
+    const options = optionsOf(argument1, DIV_SCALAR_MODE) as
+      { roundingMode?: "trunc" | "floor" | null } | undefined;
     return wrap(addon().call(DIV_SCALAR_MODE, gradientMode(), this.handle, argument0, options?.roundingMode));
   }
 
@@ -921,10 +923,8 @@ export abstract class TensorOperators extends TensorHandle {
   div_(other: Scalar, options?: { roundingMode?: "trunc" | "floor" | null }): this;
   div_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(
-        argument1,
-        DIV_IN_PLACE_TENSOR_MODE,
-      );
+      const options = optionsOf(argument1, DIV_IN_PLACE_TENSOR_MODE) as
+        { roundingMode?: "trunc" | "floor" | null } | undefined;
       addon().call(
         DIV_IN_PLACE_TENSOR_MODE,
         gradientMode(),
@@ -934,10 +934,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ roundingMode?: "trunc" | "floor" | null }>(
-      argument1,
-      DIV_IN_PLACE_SCALAR_MODE,
-    );
+    const options = optionsOf(argument1, DIV_IN_PLACE_SCALAR_MODE) as
+      { roundingMode?: "trunc" | "floor" | null } | undefined;
     addon().call(DIV_IN_PLACE_SCALAR_MODE, gradientMode(), this.handle, argument0, options?.roundingMode);
     return this;
   }
@@ -1064,7 +1062,7 @@ export abstract class TensorOperators extends TensorHandle {
   rsub(other: Scalar, options?: { alpha?: Scalar }): Tensor;
   rsub(argument0?: unknown, argument1?: unknown): Tensor {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar }>(argument1, RSUB_TENSOR);
+      const options = optionsOf(argument1, RSUB_TENSOR) as { alpha?: Scalar } | undefined;
       return wrap(
         addon().call(
           RSUB_TENSOR,
@@ -1075,7 +1073,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ alpha?: Scalar }>(argument1, RSUB_SCALAR);
+    const options = optionsOf(argument1, RSUB_SCALAR) as { alpha?: Scalar } | undefined;
     return wrap(addon().call(RSUB_SCALAR, gradientMode(), this.handle, argument0, options?.alpha));
   }
 
@@ -1206,7 +1204,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ min?: Scalar | null; max?: Scalar | null }>(argument0, CLAMP);
+      const options = optionsOf(argument0, CLAMP) as { min?: Scalar | null; max?: Scalar | null } | undefined;
       return wrap(addon().call(CLAMP, gradientMode(), this.handle, options?.min, options?.max, argument1));
     }
     return wrap(addon().call(CLAMP, gradientMode(), this.handle, argument0, argument1));
@@ -1233,7 +1231,8 @@ export abstract class TensorOperators extends TensorHandle {
       return this;
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ min?: Scalar | null; max?: Scalar | null }>(argument0, CLAMP_IN_PLACE);
+      const options = optionsOf(argument0, CLAMP_IN_PLACE) as
+        { min?: Scalar | null; max?: Scalar | null } | undefined;
       addon().call(CLAMP_IN_PLACE, gradientMode(), this.handle, options?.min, options?.max, argument1);
       return this;
     }
@@ -1425,10 +1424,8 @@ export abstract class TensorOperators extends TensorHandle {
   nanToNum(nan?: number | null, posinf?: number | null, neginf?: number | null): Tensor;
   nanToNum(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ nan?: number | null; posinf?: number | null; neginf?: number | null }>(
-        argument0,
-        NAN_TO_NUM,
-      );
+      const options = optionsOf(argument0, NAN_TO_NUM) as
+        { nan?: number | null; posinf?: number | null; neginf?: number | null } | undefined;
       return wrap(
         addon().call(
           NAN_TO_NUM,
@@ -1451,10 +1448,8 @@ export abstract class TensorOperators extends TensorHandle {
   nanToNum_(nan?: number | null, posinf?: number | null, neginf?: number | null): this;
   nanToNum_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ nan?: number | null; posinf?: number | null; neginf?: number | null }>(
-        argument0,
-        NAN_TO_NUM_IN_PLACE,
-      );
+      const options = optionsOf(argument0, NAN_TO_NUM_IN_PLACE) as
+        { nan?: number | null; posinf?: number | null; neginf?: number | null } | undefined;
       addon().call(
         NAN_TO_NUM_IN_PLACE,
         gradientMode(),
@@ -1490,7 +1485,7 @@ export abstract class TensorOperators extends TensorHandle {
   logit(eps?: number | null): Tensor;
   logit(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ eps?: number | null }>(argument0, LOGIT);
+      const options = optionsOf(argument0, LOGIT) as { eps?: number | null } | undefined;
       return wrap(addon().call(LOGIT, gradientMode(), this.handle, options?.eps));
     }
     return wrap(addon().call(LOGIT, gradientMode(), this.handle, argument0));
@@ -1763,7 +1758,8 @@ export abstract class TensorOperators extends TensorHandle {
   allclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): boolean;
   allclose(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): boolean {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ rtol?: number; atol?: number; equalNan?: boolean }>(argument1, ALLCLOSE);
+      const options = optionsOf(argument1, ALLCLOSE) as
+        { rtol?: number; atol?: number; equalNan?: boolean } | undefined;
       return addon().call(
         ALLCLOSE,
         gradientMode(),
@@ -1793,7 +1789,8 @@ export abstract class TensorOperators extends TensorHandle {
   isclose(other: Tensor, rtol?: number, atol?: number, equalNan?: boolean): Tensor;
   isclose(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ rtol?: number; atol?: number; equalNan?: boolean }>(argument1, ISCLOSE);
+      const options = optionsOf(argument1, ISCLOSE) as
+        { rtol?: number; atol?: number; equalNan?: boolean } | undefined;
       return wrap(
         addon().call(
           ISCLOSE,
@@ -1832,7 +1829,7 @@ export abstract class TensorOperators extends TensorHandle {
   softplus(beta?: Scalar, threshold?: Scalar): Tensor;
   softplus(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ beta?: Scalar; threshold?: Scalar }>(argument0, SOFTPLUS);
+      const options = optionsOf(argument0, SOFTPLUS) as { beta?: Scalar; threshold?: Scalar } | undefined;
       return wrap(
         addon().call(SOFTPLUS, gradientMode(), this.handle, options?.beta, options?.threshold, argument1),
       );
@@ -1846,7 +1843,8 @@ export abstract class TensorOperators extends TensorHandle {
   elu(alpha?: Scalar, scale?: Scalar, inputScale?: Scalar): Tensor;
   elu(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ alpha?: Scalar; scale?: Scalar; inputScale?: Scalar }>(argument0, ELU);
+      const options = optionsOf(argument0, ELU) as
+        { alpha?: Scalar; scale?: Scalar; inputScale?: Scalar } | undefined;
       return wrap(
         addon().call(
           ELU,
@@ -1869,7 +1867,7 @@ export abstract class TensorOperators extends TensorHandle {
   leakyRelu(negativeSlope?: Scalar): Tensor;
   leakyRelu(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ negativeSlope?: Scalar }>(argument0, LEAKY_RELU);
+      const options = optionsOf(argument0, LEAKY_RELU) as { negativeSlope?: Scalar } | undefined;
       return wrap(addon().call(LEAKY_RELU, gradientMode(), this.handle, options?.negativeSlope));
     }
     return wrap(addon().call(LEAKY_RELU, gradientMode(), this.handle, argument0));
@@ -1881,7 +1879,7 @@ export abstract class TensorOperators extends TensorHandle {
   hardtanh(minVal?: Scalar, maxVal?: Scalar): Tensor;
   hardtanh(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ minVal?: Scalar; maxVal?: Scalar }>(argument0, HARDTANH);
+      const options = optionsOf(argument0, HARDTANH) as { minVal?: Scalar; maxVal?: Scalar } | undefined;
       return wrap(
         addon().call(HARDTANH, gradientMode(), this.handle, options?.minVal, options?.maxVal, argument1),
       );
@@ -1895,7 +1893,7 @@ export abstract class TensorOperators extends TensorHandle {
   softmax(dim: number, dtype?: DType | null): Tensor;
   softmax(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dtype?: DType | null }>(argument1, SOFTMAX_INT);
+      const options = optionsOf(argument1, SOFTMAX_INT) as { dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           SOFTMAX_INT,
@@ -1917,7 +1915,7 @@ export abstract class TensorOperators extends TensorHandle {
   logSoftmax(dim: number, dtype?: DType | null): Tensor;
   logSoftmax(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dtype?: DType | null }>(argument1, LOG_SOFTMAX_INT);
+      const options = optionsOf(argument1, LOG_SOFTMAX_INT) as { dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           LOG_SOFTMAX_INT,
@@ -1945,7 +1943,7 @@ export abstract class TensorOperators extends TensorHandle {
   mseLoss(target: Tensor, reduction?: Reduction): Tensor;
   mseLoss(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ reduction?: Reduction }>(argument1, MSE_LOSS);
+      const options = optionsOf(argument1, MSE_LOSS) as { reduction?: Reduction } | undefined;
       return wrap(
         addon().call(
           MSE_LOSS,
@@ -1973,7 +1971,7 @@ export abstract class TensorOperators extends TensorHandle {
   l1Loss(target: Tensor, reduction?: Reduction): Tensor;
   l1Loss(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ reduction?: Reduction }>(argument1, L1_LOSS);
+      const options = optionsOf(argument1, L1_LOSS) as { reduction?: Reduction } | undefined;
       return wrap(
         addon().call(
           L1_LOSS,
@@ -2001,7 +1999,8 @@ export abstract class TensorOperators extends TensorHandle {
   smoothL1Loss(target: Tensor, reduction?: Reduction, beta?: number): Tensor;
   smoothL1Loss(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ reduction?: Reduction; beta?: number }>(argument1, SMOOTH_L1_LOSS);
+      const options = optionsOf(argument1, SMOOTH_L1_LOSS) as
+        { reduction?: Reduction; beta?: number } | undefined;
       return wrap(
         addon().call(
           SMOOTH_L1_LOSS,
@@ -2032,7 +2031,8 @@ export abstract class TensorOperators extends TensorHandle {
   huberLoss(target: Tensor, reduction?: Reduction, delta?: number): Tensor;
   huberLoss(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ reduction?: Reduction; delta?: number }>(argument1, HUBER_LOSS);
+      const options = optionsOf(argument1, HUBER_LOSS) as
+        { reduction?: Reduction; delta?: number } | undefined;
       return wrap(
         addon().call(
           HUBER_LOSS,
@@ -2063,7 +2063,8 @@ export abstract class TensorOperators extends TensorHandle {
   klDiv(target: Tensor, reduction?: Reduction, options?: { logTarget?: boolean }): Tensor;
   klDiv(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ reduction?: Reduction; logTarget?: boolean }>(argument1, KL_DIV);
+      const options = optionsOf(argument1, KL_DIV) as
+        { reduction?: Reduction; logTarget?: boolean } | undefined;
       return wrap(
         addon().call(
           KL_DIV,
@@ -2076,7 +2077,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ logTarget?: boolean }>(argument2, KL_DIV);
+    const options = optionsOf(argument2, KL_DIV) as { logTarget?: boolean } | undefined;
     return wrap(
       addon().call(
         KL_DIV,
@@ -2095,10 +2096,8 @@ export abstract class TensorOperators extends TensorHandle {
   binaryCrossEntropy(target: Tensor, weight?: Tensor | null, reduction?: Reduction): Tensor;
   binaryCrossEntropy(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ weight?: Tensor | null; reduction?: Reduction }>(
-        argument1,
-        BINARY_CROSS_ENTROPY,
-      );
+      const options = optionsOf(argument1, BINARY_CROSS_ENTROPY) as
+        { weight?: Tensor | null; reduction?: Reduction } | undefined;
       return wrap(
         addon().call(
           BINARY_CROSS_ENTROPY,
@@ -2142,10 +2141,8 @@ export abstract class TensorOperators extends TensorHandle {
     argument3?: unknown,
   ): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ weight?: Tensor | null; posWeight?: Tensor | null; reduction?: Reduction }>(
-        argument1,
-        BINARY_CROSS_ENTROPY_WITH_LOGITS,
-      );
+      const options = optionsOf(argument1, BINARY_CROSS_ENTROPY_WITH_LOGITS) as
+        { weight?: Tensor | null; posWeight?: Tensor | null; reduction?: Reduction } | undefined;
       return wrap(
         addon().call(
           BINARY_CROSS_ENTROPY_WITH_LOGITS,
@@ -2182,10 +2179,8 @@ export abstract class TensorOperators extends TensorHandle {
   nllLoss(target: Tensor, weight?: Tensor | null, reduction?: Reduction, ignoreIndex?: number): Tensor;
   nllLoss(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ weight?: Tensor | null; reduction?: Reduction; ignoreIndex?: number }>(
-        argument1,
-        NLL_LOSS,
-      );
+      const options = optionsOf(argument1, NLL_LOSS) as
+        { weight?: Tensor | null; reduction?: Reduction; ignoreIndex?: number } | undefined;
       return wrap(
         addon().call(
           NLL_LOSS,
@@ -2239,12 +2234,9 @@ export abstract class TensorOperators extends TensorHandle {
     argument4?: unknown,
   ): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{
-        weight?: Tensor | null;
-        reduction?: Reduction;
-        ignoreIndex?: number;
-        labelSmoothing?: number;
-      }>(argument1, CROSS_ENTROPY_LOSS);
+      const options = optionsOf(argument1, CROSS_ENTROPY_LOSS) as
+        | { weight?: Tensor | null; reduction?: Reduction; ignoreIndex?: number; labelSmoothing?: number }
+        | undefined;
       return wrap(
         addon().call(
           CROSS_ENTROPY_LOSS,
@@ -2286,7 +2278,8 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       isOptions(argument1)
     ) {
-      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, SUM_DIM_INTLIST);
+      const options = optionsOf(argument1, SUM_DIM_INTLIST) as
+        { keepdim?: boolean; dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           SUM_DIM_INTLIST,
@@ -2303,7 +2296,7 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean")
     ) {
-      const options = optionsOf<{ dtype?: DType | null }>(argument2, SUM_DIM_INTLIST);
+      const options = optionsOf(argument2, SUM_DIM_INTLIST) as { dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           SUM_DIM_INTLIST,
@@ -2315,7 +2308,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ dtype?: DType | null }>(argument0, SUM);
+    const options = optionsOf(argument0, SUM) as { dtype?: DType | null } | undefined;
     return wrap(
       addon().call(SUM, gradientMode(), this.handle, dtypeCode(options?.dtype, SUM), argument1, argument2),
     );
@@ -2332,7 +2325,8 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       isOptions(argument1)
     ) {
-      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, MEAN_DIM);
+      const options = optionsOf(argument1, MEAN_DIM) as
+        { keepdim?: boolean; dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           MEAN_DIM,
@@ -2349,7 +2343,7 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       (argument1 === undefined || typeof argument1 === "boolean")
     ) {
-      const options = optionsOf<{ dtype?: DType | null }>(argument2, MEAN_DIM);
+      const options = optionsOf(argument2, MEAN_DIM) as { dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           MEAN_DIM,
@@ -2361,7 +2355,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ dtype?: DType | null }>(argument0, MEAN);
+    const options = optionsOf(argument0, MEAN) as { dtype?: DType | null } | undefined;
     return wrap(
       addon().call(MEAN, gradientMode(), this.handle, dtypeCode(options?.dtype, MEAN), argument1, argument2),
     );
@@ -2375,7 +2369,8 @@ export abstract class TensorOperators extends TensorHandle {
   prod(options?: { dtype?: DType | null }): Tensor;
   prod(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean; dtype?: DType | null }>(argument1, PROD_DIM_INT);
+      const options = optionsOf(argument1, PROD_DIM_INT) as
+        { keepdim?: boolean; dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           PROD_DIM_INT,
@@ -2389,7 +2384,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
-      const options = optionsOf<{ dtype?: DType | null }>(argument2, PROD_DIM_INT);
+      const options = optionsOf(argument2, PROD_DIM_INT) as { dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           PROD_DIM_INT,
@@ -2401,7 +2396,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ dtype?: DType | null }>(argument0, PROD);
+    const options = optionsOf(argument0, PROD) as { dtype?: DType | null } | undefined;
     return wrap(
       addon().call(PROD, gradientMode(), this.handle, dtypeCode(options?.dtype, PROD), argument1, argument2),
     );
@@ -2413,7 +2408,8 @@ export abstract class TensorOperators extends TensorHandle {
   amax(dim?: number | readonly number[], keepdim?: boolean): Tensor;
   amax(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number | readonly number[]; keepdim?: boolean }>(argument0, AMAX);
+      const options = optionsOf(argument0, AMAX) as
+        { dim?: number | readonly number[]; keepdim?: boolean } | undefined;
       return wrap(addon().call(AMAX, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1));
     }
     return wrap(addon().call(AMAX, gradientMode(), this.handle, argument0, argument1));
@@ -2425,7 +2421,8 @@ export abstract class TensorOperators extends TensorHandle {
   amin(dim?: number | readonly number[], keepdim?: boolean): Tensor;
   amin(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number | readonly number[]; keepdim?: boolean }>(argument0, AMIN);
+      const options = optionsOf(argument0, AMIN) as
+        { dim?: number | readonly number[]; keepdim?: boolean } | undefined;
       return wrap(addon().call(AMIN, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1));
     }
     return wrap(addon().call(AMIN, gradientMode(), this.handle, argument0, argument1));
@@ -2445,7 +2442,7 @@ export abstract class TensorOperators extends TensorHandle {
   argmax(dim?: number | null, keepdim?: boolean): Tensor;
   argmax(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number | null; keepdim?: boolean }>(argument0, ARGMAX);
+      const options = optionsOf(argument0, ARGMAX) as { dim?: number | null; keepdim?: boolean } | undefined;
       return wrap(
         addon().call(ARGMAX, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
       );
@@ -2459,7 +2456,7 @@ export abstract class TensorOperators extends TensorHandle {
   argmin(dim?: number | null, keepdim?: boolean): Tensor;
   argmin(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number | null; keepdim?: boolean }>(argument0, ARGMIN);
+      const options = optionsOf(argument0, ARGMIN) as { dim?: number | null; keepdim?: boolean } | undefined;
       return wrap(
         addon().call(ARGMIN, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
       );
@@ -2488,7 +2485,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, MAX_DIM);
+      const options = optionsOf(argument1, MAX_DIM) as { keepdim?: boolean } | undefined;
       return wrapAll(addon().call(MAX_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
         Tensor,
         Tensor,
@@ -2524,7 +2521,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, MIN_DIM);
+      const options = optionsOf(argument1, MIN_DIM) as { keepdim?: boolean } | undefined;
       return wrapAll(addon().call(MIN_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
         Tensor,
         Tensor,
@@ -2547,7 +2544,7 @@ export abstract class TensorOperators extends TensorHandle {
   any(): Tensor;
   any(argument0?: unknown, argument1?: unknown): Tensor {
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, ANY_DIM);
+      const options = optionsOf(argument1, ANY_DIM) as { keepdim?: boolean } | undefined;
       return wrap(addon().call(ANY_DIM, gradientMode(), this.handle, argument0, options?.keepdim));
     }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
@@ -2564,7 +2561,7 @@ export abstract class TensorOperators extends TensorHandle {
   all(): Tensor;
   all(argument0?: unknown, argument1?: unknown): Tensor {
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, ALL_DIM);
+      const options = optionsOf(argument1, ALL_DIM) as { keepdim?: boolean } | undefined;
       return wrap(addon().call(ALL_DIM, gradientMode(), this.handle, argument0, options?.keepdim));
     }
     if (typeof argument0 === "number" && (argument1 === undefined || typeof argument1 === "boolean")) {
@@ -2587,7 +2584,7 @@ export abstract class TensorOperators extends TensorHandle {
       (typeof argument1 === "number" || Array.isArray(argument1)) &&
       isOptions(argument2)
     ) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument2, NORM_SCALAROPT_DIM);
+      const options = optionsOf(argument2, NORM_SCALAROPT_DIM) as { keepdim?: boolean } | undefined;
       return wrap(
         addon().call(NORM_SCALAROPT_DIM, gradientMode(), this.handle, argument0, argument1, options?.keepdim),
       );
@@ -2602,7 +2599,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ p?: Scalar }>(argument0, NORM_SCALAR);
+      const options = optionsOf(argument0, NORM_SCALAR) as { p?: Scalar } | undefined;
       return wrap(addon().call(NORM_SCALAR, gradientMode(), this.handle, options?.p, argument1, argument2));
     }
     return wrap(addon().call(NORM_SCALAR, gradientMode(), this.handle, argument0, argument1, argument2));
@@ -2621,7 +2618,7 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       isOptions(argument1)
     ) {
-      const options = optionsOf<{ unbiased?: boolean; keepdim?: boolean }>(argument1, STD_DIM);
+      const options = optionsOf(argument1, STD_DIM) as { unbiased?: boolean; keepdim?: boolean } | undefined;
       return wrap(
         addon().call(
           STD_DIM,
@@ -2642,7 +2639,7 @@ export abstract class TensorOperators extends TensorHandle {
       return wrap(addon().call(STD_DIM, gradientMode(), this.handle, argument0, argument1, argument2));
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ unbiased?: boolean }>(argument0, STD);
+      const options = optionsOf(argument0, STD) as { unbiased?: boolean } | undefined;
       return wrap(addon().call(STD, gradientMode(), this.handle, options?.unbiased, argument1, argument2));
     }
     return wrap(addon().call(STD, gradientMode(), this.handle, argument0, argument1, argument2));
@@ -2661,7 +2658,7 @@ export abstract class TensorOperators extends TensorHandle {
       (argument0 === null || typeof argument0 === "number" || Array.isArray(argument0)) &&
       isOptions(argument1)
     ) {
-      const options = optionsOf<{ unbiased?: boolean; keepdim?: boolean }>(argument1, VAR_DIM);
+      const options = optionsOf(argument1, VAR_DIM) as { unbiased?: boolean; keepdim?: boolean } | undefined;
       return wrap(
         addon().call(
           VAR_DIM,
@@ -2682,7 +2679,7 @@ export abstract class TensorOperators extends TensorHandle {
       return wrap(addon().call(VAR_DIM, gradientMode(), this.handle, argument0, argument1, argument2));
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ unbiased?: boolean }>(argument0, VAR);
+      const options = optionsOf(argument0, VAR) as { unbiased?: boolean } | undefined;
       return wrap(addon().call(VAR, gradientMode(), this.handle, options?.unbiased, argument1, argument2));
     }
     return wrap(addon().call(VAR, gradientMode(), this.handle, argument0, argument1, argument2));
@@ -2694,7 +2691,7 @@ export abstract class TensorOperators extends TensorHandle {
   logsumexp(dim: number | readonly number[], keepdim?: boolean): Tensor;
   logsumexp(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, LOGSUMEXP);
+      const options = optionsOf(argument1, LOGSUMEXP) as { keepdim?: boolean } | undefined;
       return wrap(addon().call(LOGSUMEXP, gradientMode(), this.handle, argument0, options?.keepdim));
     }
     return wrap(addon().call(LOGSUMEXP, gradientMode(), this.handle, argument0, argument1));
@@ -2733,7 +2730,7 @@ export abstract class TensorOperators extends TensorHandle {
   median(): Tensor;
   median(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] | Tensor {
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ keepdim?: boolean }>(argument1, MEDIAN_DIM);
+      const options = optionsOf(argument1, MEDIAN_DIM) as { keepdim?: boolean } | undefined;
       return wrapAll(addon().call(MEDIAN_DIM, gradientMode(), this.handle, argument0, options?.keepdim)) as [
         Tensor,
         Tensor,
@@ -2754,7 +2751,7 @@ export abstract class TensorOperators extends TensorHandle {
   kthvalue(k: number, dim?: number, keepdim?: boolean): [Tensor, Tensor];
   kthvalue(argument0?: unknown, argument1?: unknown, argument2?: unknown): [Tensor, Tensor] {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number; keepdim?: boolean }>(argument1, KTHVALUE);
+      const options = optionsOf(argument1, KTHVALUE) as { dim?: number; keepdim?: boolean } | undefined;
       return wrapAll(
         addon().call(
           KTHVALUE,
@@ -2779,7 +2776,7 @@ export abstract class TensorOperators extends TensorHandle {
   mode(dim?: number, keepdim?: boolean): [Tensor, Tensor];
   mode(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number; keepdim?: boolean }>(argument0, MODE);
+      const options = optionsOf(argument0, MODE) as { dim?: number; keepdim?: boolean } | undefined;
       return wrapAll(
         addon().call(MODE, gradientMode(), this.handle, options?.dim, options?.keepdim, argument1),
       ) as [Tensor, Tensor];
@@ -2797,10 +2794,8 @@ export abstract class TensorOperators extends TensorHandle {
   quantile(q: number, dim?: number | null, keepdim?: boolean, options?: { interpolation?: string }): Tensor;
   quantile(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
     if (isTensor(argument0) && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null; keepdim?: boolean; interpolation?: string }>(
-        argument1,
-        QUANTILE,
-      );
+      const options = optionsOf(argument1, QUANTILE) as
+        { dim?: number | null; keepdim?: boolean; interpolation?: string } | undefined;
       return wrap(
         addon().call(
           QUANTILE,
@@ -2816,7 +2811,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (isTensor(argument0)) {
-      const options = optionsOf<{ interpolation?: string }>(argument3, QUANTILE);
+      const options = optionsOf(argument3, QUANTILE) as { interpolation?: string } | undefined;
       return wrap(
         addon().call(
           QUANTILE,
@@ -2830,10 +2825,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null; keepdim?: boolean; interpolation?: string }>(
-        argument1,
-        QUANTILE_SCALAR,
-      );
+      const options = optionsOf(argument1, QUANTILE_SCALAR) as
+        { dim?: number | null; keepdim?: boolean; interpolation?: string } | undefined;
       return wrap(
         addon().call(
           QUANTILE_SCALAR,
@@ -2848,7 +2841,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ interpolation?: string }>(argument3, QUANTILE_SCALAR);
+    const options = optionsOf(argument3, QUANTILE_SCALAR) as { interpolation?: string } | undefined;
     return wrap(
       addon().call(
         QUANTILE_SCALAR,
@@ -2873,7 +2866,7 @@ export abstract class TensorOperators extends TensorHandle {
       return wrap(addon().call(COUNT_NONZERO_DIM_INTLIST, gradientMode(), this.handle, argument0));
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number | null }>(argument0, COUNT_NONZERO);
+      const options = optionsOf(argument0, COUNT_NONZERO) as { dim?: number | null } | undefined;
       return wrap(addon().call(COUNT_NONZERO, gradientMode(), this.handle, options?.dim));
     }
     return wrap(addon().call(COUNT_NONZERO, gradientMode(), this.handle, argument0));
@@ -2885,7 +2878,8 @@ export abstract class TensorOperators extends TensorHandle {
   bincount(weights?: Tensor | null, minlength?: number): Tensor;
   bincount(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ weights?: Tensor | null; minlength?: number }>(argument0, BINCOUNT);
+      const options = optionsOf(argument0, BINCOUNT) as
+        { weights?: Tensor | null; minlength?: number } | undefined;
       return wrap(
         addon().call(
           BINCOUNT,
@@ -2914,7 +2908,8 @@ export abstract class TensorOperators extends TensorHandle {
   histc(bins?: number, min?: Scalar, max?: Scalar): Tensor;
   histc(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ bins?: number; min?: Scalar; max?: Scalar }>(argument0, HISTC);
+      const options = optionsOf(argument0, HISTC) as
+        { bins?: number; min?: Scalar; max?: Scalar } | undefined;
       return wrap(
         addon().call(
           HISTC,
@@ -2950,11 +2945,8 @@ export abstract class TensorOperators extends TensorHandle {
   ): Tensor;
   nansum(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{
-        dim?: number | readonly number[] | null;
-        keepdim?: boolean;
-        dtype?: DType | null;
-      }>(argument0, NANSUM);
+      const options = optionsOf(argument0, NANSUM) as
+        { dim?: number | readonly number[] | null; keepdim?: boolean; dtype?: DType | null } | undefined;
       return wrap(
         addon().call(
           NANSUM,
@@ -2968,7 +2960,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ dtype?: DType | null }>(argument2, NANSUM);
+    const options = optionsOf(argument2, NANSUM) as { dtype?: DType | null } | undefined;
     return wrap(
       addon().call(
         NANSUM,
@@ -2987,7 +2979,8 @@ export abstract class TensorOperators extends TensorHandle {
   topk(k: number, dim?: number, largest?: boolean, sorted?: boolean): [Tensor, Tensor];
   topk(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): [Tensor, Tensor] {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number; largest?: boolean; sorted?: boolean }>(argument1, TOPK);
+      const options = optionsOf(argument1, TOPK) as
+        { dim?: number; largest?: boolean; sorted?: boolean } | undefined;
       return wrapAll(
         addon().call(
           TOPK,
@@ -3015,10 +3008,8 @@ export abstract class TensorOperators extends TensorHandle {
   sort(dim?: number, descending?: boolean): [Tensor, Tensor];
   sort(argument0?: unknown, argument1?: unknown): [Tensor, Tensor] {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ stable?: boolean | null; dim?: number; descending?: boolean }>(
-        argument0,
-        SORT_STABLE,
-      );
+      const options = optionsOf(argument0, SORT_STABLE) as
+        { stable?: boolean | null; dim?: number; descending?: boolean } | undefined;
       return wrapAll(
         addon().call(
           SORT_STABLE,
@@ -3032,7 +3023,7 @@ export abstract class TensorOperators extends TensorHandle {
       ) as [Tensor, Tensor];
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number; descending?: boolean }>(argument0, SORT);
+      const options = optionsOf(argument0, SORT) as { dim?: number; descending?: boolean } | undefined;
       return wrapAll(
         addon().call(SORT, gradientMode(), this.handle, options?.dim, options?.descending, argument1),
       ) as [Tensor, Tensor];
@@ -3048,10 +3039,8 @@ export abstract class TensorOperators extends TensorHandle {
   argsort(dim?: number, descending?: boolean): Tensor;
   argsort(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ stable: boolean; dim?: number; descending?: boolean }>(
-        argument0,
-        ARGSORT_STABLE,
-      );
+      const options = optionsOf(argument0, ARGSORT_STABLE) as
+        { stable: boolean; dim?: number; descending?: boolean } | undefined;
       return wrap(
         addon().call(
           ARGSORT_STABLE,
@@ -3065,7 +3054,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number; descending?: boolean }>(argument0, ARGSORT);
+      const options = optionsOf(argument0, ARGSORT) as { dim?: number; descending?: boolean } | undefined;
       return wrap(
         addon().call(ARGSORT, gradientMode(), this.handle, options?.dim, options?.descending, argument1),
       );
@@ -3101,10 +3090,8 @@ export abstract class TensorOperators extends TensorHandle {
   ): [Tensor, Tensor, Tensor];
   uniqueConsecutive(argument0?: unknown, argument1?: unknown, argument2?: unknown): [Tensor, Tensor, Tensor] {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ returnInverse?: boolean; returnCounts?: boolean; dim?: number | null }>(
-        argument0,
-        UNIQUE_CONSECUTIVE,
-      );
+      const options = optionsOf(argument0, UNIQUE_CONSECUTIVE) as
+        { returnInverse?: boolean; returnCounts?: boolean; dim?: number | null } | undefined;
       return wrapAll(
         addon().call(
           UNIQUE_CONSECUTIVE,
@@ -3301,7 +3288,7 @@ export abstract class TensorOperators extends TensorHandle {
   cross(other: Tensor, dim?: number | null): Tensor;
   cross(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null }>(argument1, CROSS);
+      const options = optionsOf(argument1, CROSS) as { dim?: number | null } | undefined;
       return wrap(
         addon().call(CROSS, gradientMode(), this.handle, handleOf(argument0, CROSS, "other"), options?.dim),
       );
@@ -3317,7 +3304,7 @@ export abstract class TensorOperators extends TensorHandle {
   oneHot(numClasses?: number): Tensor;
   oneHot(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ numClasses?: number }>(argument0, ONE_HOT);
+      const options = optionsOf(argument0, ONE_HOT) as { numClasses?: number } | undefined;
       return wrap(addon().call(ONE_HOT, gradientMode(), this.handle, options?.numClasses));
     }
     return wrap(addon().call(ONE_HOT, gradientMode(), this.handle, argument0));
@@ -3481,7 +3468,7 @@ export abstract class TensorOperators extends TensorHandle {
   indexPut(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): Tensor;
   indexPut(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument2)) {
-      const options = optionsOf<{ accumulate?: boolean }>(argument2, INDEX_PUT);
+      const options = optionsOf(argument2, INDEX_PUT) as { accumulate?: boolean } | undefined;
       return wrap(
         addon().call(
           INDEX_PUT,
@@ -3511,7 +3498,7 @@ export abstract class TensorOperators extends TensorHandle {
   indexPut_(indices: readonly (Tensor | null)[], values: Tensor, accumulate?: boolean): this;
   indexPut_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (isOptions(argument2)) {
-      const options = optionsOf<{ accumulate?: boolean }>(argument2, INDEX_PUT_IN_PLACE);
+      const options = optionsOf(argument2, INDEX_PUT_IN_PLACE) as { accumulate?: boolean } | undefined;
       addon().call(
         INDEX_PUT_IN_PLACE,
         gradientMode(),
@@ -3747,7 +3734,7 @@ export abstract class TensorOperators extends TensorHandle {
   takeAlongDim(indices: Tensor, dim?: number | null): Tensor;
   takeAlongDim(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null }>(argument1, TAKE_ALONG_DIM);
+      const options = optionsOf(argument1, TAKE_ALONG_DIM) as { dim?: number | null } | undefined;
       return wrap(
         addon().call(
           TAKE_ALONG_DIM,
@@ -3794,10 +3781,8 @@ export abstract class TensorOperators extends TensorHandle {
   slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
   slice(argument0?: unknown, argument1?: unknown, argument2?: unknown, argument3?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number; start?: number | null; end?: number | null; step?: number }>(
-        argument0,
-        SLICE_TENSOR,
-      );
+      const options = optionsOf(argument0, SLICE_TENSOR) as
+        { dim?: number; start?: number | null; end?: number | null; step?: number } | undefined;
       return wrap(
         addon().call(
           SLICE_TENSOR,
@@ -3833,10 +3818,8 @@ export abstract class TensorOperators extends TensorHandle {
     argument4?: unknown,
   ): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number; start?: number | null; end?: number | null; step?: number }>(
-        argument1,
-        SLICE_SCATTER,
-      );
+      const options = optionsOf(argument1, SLICE_SCATTER) as
+        { dim?: number; start?: number | null; end?: number | null; step?: number } | undefined;
       return wrap(
         addon().call(
           SLICE_SCATTER,
@@ -3882,14 +3865,14 @@ export abstract class TensorOperators extends TensorHandle {
   split(splitSize: number, dim?: number): Tensor[];
   split(argument0?: unknown, argument1?: unknown): Tensor[] {
     if (Array.isArray(argument0) && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number }>(argument1, SPLIT_SIZES);
+      const options = optionsOf(argument1, SPLIT_SIZES) as { dim?: number } | undefined;
       return wrapAll(addon().call(SPLIT_SIZES, gradientMode(), this.handle, argument0, options?.dim));
     }
     if (Array.isArray(argument0)) {
       return wrapAll(addon().call(SPLIT_SIZES, gradientMode(), this.handle, argument0, argument1));
     }
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number }>(argument1, SPLIT_TENSOR);
+      const options = optionsOf(argument1, SPLIT_TENSOR) as { dim?: number } | undefined;
       return wrapAll(addon().call(SPLIT_TENSOR, gradientMode(), this.handle, argument0, options?.dim));
     }
     return wrapAll(addon().call(SPLIT_TENSOR, gradientMode(), this.handle, argument0, argument1));
@@ -3901,7 +3884,7 @@ export abstract class TensorOperators extends TensorHandle {
   chunk(chunks: number, dim?: number): Tensor[];
   chunk(argument0?: unknown, argument1?: unknown): Tensor[] {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number }>(argument1, CHUNK);
+      const options = optionsOf(argument1, CHUNK) as { dim?: number } | undefined;
       return wrapAll(addon().call(CHUNK, gradientMode(), this.handle, argument0, options?.dim));
     }
     return wrapAll(addon().call(CHUNK, gradientMode(), this.handle, argument0, argument1));
@@ -3913,7 +3896,7 @@ export abstract class TensorOperators extends TensorHandle {
   unbind(dim?: number): Tensor[];
   unbind(argument0?: unknown): Tensor[] {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ dim?: number }>(argument0, UNBIND_INT);
+      const options = optionsOf(argument0, UNBIND_INT) as { dim?: number } | undefined;
       return wrapAll(addon().call(UNBIND_INT, gradientMode(), this.handle, options?.dim));
     }
     return wrapAll(addon().call(UNBIND_INT, gradientMode(), this.handle, argument0));
@@ -4013,7 +3996,8 @@ export abstract class TensorOperators extends TensorHandle {
   flatten(startDim?: number, endDim?: number): Tensor;
   flatten(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ startDim?: number; endDim?: number }>(argument0, FLATTEN_USING_INTS);
+      const options = optionsOf(argument0, FLATTEN_USING_INTS) as
+        { startDim?: number; endDim?: number } | undefined;
       return wrap(
         addon().call(
           FLATTEN_USING_INTS,
@@ -4048,10 +4032,8 @@ export abstract class TensorOperators extends TensorHandle {
   repeatInterleave(repeats: number, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
   repeatInterleave(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isTensor(argument0) && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null; outputSize?: number | null }>(
-        argument1,
-        REPEAT_INTERLEAVE_SELF_TENSOR,
-      );
+      const options = optionsOf(argument1, REPEAT_INTERLEAVE_SELF_TENSOR) as
+        { dim?: number | null; outputSize?: number | null } | undefined;
       return wrap(
         addon().call(
           REPEAT_INTERLEAVE_SELF_TENSOR,
@@ -4065,7 +4047,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (isTensor(argument0)) {
-      const options = optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_TENSOR);
+      const options = optionsOf(argument2, REPEAT_INTERLEAVE_SELF_TENSOR) as
+        { outputSize?: number | null } | undefined;
       return wrap(
         addon().call(
           REPEAT_INTERLEAVE_SELF_TENSOR,
@@ -4078,10 +4061,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
     }
     if (typeof argument0 === "number" && isOptions(argument1)) {
-      const options = optionsOf<{ dim?: number | null; outputSize?: number | null }>(
-        argument1,
-        REPEAT_INTERLEAVE_SELF_INT,
-      );
+      const options = optionsOf(argument1, REPEAT_INTERLEAVE_SELF_INT) as
+        { dim?: number | null; outputSize?: number | null } | undefined;
       return wrap(
         addon().call(
           REPEAT_INTERLEAVE_SELF_INT,
@@ -4094,7 +4075,8 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ outputSize?: number | null }>(argument2, REPEAT_INTERLEAVE_SELF_INT);
+    const options = optionsOf(argument2, REPEAT_INTERLEAVE_SELF_INT) as
+      { outputSize?: number | null } | undefined;
     return wrap(
       addon().call(
         REPEAT_INTERLEAVE_SELF_INT,
@@ -4118,7 +4100,7 @@ export abstract class TensorOperators extends TensorHandle {
   roll(shifts: number | readonly number[], dims?: number | readonly number[]): Tensor;
   roll(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ dims?: number | readonly number[] }>(argument1, ROLL);
+      const options = optionsOf(argument1, ROLL) as { dims?: number | readonly number[] } | undefined;
       return wrap(addon().call(ROLL, gradientMode(), this.handle, argument0, options?.dims));
     }
     return wrap(addon().call(ROLL, gradientMode(), this.handle, argument0, argument1));
@@ -4135,7 +4117,7 @@ export abstract class TensorOperators extends TensorHandle {
   tril(diagonal?: number): Tensor;
   tril(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ diagonal?: number }>(argument0, TRIL);
+      const options = optionsOf(argument0, TRIL) as { diagonal?: number } | undefined;
       return wrap(addon().call(TRIL, gradientMode(), this.handle, options?.diagonal));
     }
     return wrap(addon().call(TRIL, gradientMode(), this.handle, argument0));
@@ -4147,7 +4129,7 @@ export abstract class TensorOperators extends TensorHandle {
   triu(diagonal?: number): Tensor;
   triu(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ diagonal?: number }>(argument0, TRIU);
+      const options = optionsOf(argument0, TRIU) as { diagonal?: number } | undefined;
       return wrap(addon().call(TRIU, gradientMode(), this.handle, options?.diagonal));
     }
     return wrap(addon().call(TRIU, gradientMode(), this.handle, argument0));
@@ -4159,7 +4141,7 @@ export abstract class TensorOperators extends TensorHandle {
   tril_(diagonal?: number): this;
   tril_(argument0?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ diagonal?: number }>(argument0, TRIL_IN_PLACE);
+      const options = optionsOf(argument0, TRIL_IN_PLACE) as { diagonal?: number } | undefined;
       addon().call(TRIL_IN_PLACE, gradientMode(), this.handle, options?.diagonal);
       return this;
     }
@@ -4173,7 +4155,7 @@ export abstract class TensorOperators extends TensorHandle {
   triu_(diagonal?: number): this;
   triu_(argument0?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ diagonal?: number }>(argument0, TRIU_IN_PLACE);
+      const options = optionsOf(argument0, TRIU_IN_PLACE) as { diagonal?: number } | undefined;
       addon().call(TRIU_IN_PLACE, gradientMode(), this.handle, options?.diagonal);
       return this;
     }
@@ -4187,7 +4169,7 @@ export abstract class TensorOperators extends TensorHandle {
   diag(diagonal?: number): Tensor;
   diag(argument0?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ diagonal?: number }>(argument0, DIAG);
+      const options = optionsOf(argument0, DIAG) as { diagonal?: number } | undefined;
       return wrap(addon().call(DIAG, gradientMode(), this.handle, options?.diagonal));
     }
     return wrap(addon().call(DIAG, gradientMode(), this.handle, argument0));
@@ -4199,7 +4181,8 @@ export abstract class TensorOperators extends TensorHandle {
   diagonal(offset?: number, dim1?: number, dim2?: number): Tensor;
   diagonal(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ offset?: number; dim1?: number; dim2?: number }>(argument0, DIAGONAL);
+      const options = optionsOf(argument0, DIAGONAL) as
+        { offset?: number; dim1?: number; dim2?: number } | undefined;
       return wrap(
         addon().call(
           DIAGONAL,
@@ -4222,7 +4205,8 @@ export abstract class TensorOperators extends TensorHandle {
   diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor;
   diagEmbed(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ offset?: number; dim1?: number; dim2?: number }>(argument0, DIAG_EMBED);
+      const options = optionsOf(argument0, DIAG_EMBED) as
+        { offset?: number; dim1?: number; dim2?: number } | undefined;
       return wrap(
         addon().call(
           DIAG_EMBED,
@@ -4250,7 +4234,7 @@ export abstract class TensorOperators extends TensorHandle {
   constantPadNd(pad: readonly number[], value?: Scalar): Tensor;
   constantPadNd(argument0?: unknown, argument1?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ value?: Scalar }>(argument1, CONSTANT_PAD_ND);
+      const options = optionsOf(argument1, CONSTANT_PAD_ND) as { value?: Scalar } | undefined;
       return wrap(addon().call(CONSTANT_PAD_ND, gradientMode(), this.handle, argument0, options?.value));
     }
     return wrap(addon().call(CONSTANT_PAD_ND, gradientMode(), this.handle, argument0, argument1));
@@ -4277,7 +4261,7 @@ export abstract class TensorOperators extends TensorHandle {
   copy_(src: Tensor, nonBlocking?: boolean): this;
   copy_(argument0?: unknown, argument1?: unknown): this {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ nonBlocking?: boolean }>(argument1, COPY_IN_PLACE);
+      const options = optionsOf(argument1, COPY_IN_PLACE) as { nonBlocking?: boolean } | undefined;
       addon().call(
         COPY_IN_PLACE,
         gradientMode(),
@@ -4406,10 +4390,8 @@ export abstract class TensorOperators extends TensorHandle {
   uniform_(from?: number, to?: number, options?: { generator?: Generator | null }): this;
   uniform_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ from?: number; to?: number; generator?: Generator | null }>(
-        argument0,
-        UNIFORM_IN_PLACE,
-      );
+      const options = optionsOf(argument0, UNIFORM_IN_PLACE) as
+        { from?: number; to?: number; generator?: Generator | null } | undefined;
       addon().call(
         UNIFORM_IN_PLACE,
         gradientMode(),
@@ -4422,7 +4404,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument2, UNIFORM_IN_PLACE);
+    const options = optionsOf(argument2, UNIFORM_IN_PLACE) as { generator?: Generator | null } | undefined;
     addon().call(
       UNIFORM_IN_PLACE,
       gradientMode(),
@@ -4440,10 +4422,8 @@ export abstract class TensorOperators extends TensorHandle {
   normal_(mean?: number, std?: number, options?: { generator?: Generator | null }): this;
   normal_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ mean?: number; std?: number; generator?: Generator | null }>(
-        argument0,
-        NORMAL_IN_PLACE,
-      );
+      const options = optionsOf(argument0, NORMAL_IN_PLACE) as
+        { mean?: number; std?: number; generator?: Generator | null } | undefined;
       addon().call(
         NORMAL_IN_PLACE,
         gradientMode(),
@@ -4456,7 +4436,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument2, NORMAL_IN_PLACE);
+    const options = optionsOf(argument2, NORMAL_IN_PLACE) as { generator?: Generator | null } | undefined;
     addon().call(
       NORMAL_IN_PLACE,
       gradientMode(),
@@ -4474,10 +4454,8 @@ export abstract class TensorOperators extends TensorHandle {
   exponential_(lambd?: number, options?: { generator?: Generator | null }): this;
   exponential_(argument0?: unknown, argument1?: unknown): this {
     if (isOptions(argument0)) {
-      const options = optionsOf<{ lambd?: number; generator?: Generator | null }>(
-        argument0,
-        EXPONENTIAL_IN_PLACE,
-      );
+      const options = optionsOf(argument0, EXPONENTIAL_IN_PLACE) as
+        { lambd?: number; generator?: Generator | null } | undefined;
       addon().call(
         EXPONENTIAL_IN_PLACE,
         gradientMode(),
@@ -4488,7 +4466,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument1, EXPONENTIAL_IN_PLACE);
+    const options = optionsOf(argument1, EXPONENTIAL_IN_PLACE) as
+      { generator?: Generator | null } | undefined;
     addon().call(
       EXPONENTIAL_IN_PLACE,
       gradientMode(),
@@ -4505,7 +4484,7 @@ export abstract class TensorOperators extends TensorHandle {
   bernoulli(options?: { generator?: Generator | null }): Tensor;
   bernoulli(argument0?: unknown, argument1?: unknown): Tensor {
     if (typeof argument0 === "number") {
-      const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_P);
+      const options = optionsOf(argument1, BERNOULLI_P) as { generator?: Generator | null } | undefined;
       return wrap(
         addon().call(
           BERNOULLI_P,
@@ -4516,7 +4495,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument0, BERNOULLI);
+    const options = optionsOf(argument0, BERNOULLI) as { generator?: Generator | null } | undefined;
     return wrap(
       addon().call(
         BERNOULLI,
@@ -4536,7 +4515,8 @@ export abstract class TensorOperators extends TensorHandle {
   bernoulli_(p?: number, options?: { generator?: Generator | null }): this;
   bernoulli_(argument0?: unknown, argument1?: unknown): this {
     if (isTensor(argument0)) {
-      const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_TENSOR);
+      const options = optionsOf(argument1, BERNOULLI_IN_PLACE_TENSOR) as
+        { generator?: Generator | null } | undefined;
       addon().call(
         BERNOULLI_IN_PLACE_TENSOR,
         gradientMode(),
@@ -4547,10 +4527,8 @@ export abstract class TensorOperators extends TensorHandle {
       return this;
     }
     if (isOptions(argument0)) {
-      const options = optionsOf<{ p?: number; generator?: Generator | null }>(
-        argument0,
-        BERNOULLI_IN_PLACE_FLOAT,
-      );
+      const options = optionsOf(argument0, BERNOULLI_IN_PLACE_FLOAT) as
+        { p?: number; generator?: Generator | null } | undefined;
       addon().call(
         BERNOULLI_IN_PLACE_FLOAT,
         gradientMode(),
@@ -4561,7 +4539,8 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument1, BERNOULLI_IN_PLACE_FLOAT);
+    const options = optionsOf(argument1, BERNOULLI_IN_PLACE_FLOAT) as
+      { generator?: Generator | null } | undefined;
     addon().call(
       BERNOULLI_IN_PLACE_FLOAT,
       gradientMode(),
@@ -4580,7 +4559,8 @@ export abstract class TensorOperators extends TensorHandle {
   random_(options?: { generator?: Generator | null }): this;
   random_(argument0?: unknown, argument1?: unknown, argument2?: unknown): this {
     if (typeof argument0 === "number" && (argument1 === null || typeof argument1 === "number")) {
-      const options = optionsOf<{ generator?: Generator | null }>(argument2, RANDOM_IN_PLACE_FROM);
+      const options = optionsOf(argument2, RANDOM_IN_PLACE_FROM) as
+        { generator?: Generator | null } | undefined;
       addon().call(
         RANDOM_IN_PLACE_FROM,
         gradientMode(),
@@ -4592,7 +4572,8 @@ export abstract class TensorOperators extends TensorHandle {
       return this;
     }
     if (typeof argument0 === "number") {
-      const options = optionsOf<{ generator?: Generator | null }>(argument1, RANDOM_IN_PLACE_TO);
+      const options = optionsOf(argument1, RANDOM_IN_PLACE_TO) as
+        { generator?: Generator | null } | undefined;
       addon().call(
         RANDOM_IN_PLACE_TO,
         gradientMode(),
@@ -4603,7 +4584,7 @@ export abstract class TensorOperators extends TensorHandle {
       );
       return this;
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument0, RANDOM_IN_PLACE);
+    const options = optionsOf(argument0, RANDOM_IN_PLACE) as { generator?: Generator | null } | undefined;
     addon().call(
       RANDOM_IN_PLACE,
       gradientMode(),
@@ -4621,10 +4602,8 @@ export abstract class TensorOperators extends TensorHandle {
   multinomial(numSamples: number, replacement?: boolean, options?: { generator?: Generator | null }): Tensor;
   multinomial(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
     if (isOptions(argument1)) {
-      const options = optionsOf<{ replacement?: boolean; generator?: Generator | null }>(
-        argument1,
-        MULTINOMIAL,
-      );
+      const options = optionsOf(argument1, MULTINOMIAL) as
+        { replacement?: boolean; generator?: Generator | null } | undefined;
       return wrap(
         addon().call(
           MULTINOMIAL,
@@ -4637,7 +4616,7 @@ export abstract class TensorOperators extends TensorHandle {
         ),
       );
     }
-    const options = optionsOf<{ generator?: Generator | null }>(argument2, MULTINOMIAL);
+    const options = optionsOf(argument2, MULTINOMIAL) as { generator?: Generator | null } | undefined;
     return wrap(
       addon().call(
         MULTINOMIAL,
@@ -4738,7 +4717,7 @@ export function cosineSimilarity(
   argument3?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{ dim?: number; eps?: number }>(argument2, COSINE_SIMILARITY);
+    const options = optionsOf(argument2, COSINE_SIMILARITY) as { dim?: number; eps?: number } | undefined;
     return wrap(
       addon().call(
         COSINE_SIMILARITY,
@@ -4789,7 +4768,7 @@ export function linear(input: Tensor, weight: Tensor, options?: { bias?: Tensor 
 export function linear(input: Tensor, weight: Tensor, bias?: Tensor | null): Tensor;
 export function linear(argument0?: unknown, argument1?: unknown, argument2?: unknown): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{ bias?: Tensor | null }>(argument2, LINEAR);
+    const options = optionsOf(argument2, LINEAR) as { bias?: Tensor | null } | undefined;
     return wrap(
       addon().call(
         LINEAR,
@@ -4833,7 +4812,7 @@ export function cdist(
   argument3?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{ p?: number; computeMode?: number | null }>(argument2, CDIST);
+    const options = optionsOf(argument2, CDIST) as { p?: number; computeMode?: number | null } | undefined;
     return wrap(
       addon().call(
         CDIST,
@@ -4880,10 +4859,8 @@ export function layerNorm(
   argument4?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{ weight?: Tensor | null; bias?: Tensor | null; eps?: number }>(
-      argument2,
-      LAYER_NORM,
-    );
+    const options = optionsOf(argument2, LAYER_NORM) as
+      { weight?: Tensor | null; bias?: Tensor | null; eps?: number } | undefined;
     return wrap(
       addon().call(
         LAYER_NORM,
@@ -4936,12 +4913,8 @@ export function groupNorm(
   argument5?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{
-      weight?: Tensor | null;
-      bias?: Tensor | null;
-      eps?: number;
-      cudnnEnabled?: boolean;
-    }>(argument2, GROUP_NORM);
+    const options = optionsOf(argument2, GROUP_NORM) as
+      { weight?: Tensor | null; bias?: Tensor | null; eps?: number; cudnnEnabled?: boolean } | undefined;
     return wrap(
       addon().call(
         GROUP_NORM,
@@ -4994,10 +4967,8 @@ export function embedding(
   argument4?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{ paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean }>(
-      argument2,
-      EMBEDDING,
-    );
+    const options = optionsOf(argument2, EMBEDDING) as
+      { paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean } | undefined;
     return wrap(
       addon().call(
         EMBEDDING,
@@ -5057,13 +5028,15 @@ export function conv1d(
   argument6?: unknown,
 ): Tensor {
   if (isOptions(argument2)) {
-    const options = optionsOf<{
-      bias?: Tensor | null;
-      stride?: number | readonly number[];
-      padding?: number | readonly number[];
-      dilation?: number | readonly number[];
-      groups?: number;
-    }>(argument2, CONV1D);
+    const options = optionsOf(argument2, CONV1D) as
+      | {
+          bias?: Tensor | null;
+          stride?: number | readonly number[];
+          padding?: number | readonly number[];
+          dilation?: number | readonly number[];
+          groups?: number;
+        }
+      | undefined;
     return wrap(
       addon().call(
         CONV1D,
@@ -5103,7 +5076,7 @@ export function cat(tensors: readonly Tensor[], options?: { dim?: number }): Ten
 export function cat(tensors: readonly Tensor[], dim?: number): Tensor;
 export function cat(argument0?: unknown, argument1?: unknown): Tensor {
   if (isOptions(argument1)) {
-    const options = optionsOf<{ dim?: number }>(argument1, CAT);
+    const options = optionsOf(argument1, CAT) as { dim?: number } | undefined;
     return wrap(addon().call(CAT, gradientMode(), handlesOf(argument0, CAT, "tensors"), options?.dim));
   }
   return wrap(addon().call(CAT, gradientMode(), handlesOf(argument0, CAT, "tensors"), argument1));
@@ -5115,7 +5088,7 @@ export function stack(tensors: readonly Tensor[], options?: { dim?: number }): T
 export function stack(tensors: readonly Tensor[], dim?: number): Tensor;
 export function stack(argument0?: unknown, argument1?: unknown): Tensor {
   if (isOptions(argument1)) {
-    const options = optionsOf<{ dim?: number }>(argument1, STACK);
+    const options = optionsOf(argument1, STACK) as { dim?: number } | undefined;
     return wrap(addon().call(STACK, gradientMode(), handlesOf(argument0, STACK, "tensors"), options?.dim));
   }
   return wrap(addon().call(STACK, gradientMode(), handlesOf(argument0, STACK, "tensors"), argument1));

@@ -17,18 +17,11 @@ interface Facts {
   shape: readonly number[];
 }
 
+/** Made by `tensor`, `zeros`, … and by operators, never with `new`: the constructor takes the addon's handle. */
 export class Tensor extends TensorOperators {
   private facts: Facts | null = null;
   /** The object that `grad` returned last; this tensor owns it. */
   private gradient: Tensor | null = null;
-
-  /**
-   * Wraps a handle of the addon. Tensors are made by `tensor`, `zeros` and the operators, not with `new`.
-   * @internal
-   */
-  constructor(handle: number) {
-    super(handle);
-  }
 
   private describe(): Facts {
     if (this.facts !== null && this.handle !== 0) return this.facts;
@@ -173,7 +166,7 @@ export class Tensor extends TensorOperators {
   }
 
   /** Another dtype, another device, or both. Always a new handle, which may share the memory of this tensor. */
-  to(target: DType | Device | { dtype?: DType; device?: Device }): Tensor {
+  to(target: DType | (Device & {}) | { dtype?: DType; device?: Device }): Tensor {
     const { dtype, device } =
       typeof target === "string"
         ? isDType(target)
