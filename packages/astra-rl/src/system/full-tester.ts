@@ -15,6 +15,8 @@ export class FullTester implements TrainedTester {
   #speaking: CausalLM;
   /** Whether `#speaking` is this tester's own copy, so that it may be overwritten. */
   #own: boolean;
+  /** Whether the master has changed since `#speaking` was made. */
+  #stale = false;
 
   /** @param twin frozen weights equal to the master's; null where there are none */
   constructor(shelf: ModelShelf, { model, tokenizer }: LoadedCausalLM, twin: CausalLM | null) {
@@ -26,7 +28,16 @@ export class FullTester implements TrainedTester {
     this.#speaking = direct ? model : (twin ?? shelf.own(model.copy(shelf.dtype)));
   }
 
+  /** Several optimizer steps in a row cost one copy: it is made when somebody next speaks. */
   get speaking(): CausalLM {
+    if (!this.#stale) return this.#speaking;
+    this.#stale = false;
+    if (this.#own) {
+      this.#speaking.copyFrom(this.model);
+    } else {
+      this.#speaking = this.#shelf.own(this.model.copy(this.#shelf.dtype));
+      this.#own = true;
+    }
     return this.#speaking;
   }
 
@@ -35,13 +46,7 @@ export class FullTester implements TrainedTester {
   }
 
   updated(): void {
-    if (this.#speaking === this.model) return;
-    if (this.#own) {
-      this.#speaking.copyFrom(this.model);
-    } else {
-      this.#speaking = this.#shelf.own(this.model.copy(this.#shelf.dtype));
-      this.#own = true;
-    }
+    this.#stale = this.#speaking !== this.model;
   }
 
   training<T>(compute: () => T): T {

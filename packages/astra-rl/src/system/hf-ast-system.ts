@@ -31,7 +31,7 @@ export interface HFASTSystemOptions extends LanguageModelSystemOptions, ModelShe
  * Trains a causal language model as tester against another as target.
  *
  * Weights: those that the optimizer changes (a float32 master, or an adapter); those that the tester speaks with in the
- * inference type, refreshed by `testerUpdated()`; the target's; the baseline's. Checkpoints that play several roles are
+ * inference type, refreshed at the first rollout after `testerUpdated()`; the target's; the baseline's. Checkpoints that play several roles are
  * held once.
  */
 export class HFASTSystem extends LanguageModelSystem {
@@ -46,12 +46,19 @@ export class HFASTSystem extends LanguageModelSystem {
     options: LanguageModelSystemOptions,
   ) {
     const { trained, baseline, ...rest } = models;
-    super(scorer, { ...rest, tester: { model: trained.speaking, tokenizer: trained.tokenizer } }, options);
+    const tester = {
+      tokenizer: trained.tokenizer,
+      get model() {
+        return trained.speaking;
+      },
+    };
+    super(scorer, { ...rest, tester }, options);
     this.#shelf = shelf;
     this.#trained = trained;
     this.#baseline = new ModelRole("baseline", {
       ...this.roleOptions,
-      ...baseline,
+      tokenizer: baseline.tokenizer,
+      model: () => baseline.model,
       sampling: this.tester.sampling,
     });
   }
@@ -90,7 +97,6 @@ export class HFASTSystem extends LanguageModelSystem {
   /** Brings the optimizer's changes to the weights that roll out. */
   override testerUpdated(): Promise<void> {
     this.#trained.updated();
-    this.tester.model = this.#trained.speaking;
     return Promise.resolve();
   }
 
@@ -122,7 +128,7 @@ export class HFASTSystem extends LanguageModelSystem {
       if (tokens) tokens.baselineLogprobs = logprobs;
     }
     const all = known.map((tokens, row) => computed.get(row) ?? tokens!.baselineLogprobs!);
-    return Promise.resolve(logprobTable(all, this.tester.model.device));
+    return Promise.resolve(logprobTable(all, this.#trained.model.device));
   }
 
   override counters(): WorkCounters {

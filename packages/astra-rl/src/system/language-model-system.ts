@@ -1,6 +1,6 @@
 import { totalmem } from "node:os";
 import type { Tensor } from "@astra-rl/torch";
-import { CacheBudget, type CausalLM, type LoadedCausalLM, type Sampling, type ScoredRow } from "@astra-rl/lm";
+import { CacheBudget, type CausalLM, type Sampling, type ScoredRow, type Tokenizer } from "@astra-rl/lm";
 import type {
   ExpandRequest,
   Growth,
@@ -37,8 +37,9 @@ export interface LanguageModelSystemOptions extends ASTSystemOptions {
 
 /** The models of a system; each is frozen here and owned by whoever made it. */
 export interface SystemModels {
-  tester: Pick<LoadedCausalLM, "tokenizer"> & { model: CausalLM };
-  target: Pick<LoadedCausalLM, "tokenizer"> & { model: CausalLM };
+  /** Its model is asked for at each use, since the weights that speak may move to another copy. */
+  tester: { readonly tokenizer: Tokenizer; readonly model: CausalLM };
+  target: { readonly tokenizer: Tokenizer; readonly model: CausalLM };
   /** The target's weights are also those of the tester's baseline. */
   targetIsBaseline: boolean;
 }
@@ -69,12 +70,14 @@ export abstract class LanguageModelSystem extends ASTSystem {
     const { tester, target } = models;
     this.tester = new ModelRole("tester", {
       ...this.roleOptions,
-      ...tester,
+      tokenizer: tester.tokenizer,
+      model: () => tester.model,
       sampling: { ...DEFAULT_SAMPLING, ...generation.tester },
     });
     this.target = new ModelRole("target", {
       ...this.roleOptions,
-      ...target,
+      tokenizer: target.tokenizer,
+      model: () => target.model,
       sampling: { ...DEFAULT_SAMPLING, ...generation.target },
     });
     this.sharedTokens = tokenizersAgree(tester.tokenizer, target.tokenizer);

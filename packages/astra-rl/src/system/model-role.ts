@@ -27,8 +27,8 @@ export interface Utterance {
 }
 
 export interface ModelRoleOptions {
-  /** The weights that generate and read; frozen. */
-  model: CausalLM;
+  /** The weights that generate and read, frozen; asked for at each use, since they may move to another copy. */
+  model: () => CausalLM;
   tokenizer: Tokenizer;
   sampling: Sampling;
   /** Limit on the memory of key/value caches, shared between roles. */
@@ -39,8 +39,7 @@ export interface ModelRoleOptions {
 
 /** One model in one role: how it speaks, how it reads, and how much of either it has done. */
 export class ModelRole {
-  /** Replaced when the weights in use move to another copy. */
-  model: CausalLM;
+  readonly #model: () => CausalLM;
   readonly tokenizer: Tokenizer;
   readonly sampling: Sampling;
   readonly #sessions = new WorkCounters();
@@ -54,11 +53,15 @@ export class ModelRole {
     readonly name: RoleName,
     { model, tokenizer, sampling, cacheBudget, onTruncate }: ModelRoleOptions,
   ) {
-    this.model = model;
+    this.#model = model;
     this.tokenizer = tokenizer;
     this.sampling = sampling;
     this.#cacheBudget = cacheBudget;
     this.#onTruncate = onTruncate;
+  }
+
+  get model(): CausalLM {
+    return this.#model();
   }
 
   /** Work done so far, in tokens. */
@@ -72,10 +75,11 @@ export class ModelRole {
 
   /** Begins conversations with these texts; the caller disposes of the session. */
   open(prompts: readonly (readonly number[])[]): GenerationSession {
-    return GenerationSession.open(this.model, this.tokenizer, prompts, {
+    const { model } = this;
+    return GenerationSession.open(model, this.tokenizer, prompts, {
       cacheBudget: this.#cacheBudget,
       // Whatever drops text from a row leaves room for the utterance that follows.
-      reserve: Math.min(this.sampling.maxNewTokens, this.model.config.contextLength - 1),
+      reserve: Math.min(this.sampling.maxNewTokens, model.config.contextLength - 1),
       work: this.#sessions,
       log: () => this.#warnOnce(),
     });

@@ -7,10 +7,10 @@ export interface TrainedTester {
   readonly tokenizer: Tokenizer;
   /** Computes log-probabilities with a gradient into `parameters()`. */
   readonly model: CausalLM;
-  /** What the tester speaks with now; `updated()` may put another in its place. */
+  /** What the tester speaks with now, brought up to date where parameters have changed. */
   readonly speaking: CausalLM;
   parameters(): Iterable<Tensor>;
-  /** Brings changed parameters to the weights that the tester speaks with. */
+  /** To be called when the parameters have changed. */
   updated(): void;
   /** Runs a computation that a gradient will flow through. */
   training<T>(compute: () => T): T;
