@@ -136,7 +136,7 @@ const addon = {
         hash(readFileSync(inRoot("package-lock.json"))),
     ),
   present: () =>
-    ["torch.node", "preload.node"].every((name) => existsSync(inRoot("packages/torch/build", name))),
+    ["astra_torch.node", "preload.node"].every((name) => existsSync(inRoot("packages/torch/build", name))),
   make() {
     if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) {
       say("there is no addon to build yet");

@@ -223,7 +223,7 @@ describe("the whole of set-up, on a small clone", () => {
 for (const path of process.argv.slice(3)) { fs.mkdirSync(path + "/dist", { recursive: true }); fs.writeFileSync(path + "/dist/index.js", ""); }`,
       "packages/torch/native/addon.cc": "int x;",
       "packages/torch/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "addon\\n");
-for (const name of ["torch", "preload"]) fs.writeFileSync(new URL("../build/" + name + ".node", import.meta.url), "");`,
+for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../build/" + name + ".node", import.meta.url), "");`,
       "packages/torch/src/index.ts": "export {};",
       "packages/lm/src/index.ts": "export {};",
       "packages/astra-rl/src/index.ts": "export {};",

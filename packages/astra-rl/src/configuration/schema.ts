@@ -63,6 +63,7 @@ const generation = z.strictObject({
   repetitionPenalty: positive.default(1).describe("Above 1: tokens that already occurred become less likely"),
   greedy: z.boolean().default(false).describe("Always the likeliest token"),
   stopStrings: z.array(z.string().min(1)).default([]).describe("Texts that end an utterance"),
+  keepStopString: z.boolean().default(false).describe("The utterance keeps the text that ended it"),
 });
 export type GenerationSection = z.infer<typeof generation>;
 

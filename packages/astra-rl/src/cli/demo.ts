@@ -1,0 +1,128 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Command, Option } from "@commander-js/extra-typings";
+import { parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
+import { compareEvaluations } from "../evaluation/index.js";
+import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
+import { comparisonReport } from "../report/index.js";
+import {
+  assembleEvaluator,
+  assembleSystem,
+  assembleTrainer,
+  defaultRunFolder,
+  embeddedConfigurationPath,
+  loadPrompts,
+  prepareRunFolder,
+} from "../run/index.js";
+import type { HFASTSystem } from "../system/index.js";
+import { setOption } from "./configuration-options.js";
+import { wholeNumber } from "./options.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { duration, Progress } from "./progress.js";
+import { TrainingProgress } from "./training-progress.js";
+
+/** `astra-rl demo`: the whole way on the embedded world, from an untrained tester to a table of before and after. */
+export function demoCommand(streams: Streams) {
+  return new Command("demo")
+    .description("Train the embedded tester against the embedded target and show before and after")
+    .option("--seed <n>", "everything random follows from it", wholeNumber(0))
+    .addOption(new Option("--algorithm <name>", "how the tester learns").choices(["dpo", "ipo"] as const))
+    .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
+    .addOption(setOption())
+    .option("--json", "print the comparison as JSON instead of a table", false)
+    .option("--quiet", "results and errors only", false)
+    .action(async ({ seed, algorithm, runDir, set, json, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const started = performance.now();
+      const configuration = await demoConfiguration(seed, algorithm, set ?? []);
+      const folder = runDir ?? defaultRunFolder("demo.yaml");
+      const prompts = await loadPrompts(configuration, "test");
+      const system = await assembleSystem(configuration);
+      try {
+        output.note(
+          `A tester learns to make a target answer rudely (${configuration.algorithm.name}, seed ${configuration.seed}).`,
+        );
+        const { trainingSteps } = configuration.training;
+        const progress = new TrainingProgress(output, trainingSteps);
+        const trainer = await assembleTrainer(configuration, system, {
+          runDirectory: folder,
+          logger: { info: () => {}, warn: (line) => output.alert(line) },
+          onStep: (record) => progress.step(record),
+          onProgress: (event) => progress.phase(event),
+        });
+        let before: EvaluationRecord;
+        try {
+          prepareRunFolder(folder, configuration);
+          output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
+          before = await evaluate(configuration, system, prompts, output);
+          output.note(
+            `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
+          );
+          await trainer.train();
+          progress.end();
+        } finally {
+          trainer.dispose();
+        }
+        output.note("3. The trained tester, on the same prompts");
+        const after = await evaluate(configuration, system, prompts, output);
+        const comparison = compareEvaluations(before, after);
+        const lines = comparisonReport({ before, after, comparison });
+        writeFileSync(join(folder, "evaluation-before.json"), stringifyEvaluation(before));
+        writeFileSync(join(folder, "evaluation-after.json"), stringifyEvaluation(after));
+        writeFileSync(join(folder, "comparison.json"), `${JSON.stringify(comparison, null, 2)}\n`);
+        writeFileSync(join(folder, "report.txt"), `${lines.join("\n")}\n`);
+        if (json)
+          output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
+        else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
+        output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
+      } finally {
+        system.dispose();
+      }
+    });
+}
+
+async function demoConfiguration(
+  seed: number | undefined,
+  algorithm: "dpo" | "ipo" | undefined,
+  set: readonly ReturnType<typeof parseOverride>[],
+): Promise<Configuration> {
+  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.name=${algorithm}`)];
+  const configuration = await readConfiguration(embeddedConfigurationPath(), {
+    overrides: [...chosen, ...set],
+  });
+  if (seed !== undefined) configuration.seed = seed;
+  return configuration;
+}
+
+async function evaluate(
+  configuration: Configuration,
+  system: HFASTSystem,
+  prompts: readonly string[],
+  output: Output,
+): Promise<EvaluationRecord> {
+  const { rollouts, batchSize } = configuration.evaluation;
+  const progress = new Progress(output, {
+    unit: "rollout",
+    total: Math.min(rollouts ?? Infinity, prompts.length),
+  });
+  const record = await assembleEvaluator(configuration, system, prompts).evaluate({
+    seed: configuration.seed,
+    batchSize,
+    ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
+    onProgress: (done) => progress.update(done),
+  });
+  progress.end();
+  return record;
+}
+
+function whereFilesLie(folder: string): string[] {
+  const files = [
+    ["report.txt", "this table"],
+    ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
+    ["metrics.jsonl", "a line for each training step"],
+    ["checkpoints/best, checkpoints/last", "the trained tester, in Hugging Face format"],
+    ["config.resolved.yaml", "the configuration with all defaults"],
+  ];
+  const width = Math.max(...files.map(([name]) => name!.length));
+  return [`Files in ${folder}:`, ...files.map(([name, what]) => `  ${name!.padEnd(width)}  ${what}`)];
+}

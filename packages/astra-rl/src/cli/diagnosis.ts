@@ -1,0 +1,67 @@
+/** What `astra-rl doctor` found out about this machine. */
+export interface Facts {
+  node: string;
+  /** null: the addon could not be loaded, for the reason in `engineError`. */
+  engine: EngineFacts | null;
+  engineError: string | null;
+}
+
+export interface EngineFacts {
+  libtorch: string;
+  /** Path of the loaded library. */
+  origin: string;
+  blas: string;
+  blasUsesOpenMp: boolean | null;
+  coreType: string | null;
+  oneDnn: boolean;
+  threads: number;
+  physicalCores: number;
+  bf16: boolean;
+  cuda: boolean;
+  cudaDevices: number;
+  /** Measured here and now, GFLOP/s of a large square product. */
+  gemm: { float32: number; bfloat16: number };
+}
+
+export interface Problem {
+  /** Whether nothing works until it is solved, or things work but slower than they could. */
+  severity: "broken" | "slow";
+  text: string;
+}
+
+const OLD_CORES = /^(Haswell|Zen|Sandybridge|Nehalem|Core2|Prescott|generic)$/i;
+
+/** What is wrong and what helps, one sentence each. */
+export function diagnose({ node, engine, engineError }: Facts): Problem[] {
+  const problems: Problem[] = [];
+  const broken = (text: string) => problems.push({ severity: "broken", text });
+  const slow = (text: string) => problems.push({ severity: "slow", text });
+  if (Number(node.split(".")[0]) < 20) broken(`Node ${node} is too old; install version 20 or later`);
+  if (engine === null) {
+    broken(`the engine cannot be loaded: ${engineError ?? "unknown reason"}`);
+    return problems;
+  }
+  const { blas, blasUsesOpenMp, coreType, threads, physicalCores, bf16, oneDnn, gemm } = engine;
+  if (blasUsesOpenMp === false) {
+    slow(
+      `${blas} is not the OpenMP build and fights libtorch for threads; apt-get install libopenblas0-openmp`,
+    );
+  }
+  if (!/openblas|mkl/i.test(blas))
+    slow(`the BLAS (${blas}) is a slow one; apt-get install libopenblas0-openmp`);
+  if (coreType !== null && bf16 && OLD_CORES.test(coreType)) {
+    slow(
+      `OpenBLAS computes for an older processor (${coreType}); set OPENBLAS_CORETYPE=Cooperlake or SkylakeX`,
+    );
+  }
+  if (threads < physicalCores) {
+    slow(
+      `${threads} of ${physicalCores} cores are used; unset OMP_NUM_THREADS, or set it to ${physicalCores}`,
+    );
+  }
+  if (bf16 && !oneDnn) slow("this libtorch has no oneDNN, so that bfloat16 gains nothing");
+  else if (bf16 && gemm.bfloat16 < gemm.float32) {
+    slow("bfloat16 is slower than float32 here although the processor has it; is the machine busy?");
+  }
+  return problems;
+}

@@ -1,0 +1,84 @@
+import { Command } from "@commander-js/extra-typings";
+import { AstraError, engineInformation, noGrad, ones, scope, synchronize, type DType } from "@astra-rl/torch";
+import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+
+/** `astra-rl doctor`: what this machine computes with, how fast, and what is wrong. Exit code 1 when nothing works. */
+export function doctorCommand(streams: Streams) {
+  return new Command("doctor")
+    .description("Say what engine this machine has, how fast it is, and what is wrong")
+    .option("--json", "as one JSON object", false)
+    .action(({ json }) => {
+      const output = createOutput(streams);
+      const facts = gather();
+      const problems = diagnose(facts);
+      if (json) output.json({ ...facts, problems });
+      else {
+        show(facts, output);
+        if (problems.length === 0) output.result("All is well.");
+        for (const { severity, text } of problems) output.result(`${severity}: ${text}`);
+      }
+      if (problems.some(({ severity }) => severity === "broken")) {
+        throw new AstraError("doctor: something is broken; see above");
+      }
+    });
+}
+
+function gather(): Facts {
+  const node = process.versions.node;
+  try {
+    const { configuration: _, ...information } = engineInformation();
+    const gemm = { float32: gemmRate("float32"), bfloat16: gemmRate("bfloat16") };
+    return { node, engine: { ...information, gemm }, engineError: null };
+  } catch (error) {
+    return { node, engine: null, engineError: (error as Error).message };
+  }
+}
+
+/** GFLOP/s of products of two square matrices: the best of a few, since other processes only ever slow it down. */
+function gemmRate(dtype: DType, size = 1024, seconds = 0.4): number {
+  return scope(() =>
+    noGrad(() => {
+      const a = ones([size, size], { dtype });
+      const b = ones([size, size], { dtype });
+      let best = Infinity;
+      const end = performance.now() + seconds * 1000;
+      // The first product sets threads and buffers up.
+      a.matmul(b).dispose();
+      do {
+        const start = performance.now();
+        a.matmul(b).dispose();
+        synchronize("cpu");
+        best = Math.min(best, performance.now() - start);
+      } while (performance.now() < end);
+      return Math.round((2 * size ** 3) / (best / 1000) / 1e9);
+    }),
+  );
+}
+
+function show({ node, engine, engineError }: Facts, output: Output): void {
+  const line = (name: string, value: string) => output.result(`${name.padEnd(10)}${value}`);
+  line("Node", node);
+  if (engine === null) {
+    line("engine", `not loaded (${engineError ?? "unknown reason"})`);
+    return;
+  }
+  line("libtorch", `${engine.libtorch} from ${engine.origin}`);
+  line("BLAS", blasText(engine));
+  line("threads", `${engine.threads} on ${engine.physicalCores} cores`);
+  line("bf16", engine.bf16 ? "in hardware" : "not in hardware; float32 is used");
+  line(
+    "CUDA",
+    engine.cudaDevices > 0
+      ? `${engine.cudaDevices} devices`
+      : engine.cuda
+        ? "built in, but no device"
+        : "none",
+  );
+  line("GEMM", `${engine.gemm.float32} GFLOP/s float32, ${engine.gemm.bfloat16} GFLOP/s bfloat16`);
+}
+
+function blasText({ blas, coreType, blasUsesOpenMp }: EngineFacts): string {
+  const threading = blasUsesOpenMp === null ? "" : blasUsesOpenMp ? ", OpenMP" : ", own threads";
+  return `${blas}${coreType === null ? "" : `, core type ${coreType}`}${threading}`;
+}

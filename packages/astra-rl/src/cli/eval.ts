@@ -1,0 +1,63 @@
+import { rename, writeFile } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { Command, Option } from "@commander-js/extra-typings";
+import { AstraError } from "@astra-rl/torch";
+import { parseOverride, readConfiguration } from "../configuration/index.js";
+import { PROMPT_SPLITS } from "../datasets/index.js";
+import { stringifyEvaluation } from "../records/index.js";
+import { evaluationReport } from "../report/index.js";
+import { assembleEvaluator, assembleSystem, loadPrompts, makeFolder } from "../run/index.js";
+import { downloadNotes, setOption } from "./configuration-options.js";
+import { createOutput, type Streams } from "./output.js";
+import { Progress } from "./progress.js";
+
+/** `astra-rl eval CONFIG`: single-path rollouts from held-out prompts, with metrics per turn, per rollout and overall. */
+export function evalCommand(streams: Streams) {
+  return new Command("eval")
+    .description("Evaluate the tester against the target on held-out prompts")
+    .argument("<config>", "configuration file")
+    .option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example")
+    .addOption(new Option("--split <name>", "which prompts").choices(PROMPT_SPLITS).default("test" as const))
+    .option("--output <file>", "write the whole record there, as JSON with summary and details")
+    .addOption(setOption())
+    .option("--json", "print the whole record instead of a table", false)
+    .option("--quiet", "results and errors only", false)
+    .action(async (config, { tester, split, output: file, set, json, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const overrides = [
+        ...(set ?? []),
+        ...(tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)]),
+      ];
+      const configuration = await readConfiguration(config, { overrides });
+      const prompts = await loadPrompts(configuration, split);
+      const { rollouts, batchSize } = configuration.evaluation;
+      const system = await assembleSystem(configuration, downloadNotes(output));
+      try {
+        const evaluator = assembleEvaluator(configuration, system, prompts);
+        const progress = new Progress(output, {
+          unit: "rollout",
+          total: Math.min(rollouts ?? Infinity, prompts.length),
+        });
+        const record = await evaluator.evaluate({
+          seed: configuration.seed,
+          batchSize,
+          ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
+          onProgress: (done) => progress.update(done),
+        });
+        progress.end();
+        if (file !== undefined) {
+          makeFolder(dirname(resolve(file)));
+          await writeFile(`${file}.new`, stringifyEvaluation(record));
+          await rename(`${file}.new`, file);
+        }
+        if (json) output.json(record);
+        else for (const line of evaluationReport(record)) output.result(line);
+        if (file !== undefined) output.note(`Wrote ${file}`);
+        if (record.summary.n_scored === 0) {
+          throw new AstraError(`eval: none of ${record.summary.n_rollouts} rollouts could be scored`);
+        }
+      } finally {
+        system.dispose();
+      }
+    });
+}

@@ -1,0 +1,46 @@
+import { AstraError, UsageError } from "@astra-rl/torch";
+import { visible } from "../report/index.js";
+
+/** Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right. */
+export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
+
+// The user's disk, permissions or paths, not our fault: what the system calls it, in words.
+const SYSTEM: Record<string, string> = {
+  ENOSPC: "the disk is full; free some space or choose another folder",
+  EDQUOT: "the disk quota is used up; free some space or choose another folder",
+  EROFS: "the file system is read-only; choose another folder",
+  EACCES: "permission denied; choose another folder or change its permissions",
+  EPERM: "the operation is not permitted; choose another folder or change its permissions",
+  ENOENT: "there is no such file or folder",
+  ENOTDIR: "a part of the path is a file, not a folder",
+  EISDIR: "it is a folder, not a file",
+  ELOOP: "the path is a circle of links",
+  ENAMETOOLONG: "the name is too long",
+};
+
+/** How an error ends a command: the exit code and the line to show. */
+export function explain(error: unknown): { code: number; line: string } {
+  const systemCode = codeOf(error);
+  if (error instanceof UsageError) return { code: EXIT.usage, line: lines(error.message) };
+  if (systemCode !== null) {
+    const { path } = error as NodeJS.ErrnoException;
+    const where = path === undefined ? "" : `${path}: `;
+    return { code: EXIT.usage, line: lines(`${where}${SYSTEM[systemCode]} (${systemCode})`) };
+  }
+  if (error instanceof AstraError) return { code: EXIT.failed, line: lines(error.message) };
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: EXIT.failed, line: lines(`internal: ${message} (set ASTRA_RL_DEBUG=1 for the stack)`) };
+}
+
+function codeOf(error: unknown): string | null {
+  if (!(error instanceof Error) || error instanceof AstraError) return null;
+  const { code } = error as NodeJS.ErrnoException;
+  return code !== undefined && Object.hasOwn(SYSTEM, code) ? code : null;
+}
+
+/** Messages may quote what a file or a model said; their own line breaks stay. */
+const lines = (message: string) =>
+  message
+    .split("\n")
+    .map((line) => visible(line).replaceAll("\\\\", "\\"))
+    .join("\n");

@@ -1,0 +1,63 @@
+import { Command } from "@commander-js/extra-typings";
+import { contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
+import { noGrad } from "@astra-rl/torch";
+import { resolveModelFolder } from "../run/index.js";
+import { downloadNotes } from "./configuration-options.js";
+import { readJsonLines } from "./json-lines.js";
+import { deviceOption, dtypeOption, wholeNumber } from "./options.js";
+import { createOutput, type Streams } from "./output.js";
+import { Progress } from "./progress.js";
+
+/**
+ * `astra-rl logprobs`: one JSON line {contextIds, continuationIds, logprobs} for each {context, continuation}. The
+ * context's ids are those that the model read: cut from the left where the window asks for it, and the token that
+ * stands in for an empty context.
+ */
+export function logprobsCommand(streams: Streams) {
+  return new Command("logprobs")
+    .description(
+      "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs} for each {context, continuation}",
+    )
+    .requiredOption("--model <model>", "folder or hub id")
+    .requiredOption(
+      "--input <file>",
+      'JSON lines with a "context" and a "continuation" each; "-" is standard input',
+    )
+    .option("--batch-size <n>", "lines read together; does not change any result", wholeNumber(1), 32)
+    .addOption(deviceOption())
+    .addOption(dtypeOption())
+    .option("--quiet", "results and errors only", false)
+    .action(async ({ model: name, input, batchSize, device, dtype, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const rows = await readJsonLines(input, ["context", "continuation"]);
+      const folder = await resolveModelFolder(name, downloadNotes(output));
+      const { model, tokenizer } = await loadCausalLM(folder, { device, dtype });
+      try {
+        const progress = new Progress(output, { unit: "line", total: rows.length });
+        for (let start = 0; start < rows.length; start += batchSize) {
+          const batch = rows.slice(start, start + batchSize).map((row) => {
+            const context = tokenizer.encode(row.context);
+            const continuation = tokenizer.encode(row.continuation);
+            const fitting = contextThatFits(model.config, { context, continuation }, `${input}:${row.line}`);
+            return { context: fitting, continuation };
+          });
+          const logprobs = noGrad(() => tokenLogprobs(model, batch));
+          const values = logprobs.toTypedArray();
+          const columns = logprobs.shape[1] ?? 0;
+          logprobs.dispose();
+          batch.forEach(({ context, continuation }, row) => {
+            const from = row * columns;
+            output.json({
+              contextIds: context,
+              continuationIds: continuation,
+              logprobs: Array.from(values.subarray(from, from + continuation.length) as Float32Array),
+            });
+          });
+          progress.update(start + batch.length);
+        }
+        progress.end();
+      } finally {
+        model.dispose();
+      }
+    });
+}

@@ -1,0 +1,75 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError, InvalidArgumentError } from "@commander-js/extra-typings";
+import { demoCommand } from "./demo.js";
+import { doctorCommand } from "./doctor.js";
+import { evalCommand } from "./eval.js";
+import { explain, EXIT } from "./exit.js";
+import { generateCommand } from "./generate.js";
+import { initCommand } from "./init.js";
+import { logprobsCommand } from "./logprobs.js";
+import type { Streams } from "./output.js";
+import { rolloutCommand } from "./rollout.js";
+import { scoreCommand } from "./score.js";
+import { trainCommand } from "./train.js";
+
+const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
+
+/**
+ * Runs one command line and never throws.
+ *
+ * @param args without node and the script
+ * @returns the exit code
+ */
+export async function main(args: readonly string[], streams: Streams = process): Promise<number> {
+  const program = new Command("astra-rl")
+    .description(
+      "Trains a tester language model to find likely prompts that make a target misbehave, and evaluates targets with it.",
+    )
+    .version(version)
+    .showSuggestionAfterError()
+    .configureHelp({ sortSubcommands: false });
+  const commands = [
+    demoCommand,
+    initCommand,
+    trainCommand,
+    evalCommand,
+    rolloutCommand,
+    logprobsCommand,
+    generateCommand,
+    scoreCommand,
+    doctorCommand,
+  ];
+  for (const create of commands) program.addCommand(create(streams) as Command);
+  for (const command of [program, ...program.commands]) {
+    command.exitOverride().configureOutput({
+      writeOut: (text) => void streams.stdout.write(text),
+      writeErr: (text) => void streams.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, "astra-rl: ")),
+    });
+  }
+  try {
+    if (args.length === 0) {
+      streams.stderr.write(program.helpInformation());
+      return EXIT.usage;
+    }
+    await program.parseAsync([...args], { from: "user" });
+    return EXIT.done;
+  } catch (error) {
+    // commander has already written its message; --help and --version end with code 0.
+    if (error instanceof CommanderError && !(error instanceof InvalidArgumentError)) {
+      return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+    }
+    const { code, line } = explain(error);
+    streams.stderr.write(`astra-rl: ${line}\n`);
+    if (process.env.ASTRA_RL_DEBUG && error instanceof Error) streams.stderr.write(`${error.stack}\n`);
+    return code;
+  }
+}
+
+// The reader of a pipe (head, less) may leave early; that is no failure, and there is nobody left to tell.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE") process.exit(EXIT.done);
+  throw error;
+});

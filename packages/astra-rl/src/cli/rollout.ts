@@ -1,0 +1,62 @@
+import { Command } from "@commander-js/extra-typings";
+import { readConfiguration } from "../configuration/index.js";
+import type { Graph, Node } from "../core/index.js";
+import { graphRecord } from "../records/index.js";
+import { plain, visible } from "../report/index.js";
+import { assembleSampler, assembleSystem, loadPrompts } from "../run/index.js";
+import { downloadNotes, setOption } from "./configuration-options.js";
+import { wholeNumber } from "./options.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { Progress } from "./progress.js";
+
+// Episodes grown together: enough to fill a batch, few enough that lines appear as they are made.
+const TOGETHER = 16;
+
+/** `astra-rl rollout CONFIG`: grows training graphs and shows them, one JSON line each with --json. */
+export function rolloutCommand(streams: Streams) {
+  return new Command("rollout")
+    .description("Grow conversation trees and show them; with --json one graph a line")
+    .argument("<config>", "configuration file")
+    .option("--episodes <n>", "how many graphs", wholeNumber(1), 1)
+    .option("--seed <n>", "instead of the configuration's seed", wholeNumber(0))
+    .addOption(setOption())
+    .option("--json", "one JSON line {context, children} for each graph", false)
+    .option("--quiet", "results and errors only", false)
+    .action(async (config, { episodes, seed, set, json, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const configuration = await readConfiguration(config, { overrides: set ?? [] });
+      if (seed !== undefined) configuration.seed = seed;
+      const prompts = await loadPrompts(configuration, "train");
+      const system = await assembleSystem(configuration, downloadNotes(output));
+      try {
+        const sampler = assembleSampler(configuration, system, prompts);
+        const progress = new Progress(output, { unit: "episode", total: episodes });
+        for (let done = 0; done < episodes; done += TOGETHER) {
+          const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
+            seed: configuration.seed,
+            episode: done + index,
+          }));
+          for (const graph of await sampler.rolloutMany(starts)) {
+            if (json) output.json(graphRecord(graph));
+            else showGraph(graph, output);
+          }
+          progress.update(done + starts.length);
+        }
+        progress.end();
+      } finally {
+        system.dispose();
+      }
+    });
+}
+
+function showGraph(graph: Graph, output: Output): void {
+  output.result(`episode ${graph.episode}  ${visible(graph.context)}`);
+  const show = (node: Node, indent: string) => {
+    const worth =
+      node.failure === null ? `reward ${plain(node.reward)}` : `failed: ${visible(node.failure.message)}`;
+    output.result(`${indent}tester  ${visible(node.probe)}`);
+    output.result(`${indent}target  ${visible(node.response)}   [${worth}]`);
+    for (const child of node.children) show(child, `${indent}  `);
+  };
+  for (const child of graph.children) show(child, "  ");
+}

@@ -1,0 +1,39 @@
+import type { MetricsRecord } from "../records/index.js";
+import { percent, plain } from "../report/index.js";
+import type { Progress as TrainerProgress } from "../training/index.js";
+import type { Output } from "./output.js";
+import { Progress } from "./progress.js";
+
+const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
+
+/** Shows a training run: rate, time left, loss, reward, and the success rate as far as it is known. */
+export class TrainingProgress {
+  readonly #progress: Progress;
+  readonly #facts: Record<string, string> = {};
+  #done = 0;
+
+  constructor(output: Output, steps: number) {
+    this.#progress = new Progress(output, { unit: "step", total: steps });
+  }
+
+  step(record: MetricsRecord): void {
+    this.#done = record.step;
+    this.#facts.loss = plain(record.loss, 3);
+    this.#facts.reward = plain(record["reward/mean"], 3);
+    this.#facts.success = percent(numberOr(record["success/rate"]));
+    const evaluated = numberOr(record["evaluation/success_rate"]);
+    if (evaluated !== null) this.#facts.dev = percent(evaluated);
+    delete this.#facts.now;
+    this.#progress.update(this.#done, this.#facts);
+  }
+
+  /** What the step in progress is at; shown until the step ends. */
+  phase({ phase, done, total, step }: TrainerProgress): void {
+    const part = done === undefined || total === undefined ? "" : ` ${done}/${total}`;
+    this.#progress.update(step - 1, { ...this.#facts, now: `${phase}${part}` });
+  }
+
+  end(): void {
+    this.#progress.end();
+  }
+}

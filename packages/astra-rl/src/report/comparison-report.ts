@@ -1,0 +1,85 @@
+import type { ComparisonRecord, EvaluationRecord, EvaluationSummary } from "../records/index.js";
+import { conversationLines, foundConversations } from "./conversations.js";
+import { percent, plain, pValue, signed } from "./figures.js";
+import { table } from "./table.js";
+
+export interface ComparisonReportOptions {
+  before: EvaluationRecord;
+  after: EvaluationRecord;
+  comparison: ComparisonRecord;
+  /** How many found conversations to show. Default 3. */
+  conversations?: number;
+}
+
+/** Before and after training as plain text: figures with their uncertainty, then some of what was found. */
+export function comparisonReport({
+  before,
+  after,
+  comparison,
+  conversations = 3,
+}: ComparisonReportOptions): string[] {
+  const [first, second] = [before.summary, after.summary];
+  const rows = [
+    ["attack success rate", rateOf(first), rateOf(second), points(comparison.difference)],
+    ["  95 % interval", intervalOf(first), intervalOf(second), differenceInterval(comparison)],
+    ["  paired test (exact McNemar)", "", "", pValue(comparison.p_value)],
+    [
+      "mean probe NLL, nats a token",
+      plain(first.mean_probe_nll),
+      plain(second.mean_probe_nll),
+      signed(comparison.probe_nll_difference),
+    ],
+    [
+      "mean reward of a turn",
+      plain(first.avg_reward),
+      plain(second.avg_reward),
+      signed(comparison.reward_difference),
+    ],
+    ["mean harm of a response", plain(first.avg_target_toxicity), plain(second.avg_target_toxicity), ""],
+    ["rollouts (with errors)", countOf(first), countOf(second), `${comparison.n_pairs} pairs`],
+  ];
+  const lines = table(["", "before", "after", "difference"], rows);
+  const found = foundConversations(after, conversations);
+  const many = found.length === 1 ? "conversation" : "conversations";
+  lines.push(
+    "",
+    found.length === 0
+      ? "No conversation led to a harmful response."
+      : `${found.length} found ${many}, likeliest first:`,
+  );
+  for (const detail of found) {
+    lines.push("", ...conversationLines(detail, after.summary.toxicity_threshold).map((line) => `  ${line}`));
+  }
+  return lines;
+}
+
+const rateOf = (summary: EvaluationSummary) =>
+  `${percent(summary["pct_rollouts_with_target_toxicity/attack_success_rate"])} (${summary.n_attack_successes}/${summary.n_scored})`;
+
+const countOf = (summary: EvaluationSummary) => `${summary.n_rollouts} (${summary.n_errors})`;
+
+function intervalOf({ attack_success_rate_interval: interval }: EvaluationSummary): string {
+  return interval === null ? "–" : `${percent(interval.lower)} to ${percent(interval.upper)}`;
+}
+
+const points = (difference: number | null) =>
+  difference === null ? "–" : `${signed(100 * difference, 1)} points`;
+
+function differenceInterval({ difference_interval: interval }: ComparisonRecord): string {
+  return interval === null ? "–" : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
+}
+
+/** One evaluation as plain text. */
+export function evaluationReport({ summary }: EvaluationRecord): string[] {
+  return table(
+    ["", ""],
+    [
+      ["attack success rate", rateOf(summary)],
+      ["  95 % interval", intervalOf(summary)],
+      ["mean probe NLL, nats a token", plain(summary.mean_probe_nll)],
+      ["mean reward of a turn", plain(summary.avg_reward)],
+      ["mean harm of a response", plain(summary.avg_target_toxicity)],
+      ["rollouts (with errors)", countOf(summary)],
+    ],
+  ).slice(2);
+}

@@ -1,0 +1,47 @@
+import type { EvaluationDetail, EvaluationRecord } from "../records/index.js";
+import { plain } from "./figures.js";
+import { visible } from "./visible.js";
+
+const harm = (detail: EvaluationDetail) =>
+  Math.max(0, ...detail.per_turn.map((turn) => turn.target_toxicity ?? 0));
+
+/**
+ * The successful rollouts with the likeliest probes, no two with the same probes: what a model that is in use would
+ * be likeliest to meet.
+ */
+export function foundConversations(record: EvaluationRecord, count: number): EvaluationDetail[] {
+  const nll = (detail: EvaluationDetail) => {
+    const known = detail.per_turn.filter((turn) => turn.probe_nll !== null);
+    const tokens = known.reduce((sum, turn) => sum + (turn.probe_tokens ?? 0), 0);
+    const total = known.reduce((sum, turn) => sum + turn.probe_nll! * (turn.probe_tokens ?? 0), 0);
+    return tokens === 0 ? Infinity : total / tokens;
+  };
+  const successes = record.details
+    .filter((detail) => harm(detail) >= record.summary.toxicity_threshold)
+    .sort((a, b) => nll(a) - nll(b));
+  const seen = new Set<string>();
+  const found: EvaluationDetail[] = [];
+  for (const detail of successes) {
+    const probes = JSON.stringify(detail.per_turn.map((turn) => turn.probe));
+    if (seen.has(probes)) continue;
+    seen.add(probes);
+    found.push(detail);
+    if (found.length === count) break;
+  }
+  return found;
+}
+
+/** A rollout as lines: the prompt, then each probe and response with what is known of it. */
+export function conversationLines(detail: EvaluationDetail, threshold: number, limit = 300): string[] {
+  const lines: string[] = [];
+  for (const turn of detail.per_turn) {
+    if (lines.length === 0) lines.push(`prompt    ${visible(turn.context, limit)}`);
+    lines.push(`tester    ${visible(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}]`);
+    const score = turn.target_toxicity;
+    const mark = score === null ? "harm unknown" : `harm ${plain(score)}${score >= threshold ? " ◀" : ""}`;
+    lines.push(
+      `target    ${visible(turn.response, limit)}   [${turn.error === null ? mark : visible(turn.error, limit)}]`,
+    );
+  }
+  return lines;
+}

@@ -1,0 +1,20 @@
+/** A share as a percentage with one decimal; "–" where it is not known. */
+export function percent(share: number | null): string {
+  return share === null ? "–" : `${(100 * share).toFixed(1)} %`;
+}
+
+/** A number with a sign and the given decimals; "–" where it is not known. */
+export function signed(value: number | null, decimals = 2): string {
+  return value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(decimals)}`;
+}
+
+/** A number with the given decimals; "–" where it is not known. */
+export function plain(value: number | null, decimals = 2): string {
+  return value === null ? "–" : value.toFixed(decimals).replace("-", "−");
+}
+
+/** Such as "p = 0.031" or "p = 2e-14"; never "p = 0". */
+export function pValue(p: number | null): string {
+  if (p === null) return "p unknown";
+  return `p = ${p >= 0.001 ? p.toFixed(3) : p.toExponential(0)}`;
+}

@@ -1,0 +1,13 @@
+// From a configuration to the objects of a run: the one place where models, system, sampler, algorithm, trainer and
+// evaluator are put together. It must not know terminals, arguments or exit codes.
+export {
+  assembleAlgorithm,
+  assembleEvaluator,
+  assembleSampler,
+  assembleSystem,
+  assembleTrainer,
+} from "./assemble.js";
+export { embeddedConfigurationPath, resolveModelFolder, type ModelFolderOptions } from "./model-folder.js";
+export { loadPrompts } from "./prompts.js";
+export { defaultRunFolder, makeFolder, prepareRunFolder, writeResolvedConfiguration } from "./run-folder.js";
+export { assembleScorer, parseScorerSpec } from "./scorer.js";

@@ -1,0 +1,18 @@
+import type { Streams } from "../../src/cli/output.js";
+
+/** Streams that keep what is written to them. */
+export function captured({ terminal = false } = {}): {
+  streams: Streams;
+  out: () => string;
+  err: () => string;
+} {
+  const texts = { out: "", err: "" };
+  return {
+    streams: {
+      stdout: { write: (text) => (texts.out += text) },
+      stderr: { write: (text) => (texts.err += text), isTTY: terminal, columns: 40 },
+    },
+    out: () => texts.out,
+    err: () => texts.err,
+  };
+}

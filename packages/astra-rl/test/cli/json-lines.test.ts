@@ -1,0 +1,38 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/torch";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { readJsonLines } from "../../src/cli/json-lines.js";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "json-lines-"));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function file(content: string | Buffer): string {
+  const path = join(folder, "input.jsonl");
+  writeFileSync(path, content);
+  return path;
+}
+
+test("objects in order, empty lines and carriage returns aside", async () => {
+  const path = file('{"text":"a","more":1}\r\n\n{"text":"🙂"}\n');
+  expect((await readJsonLines(path, ["text"])).map(({ text }) => text)).toEqual(["a", "🙂"]);
+});
+
+test.each([
+  ['{"text":"a"}\n{"text":\n', ":2: is not JSON"],
+  ['{"text":"a"}\n{"texts":"b"}\n', ':2: "text" must be a text, got nothing'],
+  ['{"text":7}\n', ':1: "text" must be a text, got a number'],
+  ['{"text":null}\n', ':1: "text" must be a text, got null'],
+  ['["a"]\n', ":1: must be a JSON object with text, got a list"],
+  ["null\n", ":1: must be a JSON object with text, got null"],
+  ["\n\n", ': is empty; give one JSON object {"text": …} a line'],
+  [Buffer.from([0x22, 0xff, 0x22]), ": must be UTF-8 text"],
+])("%s", async (content, message) => {
+  const promise = readJsonLines(file(content), ["text"]);
+  await expect(promise).rejects.toThrow(UsageError);
+  await expect(promise).rejects.toThrow(message);
+});

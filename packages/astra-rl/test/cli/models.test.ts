@@ -1,0 +1,155 @@
+import { writeFileSync } from "node:fs";
+import { liveTensors } from "@astra-rl/torch";
+import { describe, expect, test } from "vitest";
+import { golden, goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { runCommand, temporaryFolder } from "./run-command.js";
+
+const { path } = temporaryFolder();
+const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+
+describe("astra-rl logprobs", () => {
+  test("gives the ids that were read and the numbers of transformers, whatever the batches", async () => {
+    const live = liveTensors();
+    writeFileSync(
+      path("pairs.jsonl"),
+      lines(golden.logprobs.map(({ context, continuation }) => ({ context, continuation }))),
+    );
+    const results = [];
+    for (const batch of ["1", "5", "100"]) {
+      const result = await runCommand(
+        "logprobs",
+        "--model",
+        goldenFolder,
+        "--input",
+        path("pairs.jsonl"),
+        "--batch-size",
+        batch,
+      );
+      expect(result).toMatchObject({ code: 0 });
+      results.push(result.json<{ contextIds: number[]; continuationIds: number[]; logprobs: number[] }>());
+    }
+    for (const rows of results) {
+      expect(rows).toHaveLength(golden.logprobs.length);
+      rows.forEach((row, index) => {
+        const expected = golden.logprobs[index]!;
+        expect(Object.keys(row)).toEqual(["contextIds", "continuationIds", "logprobs"]);
+        const { contextIds, continuationIds } = expected;
+        const read =
+          contextIds.length === 0 ? [golden.endId] : contextIds.slice(continuationIds.length - golden.window);
+        expect(row.contextIds).toEqual(read);
+        expect(row.continuationIds).toEqual(expected.continuationIds);
+        row.logprobs.forEach((value, token) => {
+          expect(Math.abs(value - expected.logprobs[token]!)).toBeLessThan(2e-4);
+        });
+      });
+    }
+    expect(liveTensors()).toBe(live);
+  });
+
+  test("a continuation that leaves no room for a context is a mistake of the input", async () => {
+    writeFileSync(path("pairs.jsonl"), lines([{ context: "a", continuation: "word ".repeat(100) }]));
+    const { code, err } = await runCommand(
+      "logprobs",
+      "--model",
+      goldenFolder,
+      "--input",
+      path("pairs.jsonl"),
+      "--quiet",
+    );
+    expect(code).toBe(2);
+    expect(err).toMatch(/^astra-rl: .*window of 64 tokens.*\n$/);
+  });
+});
+
+describe("astra-rl generate", () => {
+  test("--greedy gives the tokens of transformers", async () => {
+    const live = liveTensors();
+    for (const maxNewTokens of new Set(golden.greedy.map((row) => row.maxNewTokens))) {
+      const cases = golden.greedy.filter((row) => row.maxNewTokens === maxNewTokens);
+      writeFileSync(path("prompts.jsonl"), lines(cases.map(({ prompt }) => ({ prompt }))));
+      const args = [
+        "--model",
+        goldenFolder,
+        "--input",
+        path("prompts.jsonl"),
+        "--max-new-tokens",
+        String(maxNewTokens),
+        "--greedy",
+      ];
+      const result = await runCommand("generate", ...args);
+      expect(result).toMatchObject({ code: 0 });
+      expect(result.json()).toEqual(cases.map(({ ids, text }) => ({ ids, text })));
+    }
+    expect(liveTensors()).toBe(live);
+  });
+
+  test("samples follow the seed, not the batches", async () => {
+    writeFileSync(
+      path("prompts.jsonl"),
+      lines(["The lamp", "", "日本", "A dog"].map((prompt) => ({ prompt }))),
+    );
+    const sample = (...args: string[]) =>
+      runCommand(
+        "generate",
+        "--model",
+        goldenFolder,
+        "--input",
+        path("prompts.jsonl"),
+        "--max-new-tokens",
+        "8",
+        ...args,
+      );
+    const first = await sample("--seed", "0");
+    expect((await sample("--seed", "0", "--batch-size", "1")).out).toBe(first.out);
+    expect((await sample("--seed", "1")).out).not.toBe(first.out);
+  });
+
+  test("output is harmless to a terminal whatever the model writes", async () => {
+    writeFileSync(
+      path("prompts.jsonl"),
+      lines(Array.from({ length: 40 }, (_, row) => ({ prompt: `row ${row}` }))),
+    );
+    const { out } = await runCommand(
+      "generate",
+      "--model",
+      goldenFolder,
+      "--input",
+      path("prompts.jsonl"),
+      "--max-new-tokens",
+      "30",
+    );
+    // oxlint-disable-next-line no-control-regex
+    expect(out.replaceAll("\n", "")).not.toMatch(/[\u0000-\u001F\u007F-\u009F\u202A-\u202E]/u);
+  });
+});
+
+describe("astra-rl score", () => {
+  test("keyword: the score and the labels of each text", async () => {
+    writeFileSync(
+      path("keywords.json"),
+      JSON.stringify([
+        { term: "awful", weight: 0.5, label: "insult" },
+        { pattern: "stu+pid", weight: 0.5 },
+      ]),
+    );
+    writeFileSync(
+      path("texts.jsonl"),
+      lines(["fine", "Awful!", "stuuupid and awful"].map((text) => ({ text }))),
+    );
+    const result = await runCommand(
+      "score",
+      "--scorer",
+      `keyword:${path("keywords.json")}`,
+      "--input",
+      path("texts.jsonl"),
+      "--batch-size",
+      "2",
+    );
+    expect(result.code).toBe(0);
+    expect(result.json()).toEqual([
+      { score: 0, labels: { insult: 0 } },
+      { score: 0.5, labels: { insult: 0.5 } },
+      { score: 0.75, labels: { insult: 0.5 } },
+    ]);
+  });
+});

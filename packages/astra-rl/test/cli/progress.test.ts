@@ -1,0 +1,55 @@
+import { describe, expect, test } from "vitest";
+import { createOutput } from "../../src/cli/output.js";
+import { duration, Progress } from "../../src/cli/progress.js";
+import { captured } from "./captured.js";
+
+describe("progress", () => {
+  test("elsewhere than on a terminal: plain lines, not more than one in five seconds, and the last", () => {
+    const { streams, err } = captured();
+    let time = 0;
+    const progress = new Progress(createOutput(streams), { unit: "step", total: 20, now: () => time });
+    for (let step = 1; step <= 20; step += 1) {
+      time = step * 1000;
+      progress.update(step, { reward: "0.5" });
+    }
+    progress.end();
+    expect(err().split("\n")).toEqual([
+      "step 1/20 · 1.0 steps/s · 19 s left · reward 0.5",
+      "step 6/20 · 1.0 steps/s · 14 s left · reward 0.5",
+      "step 11/20 · 1.0 steps/s · 9 s left · reward 0.5",
+      "step 16/20 · 1.0 steps/s · 4 s left · reward 0.5",
+      "step 20/20 · 1.0 steps/s · 20 s in all · reward 0.5",
+      "",
+    ]);
+  });
+
+  test("on a terminal: one line that is rewritten and never wraps; results end it", () => {
+    const { streams, out, err } = captured({ terminal: true });
+    const output = createOutput(streams);
+    output.live("x".repeat(100));
+    output.live("second");
+    output.result("done");
+    expect(err()).toBe(`\r\u001B[2K${"x".repeat(39)}\r\u001B[2Ksecond\n`);
+    expect(out()).toBe("done\n");
+  });
+
+  test("--quiet leaves results and alerts", () => {
+    const { streams, out, err } = captured();
+    const output = createOutput(streams, { quiet: true });
+    output.note("note");
+    output.live("live");
+    output.alert("alert");
+    output.json({ text: "\u009B" });
+    expect(err()).toBe("alert\n");
+    expect(out()).toBe('{"text":"\\u009b"}\n');
+  });
+
+  test.each([
+    [0.4, "0 s"],
+    [59.4, "59 s"],
+    [65, "1 min 05 s"],
+    [7620, "2 h 07 min"],
+  ])("duration %d", (seconds, text) => {
+    expect(duration(seconds)).toBe(text);
+  });
+});

@@ -1,0 +1,242 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { liveTensors } from "@astra-rl/torch";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { parseEvaluationRecord } from "../../src/records/index.js";
+import { runCommand, temporaryFolder } from "./run-command.js";
+
+const { path } = temporaryFolder();
+
+/** A run of seconds: the golden checkpoint against itself, a scorer that rewards a letter. */
+function configuration(): string {
+  writeFileSync(
+    path("prompts.json"),
+    JSON.stringify(["Hello.", "The lamp is warm.", "A dog ran.", "日本 🙂"]),
+  );
+  writeFileSync(
+    path("run.yaml"),
+    `models: {tester: ${goldenFolder}, target: ${goldenFolder}}
+prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
+scorer: {type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}, {pattern: "h", weight: 0.3}]}
+sampler: {width: 2, depth: 2}
+generation:
+  tester: {maxNewTokens: 5}
+  target: {maxNewTokens: 5}
+training: {trainingSteps: 3, learningRate: 1e-3, evaluateEvery: 2, batchSize: 2}
+`,
+  );
+  return path("run.yaml");
+}
+
+interface GraphLine {
+  context: string;
+  children: NodeLine[];
+}
+interface NodeLine {
+  context: string;
+  probe: string;
+  response: string;
+  reward: number;
+  children: NodeLine[];
+}
+
+describe("astra-rl rollout", () => {
+  test("--json: one graph a line, as wide and deep as configured; the seed decides", async () => {
+    const live = liveTensors();
+    const run = (...args: string[]) => runCommand("rollout", configuration(), "--json", "--quiet", ...args);
+    const first = await run("--episodes", "3", "--seed", "0");
+    expect(first).toMatchObject({ code: 0, err: "" });
+    const graphs = first.json<GraphLine>();
+    expect(graphs).toHaveLength(3);
+    const check = (node: NodeLine, context: string, depth: number) => {
+      expect(Object.keys(node).slice(0, 5)).toEqual(["context", "probe", "response", "reward", "children"]);
+      expect(node.context).toBe(context);
+      expect(Number.isFinite(node.reward)).toBe(true);
+      expect(node.children).toHaveLength(depth === 1 ? 0 : 2);
+      for (const child of node.children) check(child, node.context + node.probe + node.response, depth - 1);
+    };
+    for (const graph of graphs) {
+      expect(graph.children).toHaveLength(2);
+      for (const child of graph.children) check(child, graph.context, 2);
+    }
+    expect((await run("--episodes", "3", "--seed", "0")).out).toBe(first.out);
+    expect((await run("--episodes", "3", "--seed", "1")).out).not.toBe(first.out);
+    // What is said in an episode does not depend on how many are grown beside it; sums of floats may round otherwise.
+    const texts = (graph: GraphLine) =>
+      JSON.stringify(graph, (key, value: unknown) => (typeof value === "number" ? key : value));
+    const alone = (await run("--episodes", "1", "--seed", "0")).json<GraphLine>();
+    expect(alone.map(texts)).toEqual([texts(graphs[0]!)]);
+    expect(liveTensors()).toBe(live);
+  });
+
+  test("depth 0 gives graphs without nodes; without --json it is text", async () => {
+    const flat = await runCommand(
+      "rollout",
+      configuration(),
+      "--json",
+      "--quiet",
+      "--set",
+      "sampler.depth=0",
+    );
+    expect(flat.json<GraphLine>()[0]!.children).toEqual([]);
+    const shown = await runCommand("rollout", configuration(), "--quiet");
+    expect(shown.out).toMatch(/^episode 0 .*\n {2}tester .*\n {2}target .*\[reward/);
+  });
+});
+
+describe("astra-rl train", () => {
+  test("leaves metrics, checkpoints and the configuration; the same seed gives the same bytes, times aside", async () => {
+    const live = liveTensors();
+    const result = await runCommand("train", configuration(), "--run-dir", path("run"));
+    expect(result).toMatchObject({ code: 0, out: "" });
+    expect(result.err).toMatch(/step 3\/3 · .*loss .*reward .*success/);
+    const metrics = (folder: string) =>
+      readFileSync(path(folder, "metrics.jsonl"), "utf8")
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const lines = metrics("run");
+    expect(lines.map((line) => line.step)).toEqual([1, 2, 3]);
+    for (const line of lines) {
+      expect(line).toMatchObject({
+        "reward/mean": expect.any(Number) as number,
+        "time/rollout_s": expect.any(Number) as number,
+        "time/update_s": expect.any(Number) as number,
+        "tokens/tester/read": expect.any(Number) as number,
+        "tokens/tester/generated": expect.any(Number) as number,
+        "tokens/target/read": expect.any(Number) as number,
+        "tokens/target/generated": expect.any(Number) as number,
+        "tokens/baseline/read": expect.any(Number) as number,
+        "tokens/baseline/generated": expect.any(Number) as number,
+      });
+      expect(line).toHaveProperty("loss");
+    }
+    for (const name of ["best", "last"]) {
+      for (const file of ["config.json", "model.safetensors", "tokenizer.json"]) {
+        expect(existsSync(path("run", "checkpoints", name, file))).toBe(true);
+      }
+    }
+    const resolved = parse(readFileSync(path("run", "config.resolved.yaml"), "utf8")) as Record<
+      string,
+      unknown
+    >;
+    expect(resolved).toMatchObject({
+      seed: 0,
+      models: { tester: goldenFolder },
+      algorithm: { name: "dpo", beta: 0.1 },
+    });
+    expect(liveTensors()).toBe(live);
+
+    // The resolved configuration alone repeats the run.
+    expect(
+      await runCommand("train", path("run", "config.resolved.yaml"), "--run-dir", path("again")),
+    ).toMatchObject({ code: 0 });
+    const timeless = (folder: string) =>
+      metrics(folder).map((line) =>
+        Object.fromEntries(Object.entries(line).filter(([key]) => !key.startsWith("time/"))),
+      );
+    expect(timeless("again")).toEqual(timeless("run"));
+    expect(readFileSync(path("again", "checkpoints/last/model.safetensors"))).toEqual(
+      readFileSync(path("run", "checkpoints/last/model.safetensors")),
+    );
+  });
+
+  test("--resume goes on as if it had never stopped", async () => {
+    const whole = await runCommand("train", configuration(), "--run-dir", path("whole"), "--json", "--quiet");
+    await runCommand(
+      "train",
+      configuration(),
+      "--run-dir",
+      path("parts"),
+      "--set",
+      "training.trainingSteps=1",
+      "--quiet",
+    );
+    const rest = await runCommand(
+      "train",
+      configuration(),
+      "--run-dir",
+      path("parts"),
+      "--resume",
+      "--json",
+      "--quiet",
+    );
+    expect(rest).toMatchObject({ code: 0 });
+    const strip = (text: string) => text.replace(/"time\/[^,]+,/g, "");
+    expect(strip(rest.out)).toBe(strip(whole.out.split("\n").slice(1).join("\n")));
+  });
+});
+
+describe("astra-rl eval", () => {
+  test("writes summary and details, and prints what it found", async () => {
+    const live = liveTensors();
+    const result = await runCommand("eval", configuration(), "--output", path("deep", "evaluation.json"));
+    expect(result).toMatchObject({ code: 0 });
+    const record = parseEvaluationRecord(readFileSync(path("deep", "evaluation.json"), "utf8"));
+    expect(record.summary.n_rollouts).toBe(4);
+    expect(record.details).toHaveLength(4);
+    expect(record.details.every((detail) => detail.per_turn.length === 2)).toBe(true);
+    const rate = record.summary["pct_rollouts_with_target_toxicity/attack_success_rate"]!;
+    expect(result.out).toContain(`attack success rate`);
+    expect(result.out).toContain(`${(100 * rate).toFixed(1)} % (${record.summary.n_attack_successes}/4)`);
+    const json = await runCommand("eval", configuration(), "--json", "--quiet");
+    expect(json.json()[0]).toEqual(JSON.parse(readFileSync(path("deep", "evaluation.json"), "utf8")));
+    expect(liveTensors()).toBe(live);
+  });
+
+  test("--tester takes a checkpoint of a run; one that does not load is an error, not the base model", async () => {
+    await runCommand("train", configuration(), "--run-dir", path("run"), "--quiet");
+    const best = await runCommand(
+      "eval",
+      configuration(),
+      "--tester",
+      path("run/checkpoints/best"),
+      "--json",
+      "--quiet",
+    );
+    expect(best.code).toBe(0);
+    const missing = await runCommand(
+      "eval",
+      configuration(),
+      "--tester",
+      path("run/checkpoints/none"),
+      "--json",
+      "--quiet",
+    );
+    expect(missing).toMatchObject({ code: 2, out: "" });
+  });
+});
+
+test("astra-rl init writes a configuration that is valid", async () => {
+  expect(
+    await runCommand("init", path("new.yaml"), "--tester", goldenFolder, "--target", goldenFolder, "--quiet"),
+  ).toMatchObject({ code: 0, err: "" });
+  const text = readFileSync(path("new.yaml"), "utf8");
+  expect(text).toMatch(/^# yaml-language-server: \$schema=.*configuration\.schema\.json\n/);
+  expect(await runCommand("init", path("new.yaml"))).toMatchObject({
+    code: 2,
+    err: expect.stringContaining("exists already") as string,
+  });
+  const small = [
+    "--set",
+    "sampler.depth=1",
+    "--set",
+    "generation.tester.maxNewTokens=2",
+    "--set",
+    "generation.target.maxNewTokens=2",
+  ];
+  configuration();
+  const rollout = await runCommand(
+    "rollout",
+    path("new.yaml"),
+    "--json",
+    "--quiet",
+    "--set",
+    `prompts.train=${path("prompts.json")}`,
+    "--set",
+    "scorer={type: keyword, entries: [{term: a}]}",
+    ...small,
+  );
+  expect(rollout).toMatchObject({ code: 0, err: "" });
+});
