@@ -178,6 +178,8 @@ export async function build({
   const files = readdirSync(sourceFolder).sort();
   const headers = nodeHeaders();
   const compiler = process.env.CXX ?? "g++";
+  // Not part of the fingerprint: Node-API is stable, wherever its headers lie.
+  const nodeFlags = ["-isystem", headers];
   const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
   const flags = [
     "-std=c++17",
@@ -194,8 +196,6 @@ export async function build({
     `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`,
     "-DNAPI_VERSION=8",
     "-DNODE_GYP_MODULE_NAME=torch",
-    "-isystem",
-    headers,
     ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
   ];
   const version = versionOf(layout);
@@ -227,7 +227,7 @@ export async function build({
   const work = async () => {
     for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
       const object = objectOf.get(file);
-      await run(compiler, [...flags, "-c", join(sourceFolder, file), "-o", `${object}.new`]);
+      await run(compiler, [...flags, ...nodeFlags, "-c", join(sourceFolder, file), "-o", `${object}.new`]);
       renameSync(`${object}.new`, object);
       finished += 1;
       log(`  compiled ${file} (${finished} of ${wanted})`);
