@@ -14,6 +14,7 @@ import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fie
 import type { SequenceClassifier } from "./sequence-classifier.js";
 import { Tokenizer } from "./tokenizer.js";
 import { readParameters } from "./read-parameters.js";
+import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 import { WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
@@ -23,6 +24,8 @@ export interface LoadOptions {
   computeDtype?: DType;
   /** Default "cpu". */
   device?: Device;
+  /** How a model id is fetched, who is told of its progress. Default: as the environment says, telling nobody. */
+  hub?: HubOptions;
 }
 
 export interface LoadedCausalLM {
@@ -36,13 +39,15 @@ export interface LoadedCausalLM {
 }
 
 /**
- * Loads a causal language model and its tokenizer from a folder in Hugging Face's format.
+ * Loads a causal language model and its tokenizer from a folder in Hugging Face's format, or from the hub.
  *
+ * @param checkpoint a folder, or a model id "owner/name[@revision]" where there is no such folder
  * @throws UsageError, naming the file, the rule and what was found, for everything that is missing, malformed,
  * unsupported or inconsistent
  */
-export async function loadCausalLM(directory: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
+export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
   const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
+  const directory = await resolveCheckpoint(checkpoint, options.hub);
   const fields = await readConfig(directory);
   const place = fields.where;
   const family = familyOf(fields);
@@ -104,10 +109,11 @@ export interface LoadedClassifier {
 
 /** Loads a sequence classifier (BERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. */
 export async function loadSequenceClassifier(
-  directory: string,
+  checkpoint: string,
   options: Omit<LoadOptions, "computeDtype"> = {},
 ): Promise<LoadedClassifier> {
   const { dtype = "float32", device = "cpu" } = options;
+  const directory = await resolveCheckpoint(checkpoint, options.hub);
   const fields = await readConfig(directory);
   const family = classifierFamilyOf(fields);
   const config = family.parseConfig(fields);
@@ -146,7 +152,8 @@ async function checkFolder(directory: string): Promise<void> {
         ? "there is no such folder"
         : `cannot be read: ${reason(cause)}`;
     throw new UsageError(
-      `${directory}: ${rule}; a checkpoint is a folder with config.json, model.safetensors and tokenizer.json`,
+      `${directory}: ${rule}; a checkpoint is a folder with config.json, model.safetensors and tokenizer.json, ` +
+        `or a model id "owner/name" of the hub`,
       { cause },
     );
   }

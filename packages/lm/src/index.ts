@@ -13,6 +13,7 @@ export {
   type LoadedClassifier,
   type LoadOptions,
 } from "./checkpoint.js";
+export { isModelId, resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 export type { SequenceClassifier, SequenceClassifierConfig } from "./sequence-classifier.js";
 export {
   initializeCausalLM,

@@ -18,6 +18,7 @@ import {
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
 export interface LoRAConfiguration {
   /** Inner dimension r. */
@@ -83,13 +84,18 @@ export class LoRA implements Adapter {
     return new LoRA(complete, matrices, projections);
   }
 
-  /** Reads an adapter that PEFT or {@link save} wrote. */
+  /**
+   * Reads an adapter that PEFT or {@link save} wrote.
+   *
+   * @param source a folder, or a model id "owner/name[@revision]" where there is no such folder
+   */
   static async load(
-    directory: string,
+    source: string,
     projections: ReadonlyMap<string, Projection>,
-    options: { device?: Device } = {},
+    options: { device?: Device; hub?: HubOptions } = {},
   ): Promise<LoRA> {
-    const { device = "cpu" } = options;
+    const { device = "cpu", hub } = options;
+    const directory = await resolveCheckpoint(source, hub);
     const configurationPath = join(directory, "adapter_config.json");
     const bytes = await readFileIfThere(configurationPath);
     if (bytes === null)
@@ -175,14 +181,20 @@ export class LoRA implements Adapter {
     );
   }
 
-  /** Writes the adapter as PEFT does; the folder appears whole or not at all. */
-  async save(directory: string, options: { baseModel: string }): Promise<void> {
+  /**
+   * Writes the adapter as PEFT does; the folder appears whole or not at all.
+   *
+   * @param options.baseModel folder or model id of the base, without a revision
+   * @param options.baseRevision branch, tag or commit of a base from the hub. Default: none is named
+   */
+  async save(directory: string, options: { baseModel: string; baseRevision?: string }): Promise<void> {
     const { rank, alpha, targetModules, dropout: probability } = this.configuration;
     const transposed = [...this.#matrices.keys()].every((name) => this.projections.get(name)!.transposed);
     const configuration = {
       peft_type: "LORA",
       task_type: "CAUSAL_LM",
       base_model_name_or_path: options.baseModel,
+      revision: options.baseRevision ?? null,
       r: rank,
       lora_alpha: alpha,
       lora_dropout: probability,

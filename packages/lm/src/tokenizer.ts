@@ -16,7 +16,7 @@ interface TokenizerEngine {
 }
 
 /** Files that describe a tokenizer in a Hugging Face folder; those that are there travel with every checkpoint. */
-const TOKENIZER_FILES = [
+export const TOKENIZER_FILES = [
   "tokenizer.json",
   "tokenizer_config.json",
   "special_tokens_map.json",

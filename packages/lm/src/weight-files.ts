@@ -9,8 +9,8 @@ import {
 } from "@astra-rl/torch";
 import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
 
-const SINGLE = "model.safetensors";
-const INDEX = "model.safetensors.index.json";
+export const SINGLE = "model.safetensors";
+export const INDEX = "model.safetensors.index.json";
 
 /** The weights of a checkpoint folder: one safetensors file, or several with an index. */
 export class WeightFiles {
@@ -32,7 +32,7 @@ export class WeightFiles {
       return new WeightFiles(new Map([...file.tensors.keys()].map((key) => [key, file])));
     }
     if (names.includes(INDEX)) return openShards(directory).then((files) => new WeightFiles(files));
-    throw new UsageError(missing(directory, names));
+    throw new UsageError(missingWeights(directory, names));
   }
 
   keys(): Iterable<string> {
@@ -61,22 +61,10 @@ export class WeightFiles {
 
 async function openShards(directory: string): Promise<Map<string, SafetensorsFile>> {
   const place = join(directory, INDEX);
-  const bytes = await readFileIfThere(place);
-  const fields = new JsonFields(parseJsonObject(bytes ?? "", place), place);
-  const map = fields.values["weight_map"];
-  if (typeof map !== "object" || map === null || Array.isArray(map)) {
-    throw fields.error("weight_map", "an object that gives each tensor's file");
-  }
   const opened = new Map<string, SafetensorsFile>();
   const files = new Map<string, SafetensorsFile>();
   try {
-    for (const [key, name] of Object.entries(map)) {
-      if (typeof name !== "string" || basename(name) !== name || !name.endsWith(".safetensors")) {
-        throw new UsageError(
-          `${place}: each tensor's file must be the name of a .safetensors file in the same folder, ` +
-            `but for ${describeValue(key)} it is ${describeValue(name)}`,
-        );
-      }
+    for (const [key, name] of parseIndex((await readFileIfThere(place)) ?? "", place)) {
       let file = opened.get(name);
       if (file === undefined) opened.set(name, (file = openSafetensors(join(directory, name))));
       if (!file.tensors.has(key)) {
@@ -91,18 +79,46 @@ async function openShards(directory: string): Promise<Map<string, SafetensorsFil
   return files;
 }
 
-function missing(directory: string, names: readonly string[]): string {
+/**
+ * The file of each tensor, as an index of shards names them: plain names, never paths out of the folder.
+ *
+ * @param place path of the index, for messages
+ */
+export function parseIndex(bytes: Uint8Array | string, place: string): Map<string, string> {
+  const fields = new JsonFields(parseJsonObject(bytes, place), place);
+  const map = fields.values["weight_map"];
+  if (typeof map !== "object" || map === null || Array.isArray(map)) {
+    throw fields.error("weight_map", "an object that gives each tensor's file");
+  }
+  const entries = Object.entries(map as Record<string, unknown>).map(([key, name]): [string, string] => {
+    if (typeof name === "string" && basename(name) === name && name.endsWith(".safetensors"))
+      return [key, name];
+    throw new UsageError(
+      `${place}: each tensor's file must be the name of a .safetensors file in the same folder, ` +
+        `but for ${describeValue(key)} it is ${describeValue(name)}`,
+    );
+  });
+  return new Map(entries);
+}
+
+/**
+ * Says what to do where there are no weights that can be read.
+ *
+ * @param place folder or repository, the beginning of the sentence
+ * @param names the files that are there instead
+ */
+export function missingWeights(place: string, names: readonly string[]): string {
   const pickled = names.find((name) => /\.(bin|pt|pth|ckpt)$/.test(name) && name !== "training_args.bin");
   if (pickled !== undefined) {
     return (
-      `${directory}: weights must be in ${SINGLE}, but they are pickled (${pickled}), and unpickling can run any ` +
+      `${place}: weights must be in ${SINGLE}, but they are pickled (${pickled}), and unpickling can run any ` +
       `code. Convert them once in Python: model = AutoModelForCausalLM.from_pretrained(folder); ` +
       `model.save_pretrained(folder, safe_serialization=True)`
     );
   }
   const other = names.find((name) => /\.(h5|msgpack|gguf|onnx|ot)$/.test(name));
   return (
-    `${directory}: weights must be in ${SINGLE} (or in several files with ${INDEX}), but there is neither` +
+    `${place}: weights must be in ${SINGLE} (or in several files with ${INDEX}), but there is neither` +
     (other === undefined ? "" : `; ${other} is in a format that is not supported`)
   );
 }

@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import type { CausalLM, LoadedCausalLM } from "@astra-rl/lm";
 import { UsageError, type Tensor } from "@astra-rl/torch";
 import type { Scorer, Sources, WorkCounters } from "../core/index.js";
@@ -158,9 +157,7 @@ async function trainedTester(
   baseline: LoadedCausalLM,
 ): Promise<TrainedTester> {
   if (lora !== undefined) {
-    // The saved adapter must find its base from wherever it lies.
-    const name = typeof tester === "string" ? resolve(tester) : tester.model.config.architecture;
-    return shelf.own(new LoRATester(await shelf.frozen(tester), name, lora));
+    return shelf.own(new LoRATester(await shelf.frozen(tester), await shelf.nameOf(tester), lora));
   }
   const startsAsBaseline = await shelf.same(tester, baselineSource);
   return new FullTester(shelf, await shelf.trainable(tester), startsAsBaseline ? baseline.model : null);

@@ -14,6 +14,8 @@ export interface LoRAOptions extends LoRAConfiguration {
   seed?: number;
 }
 
+type BaseName = Parameters<LoRA["save"]>[1];
+
 /**
  * A tester whose weights are a frozen base, which target and baseline may share, and a small trained adapter. There is
  * nothing to copy after an update: the base with the adapter is what speaks.
@@ -22,10 +24,10 @@ export class LoRATester implements TrainedTester {
   readonly tokenizer: Tokenizer;
   readonly model: CausalLM;
   readonly #adapter: LoRA;
-  readonly #baseName: string;
+  readonly #baseName: BaseName;
 
   /** @param baseName what the saved adapter names as its base */
-  constructor(base: LoadedCausalLM, baseName: string, { seed = 0, ...configuration }: LoRAOptions) {
+  constructor(base: LoadedCausalLM, baseName: BaseName, { seed = 0, ...configuration }: LoRAOptions) {
     const { model } = base;
     this.#adapter = LoRA.create(model.projections(), configuration, { seed, device: model.device });
     this.#baseName = baseName;
@@ -54,7 +56,7 @@ export class LoRATester implements TrainedTester {
 
   /** In PEFT's format, with the tokenizer beside it. */
   async save(folder: string): Promise<void> {
-    await this.#adapter.save(folder, { baseModel: this.#baseName });
+    await this.#adapter.save(folder, this.#baseName);
     await this.tokenizer.save(folder);
   }
 

@@ -1,11 +1,18 @@
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
-import { loadCausalLM, LoRA, type LoadedCausalLM } from "@astra-rl/lm";
+import {
+  isModelId,
+  loadCausalLM,
+  LoRA,
+  resolveCheckpoint,
+  type HubOptions,
+  type LoadedCausalLM,
+} from "@astra-rl/lm";
 import { engineInformation, UsageError, type Device, type DType } from "@astra-rl/torch";
 
 /**
- * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), or a checkpoint that is
- * already loaded (which stays the caller's).
+ * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), the model id of either
+ * on the hub ("owner/name[@revision]"), or a checkpoint that is already loaded (which stays the caller's).
  */
 export type ModelSource = string | LoadedCausalLM;
 
@@ -22,6 +29,8 @@ export interface ModelShelfOptions {
   targetDevice?: Device;
   /** Default "auto". */
   inferenceDtype?: InferenceDType;
+  /** How model ids are fetched. Default: as the environment says; its warnings go to stderr. */
+  hub?: HubOptions;
 }
 
 /** Loads each checkpoint once, however many roles it plays, and frees what it loaded. */
@@ -32,29 +41,46 @@ export class ModelShelf {
   /** By device, then by what identifies a checkpoint. */
   readonly #frozen = new Map<Device, Map<string | LoadedCausalLM, LoadedCausalLM>>();
   readonly #owned: { dispose(): void }[] = [];
+  readonly #folders: CheckpointFolders;
 
-  private constructor(device: Device, targetDevice: Device, dtype: DType) {
+  private constructor(device: Device, targetDevice: Device, dtype: DType, folders: CheckpointFolders) {
     this.device = device;
     this.targetDevice = targetDevice;
     this.dtype = dtype;
+    this.#folders = folders;
   }
 
-  /** @param sources the checkpoints that will be asked for; "auto" looks at their size */
+  /** @param sources the checkpoints that will be asked for, fetched where they are on the hub; "auto" looks at their size */
   static async open(
-    { device = "cpu", targetDevice = device, inferenceDtype = "auto" }: ModelShelfOptions,
+    { device = "cpu", targetDevice = device, inferenceDtype = "auto", hub }: ModelShelfOptions,
     sources: readonly ModelSource[],
   ): Promise<ModelShelf> {
-    const dtype = inferenceDtype === "auto" ? await fastestDtype(device, sources) : inferenceDtype;
-    return new ModelShelf(device, targetDevice, dtype);
+    const folders = new CheckpointFolders(hub);
+    const local: ModelSource[] = [];
+    for (const source of sources) local.push(await folders.local(source));
+    const dtype = inferenceDtype === "auto" ? await fastestDtype(device, local) : inferenceDtype;
+    return new ModelShelf(device, targetDevice, dtype, folders);
   }
 
   /** True when both name the same weights. */
   async same(a: ModelSource, b: ModelSource): Promise<boolean> {
-    return (await identity(a)) === (await identity(b));
+    return (await identity(await this.#folders.local(a))) === (await identity(await this.#folders.local(b)));
+  }
+
+  /**
+   * How an adapter names its base so that it is found from wherever the adapter lies: a folder's absolute path, or a
+   * model id and its revision.
+   */
+  async nameOf(source: ModelSource): Promise<{ baseModel: string; baseRevision?: string }> {
+    if (typeof source !== "string") return { baseModel: source.model.config.architecture };
+    if ((await this.#folders.local(source)) === source) return { baseModel: resolve(source) };
+    const [baseModel, baseRevision] = splitModelId(source);
+    return baseRevision === null ? { baseModel } : { baseModel, baseRevision };
   }
 
   /** Weights that nothing changes, in the inference type: the same object for the same checkpoint. */
-  async frozen(source: ModelSource, device: Device = this.device): Promise<LoadedCausalLM> {
+  async frozen(given: ModelSource, device: Device = this.device): Promise<LoadedCausalLM> {
+    const source = await this.#folders.local(given);
     const shelf = this.#frozen.get(device) ?? new Map<string | LoadedCausalLM, LoadedCausalLM>();
     this.#frozen.set(device, shelf);
     const key = await identity(source);
@@ -71,7 +97,8 @@ export class ModelShelf {
   }
 
   /** Weights of their own in float32, with gradients; products in the inference type. */
-  async trainable(source: ModelSource): Promise<LoadedCausalLM> {
+  async trainable(given: ModelSource): Promise<LoadedCausalLM> {
+    const source = await this.#folders.local(given);
     if (typeof source === "string" && (await adapterBase(source)) !== null) {
       throw new UsageError(
         `${source}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
@@ -124,7 +151,32 @@ export class ModelShelf {
   }
 }
 
-/** The base that a folder with an adapter names, relative to that folder where it is a path; null for other folders. */
+/** Where the checkpoints lie on this machine; those from the hub are looked for once, so that all roles get one commit. */
+class CheckpointFolders {
+  readonly #hub: HubOptions;
+  readonly #found = new Map<string, Promise<string>>();
+
+  constructor(hub: HubOptions = {}) {
+    this.#hub = { onWarning: (sentence) => console.error(sentence), ...hub };
+  }
+
+  async local(source: ModelSource): Promise<ModelSource> {
+    if (typeof source !== "string" || !isModelId(source)) return source;
+    const known = this.#found.get(source) ?? resolveCheckpoint(source, this.#hub);
+    this.#found.set(source, known);
+    return known;
+  }
+}
+
+function splitModelId(id: string): [name: string, revision: string | null] {
+  const at = id.indexOf("@");
+  return at < 0 ? [id, null] : [id.slice(0, at), id.slice(at + 1)];
+}
+
+/**
+ * The base that a folder with an adapter names: a path, relative to that folder, or a model id where there is no such
+ * path; null for other folders.
+ */
 async function adapterBase(folder: string): Promise<string | null> {
   const path = join(folder, "adapter_config.json");
   let text: string;
@@ -133,13 +185,18 @@ async function adapterBase(folder: string): Promise<string | null> {
   } catch {
     return null;
   }
-  let base: unknown;
+  let fields: { base_model_name_or_path?: unknown; revision?: unknown };
   try {
-    base = (JSON.parse(text) as { base_model_name_or_path?: unknown }).base_model_name_or_path;
+    fields = JSON.parse(text) as typeof fields;
   } catch (cause) {
     throw new UsageError(`${path}: is not JSON`, { cause });
   }
-  if (typeof base === "string" && base !== "") return isAbsolute(base) ? base : resolve(folder, base);
+  const { base_model_name_or_path: base, revision } = fields;
+  if (typeof base === "string" && base !== "") {
+    const local = isAbsolute(base) ? base : resolve(folder, base);
+    if (!isModelId(base) || (await readdir(local).catch(() => null)) !== null) return local;
+    return typeof revision === "string" && revision !== "" ? `${base}@${revision}` : base;
+  }
   throw new UsageError(
     `${path}: base_model_name_or_path must name the checkpoint that the adapter belongs to`,
   );

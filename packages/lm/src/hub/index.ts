@@ -3,5 +3,11 @@
  * must not know what a checkpoint means: which files make one is the caller's business.
  */
 export { downloadModel, hubSettings, parseModelId } from "./repository.js";
-export type { DownloadOptions, DownloadProgress, HubSettings, RepositoryFile } from "./repository.js";
+export type {
+  DownloadOptions,
+  DownloadProgress,
+  HubSettings,
+  RepositoryFile,
+  SelectFiles,
+} from "./repository.js";
 export { hubCacheRoot } from "./cache.js";

@@ -1,4 +1,5 @@
-import { readFileSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { HubCache, checkRelativePath, hubCacheRoot, hubHome, isCommit } from "./cache.js";
@@ -58,11 +59,21 @@ export interface DownloadProgress {
   total: number;
 }
 
+/**
+ * Chooses what to bring among a repository's paths; throws {@link UsageError} when what it needs is missing.
+ *
+ * @param read brings one of the files at once and gives its content, for choices that depend on it (an index of shards)
+ */
+export type SelectFiles = (
+  paths: readonly string[],
+  read: (path: string) => Promise<Uint8Array>,
+) => readonly string[] | Promise<readonly string[]>;
+
 export interface DownloadOptions {
   /** Branch, tag or commit. Default "main", or what follows "@" in the id. */
   revision?: string;
-  /** Chooses among the repository's paths; throws {@link UsageError} when what it needs is missing. Default: all. */
-  select?: (paths: readonly string[]) => readonly string[];
+  /** Chooses among the repository's files. Default: all. */
+  select?: SelectFiles;
   settings?: HubSettings;
   /** Files transferred at once. Default 4. */
   parallel?: number;
@@ -113,7 +124,7 @@ export async function downloadModel(id: string, options: DownloadOptions = {}): 
     throw new UsageError(`hub: model "${modelId}": not a revision: ${JSON.stringify(revision)}`);
   }
   const settings = options.settings ?? hubSettings();
-  const select = options.select ?? ((paths: readonly string[]) => paths);
+  const select: SelectFiles = options.select ?? ((paths) => paths);
   const cache = new HubCache(settings.cacheRoot, modelId);
 
   if (settings.offline) return cachedSnapshot(cache, revision, select, "HF_HUB_OFFLINE is set");
@@ -123,7 +134,7 @@ export async function downloadModel(id: string, options: DownloadOptions = {}): 
     listing = await listRepository(settings, modelId, revision, options.retryDelay);
   } catch (error) {
     if (error instanceof HubRequestError && error.status === null && cache.readReference(revision) !== null) {
-      const folder = cachedSnapshot(cache, revision, select, "the hub cannot be reached");
+      const folder = await cachedSnapshot(cache, revision, select, "the hub cannot be reached");
       options.onWarning?.(`hub: ${error.message}; using the cached copy of "${modelId}"`);
       return folder;
     }
@@ -131,23 +142,25 @@ export async function downloadModel(id: string, options: DownloadOptions = {}): 
   }
 
   const byPath = new Map(listing.files.map((file) => [file.path, file]));
-  const wanted = select([...byPath.keys()]).map((path) => {
+  const bring = async (path: string) => {
     const file = byPath.get(path);
     if (!file) throw new Error(`internal: hub selection returned an unlisted path: ${path}`);
-    return file;
-  });
+    const url = `${settings.endpoint}/${modelId}/resolve/${listing.commit}/${encodePath(path)}`;
+    await downloadBlob(cache, file, url, {
+      token: settings.token,
+      retryDelay: options.retryDelay,
+      stallTimeout: options.stallTimeout,
+      onBytes: (received) => options.onProgress?.({ file: path, received, total: file.size }),
+    });
+    await cache.link(listing.commit, path, file.etag);
+  };
 
   try {
-    await inParallel(wanted, options.parallel ?? 4, async (file) => {
-      const url = `${settings.endpoint}/${modelId}/resolve/${listing.commit}/${encodePath(file.path)}`;
-      await downloadBlob(cache, file, url, {
-        token: settings.token,
-        retryDelay: options.retryDelay,
-        stallTimeout: options.stallTimeout,
-        onBytes: (received) => options.onProgress?.({ file: file.path, received, total: file.size }),
-      });
-      await cache.link(listing.commit, file.path, file.etag);
+    const wanted = await select([...byPath.keys()], async (path) => {
+      await bring(path);
+      return readFile(join(cache.snapshot(listing.commit), path));
     });
+    await inParallel(wanted, options.parallel ?? 4, bring);
     await cache.writeReference(revision, listing.commit);
   } catch (error) {
     throw explain(error, modelId, revision, settings);
@@ -189,14 +202,14 @@ async function listRepository(
   return { commit: sha, files };
 }
 
-function cachedSnapshot(
+async function cachedSnapshot(
   cache: HubCache,
   revision: string,
-  select: (paths: readonly string[]) => readonly string[],
+  select: SelectFiles,
   reason: string,
-): string {
+): Promise<string> {
   const commit = cache.readReference(revision);
-  if (commit === null) {
+  if (commit === null || !existsSync(cache.snapshot(commit))) {
     throw new UsageError(
       `hub: ${reason} and model "${cache.modelId}" (revision "${revision}") is not in the cache ${cache.root}; ` +
         `go online once, or give the path of a local folder`,
@@ -208,7 +221,9 @@ function cachedSnapshot(
     .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split("\\").join("/"))
     .filter((path) => cache.has(commit, path));
   try {
-    select(present);
+    const wanted = await select(present, (path) => readFile(join(folder, path)));
+    const missing = wanted.find((path) => !present.includes(path));
+    if (missing !== undefined) throw new UsageError(`${missing} is missing`);
   } catch (error) {
     throw new UsageError(
       `hub: ${reason} and the cached copy of "${cache.modelId}" is incomplete (${(error as Error).message}); go online once`,

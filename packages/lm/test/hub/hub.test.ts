@@ -124,7 +124,7 @@ describe("downloadModel", () => {
     expect(readFileSync(join(root, "models--owner--name", "refs", "main"), "utf8")).toBe(COMMIT);
     expect(readdirSync(join(root, "models--owner--name", "blobs")).sort()).toEqual(
       siblings()
-        .map((sibling) => String(sibling.lfs?.sha256 ?? sibling.blobId))
+        .map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId)
         .sort(),
     );
   });
@@ -160,7 +160,7 @@ describe("downloadModel", () => {
         "content-length": weights.length - start,
         ...(start > 0 ? { "content-range": `bytes ${start}-${weights.length - 1}/${weights.length}` } : {}),
       });
-      response.write(weights.subarray(start, end), () => setTimeout(() => response.destroy(), 5));
+      response.write(weights.subarray(start, end), () => setTimeout(() => response.destroy(), 40));
     };
     const folder = await downloadModel("owner/name", options());
     expect(readFileSync(join(folder, "nested/model.safetensors")).equals(weights)).toBe(true);
