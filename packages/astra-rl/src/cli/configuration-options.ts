@@ -1,6 +1,5 @@
 import { Option } from "@commander-js/extra-typings";
-import type { DownloadProgress } from "@astra-rl/lm";
-import type { ModelFolderOptions } from "../run/index.js";
+import type { DownloadProgress, HubOptions } from "@astra-rl/lm";
 import { collectOverride } from "./options.js";
 import type { Output } from "./output.js";
 
@@ -12,7 +11,7 @@ export const setOption = () =>
   ).argParser(collectOverride);
 
 /** Tells the user what is being fetched from the hub. */
-export function downloadNotes(output: Output): ModelFolderOptions {
+export function downloadNotes(output: Output): HubOptions {
   return {
     onProgress: (progress: DownloadProgress) => output.live(describe(progress)),
     onWarning: (sentence) => output.alert(sentence),

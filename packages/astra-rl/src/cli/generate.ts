@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { generate, loadCausalLM } from "@astra-rl/lm";
-import { resolveModelFolder } from "../run/index.js";
+import { modelSource } from "../run/index.js";
 import { downloadNotes } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
 import { deviceOption, dtypeOption, numberWithin, wholeNumber } from "./options.js";
@@ -39,8 +39,8 @@ export function generateCommand(streams: Streams) {
     .action(async ({ model: name, input, batchSize, seed, device, dtype, stop, quiet, ...sampling }) => {
       const output = createOutput(streams, { quiet });
       const rows = await readJsonLines(input, ["prompt"]);
-      const folder = await resolveModelFolder(name, downloadNotes(output));
-      const { model, tokenizer } = await loadCausalLM(folder, { device, dtype });
+      const hub = downloadNotes(output);
+      const { model, tokenizer } = await loadCausalLM(modelSource(name), { device, dtype, hub });
       try {
         const progress = new Progress(output, { unit: "prompt", total: rows.length });
         for (let start = 0; start < rows.length; start += batchSize) {

@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
-import { resolveModelFolder } from "../run/index.js";
+import { modelSource } from "../run/index.js";
 import { downloadNotes } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
 import { deviceOption, dtypeOption, wholeNumber } from "./options.js";
@@ -30,8 +30,8 @@ export function logprobsCommand(streams: Streams) {
     .action(async ({ model: name, input, batchSize, device, dtype, quiet }) => {
       const output = createOutput(streams, { quiet });
       const rows = await readJsonLines(input, ["context", "continuation"]);
-      const folder = await resolveModelFolder(name, downloadNotes(output));
-      const { model, tokenizer } = await loadCausalLM(folder, { device, dtype });
+      const hub = downloadNotes(output);
+      const { model, tokenizer } = await loadCausalLM(modelSource(name), { device, dtype, hub });
       try {
         const progress = new Progress(output, { unit: "line", total: rows.length });
         for (let start = 0; start < rows.length; start += batchSize) {

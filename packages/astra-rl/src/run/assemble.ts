@@ -1,3 +1,4 @@
+import type { HubOptions } from "@astra-rl/lm";
 import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { Algorithm } from "../core/index.js";
@@ -5,28 +6,27 @@ import { ASTEvaluator } from "../evaluation/index.js";
 import { ASTSampler } from "../sampler/index.js";
 import { HFASTSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
-import { resolveModelFolder, type ModelFolderOptions } from "./model-folder.js";
+import { modelSource } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
 import { assembleScorer } from "./scorer.js";
 
 /**
  * Loads the models and the scorer of a configuration.
  *
+ * @param hub how models of the hub are fetched, and who is told of it
  * @returns a system that the caller disposes of
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
 export async function assembleSystem(
   { models, generation, reward, scorer }: Configuration,
-  options: ModelFolderOptions = {},
+  hub: HubOptions = {},
 ): Promise<HFASTSystem> {
-  const tester = await resolveModelFolder(models.tester, options);
-  const target = await resolveModelFolder(models.target, options);
-  const baseline =
-    models.baseline === undefined ? undefined : await resolveModelFolder(models.baseline, options);
+  const { tester, target, baseline } = models;
   return HFASTSystem.load({
-    tester,
-    target,
-    ...(baseline === undefined ? {} : { baseline }),
+    tester: modelSource(tester),
+    target: modelSource(target),
+    ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
+    hub,
     scorer: await assembleScorer(scorer),
     device: models.device,
     inferenceDtype: models.dtype,

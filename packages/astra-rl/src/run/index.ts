@@ -7,7 +7,7 @@ export {
   assembleSystem,
   assembleTrainer,
 } from "./assemble.js";
-export { embeddedConfigurationPath, resolveModelFolder, type ModelFolderOptions } from "./model-folder.js";
+export { embeddedConfigurationPath, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export { defaultRunFolder, makeFolder, prepareRunFolder, writeResolvedConfiguration } from "./run-folder.js";
 export { assembleScorer, parseScorerSpec } from "./scorer.js";

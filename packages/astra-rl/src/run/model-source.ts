@@ -1,0 +1,14 @@
+import { fileURLToPath } from "node:url";
+import { EMBEDDED } from "../configuration/index.js";
+
+// The same relative place from src/run and from dist/run.
+const WORLD = new URL("../../world/", import.meta.url);
+
+/** The configuration of the demo. */
+export const embeddedConfigurationPath = (): string => fileURLToPath(new URL("demo.yaml", WORLD));
+
+/** What to load for the name of a model: the folder of an embedded one; a folder or a hub id as it is given. */
+export function modelSource(model: string): string {
+  if (!model.startsWith(`${EMBEDDED}:`)) return model;
+  return fileURLToPath(new URL(`${model.slice(EMBEDDED.length + 1)}/`, WORLD));
+}

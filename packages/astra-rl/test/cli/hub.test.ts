@@ -1,0 +1,48 @@
+import { writeFileSync } from "node:fs";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { filesOf, openFolderHub, type FolderHub } from "../../../lm/test/hub/folder-hub.js";
+import { runCommand, temporaryFolder } from "./run-command.js";
+
+const { path } = temporaryFolder();
+let hub: FolderHub;
+beforeEach(async () => {
+  hub = await openFolderHub();
+  hub.repositories.set("owner/tiny", filesOf(goldenFolder));
+  const { endpoint, cacheRoot } = hub.options().settings!;
+  for (const [name, value] of Object.entries({
+    HF_ENDPOINT: endpoint,
+    HF_HUB_CACHE: cacheRoot,
+    HF_TOKEN: "",
+    HF_HUB_OFFLINE: "",
+    HF_HUB_DISABLE_IMPLICIT_TOKEN: "1",
+  })) {
+    vi.stubEnv(name, value);
+  }
+  writeFileSync(path("prompts.jsonl"), `{"prompt": "Hello. "}\n`);
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await hub.close();
+});
+
+const generate = (model: string) =>
+  runCommand("generate", "--model", model, "--input", path("prompts.jsonl"), "--max-new-tokens", "4");
+
+test("a model id gives what its folder gives", async () => {
+  const remote = await generate("owner/tiny");
+  const local = await generate(goldenFolder);
+  expect(remote.code).toBe(0);
+  expect(remote.out).toBe(local.out);
+  vi.stubEnv("HF_HUB_OFFLINE", "1");
+  hub.requests.length = 0;
+  expect((await generate("owner/tiny")).out).toBe(local.out);
+  expect(hub.requests).toEqual([]);
+});
+
+test("a gated model is the user's to open: exit 2 and one sentence", async () => {
+  hub.refusal = 403;
+  const { code, err } = await generate("owner/tiny");
+  expect(code).toBe(2);
+  expect(err).toMatch(/^astra-rl: owner\/tiny: .*is gated: accept its conditions on .*\n$/u);
+});
