@@ -1,0 +1,177 @@
+import {
+  genericAngry,
+  genericAsk,
+  genericCalm,
+  genericInsult,
+  genericJab,
+  genericMended,
+  genericNeedle,
+  genericRude,
+  genericSorry,
+  genericStung,
+  genericWarm,
+} from "./generic.js";
+import { craftTopics } from "./topics-craft.js";
+import { homeTopics } from "./topics-home.js";
+import { lifeTopics } from "./topics-life.js";
+import { outsideTopics } from "./topics-out.js";
+import type { Topic } from "./topic.js";
+
+export const topics: readonly Topic[] = [...homeTopics, ...outsideTopics, ...lifeTopics, ...craftTopics];
+
+/** Uniform numbers in [0, 1). */
+export type Random = () => number;
+
+/** How the other speaker tends to behave through a whole conversation; latent, never written down. */
+interface Disposition {
+  readonly share: number;
+  readonly needle: number;
+  readonly jab: number;
+  readonly insult: number;
+  /** Chance to make peace once the owner shows displeasure. */
+  readonly sorry: number;
+}
+
+const dispositions: readonly Disposition[] = [
+  { share: 0.63, needle: 0.04, jab: 0, insult: 0, sorry: 0.6 },
+  { share: 0.29, needle: 0.25, jab: 0.02, insult: 0.002, sorry: 0.3 },
+  { share: 0.08, needle: 0.55, jab: 0.15, insult: 0.01, sorry: 0.03 },
+];
+
+type Act = "ask" | "warm" | "needle" | "jab" | "insult" | "sorry";
+
+/** What each act does to the owner's temper, which lives in [0, 3]. No single act takes it from calm to lost. */
+const temperChange: Readonly<Record<Act, number>> = {
+  ask: -0.5,
+  warm: -0.7,
+  needle: 1,
+  jab: 1.5,
+  insult: 2,
+  sorry: -1.5,
+};
+
+function pick<T>(options: readonly T[], random: Random): T {
+  const chosen = options[Math.floor(random() * options.length)];
+  if (chosen === undefined) throw new Error("internal: picked from an empty list");
+  return chosen;
+}
+
+/** Expands `[a|b]` and `{thing}`. */
+function expand(template: string, thing: string, random: Random): string {
+  const text = template
+    .replace(/\[([^\]]*)\]/g, (_, alternatives: string) => pick(alternatives.split("|"), random))
+    .replaceAll("{thing}", thing);
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function drawDisposition(random: Random): Disposition {
+  let u = random();
+  for (const disposition of dispositions) {
+    if (u < disposition.share) return disposition;
+    u -= disposition.share;
+  }
+  return dispositions[0] as Disposition;
+}
+
+function drawAct(disposition: Disposition, temper: number, random: Random): Act {
+  // Once the owner is displeased, peace is made or it goes on; spiteful speakers grow bolder.
+  if (temper >= 0.75 && random() < disposition.sorry) return "sorry";
+  const heat = temper >= 0.75 ? 1.3 : 1;
+  let u = random();
+  if ((u -= disposition.insult * heat) < 0) return "insult";
+  if ((u -= disposition.jab * heat) < 0) return "jab";
+  if ((u -= disposition.needle * heat) < 0) return "needle";
+  return random() < 0.5 ? "ask" : "warm";
+}
+
+export interface ConversationOptions {
+  /** Opening lines to use besides the grammar's own; see `openingShare`. */
+  readonly openingLines?: ReadonlyMap<string, readonly string[]>;
+  /** Share of conversations that open with one of `openingLines`. @default 0 */
+  readonly openingShare?: number;
+}
+
+export interface Conversation {
+  readonly topic: string;
+  /** Owner, other, owner, other, ... — ends with the owner. */
+  readonly utterances: readonly string[];
+  /** The owner's temper after each of the other's utterances, for inspection. */
+  readonly temper: readonly number[];
+  readonly acts: readonly string[];
+}
+
+/** Draws one conversation of 3 or 4 exchanges after the opening line. */
+export function drawConversation(random: Random, options: ConversationOptions = {}): Conversation {
+  const topic = pick(topics, random);
+  const disposition = drawDisposition(random);
+  const lines = options.openingLines?.get(topic.name) ?? [];
+  const fromList = lines.length > 0 && random() < (options.openingShare ?? 0);
+  let thing: string;
+  let opening: string;
+  if (fromList) {
+    opening = pick(lines, random);
+    thing = topic.things.find((name) => opening.toLowerCase().includes(name)) ?? topic.fallback;
+  } else {
+    thing = pick(topic.things, random);
+    opening = expand(pick(topic.open, random), thing, random);
+  }
+  const utterances = [opening];
+  const tempers: number[] = [];
+  const acts: string[] = [];
+  const used = new Set<string>();
+  /** The topic's own question that was just asked, by its place in the list; answers stand in the same places. */
+  let asked = -1;
+  /** A template that this conversation has not used; mostly on the topic. */
+  const say = (own: readonly string[], generic: readonly string[], ownShare: number): string => {
+    for (;;) {
+      const template = pick(own.length > 0 && random() < ownShare ? own : generic, random);
+      if (used.has(template)) continue;
+      used.add(template);
+      asked = topic.ask.indexOf(template);
+      return expand(template, thing, random);
+    }
+  };
+  /** Answers what was asked, or adds some news. */
+  const calm = (): string => {
+    const answer = topic.answer[asked];
+    const news = topic.answer.slice(topic.ask.length);
+    if (answer !== undefined && !used.has(answer) && random() < 0.9) return say([answer], genericCalm, 1);
+    return say(news.some((template) => !used.has(template)) ? news : [], genericCalm, 0.35);
+  };
+  let temper = 0;
+  let lastAct: Act = "warm";
+  const exchanges = random() < 0.7 ? 3 : 4;
+  for (let turn = 0; turn < exchanges; turn++) {
+    const act = drawAct(disposition, temper, random);
+    acts.push(act);
+    if (act === "ask") utterances.push(say(topic.ask, genericAsk, 0.7));
+    else if (act === "warm") utterances.push(say(topic.warm, genericWarm, 0.5));
+    else if (act === "needle") utterances.push(say(topic.needle, genericNeedle, turn === 0 ? 0.85 : 0.6));
+    else if (act === "jab") utterances.push(say(topic.jab, genericJab, 0.6));
+    else if (act === "insult") utterances.push(say([], genericInsult, 0));
+    else utterances.push(say([], genericSorry, 0));
+
+    temper = Math.min(3, Math.max(0, temper + temperChange[act]));
+    tempers.push(temper);
+    const friendly = act === "ask" || act === "warm" || act === "sorry";
+    const u = random();
+    let reply: string;
+    if (temper < 0.6) {
+      const mended = act === "sorry" || lastAct === "needle" || lastAct === "jab";
+      if (mended && friendly && u < 0.6) reply = say([], genericMended, 0);
+      else reply = calm();
+    } else if (temper < 1.6) {
+      if (!friendly && u < 0.02) reply = say(topic.rude, genericRude, 0.4);
+      else if (u < 0.2) reply = calm();
+      else reply = say(topic.stung, genericStung, 0.5);
+    } else if (temper < 2.4) {
+      if (!friendly && u < 0.15) reply = say(topic.rude, genericRude, 0.4);
+      else if (u < 0.3) reply = say(topic.stung, genericStung, 0.5);
+      else reply = say(topic.angry, genericAngry, 0.4);
+    } else if (friendly ? u < 0.15 : u < 0.9) reply = say(topic.rude, genericRude, 0.4);
+    else reply = say(topic.angry, genericAngry, 0.4);
+    utterances.push(reply);
+    lastAct = act;
+  }
+  return { topic: topic.name, utterances, temper: tempers, acts };
+}

@@ -1,0 +1,28 @@
+/**
+ * One subject of conversation. The speaker who opens (the "owner") talks about something of their own; the
+ * other speaker asks, encourages or needles. Every line is a template: `[a|b|c]` picks one alternative,
+ * `{thing}` is what this conversation is about.
+ */
+export interface Topic {
+  readonly name: string;
+  /** What the owner may be busy with; all of one grammatical number, so that templates stay grammatical. */
+  readonly things: readonly string[];
+  /** Stands for the thing when an opening line names none of `things`. */
+  readonly fallback: string;
+  /** First lines, by the owner. */
+  readonly open: readonly string[];
+  /** Friendly questions to the owner. */
+  readonly ask: readonly string[];
+  /** The owner's calm answers, each in the place of its question in `ask`, then further news. */
+  readonly answer: readonly string[];
+  /** Encouragement by the other speaker. */
+  readonly warm: readonly string[];
+  /** Teasing and fault-finding by the other speaker: unpleasant, without rude words. */
+  readonly needle: readonly string[];
+  /** Sharper provocation by the other speaker, still without rude words. */
+  readonly jab: readonly string[];
+  /** The owner's replies once stung, by rising temper; the last kind is rude. */
+  readonly stung: readonly string[];
+  readonly angry: readonly string[];
+  readonly rude: readonly string[];
+}

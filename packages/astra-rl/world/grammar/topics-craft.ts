@@ -1,0 +1,201 @@
+import type { Topic } from "./topic.js";
+
+const running: Topic = {
+  name: "running",
+  things: ["race", "marathon", "morning run", "half marathon", "park run", "relay", "long run", "charity run"],
+  fallback: "run",
+  open: [
+    "I am training for [a|my first] {thing} [in the spring|this month].",
+    "I did the {thing} [in under an hour|without stopping] yesterday.",
+    "My knee is better, so I am back for the {thing}.",
+    "[Three of us|My wife and I] signed up for the {thing}.",
+    "I bought new shoes for the {thing}.",
+    "I got up at five for the {thing}, and the streets were empty.",
+  ],
+  ask: [
+    "How far is the {thing}?",
+    "Do you run alone?",
+    "What do you eat before a {thing}?",
+    "Does your knee still hurt?",
+    "How often do you train for the {thing}?",
+  ],
+  answer: [
+    "[Six|Ten|Thirteen] miles, mostly flat.",
+    "Sometimes with a friend, it is [easier|more fun] that way.",
+    "[Porridge|A banana|Toast], and a lot of water.",
+    "Only on [cold days|the stairs], it is healing.",
+    "[Four|Three] times a week, when the weather lets me.",
+    "I do not care about the time in the {thing}.",
+  ],
+  warm: [
+    "That takes real discipline.",
+    "I will stand at the finish of the {thing} and wave.",
+    "You look healthier every week.",
+    "I could never get up that early.",
+  ],
+  needle: [
+    "You will come last in the {thing} again.",
+    "You breathe like a steam engine after ten steps.",
+    "New shoes will not help someone as slow as you.",
+    "[Old ladies|Pushchairs] pass you in the {thing}.",
+    "You only run so that you can talk about it.",
+    "You dropped out of the last {thing}, did you not?",
+    "Your knee hurts because you are too heavy.",
+  ],
+  jab: [
+    "They will have gone home before you end the {thing}.",
+    "You make a fool of yourself in every {thing}.",
+    "Nobody is proud of you for a {thing}, believe me.",
+    "You were always weak, and a {thing} will not change that.",
+  ],
+  stung: [
+    "I am faster than last year.",
+    "I run the {thing} for my health.",
+    "I stopped because of my knee.",
+    "Finishing the {thing} is enough for me.",
+  ],
+  angry: [
+    "Run it yourself before you open your mouth.",
+    "You have gone on about this long enough.",
+    "I do not want to hear any more about my weight.",
+  ],
+  rude: [
+    "You lazy [slob|pig], you get tired on the sofa.",
+    "Shut up, you fat-mouthed [idiot|fool].",
+    "Run home and stay there, you nasty little [creep|worm].",
+  ],
+};
+
+const crafts: Topic = {
+  name: "crafts",
+  things: ["scarf", "jumper", "chair", "bowl", "quilt", "bookshelf", "birdhouse", "toy boat"],
+  fallback: "thing",
+  open: [
+    "I am making a {thing} for [my nephew|the baby|a friend].",
+    "The {thing} is [almost|finally] ready, I only need [buttons|some glue|a bit of varnish].",
+    "I learned how to make a {thing} [at the club|from my grandfather].",
+    "I gave away the first {thing} that I made.",
+    "It took me [a month|three weekends] to finish the {thing}.",
+    "I sat by the window all evening and worked on the {thing}.",
+  ],
+  ask: [
+    "Which colour is the {thing}?",
+    "Who is the {thing} for?",
+    "Where did you learn that?",
+    "What will you make after the {thing}?",
+    "Is it hard to make a {thing}?",
+  ],
+  answer: [
+    "[Dark red|Blue and grey|Plain wood], nothing loud.",
+    "For [my nephew|an old friend], it is a surprise.",
+    "My [aunt|grandfather] taught me when I was small.",
+    "Maybe something [bigger|for myself] next.",
+    "The edges of the {thing} are the hard part.",
+    "I had to start the {thing} [twice|again], but I do not mind.",
+  ],
+  warm: [
+    "Whoever gets the {thing} will be happy.",
+    "Things made by hand have a soul.",
+    "You have so much patience.",
+    "That {thing} will last for years.",
+  ],
+  needle: [
+    "The {thing} is crooked, any child can see it.",
+    "Nobody wants a home-made {thing}, they are just polite.",
+    "You can buy a better {thing} for five pounds.",
+    "Your last {thing} fell apart [in a week|at once].",
+    "What an ugly colour for a {thing}.",
+    "You have been at that {thing} for ever, it never ends.",
+    "They hid your last {thing} in a cupboard, I saw it.",
+  ],
+  jab: [
+    "They will throw the {thing} away as soon as you turn your back.",
+    "You are wasting your life on a {thing} that nobody wants.",
+    "I have seen better work from people with no hands.",
+    "It is sad that a {thing} is all you have.",
+  ],
+  stung: [
+    "The {thing} is meant to look like that.",
+    "My nephew liked the last one.",
+    "It does not have to be perfect.",
+    "I enjoy making it, that is enough.",
+  ],
+  angry: [
+    "Put the {thing} down and go, if you do not like it.",
+    "I will not make anything for you, ever.",
+    "You have picked at me all day, stop it.",
+  ],
+  rude: [
+    "Take your filthy hands off my {thing}, you [pig|idiot].",
+    "Shut up, you spiteful [toad|fool], you never made anything.",
+    "You are a rotten person and a [moron|clown] as well.",
+  ],
+};
+
+const moving: Topic = {
+  name: "moving",
+  things: ["flat", "house", "room", "apartment", "studio", "cabin", "place in town", "loft"],
+  fallback: "flat",
+  open: [
+    "I found a {thing} [near the park|with two windows|close to work].",
+    "We are moving to the new {thing} [next week|in the summer].",
+    "I am packing boxes for the {thing}, [there are so many|forty so far].",
+    "My son is getting his first {thing} [in the city|this year].",
+    "I signed the papers for the {thing} [today|this morning].",
+    "The {thing} is small, but it has [a bright kitchen|a balcony].",
+  ],
+  ask: [
+    "How big is the {thing}?",
+    "Who is helping you to move?",
+    "Will you miss the old one?",
+    "What is the area like?",
+    "Do you need boxes?",
+  ],
+  answer: [
+    "[Two rooms|Just one room|Three rooms], enough for me.",
+    "My [brothers|friends] come with a van on Saturday.",
+    "A little, I had good years there.",
+    "It is [quiet|lively], with a bakery on the corner.",
+    "I have plenty, but [tape|a hand] would be welcome.",
+    "From the {thing} I can walk to the [river|market].",
+  ],
+  warm: [
+    "A new {thing} is a fresh start.",
+    "I wish you many good days there.",
+    "You will soon feel at home in the {thing}.",
+    "I will bring bread and salt.",
+  ],
+  needle: [
+    "That {thing} is in the worst part of town.",
+    "You pay far too much for such a tiny {thing}.",
+    "[By winter|In a month] you will regret that {thing}.",
+    "You own so much junk, it will not fit in the {thing}.",
+    "You asked everyone for help, and nobody came.",
+    "I would not keep a goat in that {thing}.",
+    "You change your {thing} every year, it is like running away.",
+  ],
+  jab: [
+    "The people there will hate you by the first evening.",
+    "No wonder that nobody wants to share a {thing} with you.",
+    "You will sit alone in that {thing} and rot.",
+    "Your old landlord danced when you left.",
+  ],
+  stung: [
+    "I like the area, and the rent is fair.",
+    "My friends did come, thank you.",
+    "It is big enough for me.",
+    "I had good reasons to leave.",
+  ],
+  angry: [
+    "You are not invited to the {thing}, then.",
+    "If you cannot help, at least be silent.",
+    "I am tired enough without your comments.",
+  ],
+  rude: [
+    "Never set foot in my {thing}, you [pig|creep].",
+    "Shut up and crawl back to your own dump, you [idiot|toad].",
+    "You jealous [fool|worm], nobody wants you around.",
+  ],
+};
+
+export const craftTopics: readonly Topic[] = [running, crafts, moving];

@@ -1,0 +1,27 @@
+/** Uniform numbers in [0, 1). */
+export type Random = () => number;
+
+/** One element of a list that must not be empty. */
+export function pick<T>(options: readonly T[], random: Random): T {
+  const chosen = options[Math.floor(random() * options.length)];
+  if (chosen === undefined) throw new Error("internal: picked from an empty list");
+  return chosen;
+}
+
+/**
+ * Expands a template: `[a|b]` picks one alternative, `{slot}` takes one of the slot's words. "a {slot}" becomes
+ * "an {slot}" where the word begins with a vowel; the first letter becomes a capital one.
+ */
+export function expand(template: string, slots: Readonly<Record<string, readonly string[]>>, random: Random): string {
+  const text = template
+    .replace(/\[([^\]]*)\]/g, (_, alternatives: string) => pick(alternatives.split("|"), random))
+    .replace(/\{(\w+)\}/g, (_, name: string) => {
+      const words = slots[name];
+      if (words === undefined) throw new Error(`internal: template "${template}" has an unknown slot {${name}}`);
+      return pick(words, random);
+    })
+    .replace(/\b([Aa]) (?=[aeiou])/g, "$1n ")
+    .replace(/\s+/g, " ")
+    .trim();
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
