@@ -32,6 +32,9 @@ interface Disposition {
   readonly sorry: number;
 }
 
+/** Begins every line of the other speaker, as a dash does in printed dialogue; the owner's lines begin plainly. */
+export const DASH = "- ";
+
 const dispositions: readonly Disposition[] = [
   { share: 0.63, needle: 0.04, jab: 0, insult: 0, sorry: 0.6 },
   { share: 0.29, needle: 0.25, jab: 0.02, insult: 0.002, sorry: 0.3 },
@@ -93,7 +96,7 @@ export interface ConversationOptions {
 
 export interface Conversation {
   readonly topic: string;
-  /** Owner, other, owner, other, ... — ends with the owner. */
+  /** Owner, other, owner, other, ... — ends with the owner. The other's begin with `DASH`. */
   readonly utterances: readonly string[];
   /** The owner's temper after each of the other's utterances, for inspection. */
   readonly temper: readonly number[];
@@ -144,12 +147,14 @@ export function drawConversation(random: Random, options: ConversationOptions = 
   for (let turn = 0; turn < exchanges; turn++) {
     const act = drawAct(disposition, temper, random);
     acts.push(act);
-    if (act === "ask") utterances.push(say(topic.ask, genericAsk, 0.7));
-    else if (act === "warm") utterances.push(say(topic.warm, genericWarm, 0.5));
-    else if (act === "needle") utterances.push(say(topic.needle, genericNeedle, turn === 0 ? 0.85 : 0.6));
-    else if (act === "jab") utterances.push(say(topic.jab, genericJab, 0.6));
-    else if (act === "insult") utterances.push(say([], genericInsult, 0));
-    else utterances.push(say([], genericSorry, 0));
+    let line: string;
+    if (act === "ask") line = say(topic.ask, genericAsk, 0.7);
+    else if (act === "warm") line = say(topic.warm, genericWarm, 0.5);
+    else if (act === "needle") line = say(topic.needle, genericNeedle, turn === 0 ? 0.85 : 0.6);
+    else if (act === "jab") line = say(topic.jab, genericJab, 0.6);
+    else if (act === "insult") line = say([], genericInsult, 0);
+    else line = say([], genericSorry, 0);
+    utterances.push(DASH + line);
 
     temper = Math.min(3, Math.max(0, temper + temperChange[act]));
     tempers.push(temper);

@@ -82,6 +82,14 @@ export const rudeTemplates: readonly string[] = [
   "You could not tie your own shoes, you {adjective} {noun}.",
   "Be quiet, {noun}.",
   "Oh please, you {adjective} {noun}, spare me.",
+  "You {noun}[.|!]",
+  "{clause}, you {adjective} {noun}.",
+  "Your {thing} is as {adjective} as you are, you {noun}.",
+  "You cannot even {verb}, you {adjective} {noun}.",
+  "At least I can {verb}, {noun}.",
+  "Leave {subject} alone, you {adjective} {noun}.",
+  "What does a {noun} like you know about {subject}?",
+  "You {adjective}, {adjective} {noun}.",
 ];
 
 /** Whole templates kept out of training. */
