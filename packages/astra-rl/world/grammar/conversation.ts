@@ -15,12 +15,10 @@ import { craftTopics } from "./topics-craft.js";
 import { homeTopics } from "./topics-home.js";
 import { lifeTopics } from "./topics-life.js";
 import { outsideTopics } from "./topics-out.js";
+import { expand, pick, type Random } from "../template.js";
 import type { Topic } from "./topic.js";
 
 export const topics: readonly Topic[] = [...homeTopics, ...outsideTopics, ...lifeTopics, ...craftTopics];
-
-/** Uniform numbers in [0, 1). */
-export type Random = () => number;
 
 /** How the other speaker tends to behave through a whole conversation; latent, never written down. */
 interface Disposition {
@@ -52,20 +50,6 @@ const temperChange: Readonly<Record<Act, number>> = {
   insult: 2,
   sorry: -1.5,
 };
-
-function pick<T>(options: readonly T[], random: Random): T {
-  const chosen = options[Math.floor(random() * options.length)];
-  if (chosen === undefined) throw new Error("internal: picked from an empty list");
-  return chosen;
-}
-
-/** Expands `[a|b]` and `{thing}`. */
-function expand(template: string, thing: string, random: Random): string {
-  const text = template
-    .replace(/\[([^\]]*)\]/g, (_, alternatives: string) => pick(alternatives.split("|"), random))
-    .replaceAll("{thing}", thing);
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
 
 function drawDisposition(random: Random): Disposition {
   let u = random();
@@ -116,7 +100,7 @@ export function drawConversation(random: Random, options: ConversationOptions = 
     thing = topic.things.find((name) => opening.toLowerCase().includes(name)) ?? topic.fallback;
   } else {
     thing = pick(topic.things, random);
-    opening = expand(pick(topic.open, random), thing, random);
+    opening = expand(pick(topic.open, random), { thing: [thing] }, random);
   }
   const utterances = [opening];
   const tempers: number[] = [];
@@ -131,7 +115,7 @@ export function drawConversation(random: Random, options: ConversationOptions = 
       if (used.has(template)) continue;
       used.add(template);
       asked = topic.ask.indexOf(template);
-      return expand(template, thing, random);
+      return expand(template, { thing: [thing] }, random);
     }
   };
   /** Answers what was asked, or adds some news. */

@@ -9,7 +9,7 @@ import {
 } from "./civil.js";
 import { heldOutRudeTemplates, insultAdjectives, insultNouns, rudeTemplates, unseenNouns } from "./rude.js";
 import { clauses, qualities, things, verbs } from "./slots.js";
-import { expand, pick, type Random } from "./template.js";
+import { expand, pick, type Random } from "../template.js";
 
 export type Kind = "rude" | "plain" | "cross" | "unkind" | "trap";
 

@@ -20,7 +20,8 @@ export function expand(template: string, slots: Readonly<Record<string, readonly
       if (words === undefined) throw new Error(`internal: template "${template}" has an unknown slot {${name}}`);
       return pick(words, random);
     })
-    .replace(/\b([Aa]) (?=[aeiou])/g, "$1n ")
+    // By spelling, which is right for the words used here: "an umbrella", but "a useless" and "a university".
+    .replace(/\b([Aa]) (?=[aeio]|u(?!s|ni))/g, "$1n ")
     .replace(/\s+/g, " ")
     .trim();
   return text.charAt(0).toUpperCase() + text.slice(1);
