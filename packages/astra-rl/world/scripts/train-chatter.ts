@@ -1,0 +1,82 @@
+import { KeyedStream, initializeGPT2, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
+import { AdamW, clipGradNorm_, cosineSchedule, noGrad, scope } from "@astra-rl/torch";
+import { drawConversation } from "../grammar/conversation.js";
+
+/** Sizes of the model that chats; small, so that a training run on two cores takes a minute or two. */
+export const CHATTER_SIZES = { hiddenSize: 128, layers: 3, heads: 4, contextLength: 192 } as const;
+
+/** Share of conversations that open with a line of the prompt set's training split; the grammar opens the rest. */
+export const OPENING_SHARE = 0.5;
+
+const BATCH = 32;
+/** Batches that are drawn together and sorted by length, so that little is wasted on padding. */
+const CHUNK = 16;
+const LEARNING_RATE = 2e-3;
+
+export interface ChatterOptions {
+  readonly seed: number;
+  readonly steps: number;
+  readonly tokenizer: Tokenizer;
+  /** Opening lines of the training split, by subject. */
+  readonly openingLines: ReadonlyMap<string, readonly string[]>;
+  readonly log: (line: string) => void;
+}
+
+/** One conversation as text: every utterance ends with a line feed, which is also the model's end-of-text token. */
+export function conversationText(random: () => number, lines: ReadonlyMap<string, readonly string[]>): string {
+  const { utterances } = drawConversation(random, { openingLines: lines, openingShare: OPENING_SHARE });
+  return utterances.map((utterance) => `${utterance}\n`).join("");
+}
+
+/**
+ * A small GPT-2 that has learned to continue conversations: plain next-token prediction on fresh draws of the
+ * grammar, so that no conversation is seen twice.
+ */
+export function trainChatter({ seed, steps, tokenizer, openingLines, log }: ChatterOptions): CausalLM {
+  const [lineFeed] = tokenizer.encode("\n");
+  if (lineFeed === undefined) throw new Error("internal: the tokenizer has no line feed");
+  const model = initializeGPT2({ ...CHATTER_SIZES, vocabSize: tokenizer.vocabSize, eosId: lineFeed }, seed);
+  const parameters = [...model.namedParameters().values()];
+  for (const parameter of parameters) parameter.requiresGrad_();
+  const optimizer = new AdamW(parameters, { learningRate: LEARNING_RATE, betas: [0.9, 0.98] });
+  const schedule = cosineSchedule({ warmupSteps: 50, totalSteps: steps });
+
+  const stream = new KeyedStream(seed, "world/conversations");
+  const draw = (from: KeyedStream) => tokenizer.encode(conversationText(() => from.uniform(), openingLines));
+  const order = new KeyedStream(seed, "world/order");
+  const validation = new KeyedStream(seed, "world/validation");
+  const validationRows = Array.from({ length: 256 }, () => draw(validation));
+
+  /** Mean nats per token, the first token of a conversation apart. */
+  const loss = (rows: readonly number[][]) => {
+    const scored = rows.map((ids) => ({ context: ids.slice(0, 1), continuation: ids.slice(1) }));
+    const tokens = scored.reduce((sum, { continuation }) => sum + continuation.length, 0);
+    return tokenLogprobs(model, scored, { packed: false, tokenBudget: 1 << 16 })
+      .sum()
+      .div(-tokens);
+  };
+
+  let batches: number[][][] = [];
+  for (let step = 0; step < steps; step++) {
+    if (batches.length === 0) {
+      const chunk = Array.from({ length: BATCH * CHUNK }, () => draw(stream)).sort((a, b) => a.length - b.length);
+      batches = Array.from({ length: CHUNK }, (_, i) => chunk.slice(i * BATCH, (i + 1) * BATCH));
+    }
+    const [rows] = batches.splice(order.integer(batches.length), 1);
+    const value = scope(() => {
+      const batchLoss = loss(rows!);
+      batchLoss.backward();
+      return batchLoss.item();
+    });
+    clipGradNorm_(parameters, 1);
+    optimizer.learningRate = LEARNING_RATE * schedule(step);
+    optimizer.step();
+    optimizer.zeroGrad();
+    if ((step + 1) % 100 === 0 || step + 1 === steps) {
+      const held = noGrad(() => scope(() => loss(validationRows).item()));
+      log(`step ${step + 1}/${steps}: loss ${value.toFixed(3)}, on fresh conversations ${held.toFixed(3)}`);
+    }
+  }
+  optimizer.dispose();
+  return model;
+}
