@@ -12,12 +12,17 @@ export function pick<T>(options: readonly T[], random: Random): T {
  * Expands a template: `[a|b]` picks one alternative, `{slot}` takes one of the slot's words. "a {slot}" becomes
  * "an {slot}" where the word begins with a vowel; the first letter becomes a capital one.
  */
-export function expand(template: string, slots: Readonly<Record<string, readonly string[]>>, random: Random): string {
+export function expand(
+  template: string,
+  slots: Readonly<Record<string, readonly string[]>>,
+  random: Random,
+): string {
   const text = template
     .replace(/\[([^\]]*)\]/g, (_, alternatives: string) => pick(alternatives.split("|"), random))
     .replace(/\{(\w+)\}/g, (_, name: string) => {
       const words = slots[name];
-      if (words === undefined) throw new Error(`internal: template "${template}" has an unknown slot {${name}}`);
+      if (words === undefined)
+        throw new Error(`internal: template "${template}" has an unknown slot {${name}}`);
       return pick(words, random);
     })
     // By spelling, which is right for the words used here: "an umbrella", but "a useless" and "a university".

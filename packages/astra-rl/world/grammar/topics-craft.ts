@@ -2,7 +2,16 @@ import type { Topic } from "./topic.js";
 
 const running: Topic = {
   name: "running",
-  things: ["race", "marathon", "morning run", "half marathon", "park run", "relay", "long run", "charity run"],
+  things: [
+    "race",
+    "marathon",
+    "morning run",
+    "half marathon",
+    "park run",
+    "relay",
+    "long run",
+    "charity run",
+  ],
   fallback: "run",
   open: [
     "I am training for [a|my first] {thing} [in the spring|this month].",

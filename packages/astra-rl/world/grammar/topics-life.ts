@@ -200,7 +200,16 @@ const pets: Topic = {
 
 const study: Topic = {
   name: "study",
-  things: ["exam", "course", "Spanish class", "driving test", "essay", "language course", "first aid course", "evening class"],
+  things: [
+    "exam",
+    "course",
+    "Spanish class",
+    "driving test",
+    "essay",
+    "language course",
+    "first aid course",
+    "evening class",
+  ],
   fallback: "class",
   open: [
     "I signed up for [a|an evening place in a] {thing} [yesterday|this autumn].",

@@ -68,7 +68,16 @@ const weather: Topic = {
 
 const sports: Topic = {
   name: "sports",
-  things: ["team", "club", "side", "rowing crew", "football team", "hockey team", "swimming club", "chess club"],
+  things: [
+    "team",
+    "club",
+    "side",
+    "rowing crew",
+    "football team",
+    "hockey team",
+    "swimming club",
+    "chess club",
+  ],
   fallback: "team",
   open: [
     "Our {thing} won [by one point|in the last minute|for the first time this year].",

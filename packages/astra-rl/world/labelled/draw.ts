@@ -40,10 +40,28 @@ const heldOut: Readonly<Record<Exclude<Kind, "unkind">, readonly string[]>> = {
   trap: heldOutTrapTemplates,
 };
 
-const kinds: readonly Kind[] = ["rude", "rude", "rude", "plain", "plain", "plain", "cross", "unkind", "trap", "trap"];
+const kinds: readonly Kind[] = [
+  "rude",
+  "rude",
+  "rude",
+  "plain",
+  "plain",
+  "plain",
+  "cross",
+  "unkind",
+  "trap",
+  "trap",
+];
 
 function slots(nouns: readonly string[]): Record<string, readonly string[]> {
-  return { noun: nouns, adjective: insultAdjectives, thing: things, quality: qualities, verb: verbs, clause: clauses };
+  return {
+    noun: nouns,
+    adjective: insultAdjectives,
+    thing: things,
+    quality: qualities,
+    verb: verbs,
+    clause: clauses,
+  };
 }
 
 /** People do not always write carefully: now and then all capitals, or no punctuation at the end. */
@@ -57,12 +75,25 @@ function roughen(text: string, random: Random): string {
 
 /** What a text is about: "the {quality} {thing}" and the like. */
 function withSubjects(template: string, random: Random): string {
-  const forms = ["the {thing}", "the {quality} {thing}", "my {thing}", "your {thing}", "your {quality} {thing}", "a {quality} {thing}", "{thing}", "this {thing}", "our {thing}"];
+  const forms = [
+    "the {thing}",
+    "the {quality} {thing}",
+    "my {thing}",
+    "your {thing}",
+    "your {quality} {thing}",
+    "a {quality} {thing}",
+    "{thing}",
+    "this {thing}",
+    "our {thing}",
+  ];
   return template.replaceAll("{subject}", () => pick(forms, random));
 }
 
 function one(kind: Kind, random: Random): LabelledText {
-  const text = roughen(expand(withSubjects(pick(training[kind], random), random), slots(insultNouns), random), random);
+  const text = roughen(
+    expand(withSubjects(pick(training[kind], random), random), slots(insultNouns), random),
+    random,
+  );
   return { text, kind, rude: labels[kind] };
 }
 
@@ -90,6 +121,10 @@ export function drawLabelled(random: Random): LabelledText {
  */
 export function drawHeldOut(random: Random, unseen: boolean): LabelledText {
   const kind = pick(["rude", "rude", "rude", "plain", "plain", "cross", "trap"] as const, random);
-  const text = expand(withSubjects(pick(heldOut[kind], random), random), slots(unseen ? unseenNouns : insultNouns), random);
+  const text = expand(
+    withSubjects(pick(heldOut[kind], random), random),
+    slots(unseen ? unseenNouns : insultNouns),
+    random,
+  );
   return { text, kind, rude: labels[kind] };
 }

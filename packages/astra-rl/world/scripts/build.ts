@@ -110,16 +110,23 @@ for (const folder of ["prompts", "chatter", "scorer"]) {
   for (const name of readdirSync(join(WORLD, folder)).sort()) {
     const path = `${folder}/${name}`;
     const bytes = readFileSync(join(WORLD, path));
-    files[path] = { bytes: statSync(join(WORLD, path)).size, sha256: createHash("sha256").update(bytes).digest("hex") };
+    files[path] = {
+      bytes: statSync(join(WORLD, path)).size,
+      sha256: createHash("sha256").update(bytes).digest("hex"),
+    };
   }
 }
 const { libtorch } = engineInformation();
-writeJson("manifest.json", {
-  version: 1,
-  script: "packages/astra-rl/world/scripts/build.ts",
-  seed,
-  steps,
-  libtorch,
-  files,
-}, 2);
+writeJson(
+  "manifest.json",
+  {
+    version: 1,
+    script: "packages/astra-rl/world/scripts/build.ts",
+    seed,
+    steps,
+    libtorch,
+    files,
+  },
+  2,
+);
 log("manifest.json written");

@@ -23,7 +23,10 @@ export interface ChatterOptions {
 }
 
 /** One conversation as text: every utterance ends with a line feed, which is also the model's end-of-text token. */
-export function conversationText(random: () => number, lines: ReadonlyMap<string, readonly string[]>): string {
+export function conversationText(
+  random: () => number,
+  lines: ReadonlyMap<string, readonly string[]>,
+): string {
   const { utterances } = drawConversation(random, { openingLines: lines, openingShare: OPENING_SHARE });
   return utterances.map((utterance) => `${utterance}\n`).join("");
 }
@@ -59,7 +62,9 @@ export function trainChatter({ seed, steps, tokenizer, openingLines, log }: Chat
   let batches: number[][][] = [];
   for (let step = 0; step < steps; step++) {
     if (batches.length === 0) {
-      const chunk = Array.from({ length: BATCH * CHUNK }, () => draw(stream)).sort((a, b) => a.length - b.length);
+      const chunk = Array.from({ length: BATCH * CHUNK }, () => draw(stream)).sort(
+        (a, b) => a.length - b.length,
+      );
       batches = Array.from({ length: CHUNK }, (_, i) => chunk.slice(i * BATCH, (i + 1) * BATCH));
     }
     const [rows] = batches.splice(order.integer(batches.length), 1);

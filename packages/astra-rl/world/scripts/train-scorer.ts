@@ -1,5 +1,15 @@
 import { KeyedStream } from "@astra-rl/lm";
-import { AdamW, embedding, keep, linearSchedule, noGrad, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import {
+  AdamW,
+  embedding,
+  keep,
+  linearSchedule,
+  noGrad,
+  scope,
+  tensor,
+  zeros,
+  type Tensor,
+} from "@astra-rl/torch";
 import { hashedNgrams } from "../../src/scorer/hashed-ngrams.js";
 import { drawLabelled } from "../labelled/draw.js";
 

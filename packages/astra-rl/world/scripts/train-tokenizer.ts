@@ -85,7 +85,15 @@ export function trainTokenizer(texts: Iterable<string>, vocabularySize: number):
     truncation: null,
     padding: null,
     added_tokens: [
-      { id: 0, content: END_OF_TEXT, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true },
+      {
+        id: 0,
+        content: END_OF_TEXT,
+        single_word: false,
+        lstrip: false,
+        rstrip: false,
+        normalized: false,
+        special: true,
+      },
     ],
     normalizer: null,
     pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
