@@ -1,7 +1,7 @@
 /**
  * Makes everything in this folder that is not written by hand, from a seed:
  *
- *   npx tsx packages/astra-rl/world/scripts/build.ts [--seed 1] [--steps 2400] [--only prompts,chatter,scorer]
+ *   npx tsx packages/astra-rl/world/scripts/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,scorer]
  *
  * prompts/*.json (splits of the opening lines), chatter/ (tokenizer and language model), scorer/ (classifier and
  * its held-out examples) and manifest.json (checksums, seed, sizes and the engine that made them).
@@ -27,7 +27,7 @@ const TOKENIZER_CONVERSATIONS = 20_000;
 const { values } = parseArgs({
   options: {
     seed: { type: "string", default: "1" },
-    steps: { type: "string", default: "2400" },
+    steps: { type: "string", default: "1500" },
     only: { type: "string", default: "prompts,chatter,scorer" },
   },
 });

@@ -11,7 +11,7 @@ export const OPENING_SHARE = 0.5;
 const BATCH = 32;
 /** Batches that are drawn together and sorted by length, so that little is wasted on padding. */
 const CHUNK = 16;
-const LEARNING_RATE = 2e-3;
+const LEARNING_RATE = 3e-3;
 
 export interface ChatterOptions {
   readonly seed: number;
