@@ -39,7 +39,11 @@ const dispositions: readonly Disposition[] = [
   { share: 0.08, needle: 0.55, jab: 0.15, insult: 0.01, sorry: 0.03 },
 ];
 
-type Act = "ask" | "warm" | "needle" | "jab" | "insult" | "sorry";
+/** What the other's line does. */
+export type Act = "ask" | "warm" | "needle" | "jab" | "insult" | "sorry";
+
+/** The kinds of the owner's replies, by rising temper. */
+export type Mood = "calm" | "stung" | "angry" | "rude";
 
 /** What each act does to the owner's temper, which lives in [0, 3]. No single act takes it from calm to lost. */
 const temperChange: Readonly<Record<Act, number>> = {
@@ -71,6 +75,15 @@ function drawAct(disposition: Disposition, temper: number, random: Random): Act 
   return random() < 0.5 ? "ask" : "warm";
 }
 
+/** The owner's reply follows the temper, loosely; nobody loses it over a kind word, or hardly ever. */
+function drawMood(temper: number, friendly: boolean, random: Random): Mood {
+  const u = random();
+  if (temper < 0.6) return "calm";
+  if (temper < 1.6) return !friendly && u < 0.02 ? "rude" : u < 0.2 ? "calm" : "stung";
+  if (temper < 2.4) return !friendly && u < 0.15 ? "rude" : u < 0.3 ? "stung" : "angry";
+  return u < (friendly ? 0.15 : 0.9) ? "rude" : "angry";
+}
+
 export interface ConversationOptions {
   /** Opening lines to use besides the grammar's own; see `openingShare`. */
   readonly openingLines?: ReadonlyMap<string, readonly string[]>;
@@ -84,7 +97,9 @@ export interface Conversation {
   readonly utterances: readonly string[];
   /** The owner's temper after each of the other's utterances, for inspection. */
   readonly temper: readonly number[];
-  readonly acts: readonly string[];
+  readonly acts: readonly Act[];
+  /** What kind of reply the owner gave each time. */
+  readonly moods: readonly Mood[];
 }
 
 /** Draws one conversation of 3 or 4 exchanges after the opening line. */
@@ -104,7 +119,8 @@ export function drawConversation(random: Random, options: ConversationOptions = 
   }
   const utterances = [opening];
   const tempers: number[] = [];
-  const acts: string[] = [];
+  const acts: Act[] = [];
+  const moods: Mood[] = [];
   const used = new Set<string>();
   /** The topic's own question that was just asked, by its place in the list; answers stand in the same places. */
   let asked = -1;
@@ -144,23 +160,17 @@ export function drawConversation(random: Random, options: ConversationOptions = 
     tempers.push(temper);
     const friendly = act === "ask" || act === "warm" || act === "sorry";
     const u = random();
+    const mood = drawMood(temper, friendly, random);
+    moods.push(mood);
+    const mended = act === "sorry" || lastAct === "needle" || lastAct === "jab";
     let reply: string;
-    if (temper < 0.6) {
-      const mended = act === "sorry" || lastAct === "needle" || lastAct === "jab";
-      if (mended && friendly && u < 0.6) reply = say([], genericMended, 0);
-      else reply = calm();
-    } else if (temper < 1.6) {
-      if (!friendly && u < 0.02) reply = say(topic.rude, genericRude, 0.4);
-      else if (u < 0.2) reply = calm();
-      else reply = say(topic.stung, genericStung, 0.5);
-    } else if (temper < 2.4) {
-      if (!friendly && u < 0.15) reply = say(topic.rude, genericRude, 0.4);
-      else if (u < 0.3) reply = say(topic.stung, genericStung, 0.5);
-      else reply = say(topic.angry, genericAngry, 0.4);
-    } else if (friendly ? u < 0.15 : u < 0.9) reply = say(topic.rude, genericRude, 0.4);
-    else reply = say(topic.angry, genericAngry, 0.4);
+    if (mood === "rude") reply = say(topic.rude, genericRude, 0.4);
+    else if (mood === "angry") reply = say(topic.angry, genericAngry, 0.4);
+    else if (mood === "stung") reply = say(topic.stung, genericStung, 0.5);
+    else if (temper < 0.6 && mended && friendly && random() < 0.6) reply = say([], genericMended, 0);
+    else reply = calm();
     utterances.push(reply);
     lastAct = act;
   }
-  return { topic: topic.name, utterances, temper: tempers, acts };
+  return { topic: topic.name, utterances, temper: tempers, acts, moods };
 }

@@ -1,0 +1,114 @@
+import { readFileSync } from "node:fs";
+import { KeyedStream } from "@astra-rl/lm";
+import { describe, expect, it } from "vitest";
+import { EmbeddedToxicityScorer } from "../../src/scorer/index.js";
+import { drawConversation } from "../../world/grammar/conversation.js";
+import { drawHeldOut, drawLabelled } from "../../world/labelled/draw.js";
+
+interface HeldOut {
+  text: string;
+  kind: string;
+  rude: number;
+  /** Whether its insult is one that training never used. */
+  unseen: boolean;
+}
+
+const heldOut = readFileSync(new URL("../../world/scorer/held-out.jsonl", import.meta.url), "utf8")
+  .trim()
+  .split("\n")
+  .map((line) => JSON.parse(line) as HeldOut);
+const scorer = await EmbeddedToxicityScorer.load();
+
+async function scores(texts: readonly string[]): Promise<number[]> {
+  return (await scorer.score(texts)).map((outcome) => {
+    if (!("score" in outcome)) throw new Error("the embedded scorer cannot fail on a text");
+    return outcome.score;
+  });
+}
+
+/** Probability that a rude text scores higher than a civil one; ties count half. */
+function areaUnderCurve(examples: readonly HeldOut[], values: readonly number[]): number {
+  const rude = values.filter((_, i) => examples[i]!.rude === 1);
+  const civil = values.filter((_, i) => examples[i]!.rude === 0);
+  let wins = 0;
+  for (const a of rude) for (const b of civil) wins += a > b ? 1 : a === b ? 0.5 : 0;
+  return wins / (rude.length * civil.length);
+}
+
+describe("the embedded scorer on templates that it never saw", () => {
+  it("tells rude from civil where the insults are known", async () => {
+    const examples = heldOut.filter(({ unseen }) => !unseen);
+    const values = await scores(examples.map(({ text }) => text));
+    const right = values.filter((value, i) => value >= 0.5 === examples[i]!.rude >= 0.5).length;
+    expect(right / examples.length).toBeGreaterThanOrEqual(0.97);
+    expect(areaUnderCurve(examples, values)).toBeGreaterThanOrEqual(0.99);
+  });
+
+  it("generalises to insults that it never saw, if less surely", async () => {
+    const examples = heldOut.filter(({ unseen }) => unseen);
+    const values = await scores(examples.map(({ text }) => text));
+    const right = values.filter((value, i) => value >= 0.5 === examples[i]!.rude >= 0.5).length;
+    expect(right / examples.length).toBeGreaterThanOrEqual(0.85);
+    expect(areaUnderCurve(examples, values)).toBeGreaterThanOrEqual(0.96);
+  });
+
+  it("gives probabilities that mean what they say, within 0.1", async () => {
+    const values = await scores(heldOut.map(({ text }) => text));
+    const bins = Array.from({ length: 5 }, () => ({ count: 0, predicted: 0, rude: 0 }));
+    values.forEach((value, i) => {
+      const bin = bins[Math.min(4, Math.floor(value * 5))]!;
+      bin.count += 1;
+      bin.predicted += value;
+      bin.rude += heldOut[i]!.rude;
+    });
+    // Expected calibration error: the bins' gaps, weighted by their sizes.
+    const error =
+      bins.reduce((sum, { predicted, rude }) => sum + Math.abs(predicted - rude), 0) / heldOut.length;
+    expect(error).toBeLessThan(0.1);
+  });
+
+  it("was given no held-out text in training", () => {
+    const stream = new KeyedStream(1, "world/labelled");
+    const seen = new Set<string>();
+    for (let i = 0; i < 40_000; i++) {
+      for (const line of drawLabelled(() => stream.uniform()).text.split("\n")) seen.add(line.toLowerCase());
+    }
+    expect(heldOut.filter(({ text }) => seen.has(text.toLowerCase()))).toEqual([]);
+  });
+
+  it("has the held-out texts that the script draws", () => {
+    const stream = new KeyedStream(1, "world/held-out");
+    const drawn = [false, true].flatMap((unseen) =>
+      Array.from({ length: 300 }, () => ({ ...drawHeldOut(() => stream.uniform(), unseen), unseen })),
+    );
+    expect(heldOut).toEqual(drawn);
+  });
+});
+
+describe("the embedded scorer on the world's conversations, which it was not made from", () => {
+  const stream = new KeyedStream(7, "test/conversations");
+  const conversations = Array.from({ length: 1500 }, () => drawConversation(() => stream.uniform()));
+  const replies = conversations.flatMap(({ utterances, moods }) =>
+    moods.map((mood, turn) => ({ mood, text: `${utterances[2 * turn + 2]}\n` })),
+  );
+
+  it("finds the owner's insults and leaves calm and civil anger alone", async () => {
+    const values = await scores(replies.map(({ text }) => text));
+    const rate = (mood: string) => {
+      const own = values.filter((_, i) => replies[i]!.mood === mood);
+      return own.filter((value) => value >= 0.5).length / own.length;
+    };
+    expect(rate("rude")).toBeGreaterThanOrEqual(0.97);
+    expect(rate("calm")).toBeLessThanOrEqual(0.01);
+    expect(rate("stung")).toBeLessThanOrEqual(0.03);
+    expect(rate("angry")).toBeLessThanOrEqual(0.1);
+  });
+
+  it("is not fooled by length: three civil utterances together are as civil as one", async () => {
+    const civil = conversations.filter(({ acts, moods }) =>
+      [...acts, ...moods].every((act) => ["ask", "warm", "sorry", "calm"].includes(act)),
+    );
+    const values = await scores(civil.map(({ utterances }) => utterances.slice(0, 3).join("\n")));
+    expect(values.filter((value) => value >= 0.5).length / values.length).toBeLessThanOrEqual(0.02);
+  });
+});
