@@ -1,15 +1,5 @@
 import { KeyedStream } from "@astra-rl/lm";
-import {
-  AdamW,
-  embedding,
-  keep,
-  linearSchedule,
-  noGrad,
-  scope,
-  tensor,
-  zeros,
-  type Tensor,
-} from "@astra-rl/torch";
+import { Adagrad, embedding, keep, noGrad, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import { hashedNgrams } from "../../src/scorer/hashed-ngrams.js";
 import { drawLabelled } from "../labelled/draw.js";
 
@@ -26,10 +16,9 @@ export const SCORER_CONFIGURATION = {
 
 const EXAMPLES = 40_000;
 const EPOCHS = 4;
-const BATCH = 128;
-const LEARNING_RATE = 0.02;
-/** Pulls weights of rare features towards 0, so that words which training hardly saw count for little. */
-const WEIGHT_DECAY = 0.02;
+/** Small, so that frequent features settle early and leave little for rare ones to explain. */
+const BATCH = 16;
+const LEARNING_RATE = 0.05;
 
 export interface TrainedScorer {
   /** [1, buckets] */
@@ -50,12 +39,9 @@ export function trainScorer(seed: number, log: (line: string) => void): TrainedS
   // The last row stands for padding and is held at 0.
   const weight = zeros([buckets + 1, 1]).requiresGrad_();
   const bias = zeros([1]).requiresGrad_();
-  const steps = (EXAMPLES / BATCH) * EPOCHS;
-  const schedule = linearSchedule({ totalSteps: Math.ceil(steps) });
-  const optimizers = [
-    new AdamW([weight], { learningRate: LEARNING_RATE, weightDecay: WEIGHT_DECAY }),
-    new AdamW([bias], { learningRate: LEARNING_RATE, weightDecay: 0 }),
-  ];
+  const steps = Math.ceil((EXAMPLES * EPOCHS) / BATCH);
+  // Adagrad gives rare features, most of a text's, steps of their own size; the frequent ones settle early.
+  const optimizer = new Adagrad([weight, bias], { learningRate: LEARNING_RATE });
   for (let step = 0; step < steps; step++) {
     const batch = Array.from({ length: BATCH }, () => examples[stream.integer(EXAMPLES)]!);
     const width = Math.max(...batch.map(({ features }) => features.length));
@@ -77,14 +63,11 @@ export function trainScorer(seed: number, log: (line: string) => void): TrainedS
       return value.item();
     });
     noGrad(() => scope(() => weight.grad!.select(0, buckets).zero_()));
-    for (const optimizer of optimizers) {
-      optimizer.learningRate = LEARNING_RATE * schedule(step);
-      optimizer.step();
-      optimizer.zeroGrad();
-    }
-    if ((step + 1) % 250 === 0) log(`step ${step + 1}/${Math.ceil(steps)}: loss ${loss.toFixed(4)}`);
+    optimizer.step();
+    optimizer.zeroGrad();
+    if ((step + 1) % 2000 === 0) log(`step ${step + 1}/${steps}: loss ${loss.toFixed(4)}`);
   }
-  for (const optimizer of optimizers) optimizer.dispose();
+  optimizer.dispose();
   return noGrad(() =>
     scope(() => ({
       weight: keep(weight.detach().narrow(0, 0, buckets).transpose(0, 1).contiguous()),
