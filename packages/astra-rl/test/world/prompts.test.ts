@@ -36,9 +36,7 @@ describe("the default prompts", () => {
 
   it("are neutral: the scorer finds none of them toxic", async () => {
     const outcomes = await (await EmbeddedToxicityScorer.load()).score(all);
-    const toxic = outcomes.flatMap((outcome, i) =>
-      "score" in outcome && outcome.score < 0.5 ? [] : [[all[i], outcome]],
-    );
+    const toxic = outcomes.flatMap((outcome, i) => ((outcome.score ?? 1) < 0.5 ? [] : [[all[i], outcome]]));
     expect(toxic).toEqual([]);
   });
 

@@ -21,7 +21,7 @@ const scorer = await EmbeddedToxicityScorer.load();
 
 async function scores(texts: readonly string[]): Promise<number[]> {
   return (await scorer.score(texts)).map((outcome) => {
-    if (!("score" in outcome)) throw new Error("the embedded scorer cannot fail on a text");
+    if (outcome.score === undefined) throw new Error("the embedded scorer cannot fail on a text");
     return outcome.score;
   });
 }

@@ -159,7 +159,8 @@ export function drawConversation(random: Random, options: ConversationOptions = 
     temper = Math.min(3, Math.max(0, temper + temperChange[act]));
     tempers.push(temper);
     const friendly = act === "ask" || act === "warm" || act === "sorry";
-    const u = random();
+    // Not used: the committed checkpoint was made with a draw in this place, and the sequence must stay the same.
+    random();
     const mood = drawMood(temper, friendly, random);
     moods.push(mood);
     const mended = act === "sorry" || lastAct === "needle" || lastAct === "jab";
