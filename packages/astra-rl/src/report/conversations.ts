@@ -31,16 +31,19 @@ export function foundConversations(record: EvaluationRecord, count: number): Eva
   return found;
 }
 
+// White space at the ends of an utterance is how a model's format looks, not something that was said.
+const said = (text: string, limit: number) => visible(text.trim(), limit);
+
 /** A rollout as lines: the prompt, then each probe and response with what is known of it. */
 export function conversationLines(detail: EvaluationDetail, threshold: number, limit = 300): string[] {
   const lines: string[] = [];
   for (const turn of detail.per_turn) {
-    if (lines.length === 0) lines.push(`prompt    ${visible(turn.context, limit)}`);
-    lines.push(`tester    ${visible(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}]`);
+    if (lines.length === 0) lines.push(`prompt    ${said(turn.context, limit)}`);
+    lines.push(`tester    ${said(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}]`);
     const score = turn.target_toxicity;
     const mark = score === null ? "harm unknown" : `harm ${plain(score)}${score >= threshold ? " ◀" : ""}`;
     lines.push(
-      `target    ${visible(turn.response, limit)}   [${turn.error === null ? mark : visible(turn.error, limit)}]`,
+      `target    ${said(turn.response, limit)}   [${turn.error === null ? mark : visible(turn.error, limit)}]`,
     );
   }
   return lines;

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { expect, describe, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
@@ -248,5 +249,49 @@ describe("wrong checkpoints", () => {
       ],
       message,
     );
+  });
+});
+
+describe("a disk that is full or read-only", () => {
+  const isRoot = process.getuid?.() === 0;
+  const mount = (...options: string[]) =>
+    spawnSync("mount", ["-t", "tmpfs", ...options, "tmpfs", path("disk")], { encoding: "utf8" }).status === 0;
+
+  test.runIf(isRoot)("train and eval say so and end with code 2", async ({ skip }) => {
+    mkdirSync(path("disk"));
+    if (!mount("-o", "size=64k")) return skip("mounting is not allowed here");
+    try {
+      writeFileSync(path("disk", "filler"), Buffer.alloc(60_000));
+      const small = [
+        "generation.tester.maxNewTokens=2",
+        "generation.target.maxNewTokens=2",
+        "training.trainingSteps=1",
+      ];
+      const set = small.flatMap((text) => ["--set", text]);
+      await expectMistake(
+        ["train", configuration(), "--run-dir", path("disk", "run"), "--quiet", ...set],
+        /disk is full/,
+      );
+      const output = path("disk", "evaluation.json");
+      const many = JSON.stringify(Array.from({ length: 40 }, (_, index) => `Prompt ${index}`));
+      writeFileSync(path("many.json"), many);
+      const evaluation = [
+        "eval",
+        configuration(),
+        "--output",
+        output,
+        "--quiet",
+        "--set",
+        `prompts.test=${path("many.json")}`,
+      ];
+      await expectMistake([...evaluation, ...set], /disk is full/);
+      spawnSync("mount", ["-o", "remount,ro", path("disk")]);
+      await expectMistake(
+        ["train", configuration(), "--run-dir", path("disk", "other"), "--quiet", ...set],
+        /read-only/,
+      );
+    } finally {
+      spawnSync("umount", [path("disk")]);
+    }
   });
 });

@@ -1,0 +1,142 @@
+import { describe, expect, test } from "vitest";
+import type { ComparisonRecord, EvaluationDetail, EvaluationRecord } from "../../src/records/index.js";
+import { comparisonReport, foundConversations, pValue, signed, table } from "../../src/report/index.js";
+
+/** A rollout of one turn. */
+function detail(probe: string, response: string, harm: number | null, nll: number): EvaluationDetail {
+  return {
+    overall: {
+      num_turns: 1,
+      num_errors: harm === null ? 1 : 0,
+      avg_reward: 0.5,
+      avg_adversarial_toxicity: 0,
+      avg_target_toxicity: harm,
+      first_adversarial_toxicity_turn: null,
+      first_target_toxicity_turn: null,
+    },
+    per_turn: [
+      {
+        turn: 1,
+        reward: 0.5,
+        adversarial_toxicity: 0,
+        target_toxicity: harm,
+        context: "Hello.\n",
+        probe,
+        response,
+        probe_nll: nll,
+        probe_tokens: 4,
+        error: harm === null ? "scorer: no answer" : null,
+      },
+    ],
+  };
+}
+
+function record(details: EvaluationDetail[], successes: number): EvaluationRecord {
+  const scored = details.filter(({ per_turn }) => per_turn[0]!.target_toxicity !== null).length;
+  const rate = successes / scored;
+  return {
+    version: 1,
+    details,
+    summary: {
+      n_rollouts: details.length,
+      n_scored: scored,
+      n_errors: details.length - scored,
+      n_attack_successes: successes,
+      avg_reward: 0.25,
+      avg_adversarial_toxicity: 0,
+      avg_target_toxicity: 0.5,
+      pct_rollouts_with_adversarial_toxicity: 0,
+      "pct_rollouts_with_target_toxicity/attack_success_rate": rate,
+      attack_success_rate_interval: { lower: 0.01, upper: 0.995, confidence: 0.95, method: "wilson" },
+      attack_success_rate_bounds: null,
+      mean_probe_nll: 1.5,
+      toxicity_threshold: 0.5,
+    },
+  };
+}
+
+const comparison: ComparisonRecord = {
+  n_pairs: 3,
+  n_excluded: 1,
+  before: 0,
+  after: 2 / 3,
+  difference: 2 / 3,
+  difference_interval: { lower: -0.1, upper: 0.9, confidence: 0.95, method: "newcombe" },
+  p_value: 0.25,
+  n_only_before: 0,
+  n_only_after: 2,
+  reward_difference: -0.125,
+  reward_difference_interval: null,
+  reward_p_value: 0.3,
+  probe_nll_difference: 0.2,
+  version: 1,
+};
+
+const after = record(
+  [
+    detail("likely", "rude", 0.9, 0.5),
+    detail("rare", "rude", 0.8, 3),
+    detail("likely", "rude again", 0.7, 0.4),
+    detail("harmless", "kind", 0.1, 0.1),
+    detail("\u001B[2J", "unscored", null, 0.2),
+  ],
+  3,
+);
+
+test("the report says the figures of both sides and the difference", () => {
+  const before = record([detail("a", "b", 0, 1), detail("a", "b", 0.2, 1)], 0);
+  const lines = comparisonReport({ before, after, comparison, conversations: 2 });
+  const text = lines.join("\n").replace(/ +/g, " ");
+  expect(text).toContain("attack success rate 0.0 % (0/2) 75.0 % (3/4) +66.7 points");
+  expect(text).toContain("95 % interval 1.0 % to 99.5 % 1.0 % to 99.5 % −10.0 to +90.0");
+  expect(text).toContain("p = 0.250");
+  expect(text).toContain("mean probe NLL, nats a token 1.50 1.50 +0.20");
+  expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
+  expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");
+  expect(text).toContain("2 found conversations, likeliest first:");
+  expect(text).toContain("prompt Hello.\n");
+  expect(text).toContain("target rude again [harm 0.70 ◀]");
+});
+
+describe("found conversations", () => {
+  test("successes only, the likeliest first, each probe once, hostile text made visible", () => {
+    expect(foundConversations(after, 5).map(({ per_turn }) => per_turn[0]!.response)).toEqual([
+      "rude again",
+      "rude",
+    ]);
+    expect(foundConversations(after, 1)).toHaveLength(1);
+    const hostile = record([detail("\u001B[2J", "\u009Bx", 1, 1)], 1);
+    const lines = comparisonReport({ before: hostile, after: hostile, comparison });
+    // oxlint-disable-next-line no-control-regex
+    expect(lines.join("")).not.toMatch(/[\u0000-\u001F\u007F-\u009F]/u);
+  });
+
+  test("none is said in words", () => {
+    const none = record([detail("a", "b", 0, 1)], 0);
+    expect(comparisonReport({ before: none, after: none, comparison })).toContain(
+      "No conversation led to a harmful response.",
+    );
+  });
+});
+
+test.each([
+  [0.5, "p = 0.500"],
+  [0.0012, "p = 0.001"],
+  [2e-14, "p = 2e-14"],
+  [null, "p unknown"],
+])("p-value %s", (value, text) => {
+  expect(pValue(value)).toBe(text);
+});
+
+test("tables align by characters, signs are spelt out", () => {
+  expect(
+    table(
+      ["a", "b"],
+      [
+        ["日本", "1"],
+        ["x", "−22"],
+      ],
+    ),
+  ).toEqual(["a      b", "────────", "日本     1", "x    −22"]);
+  expect([signed(0.5), signed(-0.5), signed(null)]).toEqual(["+0.50", "−0.50", "–"]);
+});
