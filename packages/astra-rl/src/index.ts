@@ -9,3 +9,6 @@ export * from "./scorer/index.js";
 export * from "./system/index.js";
 export * from "./deprecated-names.js";
 export * from "./training/index.js";
+export * from "./configuration/index.js";
+export * from "./report/index.js";
+export * from "./run/index.js";

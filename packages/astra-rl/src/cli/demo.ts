@@ -87,7 +87,7 @@ async function demoConfiguration(
   set: readonly ReturnType<typeof parseOverride>[],
 ): Promise<Configuration> {
   const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.name=${algorithm}`)];
-  const configuration = await readConfiguration(embeddedConfigurationPath(), {
+  const configuration = await readConfiguration(embeddedConfigurationPath(algorithm), {
     overrides: [...chosen, ...set],
   });
   if (seed !== undefined) configuration.seed = seed;

@@ -1,11 +1,15 @@
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { EMBEDDED } from "../configuration/index.js";
 
 // The same relative place from src/run and from dist/run.
 const WORLD = new URL("../../world/", import.meta.url);
 
-/** The configuration of the demo. */
-export const embeddedConfigurationPath = (): string => fileURLToPath(new URL("demo.yaml", WORLD));
+/** The configuration of the demo; an algorithm may have one of its own, since the betas of two losses differ. */
+export function embeddedConfigurationPath(algorithm?: string): string {
+  const own = fileURLToPath(new URL(`demo-${algorithm}.yaml`, WORLD));
+  return algorithm !== undefined && existsSync(own) ? own : fileURLToPath(new URL("demo.yaml", WORLD));
+}
 
 /** What to load for the name of a model: the folder of an embedded one; a folder or a hub id as it is given. */
 export function modelSource(model: string): string {

@@ -1,0 +1,59 @@
+import { existsSync, readFileSync } from "node:fs";
+import { liveTensors } from "@astra-rl/torch";
+import { expect, test } from "vitest";
+import { parseComparisonRecord, parseEvaluationRecord } from "../../src/records/index.js";
+import { runCommand, temporaryFolder } from "./run-command.js";
+
+const { path } = temporaryFolder();
+
+// Two steps and eight prompts: whether the demo learns is measured with the whole of it, in docs/demo.md.
+const SHORT = [
+  "training.trainingSteps=2",
+  "training.evaluateEvery=2",
+  "training.evaluationRollouts=4",
+  "evaluation.rollouts=8",
+];
+const demo = (...args: string[]) => runCommand("demo", ...SHORT.flatMap((text) => ["--set", text]), ...args);
+
+test("astra-rl demo ends with the table, conversations and where the files lie", async () => {
+  const live = liveTensors();
+  const { code, out, err } = await demo("--seed", "0", "--run-dir", path("run"));
+  expect(code).toBe(0);
+  expect(err).toMatch(/1\. .*\n.*rollout 8\/8.*\n2\. Training: 2 steps/);
+  expect(out).toMatch(/attack success rate +\d+\.\d % \(\d\/8\) +\d+\.\d % \(\d\/8\) +[+−]\d+\.\d points/);
+  expect(out).toMatch(/95 % interval +\d+\.\d % to \d+\.\d %/);
+  expect(out).toMatch(/p = /);
+  expect(out).toMatch(/mean probe NLL, nats a token +\d\.\d\d +\d\.\d\d/);
+  expect(out).toContain(`Files in ${path("run")}:`);
+  const before = parseEvaluationRecord(readFileSync(path("run", "evaluation-before.json"), "utf8"));
+  const after = parseEvaluationRecord(readFileSync(path("run", "evaluation-after.json"), "utf8"));
+  expect([before.details.length, after.details.length]).toEqual([8, 8]);
+  // The same prompts on both sides, so that the comparison is paired.
+  const prompts = (record: typeof before) => record.details.map(({ per_turn }) => per_turn[0]!.context);
+  expect(prompts(after)).toEqual(prompts(before));
+  expect(parseComparisonRecord(readFileSync(path("run", "comparison.json"), "utf8")).n_pairs).toBe(8);
+  for (const file of [
+    "report.txt",
+    "metrics.jsonl",
+    "config.resolved.yaml",
+    "checkpoints/last/model.safetensors",
+  ]) {
+    expect(existsSync(path("run", file))).toBe(true);
+  }
+  expect(liveTensors()).toBe(live);
+});
+
+test("the same seed gives the same evaluations, another seed others; --algorithm and --json are heard", async () => {
+  const summary = async (folder: string, ...args: string[]) => {
+    const { code, out } = await demo("--run-dir", path(folder), "--json", "--quiet", ...args);
+    expect(code).toBe(0);
+    return (
+      readFileSync(path(folder, "evaluation-after.json"), "utf8") +
+      JSON.stringify((JSON.parse(out) as { before: object }).before)
+    );
+  };
+  const first = await summary("a", "--seed", "3", "--algorithm", "ipo");
+  expect(readFileSync(path("a", "config.resolved.yaml"), "utf8")).toContain("name: ipo");
+  expect(await summary("b", "--seed", "3", "--algorithm", "ipo")).toBe(first);
+  expect(await summary("c", "--seed", "4", "--algorithm", "ipo")).not.toBe(first);
+});
