@@ -259,7 +259,7 @@ describe("a disk that is full or read-only", () => {
 
   test.runIf(isRoot)("train and eval say so and end with code 2", async ({ skip }) => {
     mkdirSync(path("disk"));
-    if (!mount("-o", "size=64k")) return skip("mounting is not allowed here");
+    if (!mount("-o", "size=64k")) skip("mounting is not allowed here");
     try {
       writeFileSync(path("disk", "filler"), Buffer.alloc(60_000));
       const small = [
