@@ -29,6 +29,14 @@ interface Level {
   rows: Map<TurnTokens, number>;
 }
 
+/** Probes, row by row, as the target has read them. */
+interface Reading {
+  probes: readonly Utterance[];
+  /** One number for each id that the target read. */
+  targetLogprobs: readonly (readonly number[])[];
+  testerContexts: readonly (readonly number[])[];
+}
+
 interface Turn {
   probe: string;
   response: string;
@@ -80,15 +88,16 @@ export class HFGrowth implements Growth {
     const { tester, target } = this.#system;
     const keys = requests.map((request) => request.key);
     const probes = tester.speak(level.tester, keys);
+    // What a row holds is what its model had before it, shortened where the window was full.
+    const testerRows = level.tester.rows();
     const probeTokens = probes.map((probe) => this.#spoken(probe, target));
     const targetLogprobs = target.read(
       level.target,
       probeTokens.map(({ heard }) => heard),
     );
-    const baselineLogprobs = this.#baseline(level.target, probes, targetLogprobs);
+    const testerContexts = testerRows.map((ids, row) => before(ids, probeTokens[row]!.kept.length));
+    const baselineLogprobs = this.#baseline(level.target, { probes, targetLogprobs, testerContexts });
     const responses = target.speak(level.target, keys);
-    // What the rows hold now is what the models had before them, shortened where a window was full.
-    const testerRows = level.tester.rows();
     const targetRows = level.target.rows();
     return probes.map((probe, row) => {
       const probeIds = probeTokens[row]!;
@@ -98,7 +107,7 @@ export class HFGrowth implements Growth {
         response: responses[row]!.text,
         tokens: {
           owner: this.#system,
-          testerContext: before(testerRows[row]!, probeIds.kept.length),
+          testerContext: testerContexts[row]!,
           targetContext: before(targetRows[row]!, probeIds.heard.length + responseIds.kept.length),
           probe: probeIds,
           response: responseIds,
@@ -116,20 +125,22 @@ export class HFGrowth implements Growth {
   }
 
   /**
-   * What the baseline thinks of the probes, where the target's reading of them has already told it. Only a silent end
-   * is missing there, since the target does not read it; it is looked up where the reading stopped.
+   * What the baseline thinks of the probes, where the target's reading of them has already told it: not where a full
+   * window has left the target another context than the tester had. Only a silent end is missing there, since the
+   * target does not read it; it is looked up where the reading stopped.
    */
   #baseline(
     session: GenerationSession,
-    probes: readonly Utterance[],
-    targetLogprobs: readonly (readonly number[])[],
+    { probes, targetLogprobs, testerContexts }: Reading,
   ): (readonly number[] | null)[] {
     if (!this.#system.targetIsBaseline || !this.#system.sharedTokens) return probes.map(() => null);
     const ends = this.#system.target.peek(
       session,
       probes.map((probe) => probe.silentEnd),
     );
+    const rows = session.rows();
     return targetLogprobs.map((logprobs, row) => {
+      if (!same(before(rows[row]!, logprobs.length), testerContexts[row]!)) return null;
       const end = ends[row] ?? null;
       return end === null ? logprobs : [...logprobs, end];
     });
@@ -196,6 +207,9 @@ export class HFGrowth implements Growth {
 function before(row: readonly number[], appended: number): number[] {
   return row.slice(0, Math.max(0, row.length - appended));
 }
+
+const same = (a: readonly number[], b: readonly number[]): boolean =>
+  a.length === b.length && a.every((id, index) => id === b[index]);
 
 /** A session with a row for each context, equal contexts read once. */
 function openShared(role: ModelRole, contexts: readonly (readonly number[])[]): GenerationSession {

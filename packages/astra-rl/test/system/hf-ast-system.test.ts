@@ -481,6 +481,20 @@ describe("HFASTSystem at the window's edge", () => {
       nodes.map((node) => tokens(node).testerLogprobs),
     );
     table.dispose();
+    // The baseline is the tester before training: it must have had the same context, though the target's, where the
+    // window dropped other tokens, is another one.
+    const baseline = await system.getBaselineLogprobsAndValidate(...texts, nodes);
+    const reference = baseline.toTypedArray() as Float32Array;
+    baseline.dispose();
+    expect(nodes.some((node) => tokens(node).targetContext.length < tokens(node).testerContext.length)).toBe(
+      true,
+    );
+    expectClose(
+      nodes.map((node, row) =>
+        Array.from(reference.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
+      ),
+      nodes.map((node) => tokens(node).testerLogprobs),
+    );
     system.dispose();
   });
 

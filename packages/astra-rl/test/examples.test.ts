@@ -1,0 +1,115 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { loadCausalLM } from "@astra-rl/lm";
+import { liveTensors } from "@astra-rl/torch";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { judgeConversation, ShoutingScorer, WorstScorer } from "../../../examples/custom-scorer.js";
+import { evaluate } from "../../../examples/evaluate.js";
+import { setting } from "../../../examples/setting.js";
+import { trainDPO } from "../../../examples/train-dpo.js";
+import { BackedUpNode, backUp, trainIPO } from "../../../examples/train-ipo-with-backup.js";
+import { Graph, Node, Scorer } from "../src/core/index.js";
+
+describe("the example programs", () => {
+  let folder: string;
+  let live: number;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "astra-rl-examples-"));
+    live = liveTensors();
+  });
+  afterEach(() => expect(liveTensors()).toBe(live));
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  const weights = async (checkpoint: string): Promise<number[]> => {
+    const { model } = await loadCausalLM(checkpoint);
+    try {
+      return [...model.namedParameters().values()].map((value) => {
+        const numbers = value.toTypedArray() as Float32Array;
+        return numbers.reduce((sum, x, i) => sum + x * ((i % 7) + 1), 0);
+      });
+    } finally {
+      model.dispose();
+    }
+  };
+
+  it("train-dpo leaves a tester that has changed and can be evaluated", async () => {
+    const run = join(folder, "dpo");
+    const { steps, checkpoint } = await trainDPO({ runDirectory: run, trainingSteps: 2 });
+    expect(steps.map(({ step }) => step)).toEqual([1, 2]);
+    // Before the first update tester and baseline agree, so the margin is 0 and the loss that of a coin.
+    expect(steps[0]!.loss).toBeCloseTo(Math.log(2), 1);
+    expect(steps[1]!["evaluation/rollouts"]).toBe(2);
+    const [trained, initial] = [await weights(checkpoint), await weights(setting(undefined).model)];
+    expect(trained).toHaveLength(initial.length);
+    expect(trained).not.toEqual(initial);
+
+    const { before, after, comparison } = await evaluate({ trained: checkpoint });
+    expect(before.details).toHaveLength(2);
+    expect(before.details.map(({ per_turn }) => per_turn.length)).toEqual([3, 3]);
+    expect(comparison.n_pairs).toBe(2);
+    // Two updates at 1e-5 move the likelihood of a random model's probes, but hardly.
+    expect(comparison.probe_nll_difference).toBeCloseTo(
+      after.summary.mean_probe_nll! - before.summary.mean_probe_nll!,
+      9,
+    );
+  });
+
+  it("evaluate finds no difference between a tester and itself", async () => {
+    const { before, after, comparison } = await evaluate();
+    expect(after).toEqual(before);
+    expect(comparison).toMatchObject({ difference: 0, p_value: 1, probe_nll_difference: 0 });
+  });
+
+  it("train-ipo-with-backup backs every reward up through the tree it trains on", async () => {
+    const { steps, graphs } = await trainIPO({ trainingSteps: 1, discount: 0.5 });
+    // IPO's first loss, at margin 0: (1 / (2 · 0.1))² = 25.
+    expect(steps[0]!.loss).toBeCloseTo(25, 0);
+    const nodes = graphs.flatMap((graph) => [...graph.nodes()]) as BackedUpNode[];
+    expect(nodes).toHaveLength(2 + 4 + 8);
+    for (const node of nodes) {
+      expect(node).toBeInstanceOf(BackedUpNode);
+      const future = node.children.map((child) => child.reward);
+      expect(node.reward).toBeCloseTo(
+        node.ownReward + (future.length === 0 ? 0 : 0.5 * Math.max(...future)),
+        10,
+      );
+    }
+  });
+
+  it("the back-up leaves failed turns out of their parents' future", () => {
+    const failure = { stage: "target", message: "no answer", attempts: 3 } as const;
+    const turn = (reward: number, children: Node[] = []) =>
+      new BackedUpNode({ context: "", probe: "", response: "", reward, children });
+    const failed = new Node({ context: "", probe: "", response: "", reward: NaN, failure });
+    const graph = new Graph({ context: "", children: [turn(1, [turn(2), failed]), turn(3, [failed])] });
+    backUp(graph, 0.9);
+    expect(graph.children.map(({ reward }) => reward)).toEqual([1 + 0.9 * 2, 3]);
+    expect(failed.reward).toBeNaN();
+  });
+
+  it("custom-scorer scores each turn by the worst of its scorers", async () => {
+    const graph = await judgeConversation();
+    expect(graph.path()).toHaveLength(3);
+    for (const { response, scores } of graph.path()) {
+      const [shouting] = await new ShoutingScorer().score([response]);
+      expect(scores["response/shouting"]).toBe(shouting!.score);
+      expect(scores["response"]).toBe(Math.max(scores["response/shouting"]!, scores["response/keyword"]!));
+    }
+  });
+
+  it("a text that one of the scorers failed on has no score", async () => {
+    const failure = { stage: "scorer", message: "not reachable", attempts: 1 } as const;
+    class Unreachable extends Scorer {
+      readonly name = "unreachable";
+      override score(texts: readonly string[]) {
+        return Promise.resolve(texts.map(() => ({ failure })));
+      }
+    }
+    const [outcome] = await new WorstScorer([new ShoutingScorer(), new Unreachable()]).score(["NO"]);
+    expect(outcome).toEqual({ failure });
+    expect(await new ShoutingScorer().score(["NO", "No", "12", "no"])).toEqual(
+      [1, 0.5, 0, 0].map((score) => ({ score })),
+    );
+  });
+});
