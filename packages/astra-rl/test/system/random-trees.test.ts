@@ -1,0 +1,282 @@
+import { fileURLToPath } from "node:url";
+import { initializeGPT2, loadCausalLM, Tokenizer, type LoadedCausalLM } from "@astra-rl/lm";
+import { liveTensors } from "@astra-rl/torch";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
+import { HFASTSystem, type HFASTSystemOptions, type TurnTokens } from "../../src/system/index.js";
+
+const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
+const GPT2 = golden("gpt2");
+const QWEN = golden("families/qwen2");
+
+const load = (options: Partial<HFASTSystemOptions> = {}) =>
+  HFASTSystem.load({
+    tester: GPT2,
+    target: GPT2,
+    scorer: new KeywordScorer(["a", "e"].map((term) => ({ pattern: term, weight: 0.3 }))),
+    inferenceDtype: "float32",
+    generation: { tester: { maxNewTokens: 5, topK: 0 }, target: { maxNewTokens: 4, topK: 0 } },
+    log: () => {},
+    ...options,
+  });
+const tokens = (node: Node) => node.tokens as TurnTokens;
+
+function expectClose(actual: readonly number[] | null, expected: readonly number[] | null): void {
+  expect(actual?.length).toBe(expected?.length);
+  actual?.forEach((value, at) => expect(Math.abs(value - expected![at]!)).toBeLessThan(2e-4));
+}
+
+/** A node and the same node grown another way. */
+interface Twin {
+  batched: Node;
+  single: Node;
+  /** Contexts of their children. */
+  next: [batched: string, single: string];
+}
+
+describe.each<[string, Partial<HFASTSystemOptions>]>([
+  ["one checkpoint", {}],
+  ["a cache that holds next to nothing", { cacheBytes: 20_000 }],
+  ["a target with another tokenizer", { target: QWEN }],
+])("random trees over %s", (_, options) => {
+  let system: HFASTSystem;
+  let start: number;
+  beforeAll(async () => {
+    start = liveTensors();
+    system = await load(options);
+  });
+  afterAll(() => {
+    system.dispose();
+    expect(liveTensors()).toBe(start);
+  });
+
+  const prompt = fc.oneof(
+    fc.constantFrom("", "Hello there. ", "日本 👋 ", "e\u0301\u0301", "\u202eשלום"),
+    fc.string({ unit: "grapheme", maxLength: 20 }),
+  );
+  // A level is a list of parents, by number: any node may have any number of children, in any order, brothers apart.
+  const level = fc.record({
+    parents: fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
+    /** Parents may be older than the level before. */
+    late: fc.boolean(),
+  });
+
+  it("grow level by level as node by node: widths differ, orders differ, the turns do not", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(prompt, { minLength: 1, maxLength: 3 }),
+        fc.array(level, { minLength: 1, maxLength: 4 }),
+        fc.nat(1000),
+        async (prompts, levels, seed) => {
+          const growth = system.openGrowth();
+          try {
+            let node = 0;
+            const all: Twin[] = [];
+            let previous: Twin[] = [];
+            for (const [depth, { parents, late }] of levels.entries()) {
+              const candidates = late ? all : previous;
+              const chosen = parents.map((number) =>
+                depth === 0 ? null : candidates[number % candidates.length]!,
+              );
+              const request = (row: number, side: 0 | 1): ExpandRequest => {
+                const twin = chosen[row];
+                const key = { seed, episode: 0, node: node + row };
+                if (!twin) return { context: prompts[parents[row]! % prompts.length]!, parent: null, key };
+                const parent = side === 0 ? twin.batched : twin.single;
+                return { context: twin.next[side], parent, key };
+              };
+              const rows = parents.map((_number, row) => row);
+              const batched = await growth.expand(rows.map((row) => request(row, 0)));
+              const singles: Outcome[] = [];
+              for (const row of rows) singles.push(...(await system.expand([request(row, 1)])));
+              node += rows.length;
+              previous = rows.map((row) => {
+                const make = ({ next: _next, ...fields }: Outcome, side: 0 | 1) =>
+                  new Node({ ...fields, context: request(row, side).context });
+                return {
+                  batched: make(batched[row]!, 0),
+                  single: make(singles[row]!, 1),
+                  next: [batched[row]!.next, singles[row]!.next],
+                };
+              });
+              all.push(...previous);
+            }
+            for (const { batched, single, next } of all) {
+              const text = ({ context, probe, response }: Node) => [context, probe, response];
+              expect(text(batched)).toEqual(text(single));
+              expect(next[0]).toBe(next[1]);
+              const [a, b] = [tokens(batched), tokens(single)];
+              expect([a.testerContext, a.targetContext, a.probe, a.response]).toEqual([
+                b.testerContext,
+                b.targetContext,
+                b.probe,
+                b.response,
+              ]);
+              expectClose(a.testerLogprobs, b.testerLogprobs);
+              expectClose(a.targetLogprobs, b.targetLogprobs);
+              expectClose(a.baselineLogprobs, b.baselineLogprobs);
+              for (const logprob of [...a.testerLogprobs, ...a.targetLogprobs]) {
+                expect(Number.isFinite(logprob) && logprob <= 0).toBe(true);
+              }
+              expect(Math.abs(batched.reward - single.reward)).toBeLessThan(1e-3);
+            }
+          } finally {
+            growth.close();
+          }
+        },
+      ),
+      { numRuns: 25 },
+    );
+  });
+});
+
+/** Distinct beginnings of some sequences, as texts of ids. */
+function beginnings(sequences: readonly (readonly number[])[], from: readonly number[] = []): Set<string> {
+  const found = new Set<string>();
+  sequences.forEach((sequence, row) => {
+    for (let length = (from[row] ?? 0) + 1; length <= sequence.length; length += 1) {
+      found.add(sequence.slice(0, length).join());
+    }
+  });
+  return found;
+}
+
+/**
+ * The least that a model can read: every distinct beginning of what it must have read goes through it once, and what
+ * it said itself it has by having said it.
+ */
+function leastRead(
+  read: readonly (readonly number[])[],
+  said: readonly (readonly number[])[],
+  from: readonly number[],
+): number {
+  const own = beginnings(said, from);
+  return [...beginnings(read)].filter((beginning) => !own.has(beginning)).length;
+}
+
+describe("the work of a tree of width 2 and depth 3", () => {
+  let other: LoadedCausalLM;
+  beforeAll(async () => {
+    const { vocabSize } = (await loadCausalLM(GPT2).then((loaded) => {
+      const { config } = loaded.model;
+      loaded.model.dispose();
+      return config;
+    }))!;
+    // Another checkpoint with the tester's tokenizer, and room for whole conversations.
+    const sizes = { vocabSize, contextLength: 64, hiddenSize: 16, layers: 1, heads: 2, eosId: 0, bosId: 0 };
+    const model = initializeGPT2(sizes, 8);
+    const tokenizer = await Tokenizer.load(GPT2);
+    other = {
+      model,
+      tokenizer,
+      generation: { bosId: 0, eosIds: [0], padId: null },
+      unusedTensors: [],
+    };
+  });
+  afterAll(() => other.model.dispose());
+
+  it.each([
+    ["its own checkpoint", false],
+    ["another checkpoint", true],
+  ])("is the least there is for every role, with %s as target", async (_, separate) => {
+    const system = await load({
+      target: separate ? other : GPT2,
+      generation: { tester: { maxNewTokens: 6, topK: 0 }, target: { maxNewTokens: 5, topK: 0 } },
+    });
+    const [graph] = await new ASTSampler(system, ["How are you? "], { width: 2, depth: 3 }).rolloutMany([4]);
+    const nodes = [...graph!.nodes()];
+    expect(nodes).toHaveLength(14);
+    const turns = nodes.map(tokens);
+    // Brothers who say the same are two nodes; this seed has none, so that beginnings tell nodes apart.
+    expect(new Set(turns.map((turn) => [...turn.testerContext, ...turn.probe.kept].join())).size).toBe(14);
+
+    const sum = (lengths: readonly number[]) => lengths.reduce((total, length) => total + length, 0);
+    const heard = turns.map((turn) => [...turn.targetContext, ...turn.probe.heard]);
+    const rollout = {
+      tester: {
+        read: leastRead(
+          turns.map((turn) => turn.testerContext),
+          turns.map((turn) => [...turn.testerContext, ...turn.probe.kept]),
+          turns.map((turn) => turn.testerContext.length),
+        ),
+        generated: sum(turns.map((turn) => turn.probe.sampled.length)),
+        trained: 0,
+      },
+      target: {
+        read: leastRead(
+          heard,
+          turns.map((turn, row) => [...heard[row]!, ...turn.response.kept]),
+          heard.map((row) => row.length),
+        ),
+        generated: sum(turns.map((turn) => turn.response.sampled.length)),
+        trained: 0,
+      },
+      baseline: { read: 0, generated: 0, trained: 0 },
+    };
+    expect(system.counters()).toEqual(rollout);
+
+    // Training and the reference read every distinct beginning once; a probe's last token is predicted, not read.
+    const pairs = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const scored = beginnings(
+      turns.map((turn) => [...turn.testerContext, ...turn.probe.sampled.slice(0, -1)]),
+    ).size;
+    (await system.getTesterLogprobs(...pairs)).dispose();
+    for (let time = 0; time < 2; time += 1) (await system.getBaselineLogprobs(...pairs)).dispose();
+    expect(system.counters()).toEqual({
+      ...rollout,
+      tester: { ...rollout.tester, trained: scored },
+      // The same weights as the target's have already read the probes; others read them, once however often asked.
+      baseline: { ...rollout.baseline, read: separate ? scored : 0 },
+    });
+    system.dispose();
+  });
+});
+
+describe("a conversation of more than 1,000 tokens", () => {
+  it("grows turn by turn in a model's window, nothing dropped and nothing read twice", async () => {
+    const tokenizer = await Tokenizer.load(GPT2);
+    const sizes = { contextLength: 1280, hiddenSize: 16, layers: 2, heads: 2, eosId: 0, bosId: 0 };
+    const model = initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize }, 2);
+    const loaded: LoadedCausalLM = {
+      model,
+      tokenizer,
+      generation: { bosId: 0, eosIds: [0], padId: null },
+      unusedTensors: [],
+    };
+    const said: string[] = [];
+    const spoken = { maxNewTokens: 36, minNewTokens: 36 };
+    const system = await load({
+      tester: loaded,
+      target: loaded,
+      generation: { tester: spoken, target: spoken },
+      log: (message) => said.push(message),
+    });
+    const sampler = new ASTSampler(system, ["Hello there. "], { width: 1, depth: 15 });
+    const [graph] = await sampler.rolloutMany([0]);
+    const nodes = [...graph!.nodes()];
+    const last = tokens(nodes.at(-1)!);
+    const length = last.testerContext.length + last.probe.sampled.length;
+    expect(length).toBeGreaterThan(1000);
+    expect(said).toEqual([]);
+    const { tester, target } = system.counters();
+    const prompt = tokens(nodes[0]!).testerContext.length;
+    expect(tester!.read + tester!.generated).toBe(length);
+    expect(target!.read).toBe(prompt + 15 * 36);
+
+    const table = await system.getTesterLogprobsAndValidate(
+      nodes.map((node) => node.context),
+      nodes.map((node) => node.probe),
+      nodes,
+    );
+    const values = table.detach().toTypedArray() as Float32Array;
+    nodes.forEach((node, row) => {
+      expectClose(Array.from(values.subarray(row * 36, (row + 1) * 36)), tokens(node).testerLogprobs);
+    });
+    table.dispose();
+    system.dispose();
+    model.dispose();
+  });
+});
