@@ -1,0 +1,132 @@
+/** Decoding, reading and updating at the size of GPT-2, each as a rate and as a share of what the machine can do. */
+import { AdamW, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { GenerationSession, loadCausalLM, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
+import { median, time, type Roofline } from "./measure.js";
+
+export interface Part {
+  name: string;
+  tokensPerSecond: number;
+  /** Seconds of the bound divided by the seconds measured. */
+  shareOfBound: number;
+  /** What the bound counts. */
+  bound: string;
+}
+
+const CONTEXT = 128;
+const NEW_TOKENS = 32;
+
+/** Weights that every token passes through, without the embedding tables, and those of the output projection. */
+function sizes(model: CausalLM): { body: number; head: number; all: number } {
+  const head = model.config.vocabSize * model.config.hiddenSize;
+  let body = 0;
+  let all = 0;
+  for (const [name, parameter] of model.namedParameters()) {
+    all += parameter.numel();
+    if (parameter.ndim === 2 && !/(wte|wpe|embed_tokens|lm_head)/.test(name)) body += parameter.numel();
+  }
+  return { body, head, all };
+}
+
+const prompt = (row: number, length: number) => Array.from({ length }, (_, k) => 300 + ((row * 131 + k * 17) % 3000));
+const keys = (rows: number) =>
+  Array.from({ length: rows }, (_, node) => ({ seed: 0, stream: "tester", episode: 0, node }));
+
+async function decode(model: CausalLM, tokenizer: Tokenizer, rows: number, roofline: Roofline): Promise<Part> {
+  const sampling = { maxNewTokens: NEW_TOKENS, minNewTokens: NEW_TOKENS, temperature: 1, topK: 50, topP: 0.9 };
+  const prompts = Array.from({ length: rows }, (_, row) => prompt(row, CONTEXT));
+  const seconds: number[] = [];
+  for (let run = 0; run < 4; run++) {
+    const session = GenerationSession.open(model, tokenizer, prompts, { reserve: NEW_TOKENS });
+    // The prompts' own reading is not part of the decoding rate.
+    session.prefill();
+    const started = performance.now();
+    session.generate(sampling, keys(rows));
+    seconds.push((performance.now() - started) / 1000);
+    session.dispose();
+  }
+  const measured = median(seconds.slice(1));
+  const { body, head } = sizes(model);
+  const { layers, hiddenSize } = model.config;
+  // Each step streams all weights once and each row's keys and values; its products run at the product's rate.
+  const bytes = 2 * (body + head) + rows * (CONTEXT + NEW_TOKENS / 2) * layers * hiddenSize * 2 * 2;
+  const step = Math.max(bytes / roofline.stream, (2 * rows * (body + head)) / roofline.gemm.bfloat16);
+  return {
+    name: `decode, ${rows} rows`,
+    tokensPerSecond: (rows * NEW_TOKENS) / measured,
+    shareOfBound: (NEW_TOKENS * step) / measured,
+    bound: "weights and cache streamed once a step, or products at the measured rate, whichever takes longer",
+  };
+}
+
+async function read(model: CausalLM, tokenizer: Tokenizer, rows: number, roofline: Roofline): Promise<Part> {
+  const prompts = Array.from({ length: rows }, (_, row) => prompt(row, CONTEXT));
+  const { median: measured } = await time(3, () => {
+    const session = GenerationSession.open(model, tokenizer, prompts);
+    session.prefill();
+    session.dispose();
+  });
+  const { body } = sizes(model);
+  const tokens = rows * CONTEXT;
+  return {
+    name: `read, ${rows} rows of ${CONTEXT}`,
+    tokensPerSecond: tokens / measured,
+    shareOfBound: (2 * body * tokens) / roofline.gemm.bfloat16 / measured,
+    bound: "products at the measured rate",
+  };
+}
+
+/** One optimizer step from a batch of four preference pairs that share their contexts, as a tree gives them. */
+async function update(directory: string, roofline: Roofline): Promise<Part> {
+  const { model } = await loadCausalLM(directory, { dtype: "float32", computeDtype: "bfloat16" });
+  const parameters = [...model.namedParameters().values()];
+  for (const parameter of parameters) parameter.requiresGrad_();
+  const optimizer = new AdamW(parameters, { learningRate: 1e-6 });
+  const copy = model.copy("bfloat16");
+  const rows = Array.from({ length: 8 }, (_, row) => ({
+    context: prompt(row >> 1, CONTEXT),
+    continuation: prompt(100 + row, NEW_TOKENS),
+  }));
+  const counters = { tokensRead: 0 };
+  let runs = 0;
+  const { median: measured } = await time(3, () => {
+    runs += 1;
+    scope(() => {
+      const loss: Tensor = tokenLogprobs(model, rows, { counters }).sum().neg();
+      loss.backward();
+    });
+    optimizer.step();
+    optimizer.zeroGrad();
+    noGrad(() => copy.copyFrom(model));
+  });
+  const tokens = counters.tokensRead / runs;
+  const scored = rows.length * NEW_TOKENS;
+  const { body, head, all } = sizes(model);
+  // Forward, and twice as much backward; AdamW reads p, g, m, v and writes p, m, v; the copy reads 4 and writes 2.
+  const products = (6 * (body * tokens + head * scored)) / roofline.gemm.bfloat16;
+  const memory = (all * (7 * 4 + 6)) / roofline.copy;
+  copy.dispose();
+  optimizer.dispose();
+  model.dispose();
+  return {
+    name: `update, ${tokens} tokens read, ${scored} scored`,
+    tokensPerSecond: tokens / measured,
+    shareOfBound: (products + memory) / measured,
+    bound: "products at the measured rate, then optimizer and copy at the rate of copying",
+  };
+}
+
+export async function measureParts(directory: string, roofline: Roofline, log: (line: string) => void): Promise<Part[]> {
+  const before = liveTensors();
+  const parts: Part[] = [];
+  const add = (part: Part) => {
+    parts.push(part);
+    log(`${part.name}: ${part.tokensPerSecond.toFixed(0)} tokens/s, ${(100 * part.shareOfBound).toFixed(0)} % of its bound`);
+  };
+  const { model, tokenizer } = await loadCausalLM(directory, { dtype: "bfloat16" });
+  for (const rows of [2, 4, 8, 16, 32, 64]) add(await decode(model, tokenizer, rows, roofline));
+  add(await read(model, tokenizer, 16, roofline));
+  model.dispose();
+  add(await update(directory, roofline));
+  if (liveTensors() !== before) throw new Error(`internal: ${liveTensors() - before} tensors were left`);
+  return parts;
+}
