@@ -6,7 +6,7 @@
 namespace astra {
 
 Engine::Engine() = default;
-Engine::~Engine() = default;
+Engine::~Engine() { *alive = false; }
 
 }  // namespace astra
 
@@ -21,6 +21,7 @@ NAPI_MODULE_INIT() {
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);
     astra::defineAutograd(env, exports, engine);
+    astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
     astra::defineMemory(env, exports, engine);

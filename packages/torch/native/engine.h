@@ -26,6 +26,10 @@ struct Engine {
   HandleTable<std::shared_ptr<Mapping>> mappings;
   std::vector<std::unique_ptr<Operator>> operators;
   int64_t unreportedBytes = 0;
+  // False once the environment is gone: graphs may outlive it.
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
+  // Where the backward pass that runs in JavaScript at this moment puts its gradients.
+  std::vector<at::Tensor>* delivery = nullptr;
 
   Engine();
   ~Engine();
@@ -89,6 +93,7 @@ std::string describeTensor(const at::Tensor& tensor);
 // Each subject adds its own functions.
 void defineDispatch(napi_env env, napi_value exports, Engine* engine);
 void defineTensor(napi_env env, napi_value exports, Engine* engine);
+void defineFunction(napi_env env, napi_value exports, Engine* engine);
 void defineAutograd(napi_env env, napi_value exports, Engine* engine);
 void defineGenerator(napi_env env, napi_value exports, Engine* engine);
 void defineMapping(napi_env env, napi_value exports, Engine* engine);

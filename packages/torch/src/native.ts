@@ -51,6 +51,14 @@ export interface NativeAddon {
   setRequiresGrad(tensor: Handle, value: boolean): void;
   gradient(tensor: Handle, known: Handle | null): Handle | null;
   setGradient(tensor: Handle, gradient: Handle | null): void;
+  attachFunction(
+    title: string,
+    output: Handle,
+    inputs: readonly (Handle | null)[],
+    saved: readonly Handle[],
+    backward: (gradients: readonly (Handle | null)[], saved: readonly Handle[]) => void,
+  ): void;
+  deliverGradients(gradients: readonly (Handle | null)[]): void;
   backward(outputs: readonly Handle[], gradients: readonly (Handle | null)[], retainGraph: boolean): void;
   gradients(
     outputs: readonly Handle[],

@@ -1,0 +1,150 @@
+// Differentiable functions whose backward pass is JavaScript: a node of the autograd graph that calls back.
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <thread>
+
+#include "engine.h"
+
+namespace astra {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+class HandleScope {
+ public:
+  explicit HandleScope(napi_env env) : env_(env) { check(env, napi_open_handle_scope(env, &scope_), "a handle scope"); }
+  ~HandleScope() { napi_close_handle_scope(env_, scope_); }
+
+ private:
+  napi_env env_;
+  napi_handle_scope scope_ = nullptr;
+};
+
+// The message of the JavaScript exception that is pending, which is cleared: the autograd engine carries C++
+// exceptions only.
+std::string takeException(napi_env env) {
+  napi_value error = nullptr, text = nullptr;
+  if (napi_get_and_clear_last_exception(env, &error) != napi_ok) return "unknown error";
+  napi_value message = error;
+  bool isError = false;
+  if (napi_is_error(env, error, &isError) == napi_ok && isError) {
+    napi_get_named_property(env, error, "message", &message);
+  }
+  if (napi_coerce_to_string(env, message, &text) != napi_ok) return "unknown error";
+  return readText(env, text, "message");
+}
+
+class Function final : public torch::autograd::Node {
+ public:
+  Function(Engine& engine, std::string title, std::vector<at::Tensor> saved, napi_value callback)
+      : engine_(engine), alive_(engine.alive), title_(std::move(title)), saved_(std::move(saved)) {
+    check(engine.environment, napi_create_reference(engine.environment, callback, 1, &callback_), "a reference");
+  }
+
+  ~Function() override { forget(); }
+
+  std::string name() const override { return title_; }
+
+  // The engine calls it after a backward pass whose graph is not kept.
+  void release_variables() override {
+    saved_.clear();
+    forget();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    if (std::this_thread::get_id() != thread_) {
+      throw Refusal(title_ + ": a backward pass in JavaScript runs on the thread of its tensors only, " +
+                    "not on a device's own thread");
+    }
+    if (callback_ == nullptr) throw Refusal(title_ + ": the graph was freed by an earlier backward pass");
+    const napi_env env = engine_.environment;
+    HandleScope scope(env);
+    napi_value callback = nullptr, receiver = nullptr;
+    check(env, napi_get_reference_value(env, callback_, &callback), "a reference");
+    check(env, napi_get_undefined(env, &receiver), "undefined");
+    napi_value arguments[2] = {handles(gradients), handles(saved_)};
+
+    // The callback delivers its results while their handles live; a nested backward pass delivers to its own list.
+    variable_list results;
+    variable_list* const outer = engine_.delivery;
+    engine_.delivery = &results;
+    napi_value ignored = nullptr;
+    const napi_status status = napi_call_function(env, receiver, callback, 2, arguments, &ignored);
+    engine_.delivery = outer;
+    if (status != napi_ok) throw Refusal(title_ + ": " + takeException(env));
+    if (results.size() != num_outputs()) {
+      throw Refusal(title_ + ": backward must give a gradient, or null, for each of " +
+                    std::to_string(num_outputs()) + " inputs, but gave " + std::to_string(results.size()));
+    }
+    return results;
+  }
+
+ private:
+  napi_value handles(const variable_list& tensors) {
+    std::vector<napi_value> values;
+    for (const at::Tensor& tensor : tensors) values.push_back(wrapTensor(engine_, engine_.environment, tensor));
+    return makeArray(engine_.environment, values);
+  }
+
+  // The reference belongs to the environment's thread; where the graph ends elsewhere, or after the environment, it
+  // is left to the environment's own end.
+  void forget() {
+    if (callback_ != nullptr && *alive_ && std::this_thread::get_id() == thread_) {
+      napi_delete_reference(engine_.environment, callback_);
+    }
+    callback_ = nullptr;
+  }
+
+  Engine& engine_;
+  std::shared_ptr<bool> alive_;
+  const std::string title_;
+  std::vector<at::Tensor> saved_;
+  napi_ref callback_ = nullptr;
+  const std::thread::id thread_ = std::this_thread::get_id();
+};
+
+// attachFunction(title, output, [inputs or null], [saved], (gradients, saved) => void): makes `output` the result of
+// a function of `inputs`. The callback answers with deliverGradients.
+napi_value attachFunction(Call& call) {
+  const std::string title = call.text(0, "title");
+  at::Tensor output = call.tensor(1, "output");
+  const auto inputs = call.tensors(2, "inputs");
+  std::vector<at::Tensor> saved = call.tensors(3, "saved");
+  napi_valuetype type = napi_undefined;
+  napi_typeof(call.env, call.arguments[4], &type);
+  if (call.count < 5 || type != napi_function) throw Refusal("backward must be a function");
+  if (output.requires_grad() || output.is_view()) {
+    throw Refusal("the output must be a new tensor without gradients, that is no view of another; clone() it");
+  }
+  if (!c10::isFloatingType(output.scalar_type())) {
+    throw Refusal("the output must be of a floating-point type, got " + describeTensor(output));
+  }
+  for (at::Tensor& tensor : saved) {
+    if (!tensor.defined()) throw Refusal("saved must not hold null");
+    // Without its history: an output that is saved would otherwise keep the node that keeps it.
+    tensor = tensor.detach();
+  }
+  std::shared_ptr<Function> node(new Function(*call.engine, title, std::move(saved), call.arguments[4]),
+                                 torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  torch::autograd::set_history(output, node);
+  return makeUndefined(call.env);
+}
+
+// deliverGradients([gradient or null])
+napi_value deliverGradients(Call& call) {
+  if (call.engine->delivery == nullptr) throw Refusal("no backward pass waits for gradients");
+  *call.engine->delivery = call.tensors(0, "gradients");
+  return makeUndefined(call.env);
+}
+
+}  // namespace
+
+void defineFunction(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "attachFunction", attachFunction);
+  define(env, exports, engine, "deliverGradients", deliverGradients);
+}
+
+}  // namespace astra
