@@ -5,11 +5,12 @@ import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../c
 import { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
 import type { CausalFamily } from "./family.js";
+import { geluTanh } from "./gelu-tanh.js";
 import { cast, ParameterizedModel } from "./parameterized-model.js";
 
 const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
-  gelu_new: (hidden) => hidden.gelu({ approximate: "tanh" }),
-  gelu_pytorch_tanh: (hidden) => hidden.gelu({ approximate: "tanh" }),
+  gelu_new: geluTanh,
+  gelu_pytorch_tanh: geluTanh,
   gelu: (hidden) => hidden.gelu(),
   relu: (hidden) => hidden.relu(),
 };
