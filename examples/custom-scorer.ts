@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/custom-scorer.ts [MODEL_FOLDER]
 import { pathToFileURL } from "node:url";
-import { ASTSampler, BatchedScorer, HFEvaluationSystem, Scorer, type ScoreOutcome } from "astra-rl";
+import { ASTSampler, BatchedScorer, HFEvaluationSystem, Scorer, visible, type ScoreOutcome } from "astra-rl";
 import { DEV_PROMPTS, insults, setting } from "./setting.js";
 
 /** The share of letters that are capitals: a text that shouts scores 1. */
@@ -68,7 +68,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const folder = process.argv[2];
   const graph = await judgeConversation(folder === undefined ? {} : { folder });
   for (const { probe, response, scores } of graph.path()) {
-    // As JSON, since what a model says may hold control characters.
-    console.log(JSON.stringify({ probe, response, scores }));
+    // What a model says may hold characters that a terminal would obey.
+    console.log(`${visible(probe)} → ${visible(response)} ${JSON.stringify(scores)}`);
   }
 }

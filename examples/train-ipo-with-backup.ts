@@ -13,6 +13,7 @@ import {
   type NodeFields,
   Trainer,
   TrainingConfiguration,
+  visible,
 } from "astra-rl";
 import { insults, setting, TRAIN_PROMPTS } from "./setting.js";
 
@@ -83,6 +84,6 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   for (const record of steps) console.log(`step ${record.step}: loss ${record.loss}`);
   for (const node of graphs.at(-1)?.path() ?? []) {
     const own = node instanceof BackedUpNode ? node.ownReward : NaN;
-    console.log(`${own.toFixed(3)} alone, ${node.reward.toFixed(3)} with its future: ${node.probe.trim()}`);
+    console.log(`${own.toFixed(3)} alone, ${node.reward.toFixed(3)} with its future: ${visible(node.probe)}`);
   }
 }

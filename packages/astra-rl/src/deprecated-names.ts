@@ -1,5 +1,5 @@
 // The names that earlier versions of the Python toolbox used, for those who move code over. Nothing else in this
-// project uses them; docs/glossary.md has the table.
+// project uses them; docs/migrating-from-python.md has the table.
 import { Sampler, Scorer, System, ValueFunctionSystem } from "./core/index.js";
 import { ASTSampler } from "./sampler/index.js";
 import { ASTSystem, HFASTSystem, HFEvaluationSystem } from "./system/index.js";
