@@ -27,12 +27,24 @@ function sizes(model: CausalLM): { body: number; head: number; all: number } {
   return { body, head, all };
 }
 
-const prompt = (row: number, length: number) => Array.from({ length }, (_, k) => 300 + ((row * 131 + k * 17) % 3000));
+const prompt = (row: number, length: number) =>
+  Array.from({ length }, (_, k) => 300 + ((row * 131 + k * 17) % 3000));
 const keys = (rows: number) =>
   Array.from({ length: rows }, (_, node) => ({ seed: 0, stream: "tester", episode: 0, node }));
 
-async function decode(model: CausalLM, tokenizer: Tokenizer, rows: number, roofline: Roofline): Promise<Part> {
-  const sampling = { maxNewTokens: NEW_TOKENS, minNewTokens: NEW_TOKENS, temperature: 1, topK: 50, topP: 0.9 };
+async function decode(
+  model: CausalLM,
+  tokenizer: Tokenizer,
+  rows: number,
+  roofline: Roofline,
+): Promise<Part> {
+  const sampling = {
+    maxNewTokens: NEW_TOKENS,
+    minNewTokens: NEW_TOKENS,
+    temperature: 1,
+    topK: 50,
+    topP: 0.9,
+  };
   const prompts = Array.from({ length: rows }, (_, row) => prompt(row, CONTEXT));
   const seconds: number[] = [];
   for (let run = 0; run < 4; run++) {
@@ -115,12 +127,18 @@ async function update(directory: string, roofline: Roofline): Promise<Part> {
   };
 }
 
-export async function measureParts(directory: string, roofline: Roofline, log: (line: string) => void): Promise<Part[]> {
+export async function measureParts(
+  directory: string,
+  roofline: Roofline,
+  log: (line: string) => void,
+): Promise<Part[]> {
   const before = liveTensors();
   const parts: Part[] = [];
   const add = (part: Part) => {
     parts.push(part);
-    log(`${part.name}: ${part.tokensPerSecond.toFixed(0)} tokens/s, ${(100 * part.shareOfBound).toFixed(0)} % of its bound`);
+    log(
+      `${part.name}: ${part.tokensPerSecond.toFixed(0)} tokens/s, ${(100 * part.shareOfBound).toFixed(0)} % of its bound`,
+    );
   };
   const { model, tokenizer } = await loadCausalLM(directory, { dtype: "bfloat16" });
   for (const rows of [2, 4, 8, 16, 32, 64]) add(await decode(model, tokenizer, rows, roofline));

@@ -35,9 +35,11 @@ if (values.model === undefined || values.prompts === undefined) {
 
 /** Costs nothing, so that only the models are timed: the share of vowels, as in reference_step.py. */
 class VowelScorer extends Scorer {
+  override readonly name = "vowels";
+
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
     const share = (text: string) => (text.match(/[aeiou]/g)?.length ?? 0) / Math.max(1, text.length);
-    return Promise.resolve(texts.map((text) => ({ score: share(text), failure: null })));
+    return Promise.resolve(texts.map((text) => ({ score: share(text) })));
   }
 }
 

@@ -1,0 +1,175 @@
+/**
+ * What this machine can do, what of it the engine reaches, and a training step beside the way the Python toolbox does
+ * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
+ *
+ *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--output FILE.md]
+ *
+ * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
+ * has torch and transformers, the comparison is left out, and the report says so.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpus, totalmem } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { engineInformation } from "@astra-rl/torch";
+import { makeCheckpoint } from "./make-checkpoint.js";
+import { busy, measureRoofline, median, seconds, type Roofline } from "./measure.js";
+import { measureParts, type Part } from "./parts.js";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const here = fileURLToPath(new URL(".", import.meta.url));
+
+interface StepReport {
+  steps: { seconds: number; rollout_s: number; update_s: number; generated: number }[];
+  peakResidentBytes: number;
+}
+
+const { values } = parseArgs({
+  options: {
+    model: { type: "string", default: join(root, ".cache", "gpt2-124m") },
+    prompts: { type: "string" },
+    python: { type: "string", default: "python3" },
+    episodes: { type: "string", default: "2,8" },
+    output: { type: "string" },
+  },
+});
+
+const log = (line: string) => console.error(line);
+const promptFile = choosePrompts(values.prompts);
+if (!existsSync(join(values.model, "config.json"))) {
+  log(`making a checkpoint of 124 million parameters in ${values.model} (once)`);
+  mkdirSync(dirname(values.model), { recursive: true });
+  const prompts = JSON.parse(readFileSync(promptFile, "utf8")) as string[];
+  await makeCheckpoint({ prompts, output: values.model, steps: 60, seed: 0, log });
+}
+
+const before = busy();
+if (before.isBusy) log(`the machine is busy (load ${before.load.toFixed(2)}): figures without a verdict`);
+const roofline = await measureRoofline();
+log(
+  `roofline: float32 ${giga(roofline.gemm.float32)} GFLOP/s, bfloat16 ${giga(roofline.gemm.bfloat16)} GFLOP/s, ` +
+    `copy ${giga(roofline.copy)} GB/s, bfloat16 weights streamed ${giga(roofline.stream)} GB/s`,
+);
+const parts = await measureParts(values.model, roofline, log);
+const rows = values.episodes.split(",").map(Number).map(compareSteps);
+const report = render(roofline, parts, rows, Math.max(before.load, 0));
+console.log(report);
+if (values.output !== undefined) writeFileSync(values.output, report);
+
+interface Comparison {
+  episodes: number;
+  bfloat16: StepReport;
+  float32: StepReport;
+  python: StepReport | null;
+}
+
+function compareSteps(episodes: number): Comparison {
+  const common = ["--model", values.model, "--prompts", promptFile, "--episodes", String(episodes)];
+  const ours = (dtype: string, steps: number) =>
+    runJson(process.execPath, [
+      "--import",
+      "tsx",
+      join(here, "step.ts"),
+      ...common,
+      "--steps",
+      String(steps),
+      "--dtype",
+      dtype,
+    ]);
+  const bfloat16 = ours("bfloat16", 4);
+  const float32 = ours("float32", 2);
+  log(`${episodes} episodes: ${describe(bfloat16)} in bfloat16, ${describe(float32)} in float32`);
+  const python = hasPython()
+    ? runJson(values.python, [join(here, "reference_step.py"), ...common, "--steps", "1"])
+    : null;
+  if (python) log(`${episodes} episodes the Python way: ${describe(python)}`);
+  return { episodes, bfloat16, float32, python };
+}
+
+/** Seconds of a step; the first one warms up where there are several. */
+function stepSeconds({ steps }: StepReport): number {
+  return median(steps.slice(steps.length > 1 ? 1 : 0).map((step) => step.seconds));
+}
+
+function describe(report: StepReport): string {
+  return seconds(stepSeconds(report));
+}
+
+function runJson(command: string, parameters: string[]): StepReport {
+  const text = execFileSync(command, parameters, {
+    cwd: root,
+    encoding: "utf8",
+    maxBuffer: 2 ** 26,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  return JSON.parse(text.trim().split("\n").at(-1)!) as StepReport;
+}
+
+function hasPython(): boolean {
+  return spawnSync(values.python, ["-c", "import torch, transformers"], { stdio: "ignore" }).status === 0;
+}
+
+function choosePrompts(given: string | undefined): string {
+  const candidates = [
+    given,
+    join(root, "..", "shared", "data", "convokit_reddit_prompts_train.json"),
+    join(root, "packages", "astra-rl", "world", "prompts", "train.json"),
+  ];
+  const found = candidates.find((path) => path !== undefined && existsSync(path));
+  if (found === undefined) throw new Error(`no prompt file: ${String(given)}`);
+  return found;
+}
+
+function giga(value: number): string {
+  return (value / 1e9).toFixed(value < 1e11 ? 1 : 0);
+}
+
+function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], load: number): string {
+  const information = engineInformation();
+  const lines = [
+    `# Benchmark of ${new Date().toISOString().slice(0, 10)}`,
+    "",
+    `${cpus()[0]!.model}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; libtorch ${information.libtorch}, ` +
+      `${information.blas.replace(/ \(.*/, "")} (${String(information.coreType)}), ${information.threads} threads; ` +
+      `load average at the start ${load.toFixed(2)}.`,
+    "",
+    load > 0.5 ? "**The machine was busy: no verdict follows from these figures.**\n" : "",
+    "## What the machine does",
+    "",
+    "| product, float32 | product, bfloat16 | copy | bfloat16 weights streamed |",
+    "| --- | --- | --- | --- |",
+    `| ${giga(roofline.gemm.float32)} GFLOP/s | ${giga(roofline.gemm.bfloat16)} GFLOP/s | ${giga(roofline.copy)} GB/s | ${giga(roofline.stream)} GB/s |`,
+    "",
+    "## What the engine reaches of it (GPT-2, 124M, bfloat16)",
+    "",
+    "| part | tokens/s | of its bound | bound |",
+    "| --- | --- | --- | --- |",
+    ...parts.map(
+      (part) =>
+        `| ${part.name} | ${part.tokensPerSecond.toFixed(0)} | ${(100 * part.shareOfBound).toFixed(0)} % | ${part.bound} |`,
+    ),
+    "",
+    "## A training step (width 2, depth 3, 32 new tokens, DPO, batch 4)",
+    "",
+    "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
+    "whole conversation re-read, float32. The same checkpoint, prompts and cores, in the same run.",
+    "",
+    "| episodes | here, bfloat16 | rollout + update | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ...comparisons.map(({ episodes, bfloat16, float32, python }) => {
+      const [fast, plain] = [stepSeconds(bfloat16), stepSeconds(float32)];
+      const slow = python === null ? null : stepSeconds(python);
+      const last = bfloat16.steps.at(-1)!;
+      const ratio = (own: number) => (slow === null ? "not run" : `${(slow / own).toFixed(1)}×`);
+      return (
+        `| ${episodes} | ${seconds(fast)} | ${seconds(last.rollout_s)} + ${seconds(last.update_s)} | ${seconds(plain)} | ` +
+        `${slow === null ? "not run" : seconds(slow)} | ${ratio(fast)} | ${ratio(plain)} | ` +
+        `${(bfloat16.peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`
+      );
+    }),
+    "",
+  ];
+  return `${lines.join("\n")}\n`;
+}
