@@ -122,10 +122,10 @@ describe("downloadModel", () => {
       `../../blobs/${gitObjectId(files["config.json"]!)}`,
     );
     expect(readFileSync(join(root, "models--owner--name", "refs", "main"), "utf8")).toBe(COMMIT);
-    expect(readdirSync(join(root, "models--owner--name", "blobs")).sort()).toEqual(
+    expect(readdirSync(join(root, "models--owner--name", "blobs")).sort((a, b) => (a < b ? -1 : 1))).toEqual(
       siblings()
         .map((sibling) => sibling.lfs?.sha256 ?? sibling.blobId)
-        .sort(),
+        .sort((a, b) => (a < b ? -1 : 1)),
     );
   });
 
