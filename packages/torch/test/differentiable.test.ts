@@ -3,6 +3,7 @@ import {
   differentiable,
   enableGrad,
   grad,
+  liveBytes,
   noGrad,
   scope,
   tensor,
