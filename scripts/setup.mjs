@@ -138,10 +138,6 @@ const addon = {
   present: () =>
     ["astra_torch.node", "preload.node"].every((name) => existsSync(inRoot("packages/torch/build", name))),
   make() {
-    if (!existsSync(inRoot("packages/torch/scripts/build.mjs"))) {
-      say("there is no addon to build yet");
-      return;
-    }
     say("building the addon (a minute or two)");
     const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
     const result = execute(

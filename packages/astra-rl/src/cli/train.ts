@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
+import { AstraError } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
@@ -9,6 +10,7 @@ import {
   writeResolvedConfiguration,
 } from "../run/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
+import { stopOnInterrupt } from "./interruption.js";
 import { createOutput, type Streams } from "./output.js";
 import { TrainingProgress } from "./training-progress.js";
 
@@ -31,10 +33,12 @@ export function trainCommand(streams: Streams) {
       const system = await assembleSystem(configuration, downloadNotes(output));
       try {
         const { trainingSteps } = configuration.training;
+        const interruption = stopOnInterrupt(output);
         const progress = new TrainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
           resume,
+          signal: interruption.signal,
           logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
           onStep: (record) => {
             progress.step(record);
@@ -48,9 +52,15 @@ export function trainCommand(streams: Streams) {
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);
         } finally {
+          interruption.end();
           trainer.dispose();
         }
         progress.end();
+        if (interruption.signal.aborted && trainer.step < trainingSteps) {
+          throw new AstraError(
+            `train: stopped after step ${trainer.step} of ${trainingSteps}; go on with --run-dir ${folder} --resume`,
+          );
+        }
         output.note(`Run folder: ${folder}`);
         output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
         output.note(

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -214,4 +215,15 @@ test("the template is a valid configuration that says nothing but the defaults",
     expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
   }
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
+});
+
+test("every configuration that is checked in is valid", async () => {
+  const root = fileURLToPath(new URL("../../../../", import.meta.url));
+  const tracked = execFileSync("git", ["ls-files", "*.yaml"], { cwd: root, encoding: "utf8" })
+    .trim()
+    .split("\n");
+  const configurations = tracked.filter((file) => /^models:/m.test(readFileSync(join(root, file), "utf8")));
+  expect(configurations).toContain("packages/astra-rl/world/demo.yaml");
+  for (const file of configurations)
+    expect(await readConfiguration(join(root, file))).toHaveProperty("models");
 });
