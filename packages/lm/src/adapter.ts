@@ -10,6 +10,10 @@ export interface Adapter {
    * @returns compute type [..., output]
    */
   delta(projection: string, x: Tensor): Tensor | null;
+  /** Its parameters for the projections whose names begin so. */
+  parameters(prefix: string): Iterable<Tensor>;
+  /** Whether it may draw at random (dropout), as in training. */
+  training: boolean;
   /** The adapter's parameters, trainable ones, under the names of its saved form. */
   namedParameters(): Map<string, Tensor>;
 }

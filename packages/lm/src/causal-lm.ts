@@ -66,6 +66,12 @@ export interface ForwardOptions {
    * S is larger than that window; they say so with an error.
    */
   keyPositions?: Tensor;
+  /**
+   * Keeps only each layer's input for the backward pass, which computes the layer once more: less memory for a second
+   * forward pass, with the same gradients. On the CPU only; of no effect without gradients or with a cache.
+   * Default false.
+   */
+  gradientCheckpointing?: boolean;
 }
 
 /** The part of a key/value cache that a model's forward pass uses. */

@@ -1,5 +1,6 @@
 import {
   cat,
+  checkpoint,
   describeValue,
   isGradEnabled,
   scope,
@@ -30,6 +31,11 @@ export interface TokenLogprobsOptions {
   tokenBudget?: number;
   /** Where given, the work done is added to it. */
   counters?: ReadCounters;
+  /**
+   * Keeps only what lies between layers for the backward pass, which computes the layers and the log-probabilities once
+   * more: less memory for a second forward pass, with the same gradients. On the CPU only. Default false.
+   */
+  gradientCheckpointing?: boolean;
 }
 
 export interface ReadCounters {
@@ -54,7 +60,7 @@ export function tokenLogprobs(
   rows: readonly ScoredRow[],
   options: TokenLogprobsOptions = {},
 ): Tensor {
-  const { packed = true, tokenBudget = 2048, counters } = options;
+  const { packed = true, tokenBudget = 2048, counters, gradientCheckpointing = false } = options;
   const sequences = new Map<number, readonly number[]>();
   rows.forEach((row, index) => {
     if (row.continuation.length === 0) return;
@@ -72,7 +78,7 @@ export function tokenLogprobs(
     let placed = 0;
     for (const batch of makeBatches(buildTries(sequences, { merge: packed, tokenBudget }), tokenBudget)) {
       const scored = findScored(batch, rows);
-      parts.push(scope(() => scoreBatch(model, batch, scored, dtype)));
+      parts.push(scope(() => scoreBatch(model, batch, scored, { dtype, gradientCheckpointing })));
       for (const { row, k } of scored.targets) place[row * longest + k] = placed++;
       if (counters !== undefined) {
         for (const trie of batch.tries) counters.tokensRead += trie.tokens.length;
@@ -182,13 +188,22 @@ function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
 /** Logits are made for at most this many numbers at a time, less where no gradient needs them to be kept anyway. */
 const LOGITS_AT_ONCE = { training: 2 ** 27, inference: 2 ** 25 };
 
+interface ScoringOptions {
+  dtype: "float32" | "float64";
+  gradientCheckpointing: boolean;
+}
+
 /** Log-probabilities of a batch's targets, in their order: dtype [targets]. */
-function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, dtype: "float32" | "float64"): Tensor {
+function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: ScoringOptions): Tensor {
+  const { dtype, gradientCheckpointing } = options;
   const { hiddenSize, vocabSize } = model.config;
   const hidden = scope(() =>
-    readBatch(model, batch).reshape([-1, hiddenSize]).indexSelect(0, ids(scored.places, model.device)),
+    readBatch(model, batch, gradientCheckpointing)
+      .reshape([-1, hiddenSize])
+      .indexSelect(0, ids(scored.places, model.device)),
   ); // [places, D]
-  const limit = isGradEnabled() ? LOGITS_AT_ONCE.training : LOGITS_AT_ONCE.inference;
+  const limit =
+    isGradEnabled() && !gradientCheckpointing ? LOGITS_AT_ONCE.training : LOGITS_AT_ONCE.inference;
   const step = Math.max(1, Math.floor(limit / vocabSize));
   const parts: Tensor[] = [];
   const order: number[] = [];
@@ -200,14 +215,15 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, dtype: "float
       wanted.push((place - start) * vocabSize + token);
       order.push(target);
     });
+    const read = (states?: Tensor, indices?: Tensor) =>
+      scope(() => model.logits(states!).logSoftmax(-1, dtype).view([-1]).indexSelect(0, indices!));
     parts.push(
-      scope(() =>
-        model
-          .logits(hidden.narrow(0, start, end - start))
-          .logSoftmax(-1, dtype)
-          .view([-1])
-          .indexSelect(0, ids(wanted, model.device)),
-      ),
+      scope(() => {
+        const inputs = [hidden.narrow(0, start, end - start), ids(wanted, model.device)];
+        return gradientCheckpointing
+          ? checkpoint(read, inputs, model.namedParameters().values())
+          : read(...inputs);
+      }),
     );
   }
   const inverse = new Int32Array(order.length);
@@ -216,7 +232,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, dtype: "float
 }
 
 /** Hidden states of a batch: [B, N, D], meaningless at padding. */
-function readBatch(model: CausalLM, { tries, width }: Batch): Tensor {
+function readBatch(model: CausalLM, { tries, width }: Batch, gradientCheckpointing: boolean): Tensor {
   const shape = [tries.length, width];
   const tokens = new Int32Array(tries.length * width);
   const depths = new Int32Array(tries.length * width);
@@ -232,7 +248,8 @@ function readBatch(model: CausalLM, { tries, width }: Batch): Tensor {
     mask = tensor(allowed, { dtype: "bool", shape: [tries.length, 1, width, width], device: model.device });
   }
   const positions = ids(depths, model.device).view(shape);
-  return model.forward(ids(tokens, model.device).view(shape), { positions, mask, keyPositions: positions });
+  const options = { positions, mask, keyPositions: positions, gradientCheckpointing };
+  return model.forward(ids(tokens, model.device).view(shape), options);
 }
 
 function ids(values: Int32Array | readonly number[], device: string): Tensor {

@@ -150,6 +150,12 @@ export class LoRA implements Adapter {
     return linear(linear(input, cast(matrices.a)), cast(matrices.b)).mul(alpha / rank);
   }
 
+  *parameters(prefix: string): Iterable<Tensor> {
+    for (const [name, { a, b }] of this.#matrices) {
+      if (name.startsWith(prefix)) yield* [a, b];
+    }
+  }
+
   namedParameters(): Map<string, Tensor> {
     const named = new Map<string, Tensor>();
     for (const [name, { a, b }] of this.#matrices) {

@@ -1,4 +1,5 @@
 // Differentiable functions whose backward pass is JavaScript: a node of the autograd graph that calls back.
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -40,6 +41,7 @@ class Function final : public torch::autograd::Node {
  public:
   Function(Engine& engine, std::string title, std::vector<at::Tensor> saved, napi_value callback)
       : engine_(engine), alive_(engine.alive), title_(std::move(title)), saved_(std::move(saved)) {
+    for (const at::Tensor& tensor : saved_) versions_.push_back(static_cast<int64_t>(tensor._version()));
     check(engine.environment, napi_create_reference(engine.environment, callback, 1, &callback_), "a reference");
   }
 
@@ -59,6 +61,12 @@ class Function final : public torch::autograd::Node {
                     "not on a device's own thread");
     }
     if (callback_ == nullptr) throw Refusal(title_ + ": the graph was freed by an earlier backward pass");
+    if (at::GradMode::is_enabled()) throw Refusal(title_ + ": its gradients cannot be differentiated in turn");
+    for (size_t i = 0; i < saved_.size(); ++i) {
+      if (static_cast<int64_t>(saved_[i]._version()) != versions_[i]) {
+        throw Refusal(title_ + ": a tensor that was saved for the backward pass has been changed in place since");
+      }
+    }
     const napi_env env = engine_.environment;
     HandleScope scope(env);
     napi_value callback = nullptr, receiver = nullptr;
@@ -101,6 +109,7 @@ class Function final : public torch::autograd::Node {
   std::shared_ptr<bool> alive_;
   const std::string title_;
   std::vector<at::Tensor> saved_;
+  std::vector<int64_t> versions_;  // changes in place are seen by these
   napi_ref callback_ = nullptr;
   const std::thread::id thread_ = std::this_thread::get_id();
 };

@@ -79,6 +79,22 @@ napi_value manualSeed(Call& call) {
   return makeUndefined(call.env);
 }
 
+// randomState(): state of the CPU's default generator
+napi_value randomState(Call& call) {
+  at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return wrapTensor(*call.engine, call.env, generator.get_state());
+}
+
+// setRandomState(state)
+napi_value setRandomState(Call& call) {
+  at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
+  const at::Tensor& state = call.tensor(0, "state");
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state.contiguous());
+  return makeUndefined(call.env);
+}
+
 }  // namespace
 
 void defineGenerator(napi_env env, napi_value exports, Engine* engine) {
@@ -87,6 +103,8 @@ void defineGenerator(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "setGeneratorState", setGeneratorState);
   define(env, exports, engine, "releaseGenerator", releaseGenerator);
   define(env, exports, engine, "manualSeed", manualSeed);
+  define(env, exports, engine, "randomState", randomState);
+  define(env, exports, engine, "setRandomState", setRandomState);
 }
 
 }  // namespace astra

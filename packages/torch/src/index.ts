@@ -28,6 +28,7 @@ export {
 export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGrad, scope } from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
+export { checkpoint } from "./checkpoint.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { mapFile, MappedFile } from "./mapped-file.js";
 export {

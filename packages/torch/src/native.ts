@@ -69,6 +69,8 @@ export interface NativeAddon {
     allowUnused: boolean,
   ): (Handle | null)[];
 
+  randomState(): Handle;
+  setRandomState(state: Handle): void;
   createGenerator(seed: number | bigint, device: string): Handle;
   generatorState(generator: Handle): Handle;
   setGeneratorState(generator: Handle, state: Handle): void;

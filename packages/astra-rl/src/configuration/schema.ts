@@ -31,6 +31,13 @@ const models = z.strictObject({
       "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
         "processor has it and the model is large enough to gain",
     ),
+  gradientCheckpointing: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, " +
+        "the same gradients. On the CPU only",
+    ),
 });
 
 const promptSource = z

@@ -30,6 +30,7 @@ export async function assembleSystem(
     scorer: await assembleScorer(scorer),
     device: models.device,
     inferenceDtype: models.dtype,
+    gradientCheckpointing: models.gradientCheckpointing,
     generation,
     reward,
   });

@@ -124,9 +124,9 @@ export class ModelRole {
   }
 
   /** log P of each continuation id under weights that are being trained: [B, T] with a gradient. */
-  train(model: CausalLM, rows: readonly ScoredRow[]): Tensor {
+  train(model: CausalLM, rows: readonly ScoredRow[], options: { gradientCheckpointing?: boolean }): Tensor {
     const counters = { tokensRead: 0 };
-    const table = tokenLogprobs(model, rows, { counters });
+    const table = tokenLogprobs(model, rows, { ...options, counters });
     this.#trained += counters.tokensRead;
     return table;
   }

@@ -140,7 +140,14 @@ class GPT2 extends ParameterizedModel {
         device: this.device,
       });
       for (let layer = 0; layer < this.config.layers; layer++) {
-        hidden = scope(() => this.#block(layer, hidden, bias, cache));
+        hidden = scope(() =>
+          this.layer(
+            `transformer.h.${layer}.`,
+            options,
+            bias === null ? [hidden] : [hidden, bias],
+            (input, seen) => this.#block(layer, input!, seen ?? null, cache),
+          ),
+        );
       }
       return cast(this.#norm("transformer.ln_f", hidden), this.computeDtype);
     });

@@ -1,4 +1,13 @@
-import { dispose, keep, noGrad, UsageError, type Device, type DType, type Tensor } from "@astra-rl/torch";
+import {
+  checkpoint,
+  dispose,
+  keep,
+  noGrad,
+  UsageError,
+  type Device,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { Adapter, Projection } from "../adapter.js";
 import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { CausalFamily } from "./family.js";
@@ -88,6 +97,37 @@ export abstract class ParameterizedModel implements CausalLM {
         parameter.copy_(source);
       }
     });
+  }
+
+  /**
+   * One layer of a forward pass, run again in the backward pass where the caller asked for that.
+   *
+   * @param prefix of the names of all parameters and projections that the layer reads
+   * @param inputs every other tensor that it reads
+   */
+  protected layer(
+    prefix: string,
+    { gradientCheckpointing = false, cache }: ForwardOptions,
+    inputs: readonly Tensor[],
+    run: (...inputs: Tensor[]) => Tensor,
+  ): Tensor {
+    // Run again, a layer would append to a cache again.
+    if (!gradientCheckpointing || cache !== undefined) return run(...inputs);
+    const own = [...this.parameters].flatMap(([name, tensor]) => (name.startsWith(prefix) ? [tensor] : []));
+    const adapter = this.#adapter;
+    if (adapter === null) return checkpoint(run, inputs, own);
+    // By the backward pass the adapter may have left its training mode; what is computed again must be the same.
+    const { training } = adapter;
+    const again = (...given: Tensor[]) => {
+      const present = adapter.training;
+      adapter.training = training;
+      try {
+        return run(...given);
+      } finally {
+        adapter.training = present;
+      }
+    };
+    return checkpoint(again, inputs, [...own, ...adapter.parameters(prefix)]);
   }
 
   /** False for a view with an adapter, which must free nothing that it shares. */

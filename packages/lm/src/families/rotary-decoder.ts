@@ -196,7 +196,12 @@ class RotaryDecoder extends ParameterizedModel {
       let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
         const bias = this.config.slidingLayers[layer] ? sliding : full;
-        hidden = scope(() => this.#block(layer, hidden, { cosine, sine, bias, cache }));
+        const inputs = [hidden, cosine, sine, ...(bias === null ? [] : [bias])];
+        hidden = scope(() =>
+          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, seen) =>
+            this.#block(layer, input!, { cosine: cosines!, sine: sines!, bias: seen ?? null, cache }),
+          ),
+        );
       }
       return cast(this.#norm("model.norm", hidden), this.computeDtype);
     });
