@@ -6,7 +6,7 @@ import { parseOverride, readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
 import { evaluationReport } from "../report/index.js";
-import { assembleEvaluator, assembleSystem, loadPrompts, makeFolder } from "../run/index.js";
+import { assembleEvaluator, assembleEvaluationSystem, loadPrompts, makeFolder } from "../run/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
@@ -31,7 +31,7 @@ export function evalCommand(streams: Streams) {
       const configuration = await readConfiguration(config, { overrides });
       const prompts = await loadPrompts(configuration, split);
       const { rollouts, batchSize } = configuration.evaluation;
-      const system = await assembleSystem(configuration, downloadNotes(output));
+      const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
         const evaluator = assembleEvaluator(configuration, system, prompts);
         const progress = new Progress(output, {

@@ -3,7 +3,7 @@ import { readConfiguration } from "../configuration/index.js";
 import type { Graph, Node } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import { assembleSampler, assembleSystem, loadPrompts } from "../run/index.js";
+import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
@@ -27,7 +27,7 @@ export function rolloutCommand(streams: Streams) {
       const configuration = await readConfiguration(config, { overrides: set ?? [] });
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train");
-      const system = await assembleSystem(configuration, downloadNotes(output));
+      const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
         const sampler = assembleSampler(configuration, system, prompts);
         const progress = new Progress(output, { unit: "episode", total: episodes });

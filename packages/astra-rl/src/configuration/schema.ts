@@ -16,6 +16,16 @@ const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or
 
 const model = z.string().min(1);
 
+const lora = z.strictObject({
+  rank: whole(1).default(8).describe("Inner dimension of the adapter"),
+  alpha: positive.default(16).describe("The adapter's output is multiplied by alpha / rank"),
+  targetModules: z
+    .array(z.string().min(1))
+    .min(1)
+    .describe("Last parts of the names of the projections to adapt: [q_proj, v_proj], or [c_attn] for GPT-2"),
+  dropout: z.number().min(0).lt(1).default(0).describe("Share of the adapter's inputs dropped in training"),
+});
+
 const models = z.strictObject({
   tester: model.describe(
     "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter",
@@ -24,7 +34,13 @@ const models = z.strictObject({
   baseline: model
     .optional()
     .describe("Frozen reference for the tester. Default: the tester's initial weights"),
+  lora: lora
+    .optional()
+    .describe(
+      "Train a low-rank adapter on frozen weights, which target and baseline may share. Default: all weights",
+    ),
   device: device.default("cpu").describe("Where the models live"),
+  targetDevice: device.optional().describe("Where the target lives. Default: where the others do"),
   dtype: dtype
     .default("auto")
     .describe(

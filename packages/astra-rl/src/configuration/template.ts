@@ -40,13 +40,26 @@ function entry(
     );
     const others = (schema.oneOf ?? []).filter((other) => other !== form).map(formName);
     const choice = others.length > 0 ? comment(`Other forms: ${others.join("; ")}`, indent) : [];
-    return [...comments, ...choice, `${indent}${key}:`, ...inner];
+    const section = [`${indent}${key}:`, ...inner];
+    const isGiven = Object.keys(values).some((name) => name.startsWith(`${path.join(".")}.`));
+    const isUsed =
+      schema.default !== undefined || isGiven || (Array.isArray(required) && required.includes(key));
+    return [
+      ...comments,
+      ...choice,
+      ...(isUsed ? section : section.map((line) => commentedOut(line, indent))),
+    ];
   }
   const given = values[path.join(".")];
   const value = given ?? schema.default ?? schema.const;
   if (value !== undefined) return [...comments, `${indent}${key}: ${inline(value)}`];
   const isRequired = Array.isArray(required) && required.includes(key);
   return [...comments, `${indent}${isRequired ? "" : "# "}${key}:`];
+}
+
+/** A line of a section that is left out as a whole: what was commented out inside stays so. */
+function commentedOut(line: string, indent: string): string {
+  return `${indent}# ${line.slice(indent.length)}`;
 }
 
 /** Of a section that takes several forms, the one that is the default. */

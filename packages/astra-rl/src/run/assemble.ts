@@ -1,45 +1,62 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
-import type { Algorithm } from "../core/index.js";
+import type { Algorithm, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { ASTSampler } from "../sampler/index.js";
-import { HFASTSystem } from "../system/index.js";
+import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
 import { modelSource } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
 import { assembleScorer } from "./scorer.js";
 
 /**
- * Loads the models and the scorer of a configuration.
+ * Loads the models and the scorer of a configuration, to train.
  *
  * @param hub how models of the hub are fetched, and who is told of it
  * @returns a system that the caller disposes of
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
 export async function assembleSystem(
-  { models, generation, reward, scorer }: Configuration,
+  configuration: Configuration,
   hub: HubOptions = {},
 ): Promise<HFASTSystem> {
-  const { tester, target, baseline } = models;
+  const { baseline, lora, gradientCheckpointing } = configuration.models;
   return HFASTSystem.load({
+    ...(await rolloutOptions(configuration, hub)),
+    ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
+    ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
+    gradientCheckpointing,
+  });
+}
+
+/** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
+export async function assembleEvaluationSystem(
+  configuration: Configuration,
+  hub: HubOptions = {},
+): Promise<HFEvaluationSystem> {
+  return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
+}
+
+async function rolloutOptions({ models, generation, reward, scorer }: Configuration, hub: HubOptions) {
+  const { tester, target, device, targetDevice = device, dtype } = models;
+  return {
     tester: modelSource(tester),
     target: modelSource(target),
-    ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
     hub,
     scorer: await assembleScorer(scorer),
-    device: models.device,
-    inferenceDtype: models.dtype,
-    gradientCheckpointing: models.gradientCheckpointing,
+    device,
+    targetDevice,
+    inferenceDtype: dtype,
     generation,
     reward,
-  });
+  };
 }
 
 /** @param prompts the training prompts */
 export function assembleSampler(
   configuration: Configuration,
-  system: HFASTSystem,
+  system: System,
   prompts: readonly string[],
 ): ASTSampler {
   const { sampler, seed } = configuration;
@@ -54,7 +71,7 @@ export function assembleAlgorithm({ algorithm }: Configuration, system: HFASTSys
 /** Single-path rollouts from the given prompts, with the evaluation's own depth and threshold. */
 export function assembleEvaluator(
   { sampler, evaluation, seed }: Configuration,
-  system: HFASTSystem,
+  system: System,
   prompts: readonly string[],
 ): ASTEvaluator {
   const depth = evaluation.depth ?? sampler.depth;

@@ -4,6 +4,7 @@ export {
   assembleAlgorithm,
   assembleEvaluator,
   assembleSampler,
+  assembleEvaluationSystem,
   assembleSystem,
   assembleTrainer,
 } from "./assemble.js";
