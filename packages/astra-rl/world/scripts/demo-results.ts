@@ -16,7 +16,7 @@ import { parseArgs } from "node:util";
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const COMMAND = "node packages/astra-rl/bin/astra-rl.js demo";
 const ALGORITHMS = ["dpo", "ipo"] as const;
-/** What issue and README promise of every run. */
+/** What every run must keep. */
 const LIMITS = { before: 0.15, after: 0.6, nll: 1, seconds: 180 };
 
 interface Comparison {
@@ -61,7 +61,8 @@ function finishedRun(algorithm: string, seed: string) {
 }
 
 const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
-const signed = (value: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+const signed = (value: number, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+const points = (share: number) => signed(100 * share, 1);
 
 const sections: string[] = [];
 for (const algorithm of ALGORITHMS) {
@@ -80,7 +81,7 @@ for (const algorithm of ALGORITHMS) {
       after >= LIMITS.after &&
       nll <= LIMITS.nll &&
       (seconds ?? 0) <= LIMITS.seconds;
-    const range = `${signed(100 * interval.lower)} to ${signed(100 * interval.upper)}`;
+    const range = `${points(interval.lower)} to ${points(interval.upper)}`;
     const cells = [
       seed,
       n,
