@@ -1,6 +1,6 @@
 /** Repeated timings, and what the machine itself can do at the same moment. */
 import { loadavg } from "node:os";
-import { randn, scope, type DType } from "@astra-rl/torch";
+import { randn, scope, type DType, type Tensor } from "@astra-rl/torch";
 
 export interface Timing {
   /** Seconds. */
@@ -37,11 +37,15 @@ export interface Roofline {
   stream: number;
 }
 
+function matrix(rows: number, columns: number, dtype: DType): Tensor {
+  return scope(() => randn([rows, columns]).to(dtype));
+}
+
 export async function measureRoofline(): Promise<Roofline> {
   const gemm = async (dtype: DType) => {
     const size = 2048;
-    const a = randn([size, size]).to(dtype);
-    const b = randn([size, size]).to(dtype);
+    const a = matrix(size, size, dtype);
+    const b = matrix(size, size, dtype);
     const { median: seconds } = await time(5, () => scope(() => void a.matmul(b)));
     a.dispose();
     b.dispose();
@@ -58,8 +62,8 @@ export async function measureRoofline(): Promise<Roofline> {
   };
   const stream = async () => {
     // 16 matrices of 32 MiB: none of them is still in a cache when its turn comes again.
-    const weights = Array.from({ length: 16 }, () => randn([4096, 4096]).to("bfloat16"));
-    const x = randn([4096, 2]).to("bfloat16");
+    const weights = Array.from({ length: 16 }, () => matrix(4096, 4096, "bfloat16"));
+    const x = matrix(4096, 2, "bfloat16");
     const { median: seconds } = await time(3, () => scope(() => weights.forEach((w) => void w.matmul(x))));
     weights.forEach((w) => w.dispose());
     x.dispose();

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "engine.h"
 
@@ -76,9 +79,18 @@ napi_value setAllocationLimit(Call& call) {
   return makeUndefined(call.env);
 }
 
+// trimMemory(): free memory that the C library keeps goes back to the system, where the library can do that
+napi_value trimMemory(Call& call) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  return makeUndefined(call.env);
+}
+
 }  // namespace
 
 void defineMemory(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "trimMemory", trimMemory);
   define(env, exports, engine, "setAllocationLimit", setAllocationLimit);
 }
 

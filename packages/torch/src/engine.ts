@@ -75,3 +75,11 @@ export function setAllocationLimit(bytes: number | null): void {
 export function synchronize(device: Device = "cpu"): void {
   addon().synchronize(device);
 }
+
+/**
+ * Gives memory that is free, but kept for the next tensors, back to the system (glibc only; elsewhere nothing happens).
+ * For long runs, at moments that do not matter: the pages have to be fetched again.
+ */
+export function trimMemory(): void {
+  addon().trimMemory();
+}

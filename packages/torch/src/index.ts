@@ -35,6 +35,7 @@ export {
   cudaAvailable,
   engineInformation,
   setAllocationLimit,
+  trimMemory,
   setThreads,
   synchronize,
   threads,

@@ -97,6 +97,7 @@ export interface NativeAddon {
   gradientNorm(gradients: readonly Handle[]): number;
 
   setAllocationLimit(bytes: number): void;
+  trimMemory(): void;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;

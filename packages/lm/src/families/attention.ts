@@ -40,6 +40,18 @@ export function attentionBias(
     .reshape([batch * repeated, shared * length, columns]);
 }
 
+/** q kᵀ · scale + bias: [N, R, E], [N, S, E] → [N, R, S]. */
+function scoresOf(q: Tensor, k: Tensor, bias: Tensor | null, scale: number): Tensor {
+  if (q.shape[1] === 1 && (q.dtype === "bfloat16" || q.dtype === "float16")) {
+    // Decoding in 16 bits: the CPU's product copies a transposed operand, so the one row is transposed, not the cache.
+    const scores = k.bmm(q.mul(scale).transpose(1, 2)).transpose(1, 2);
+    return bias === null ? scores : scores.add(bias);
+  }
+  return bias === null
+    ? q.mul(scale).bmm(k.transpose(1, 2))
+    : bias.baddbmm(q, k.transpose(1, 2), { alpha: scale });
+}
+
 /**
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
@@ -64,9 +76,8 @@ export function attend(
   const shared = heads / groups;
   // Query heads of one group become rows of one product, so that keys are never repeated.
   const q = query.reshape([batch * groups, shared * length, size]);
-  const k = key.reshape([batch * groups, columns, size]).transpose(1, 2);
-  const scores = bias === null ? q.mul(scale).bmm(k) : bias.baddbmm(q, k, { alpha: scale });
-  return scores
+  const k = key.reshape([batch * groups, columns, size]);
+  return scoresOf(q, k, bias, scale)
     .softmax(-1) // [B·G, (H/G)·T, S]
     .bmm(value.reshape([batch * groups, columns, size]))
     .view([batch, heads, length, size])
