@@ -30,10 +30,8 @@ test("train with models.lora trains an adapter, saves it in PEFT's format, and e
   expect(existsSync(`${folder}/model.safetensors`)).toBe(false);
   expect(readFileSync(path("run", "config.resolved.yaml"), "utf8")).toMatch(/lora:\n +rank: 2/);
 
-  const evaluated = await runCommand(
-    ...["eval", path("run.yaml"), "--tester", folder, "--output", path("evaluation.json")],
-    ...["--set", "evaluation.rollouts=2", ...tokens, "--quiet"],
-  );
+  const output = ["--output", path("evaluation.json"), "--set", "evaluation.rollouts=2", "--quiet"];
+  const evaluated = await runCommand("eval", path("run.yaml"), "--tester", folder, ...output, ...tokens);
   expect([evaluated.code, evaluated.err]).toEqual([0, ""]);
   expect(liveTensors()).toBe(live);
 });
