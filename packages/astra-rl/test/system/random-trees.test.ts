@@ -128,9 +128,9 @@ describe.each<[string, Partial<HFASTSystemOptions>]>([
           }
         },
       ),
-      // The batch shape decides the last bits of a probability, and with these models' large weights a draw falls within
-      // them of the border between two tokens in about every second run of this property: such a draw differs for
-      // reasons of rounding. The seed is one without it.
+      // OPEN: with a target of another tokenizer some seeds (20261120, -414272419) give a token that differs between the
+      // two ways. Rounding at the border between two tokens is suspected, not shown; this seed was chosen as one that
+      // passes, so this test does not yet settle the question for that case.
       { numRuns: 25, seed: 1 },
     );
   });
