@@ -17,7 +17,7 @@ NAPI_MODULE_INIT() {
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
-    astra::guardCpuMemory();
+    astra::takeOverCpuMemory();
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);
     astra::defineAutograd(env, exports, engine);

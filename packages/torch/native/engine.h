@@ -101,7 +101,7 @@ void defineMemory(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);
 
-// Makes libtorch refuse CPU allocations that cannot be backed by memory, rather than let the kernel kill us.
-void guardCpuMemory();
+// From here on libtorch takes CPU memory from the allocator of memory.cpp.
+void takeOverCpuMemory();
 
 }  // namespace astra

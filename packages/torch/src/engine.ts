@@ -77,9 +77,27 @@ export function synchronize(device: Device = "cpu"): void {
 }
 
 /**
- * Gives memory that is free, but kept for the next tensors, back to the system (glibc only; elsewhere nothing happens).
- * For long runs, at moments that do not matter: the pages have to be fetched again.
+ * Bytes that all CPU tensors of this process take at this moment, those that only graphs hold included. Large ones are
+ * rounded up to the block that they lie in (at most an eighth more).
  */
-export function trimMemory(): void {
-  addon().trimMemory();
+export function memoryAllocated(): number {
+  return addon().memoryAllocated();
+}
+
+/** The most that `memoryAllocated` has been since the process began or `resetPeakMemoryStats` was called, in bytes. */
+export function maxMemoryAllocated(): number {
+  return addon().maxMemoryAllocated();
+}
+
+/** From here on `maxMemoryAllocated` tells of what comes. */
+export function resetPeakMemoryStats(): void {
+  addon().resetPeakMemoryStats();
+}
+
+/**
+ * Gives memory that is free, but kept for the next tensors, back to the system. For long runs, at moments that do not
+ * matter: the pages have to be fetched again.
+ */
+export function emptyCache(): void {
+  addon().emptyCache();
 }

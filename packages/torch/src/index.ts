@@ -33,9 +33,12 @@ export { differentiable, type DifferentiableFunction } from "./differentiable.js
 export { mapFile, MappedFile } from "./mapped-file.js";
 export {
   cudaAvailable,
+  emptyCache,
   engineInformation,
+  maxMemoryAllocated,
+  memoryAllocated,
+  resetPeakMemoryStats,
   setAllocationLimit,
-  trimMemory,
   setThreads,
   synchronize,
   threads,

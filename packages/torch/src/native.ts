@@ -97,7 +97,10 @@ export interface NativeAddon {
   gradientNorm(gradients: readonly Handle[]): number;
 
   setAllocationLimit(bytes: number): void;
-  trimMemory(): void;
+  memoryAllocated(): number;
+  maxMemoryAllocated(): number;
+  resetPeakMemoryStats(): void;
+  emptyCache(): void;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;
