@@ -1,5 +1,4 @@
-// Alone in its file: the peak of resident memory is that of the process, and each file has a process of its own.
-import { noGrad, scope } from "@astra-rl/torch";
+import { maxMemoryAllocated, memoryAllocated, noGrad, resetPeakMemoryStats, scope } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   CacheBudget,
@@ -22,11 +21,12 @@ const stream = new KeyedStream(3, "memory");
 const randomIds = (length: number) => Array.from({ length }, () => stream.integer(VOCABULARY));
 const keys = Array.from({ length: ROWS }, (_, node) => ({ seed: 1, stream: "tester", episode: 0, node }));
 
-/** Growth of the process's peak while `work` runs, in bytes. */
+/** The most that tensors took while `work` ran, beyond what they took before, in bytes. */
 function peakGrowth(work: () => void): number {
-  const before = process.resourceUsage().maxRSS;
+  resetPeakMemoryStats();
+  const before = memoryAllocated();
   work();
-  return (process.resourceUsage().maxRSS - before) * 1024;
+  return maxMemoryAllocated() - before;
 }
 
 describe("a vocabulary of 50,257 with 64 rows", () => {

@@ -24,6 +24,7 @@ NAPI_MODULE_INIT() {
     astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
+    astra::defineDecode(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);

@@ -141,9 +141,9 @@ class BlockPool {
   }
 
 #ifdef __linux__
-  // Blocks of two huge pages or more begin at one: a pass over weights then needs a 512th of the address translations.
+  // Blocks of a huge page or more begin at one: a pass over weights then needs a 512th of the address translations.
   static void* map(size_t size) {
-    const bool huge = size >= 2 * kHugePage;
+    const bool huge = size >= kHugePage;
     const size_t reserved = huge ? size + kHugePage : size;
     void* start = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) return nullptr;

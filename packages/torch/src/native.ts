@@ -96,6 +96,16 @@ export interface NativeAddon {
   ): void;
   gradientNorm(gradients: readonly Handle[]): number;
 
+  decodeLinear(recording: boolean, input: Handle, weight: Handle, bias: Handle | null): Handle;
+  decodeAttention(
+    recording: boolean,
+    query: Handle,
+    key: Handle,
+    value: Handle,
+    bias: Handle | null,
+    scale: number,
+  ): Handle | null;
+
   setAllocationLimit(bytes: number): void;
   memoryAllocated(): number;
   maxMemoryAllocated(): number;

@@ -1,4 +1,4 @@
-import { full, type DType, type Tensor } from "@astra-rl/torch";
+import { decodeAttention, full, type DType, type Tensor } from "@astra-rl/torch";
 
 /**
  * What forbids a score. Not −∞: a row that may attend to nothing (padding) must give finite values, and the sum of
@@ -40,23 +40,11 @@ export function attentionBias(
     .reshape([batch * repeated, shared * length, columns]);
 }
 
-/** q kᵀ · scale + bias: [N, R, E], [N, S, E] → [N, R, S]. */
-function scoresOf(q: Tensor, k: Tensor, bias: Tensor | null, scale: number): Tensor {
-  if (q.shape[1] === 1 && (q.dtype === "bfloat16" || q.dtype === "float16")) {
-    // Decoding in 16 bits: the CPU's product copies a transposed operand, so the one row is transposed, not the cache.
-    const scores = k.bmm(q.mul(scale).transpose(1, 2)).transpose(1, 2);
-    return bias === null ? scores : scores.add(bias);
-  }
-  return bias === null
-    ? q.mul(scale).bmm(k.transpose(1, 2))
-    : bias.baddbmm(q, k.transpose(1, 2), { alpha: scale });
-}
-
 /**
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * Plain products, because libtorch 1.13 has no stable fused operator.
+ * Plain products, because libtorch 1.13 has no stable fused operator; for one token a row, the engine's own pass.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
@@ -72,12 +60,18 @@ export function attend(
   scale: number,
 ): Tensor {
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
+  const decoded = length === 1 ? decodeAttention(query, key, value, bias, scale) : null;
+  if (decoded !== null) return decoded;
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
   // Query heads of one group become rows of one product, so that keys are never repeated.
   const q = query.reshape([batch * groups, shared * length, size]);
   const k = key.reshape([batch * groups, columns, size]);
-  return scoresOf(q, k, bias, scale)
+  const scores =
+    bias === null
+      ? q.mul(scale).bmm(k.transpose(1, 2))
+      : bias.baddbmm(q, k.transpose(1, 2), { alpha: scale });
+  return scores
     .softmax(-1) // [B·G, (H/G)·T, S]
     .bmm(value.reshape([batch * groups, columns, size]))
     .view([batch, heads, length, size])

@@ -1,6 +1,15 @@
 // GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
 // Numbers and names follow Hugging Face's GPT2LMHeadModel.
-import { embedding, layerNorm, linear, scope, type DType, type Tensor } from "@astra-rl/torch";
+import {
+  decodeLinear,
+  embedding,
+  keep,
+  layerNorm,
+  noGrad,
+  scope,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
@@ -113,6 +122,26 @@ function initialValue(name: string, config: GPT2Config): { deviation: number } |
   return { deviation: name.endsWith("c_proj.weight") ? deviation / Math.sqrt(2 * config.layers) : deviation };
 }
 
+/** Projections [in, out] whose memory is laid out by output: transposed, they are contiguous. */
+const byOutput = new WeakSet<Tensor>();
+
+/**
+ * Lays 16-bit projections out by output, as decoding reads them (decodeLinear), in place of what was given. Those in
+ * float32 are trained and copied from; they stay as they are.
+ */
+function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
+  for (const [name, parameter] of parameters) {
+    const isProjection = /\.(attn|mlp)\.c_\w+\.weight$/.test(name);
+    const is16Bit = parameter.dtype === "bfloat16" || parameter.dtype === "float16";
+    if (!isProjection || !is16Bit || parameter.device !== "cpu" || byOutput.has(parameter)) continue;
+    const turned = noGrad(() => keep(scope(() => parameter.t().contiguous().t())));
+    parameter.dispose();
+    byOutput.add(turned);
+    parameters.set(name, turned);
+  }
+  return parameters;
+}
+
 /**
  * There is no dropout, in training neither: a policy's log-probabilities must be those of the policy that sampled,
  * or ratios and preference margins would measure noise.
@@ -155,7 +184,7 @@ class GPT2 extends ParameterizedModel {
 
   logits(hidden: Tensor): Tensor {
     return scope(() =>
-      linear(hidden, this.weight(this.config.tied ? "transformer.wte.weight" : "lm_head.weight")),
+      decodeLinear(hidden, this.weight(this.config.tied ? "transformer.wte.weight" : "lm_head.weight")),
     );
   }
 
@@ -194,7 +223,12 @@ class GPT2 extends ParameterizedModel {
   /** [..., in] → [rows, out], in the type of the products. */
   #project(name: string, input: Tensor): Tensor {
     const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
-    return this.adapted(name, rows, this.weight(`${name}.bias`).addmm(rows, this.weight(`${name}.weight`)));
+    const weight = this.parameter(`${name}.weight`);
+    const bias = this.weight(`${name}.bias`);
+    const output = byOutput.has(weight)
+      ? decodeLinear(rows, weight.t(), bias)
+      : bias.addmm(rows, cast(weight, this.computeDtype));
+    return this.adapted(name, rows, output);
   }
 }
 
@@ -207,5 +241,5 @@ export const gpt2: CausalFamily = {
   parameterName: (key, config) => parameterName(key, config as GPT2Config),
   initialValue: (name, config) => initialValue(name, config as GPT2Config),
   create: (config, parameters, computeDtype): CausalLM =>
-    new GPT2(config as GPT2Config, parameters, computeDtype),
+    new GPT2(config as GPT2Config, layOutByOutput(parameters), computeDtype),
 };

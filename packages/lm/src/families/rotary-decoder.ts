@@ -3,7 +3,7 @@ import {
   dispose,
   embedding,
   keep,
-  linear,
+  decodeLinear,
   ones,
   scope,
   UsageError,
@@ -209,7 +209,7 @@ class RotaryDecoder extends ParameterizedModel {
 
   logits(hidden: Tensor): Tensor {
     const name = this.config.tiedEmbeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    return scope(() => linear(hidden, this.weight(name)));
+    return scope(() => decodeLinear(hidden, this.weight(name)));
   }
 
   override withAdapter(adapter: Adapter): CausalLM {
@@ -266,7 +266,7 @@ class RotaryDecoder extends ParameterizedModel {
   /** [..., in] → [..., out], in the type of the products. */
   #project(name: string, input: Tensor): Tensor {
     const bias = this.#biased(name) ? this.weight(`${name}.bias`) : undefined;
-    return this.adapted(name, input, linear(input, this.weight(`${name}.weight`), bias));
+    return this.adapted(name, input, decodeLinear(input, this.weight(`${name}.weight`), bias));
   }
 
   #biased(name: string): boolean {
