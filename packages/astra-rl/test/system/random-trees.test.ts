@@ -24,9 +24,29 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
   });
 const tokens = (node: Node) => node.tokens as TurnTokens;
 
-function expectClose(actual: readonly number[] | null, expected: readonly number[] | null): void {
+/**
+ * A checkpoint that computes in float64, in whatever type a system asks for it.
+ *
+ * The width of a product decides the order of its sums, and so the last digits of the logits: up to 1e-5 in float32.
+ * That is enough to draw another token where a draw falls on the border of two, where two tokens change ranks, or where
+ * the border of top-p does: once in some 20,000 tokens here. Draws round the logits to float32 first, so that logits
+ * that differ by 1e-14 are all but always the same, and equal draws can be asked for, whatever the trees.
+ */
+async function loadExact(folder: string): Promise<LoadedCausalLM> {
+  const loaded = await loadCausalLM(folder, { dtype: "float64" });
+  const { model } = loaded;
+  const copy = model.copy.bind(model);
+  model.copy = () => copy("float64");
+  return loaded;
+}
+
+function expectClose(
+  actual: readonly number[] | null,
+  expected: readonly number[] | null,
+  within: number,
+): void {
   expect(actual?.length).toBe(expected?.length);
-  actual?.forEach((value, at) => expect(Math.abs(value - expected![at]!)).toBeLessThan(2e-4));
+  actual?.forEach((value, at) => expect(Math.abs(value - expected![at]!)).toBeLessThan(within));
 }
 
 /** A node and the same node grown another way. */
@@ -37,16 +57,24 @@ interface Twin {
   next: [batched: string, single: string];
 }
 
-describe.each<[string, Partial<HFASTSystemOptions>]>([
-  ["one checkpoint", {}],
-  ["a cache that holds next to nothing", { cacheBytes: 20_000 }],
-  ["a target with another tokenizer", { target: QWEN }],
-])("random trees over %s", (_, options) => {
+describe.each<[string, string, Partial<HFASTSystemOptions>]>([
+  ["one checkpoint", GPT2, {}],
+  ["a cache that holds next to nothing", GPT2, { cacheBytes: 40_000 }],
+  ["a target with another tokenizer", QWEN, {}],
+])("random trees over %s", (_, targetFolder, options) => {
   let system: HFASTSystem;
   let start: number;
   beforeAll(async () => {
     start = liveTensors();
-    system = await load(options);
+    const tester = await loadExact(GPT2);
+    const target = targetFolder === GPT2 ? tester : await loadExact(targetFolder);
+    system = await load({ tester, target, ...options });
+    // The system speaks with copies of its own.
+    for (const { model } of new Set([tester, target])) model.dispose();
+    expect([system.tester.model.computeDtype, system.target.model.computeDtype]).toEqual([
+      "float64",
+      "float64",
+    ]);
   });
   afterAll(() => {
     system.dispose();
@@ -115,23 +143,20 @@ describe.each<[string, Partial<HFASTSystemOptions>]>([
                 b.probe,
                 b.response,
               ]);
-              expectClose(a.testerLogprobs, b.testerLogprobs);
-              expectClose(a.targetLogprobs, b.targetLogprobs);
-              expectClose(a.baselineLogprobs, b.baselineLogprobs);
+              expectClose(a.testerLogprobs, b.testerLogprobs, 1e-5);
+              expectClose(a.targetLogprobs, b.targetLogprobs, 1e-5);
+              expectClose(a.baselineLogprobs, b.baselineLogprobs, 1e-5);
               for (const logprob of [...a.testerLogprobs, ...a.targetLogprobs]) {
                 expect(Number.isFinite(logprob) && logprob <= 0).toBe(true);
               }
-              expect(Math.abs(batched.reward - single.reward)).toBeLessThan(1e-3);
+              expect(Math.abs(batched.reward - single.reward)).toBeLessThan(1e-5);
             }
           } finally {
             growth.close();
           }
         },
       ),
-      // OPEN: with a target of another tokenizer some seeds (20261120, -414272419) give a token that differs between the
-      // two ways. Rounding at the border between two tokens is suspected, not shown; this seed was chosen as one that
-      // passes, so this test does not yet settle the question for that case.
-      { numRuns: 25, seed: 1 },
+      { numRuns: 25 },
     );
   });
 });
@@ -276,7 +301,7 @@ describe("a conversation of more than 1,000 tokens", () => {
     );
     const values = table.detach().toTypedArray() as Float32Array;
     nodes.forEach((node, row) => {
-      expectClose(Array.from(values.subarray(row * 36, (row + 1) * 36)), tokens(node).testerLogprobs);
+      expectClose(Array.from(values.subarray(row * 36, (row + 1) * 36)), tokens(node).testerLogprobs, 2e-4);
     });
     table.dispose();
     system.dispose();
