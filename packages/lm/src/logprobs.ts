@@ -4,6 +4,7 @@ import {
   describeValue,
   isGradEnabled,
   scope,
+  selectiveLogSoftmax,
   tensor,
   UsageError,
   zeros,
@@ -216,7 +217,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Scor
       order.push(target);
     });
     const read = (states?: Tensor, indices?: Tensor) =>
-      scope(() => model.logits(states!).logSoftmax(-1, dtype).view([-1]).indexSelect(0, indices!));
+      scope(() => selectiveLogSoftmax(model.logits(states!), indices!, dtype));
     parts.push(
       scope(() => {
         const inputs = [hidden.narrow(0, start, end - start), ids(wanted, model.device)];

@@ -25,6 +25,7 @@ NAPI_MODULE_INIT() {
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
     astra::defineDecode(env, exports, engine);
+    astra::defineFused(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);

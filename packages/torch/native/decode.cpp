@@ -12,6 +12,7 @@
 #include <ATen/ops/linear.h>
 
 #include "engine.h"
+#include "vector-math.h"
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
 #define ASTRA_TILES 1
@@ -269,48 +270,7 @@ napi_value decodeLinear(Call& call) {
                     at::linear(input, weight, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt));
 }
 
-// O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the machine that runs it.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ASTRA_VECTOR_CLONES __attribute__((optimize("O3"), target_clones("avx512f", "avx2,fma", "default")))
-#else
-#define ASTRA_VECTOR_CLONES
-#endif
-
 constexpr int64_t kMostHeadSize = 256;
-
-inline float widen(uint16_t bits) {
-  const uint32_t word = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-inline uint16_t narrow(float value) {
-  uint32_t word;
-  std::memcpy(&word, &value, sizeof word);
-  if ((word & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;  // not a number
-  return static_cast<uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
-}
-
-// e^x for x ≤ 0, to 2e-7 of itself: x = n·ln 2 + f with |f| ≤ ln 2 / 2, e^f by its series. 0 where it would be
-// subnormal. No call inside, so that loops over it are vectorised.
-inline float exponential(float x) {
-  const float bounded = x < -87.0f ? -87.0f : x;
-  const float n = (bounded * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
-  const float f = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;
-  float series = 1.0f / 5040;
-  series = series * f + 1.0f / 720;
-  series = series * f + 1.0f / 120;
-  series = series * f + 1.0f / 24;
-  series = series * f + 1.0f / 6;
-  series = series * f + 0.5f;
-  series = series * f + 1.0f;
-  series = series * f + 1.0f;
-  const int32_t power = (static_cast<int32_t>(n) + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &power, sizeof scale);
-  return x < -87.0f ? 0.0f : series * scale;
-}
 
 // One group of query heads and the keys and values that they share.
 struct Heads {

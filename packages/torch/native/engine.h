@@ -98,6 +98,7 @@ void defineAutograd(napi_env env, napi_value exports, Engine* engine);
 void defineGenerator(napi_env env, napi_value exports, Engine* engine);
 void defineMapping(napi_env env, napi_value exports, Engine* engine);
 void defineDecode(napi_env env, napi_value exports, Engine* engine);
+void defineFused(napi_env env, napi_value exports, Engine* engine);
 void defineMemory(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);

@@ -9,13 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "engine.h"
-
-// O3, because at O2 loops of unknown length are not vectorised. The vector width is chosen when the addon is loaded, by the machine that runs it.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ASTRA_VECTOR_CLONES __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
-#else
-#define ASTRA_VECTOR_CLONES
-#endif
+#include "vector-math.h"
 
 namespace astra {
 namespace {

@@ -190,6 +190,7 @@ export async function build({
     "-fopenmp",
     "-fvisibility=hidden",
     "-fno-math-errno",
+    "-fno-trapping-math",
     "-Wall",
     "-Wextra",
     "-Wno-unused-parameter",

@@ -31,6 +31,8 @@ export { grad, type GradOptions } from "./autograd.js";
 export { checkpoint } from "./checkpoint.js";
 export { decodeAttention, decodeLinear } from "./decode.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
+export { geluTanh } from "./gelu-tanh.js";
+export { selectiveLogSoftmax } from "./selective-log-softmax.js";
 export { mapFile, MappedFile } from "./mapped-file.js";
 export {
   cudaAvailable,

@@ -106,6 +106,11 @@ export interface NativeAddon {
     scale: number,
   ): Handle | null;
 
+  geluTanh(input: Handle): Handle;
+  geluTanhBackward(input: Handle, gradient: Handle): Handle;
+  selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
+  selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
+
   setAllocationLimit(bytes: number): void;
   memoryAllocated(): number;
   maxMemoryAllocated(): number;

@@ -3,6 +3,7 @@
 import {
   decodeLinear,
   embedding,
+  geluTanh,
   keep,
   layerNorm,
   noGrad,
@@ -14,7 +15,6 @@ import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../c
 import { JsonFields } from "../json-fields.js";
 import { attend, attentionBias } from "./attention.js";
 import type { CausalFamily } from "./family.js";
-import { geluTanh } from "./gelu-tanh.js";
 import { cast, ParameterizedModel } from "./parameterized-model.js";
 
 const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {

@@ -1,0 +1,215 @@
+// Functions of a training step in bfloat16 that libtorch composes of many passes, each in one: the tanh form of GELU, and
+// log-probabilities of chosen tokens. Numbers are float32 inside.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "engine.h"
+#include "vector-math.h"
+
+namespace astra {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;  // elements below which a second thread costs more than it saves
+
+uint16_t* words(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
+
+const at::Tensor& bfloat16(Call& call, size_t index, const char* name) {
+  const at::Tensor& tensor = call.tensor(index, name);
+  if (!tensor.is_cpu() || tensor.layout() != c10::kStrided || tensor.scalar_type() != at::kBFloat16) {
+    throw Refusal(std::string(name) + " must be bfloat16 on the CPU, got " + describeTensor(tensor));
+  }
+  return tensor;
+}
+
+// GELU in its tanh form (Hendrycks & Gimpel 2016, arXiv 1606.08415, section 2) is x · σ(b x + a x³).
+constexpr float kB = 1.5957691216057308f;  // 2 √(2/π)
+constexpr float kA = 0.071354816272600f;   // 0.044715 b
+
+inline float sigmoid(float u) {
+  const float e = exponential(u < 0 ? u : -u);
+  const float ratio = 1.0f / (1.0f + e);
+  return u < 0 ? e * ratio : ratio;
+}
+
+ASTRA_VECTOR_CLONES
+void gelu(const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = widen(input[i]);
+    output[i] = narrow(x * sigmoid((kB + kA * x * x) * x));
+  }
+}
+
+ASTRA_VECTOR_CLONES
+void geluBackward(const uint16_t* __restrict input, const uint16_t* __restrict gradient, uint16_t* __restrict output,
+                  int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = widen(input[i]);
+    const float square = x * x;
+    const float s = sigmoid((kB + kA * square) * x);
+    // d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²
+    output[i] = narrow(widen(gradient[i]) * (s + (kB + 3 * kA * square) * x * (s - s * s)));
+  }
+}
+
+// geluTanh(input): bfloat16, any shape
+napi_value geluTanh(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor input = bfloat16(call, 0, "input").contiguous();
+  at::Tensor output = at::empty_like(input);
+  at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
+    gelu(words(input) + from, words(output) + from, to - from);
+  });
+  return wrapTensor(*call.engine, call.env, std::move(output));
+}
+
+// geluTanhBackward(input, gradient)
+napi_value geluTanhBackward(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor input = bfloat16(call, 0, "input").contiguous();
+  const at::Tensor gradient = bfloat16(call, 1, "gradient").contiguous();
+  if (input.sizes() != gradient.sizes()) {
+    throw Refusal("input and gradient must have one shape, got " + describeTensor(input) + " and " +
+                  describeTensor(gradient));
+  }
+  at::Tensor output = at::empty_like(input);
+  at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
+    geluBackward(words(input) + from, words(gradient) + from, words(output) + from, to - from);
+  });
+  return wrapTensor(*call.engine, call.env, std::move(output));
+}
+
+ASTRA_VECTOR_CLONES
+float logSumExp(const uint16_t* __restrict logits, int64_t count) {
+  float greatest = -INFINITY;
+#pragma omp simd reduction(max : greatest)
+  for (int64_t i = 0; i < count; ++i) {
+    const float logit = widen(logits[i]);
+    greatest = logit > greatest ? logit : greatest;
+  }
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < count; ++i) total += exponential(widen(logits[i]) - greatest);
+  return greatest + std::log(total);
+}
+
+ASTRA_VECTOR_CLONES
+void softmaxTimes(const uint16_t* __restrict logits, float logNormaliser, float factor, uint16_t* __restrict output,
+                  int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) output[i] = narrow(factor * exponential(widen(logits[i]) - logNormaliser));
+}
+
+struct Chosen {
+  at::Tensor logits;         // [rows, vocabulary]
+  at::Tensor indices;        // [chosen], row · vocabulary + token
+  int64_t rows, vocabulary;
+};
+
+Chosen chosen(Call& call) {
+  Chosen found;
+  found.logits = bfloat16(call, 0, "logits").contiguous();
+  const at::Tensor& indices = call.tensor(1, "indices");
+  if (found.logits.dim() != 2 || found.logits.size(1) == 0) {
+    throw Refusal("logits must have rows and a vocabulary, got " + describeTensor(found.logits));
+  }
+  if (!indices.is_cpu() || indices.layout() != c10::kStrided || indices.scalar_type() != at::kLong ||
+      indices.dim() != 1) {
+    throw Refusal("indices must be int64[chosen] on the CPU, got " + describeTensor(indices));
+  }
+  found.indices = indices.contiguous();
+  found.rows = found.logits.size(0);
+  found.vocabulary = found.logits.size(1);
+  const auto* index = static_cast<const int64_t*>(found.indices.data_ptr());
+  for (int64_t i = 0; i < found.indices.numel(); ++i) {
+    if (index[i] < 0 || index[i] >= found.logits.numel()) {
+      throw Refusal("index " + std::to_string(index[i]) + " is outside of " + describeTensor(found.logits));
+    }
+  }
+  return found;
+}
+
+// selectiveLogSoftmax(logits, indices): [values of the indices, log-sum-exp of the rows], both float32
+napi_value selectiveLogSoftmax(Call& call) {
+  const at::AutoGradMode mode(false);
+  const Chosen given = chosen(call);
+  const auto floats = given.logits.options().dtype(at::kFloat);
+  at::Tensor values = at::empty({given.indices.numel()}, floats);
+  at::Tensor normalisers = at::empty({given.rows}, floats);
+  auto* normaliser = static_cast<float*>(normalisers.data_ptr());
+  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; ++row) {
+      normaliser[row] = logSumExp(words(given.logits) + row * given.vocabulary, given.vocabulary);
+    }
+  });
+  auto* value = static_cast<float*>(values.data_ptr());
+  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
+  for (int64_t i = 0; i < given.indices.numel(); ++i) {
+    value[i] = widen(words(given.logits)[index[i]]) - normaliser[index[i] / given.vocabulary];
+  }
+  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
+                              wrapTensor(*call.engine, call.env, std::move(normalisers))});
+}
+
+// selectiveLogSoftmaxBackward(logits, indices, normalisers, gradient): of the logits, bfloat16
+napi_value selectiveLogSoftmaxBackward(Call& call) {
+  const at::AutoGradMode mode(false);
+  const Chosen given = chosen(call);
+  const auto floats = [&](size_t at, const char* name, int64_t length) {
+    const at::Tensor& tensor = call.tensor(at, name);
+    if (!tensor.is_cpu() || tensor.layout() != c10::kStrided || tensor.scalar_type() != at::kFloat ||
+        tensor.dim() != 1 || tensor.size(0) != length) {
+      throw Refusal(std::string(name) + " must be float32[" + std::to_string(length) + "], got " +
+                    describeTensor(tensor));
+    }
+    return tensor.contiguous();
+  };
+  const at::Tensor normalisers = floats(2, "normalisers", given.rows);
+  const at::Tensor gradients = floats(3, "gradient", given.indices.numel());
+  const auto* normaliser = static_cast<const float*>(normalisers.data_ptr());
+  const auto* gradient = static_cast<const float*>(gradients.data_ptr());
+  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
+  // The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
+  std::vector<std::vector<int64_t>> chosenOf(static_cast<size_t>(given.rows));
+  for (int64_t i = 0; i < given.indices.numel(); ++i) {
+    chosenOf[static_cast<size_t>(index[i] / given.vocabulary)].push_back(i);
+  }
+  at::Tensor output = at::empty_like(given.logits);
+  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; ++row) {
+      const std::vector<int64_t>& own = chosenOf[static_cast<size_t>(row)];
+      float sum = 0;
+      for (const int64_t i : own) sum += gradient[i];
+      const uint16_t* logits = words(given.logits) + row * given.vocabulary;
+      uint16_t* result = words(output) + row * given.vocabulary;
+      softmaxTimes(logits, normaliser[row], -sum, result, given.vocabulary);
+      // Added in float32 before rounding; a token may have been chosen more than once.
+      for (const int64_t i : own) {
+        const int64_t token = index[i] - row * given.vocabulary;
+        float arrived = 0;
+        for (const int64_t other : own) arrived += index[other] == index[i] ? gradient[other] : 0.0f;
+        result[token] = narrow(arrived - sum * exponential(widen(logits[token]) - normaliser[row]));
+      }
+    }
+  });
+  return wrapTensor(*call.engine, call.env, std::move(output));
+}
+
+}  // namespace
+
+void defineFused(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "geluTanh", geluTanh);
+  define(env, exports, engine, "geluTanhBackward", geluTanhBackward);
+  define(env, exports, engine, "selectiveLogSoftmax", selectiveLogSoftmax);
+  define(env, exports, engine, "selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward);
+}
+
+}  // namespace astra
