@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
-#include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #ifdef __APPLE__
 #include <malloc/malloc.h>
@@ -31,7 +31,7 @@ namespace {
 constexpr size_t kAsksTheKernel = 64u << 20;  // smaller requests cannot be the ones that break the machine
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
 constexpr size_t kHugePage = 2u << 20;
-// Blocks that are kept may make the process larger than its tensors ever were together by no more than this.
+// Kept blocks may make the process larger than its tensors ever were together by this much and a sixteenth.
 constexpr size_t kSlack = 64u << 20;
 
 // Bytes that can still be used without swapping; 0 where the kernel does not tell.
@@ -49,54 +49,55 @@ size_t availableMemory() {
 
 std::atomic<int64_t> limit{0};  // bytes that one tensor may take; 0 = as the machine allows
 
-// Blocks of at least kLarge bytes. Free ones are kept, the best fitting is taken again, and the longest unused go back to
-// the system as soon as tensors and kept blocks together pass the most that tensors alone have ever taken (and kSlack).
+#ifdef __linux__
+
+// Large blocks, cut from arenas: address space that is mapped once and whose pages come when they are first touched.
+// A freed block keeps its pages and is joined with freed neighbours; the best fitting one is cut for the next request.
+// As soon as blocks in use and kept ones together pass the most that was ever in use by more than the slack, the pages
+// of the longest unused go back to the system.
 class BlockPool {
  public:
   // At least so many bytes, and how many; null where the system has no memory.
-  void* take(size_t bytes, size_t* size) {
-    size_t wanted = rounded(bytes);
+  void* take(size_t bytes, size_t* taken) {
+    const size_t size = (bytes + kGranularity - 1) / kGranularity * kGranularity;
     std::lock_guard<std::mutex> lock(mutex_);
-    auto fit = free_.lower_bound(wanted);
-    void* block = nullptr;
-    if (fit != free_.end() && fit->first <= wanted + wanted / 4) {
-      block = fit->second->start;
-      wanted = fit->first;
-      kept_ -= wanted;
-      age_.erase(fit->second);
-      free_.erase(fit);
+    Shelf& shelf = shelves_[size < kMedium ? 0 : 1];
+    State found = State::kept;
+    Block* block = bestFit(shelf.kept, size);
+    if (block == nullptr) {
+      shrinkTo(allowance(used_ + size));
+      found = State::cold;
+      block = bestFit(shelf.cold, size);
+    }
+    if (block != nullptr) {
+      leave(block);
     } else {
-      shrinkTo(allowance(used_ + wanted));
-      block = map(wanted);
-      if (block == nullptr) {
-        shrinkTo(0);
-        block = map(wanted);
-      }
+      block = map(shelf, size);
       if (block == nullptr) return nullptr;
     }
-    used_ += wanted;
+    if (block->size > size) enter(cut(block, size), found);
+    used_ += size;
     highest_ = std::max(highest_, used_);
-    sizes_.emplace(block, wanted);
-    *size = wanted;
-    return block;
+    inUse_.emplace(block->start, block);
+    *taken = size;
+    return block->start;
   }
 
   // The block's size; 0 where it is not one of the pool's.
-  size_t give(void* block) {
+  size_t give(void* start) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = sizes_.find(block);
-    if (found == sizes_.end()) return 0;
-    const size_t size = found->second;
-    sizes_.erase(found);
+    const auto found = inUse_.find(start);
+    if (found == inUse_.end()) return 0;
+    Block* block = found->second;
+    inUse_.erase(found);
+    const size_t size = block->size;
     used_ -= size;
-    kept_ += size;
-    age_.push_back({block, size});
-    free_.emplace(size, std::prev(age_.end()));
+    enter(block, State::kept);
     shrinkTo(allowance(used_));
     return size;
   }
 
-  // Every free block goes back to the system, and the most that tensors have taken is counted anew.
+  // All kept pages go back to the system, and the most that was in use is counted anew.
   void empty() {
     std::lock_guard<std::mutex> lock(mutex_);
     shrinkTo(0);
@@ -109,65 +110,155 @@ class BlockPool {
   }
 
  private:
-  struct Block {
-    void* start;
-    size_t size;
-  };
-  using Ages = std::list<Block>;
+  enum class State { used, kept, cold };  // cold: free, without pages
 
-  // At most an eighth more than asked for, a thirty-second from 16 MiB on, so that similar requests find each other.
-  static size_t rounded(size_t bytes) {
-    size_t power = kLarge;
-    while (power <= bytes / 2) power *= 2;
-    const size_t step = std::max<size_t>(power / (power >= (16u << 20) ? 32 : 8), 64u << 10);
-    return (bytes + step - 1) / step * step;
+  struct Shelf;
+  struct Block {
+    char* start;
+    size_t size;
+    State state;
+    Shelf* shelf;
+    Block *before, *after;           // neighbours in the arena
+    std::list<Block*>::iterator age;  // where kept
+  };
+  struct BySize {
+    bool operator()(const Block* a, const Block* b) const {
+      return a->size != b->size ? a->size < b->size : a->start < b->start;
+    }
+  };
+  using Free = std::set<Block*, BySize>;
+  // Small blocks have arenas of their own: one that lives long would otherwise split the room of a large one.
+  struct Shelf {
+    Free kept, cold;
+  };
+
+  static constexpr size_t kGranularity = 64u << 10;
+  static constexpr size_t kMedium = 1u << 20;
+  static constexpr size_t kArena = 256u << 20;
+
+  static Block* bestFit(Free& free, size_t size) {
+    Block wanted{nullptr, size, State::used, nullptr, nullptr, nullptr, {}};
+    const auto fit = free.lower_bound(&wanted);
+    return fit == free.end() ? nullptr : *fit;
   }
 
   size_t allowance(size_t used) const {
-    const size_t most = std::max(highest_, used) + kSlack;
-    return most - used;
+    const size_t most = std::max(highest_, used);
+    return most + most / 16 + kSlack - used;
+  }
+
+  // Puts a block among the free ones, joined with neighbours of its state.
+  void enter(Block* block, State state) {
+    const auto join = [&](Block* neighbour) {
+      if (neighbour == nullptr || neighbour->state != state) return;
+      leave(neighbour);
+      Block* first = neighbour->start < block->start ? neighbour : block;
+      Block* second = first->after;
+      first->size += second->size;
+      first->after = second->after;
+      if (second->after != nullptr) second->after->before = first;
+      delete second;
+      block = first;
+    };
+    join(block->before);
+    join(block->after);
+    block->state = state;
+    if (state == State::kept) {
+      block->shelf->kept.insert(block);
+      block->age = age_.insert(age_.end(), block);
+      kept_ += block->size;
+    } else {
+      block->shelf->cold.insert(block);
+    }
+  }
+
+  // Takes a free block from its list; as one in use it is not joined with others.
+  void leave(Block* block) {
+    if (block->state == State::kept) {
+      block->shelf->kept.erase(block);
+      age_.erase(block->age);
+      kept_ -= block->size;
+    } else {
+      block->shelf->cold.erase(block);
+    }
+    block->state = State::used;
+  }
+
+  // Shortens a block that is in no list to `size` and returns the rest of it, in no list either.
+  static Block* cut(Block* block, size_t size) {
+    auto* rest = new Block{block->start + size, block->size - size, State::used, block->shelf, block, block->after, {}};
+    if (rest->after != nullptr) rest->after->before = rest;
+    block->after = rest;
+    block->size = size;
+    return rest;
   }
 
   void shrinkTo(size_t kept) {
     while (kept_ > kept) {
-      const auto oldest = age_.begin();
-      auto [at, end] = free_.equal_range(oldest->size);
-      while (at != end && at->second != oldest) ++at;
-      if (at != end) free_.erase(at);
-      unmap(oldest->start, oldest->size);
-      kept_ -= oldest->size;
-      age_.erase(oldest);
+      Block* oldest = age_.front();
+      leave(oldest);
+      // No more than asked for, so that a large block is not lost for a small want.
+      const size_t excess = (kept_ + oldest->size - kept + kHugePage - 1) / kHugePage * kHugePage;
+      if (excess < oldest->size) {
+        Block* rest = cut(oldest, oldest->size - excess);
+        enter(oldest, State::kept);
+        oldest = rest;
+      }
+      madvise(oldest->start, oldest->size, MADV_DONTNEED);
+      enter(oldest, State::cold);
     }
   }
 
-#ifdef __linux__
-  // Blocks of a huge page or more begin at one: a pass over weights then needs a 512th of the address translations.
-  static void* map(size_t size) {
-    const bool huge = size >= kHugePage;
-    const size_t reserved = huge ? size + kHugePage : size;
-    void* start = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) return nullptr;
-    if (!huge) return start;
-    const uintptr_t from = reinterpret_cast<uintptr_t>(start);
-    const uintptr_t aligned = (from + kHugePage - 1) / kHugePage * kHugePage;
-    if (aligned > from) munmap(start, aligned - from);
-    const size_t behind = from + reserved - (aligned + size);
-    if (behind > 0) munmap(reinterpret_cast<void*>(aligned + size), behind);
-    madvise(reinterpret_cast<void*>(aligned), size, MADV_HUGEPAGE);  // small pages serve where the kernel has no others
-    return reinterpret_cast<void*>(aligned);
+  // A new arena as one block in no list; huge pages, so that a pass over weights needs few address translations.
+  static Block* map(Shelf& shelf, size_t size) {
+    for (const size_t wanted : {std::max(size, kArena), size}) {
+      const size_t length = (wanted + kHugePage - 1) / kHugePage * kHugePage;
+      void* mapped =
+          mmap(nullptr, length + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (mapped == MAP_FAILED) continue;  // where promises are limited, what is asked for may still be there
+      const uintptr_t start = (reinterpret_cast<uintptr_t>(mapped) + kHugePage - 1) / kHugePage * kHugePage;
+      madvise(reinterpret_cast<void*>(start), length, MADV_HUGEPAGE);
+      return new Block{reinterpret_cast<char*>(start), length, State::used, &shelf, nullptr, nullptr, {}};
+    }
+    return nullptr;
   }
-  static void unmap(void* block, size_t size) { munmap(block, size); }
-#else
-  static void* map(size_t size) { return c10::alloc_cpu(size); }
-  static void unmap(void* block, size_t) { c10::free_cpu(block); }
-#endif
 
   std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;      // blocks in use
-  Ages age_;                                     // free blocks, longest unused first
-  std::multimap<size_t, Ages::iterator> free_;   // the same by size
+  Shelf shelves_[2];
+  std::unordered_map<void*, Block*> inUse_;
+  std::list<Block*> age_;  // kept blocks, longest unused first
   size_t used_ = 0, kept_ = 0, highest_ = 0;
 };
+
+#else
+
+// Elsewhere the C library serves large blocks too.
+class BlockPool {
+ public:
+  void* take(size_t bytes, size_t* taken) {
+    void* block = c10::alloc_cpu(bytes);
+    std::lock_guard<std::mutex> lock(mutex_);
+    sizes_.emplace(block, *taken = bytes);
+    return block;
+  }
+  size_t give(void* block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = sizes_.find(block);
+    if (found == sizes_.end()) return 0;
+    const size_t size = found->second;
+    sizes_.erase(found);
+    c10::free_cpu(block);
+    return size;
+  }
+  void empty() {}
+  size_t kept() { return 0; }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> sizes_;
+};
+
+#endif
 
 BlockPool& pool() {
   static auto* blocks = new BlockPool();  // outlives every tensor
