@@ -25,7 +25,8 @@ struct Engine {
   HandleTable<at::Generator> generators;
   HandleTable<std::shared_ptr<Mapping>> mappings;
   std::vector<std::unique_ptr<Operator>> operators;
-  int64_t unreportedBytes = 0;
+  int64_t tensorBytes = 0;    // of the tensors that JavaScript holds
+  int64_t reportedBytes = 0;  // that V8 knows of
   // False once the environment is gone: graphs may outlive it.
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
   // Where the backward pass that runs in JavaScript at this moment puts its gradients.

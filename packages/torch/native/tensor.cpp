@@ -20,12 +20,18 @@ constexpr int64_t kGreatestCount = int64_t{1} << 53;  // elements of a tensor: i
 
 constexpr int64_t kReportEvery = 4 << 20;  // V8 is told in steps of 4 MiB: its heuristics need no more
 
+// What V8 is told is the height that this environment's tensors have reached, not each wave of them: it collects
+// garbage after every 64 MiB that it is told of, and scopes free tensors without it. Above that height it is told of
+// more, so that tensors that nobody freed are collected; once three quarters are gone the height is taken anew.
 void reportMemory(Engine& engine, napi_env env, int64_t bytes) {
-  engine.unreportedBytes += bytes;
-  if (engine.unreportedBytes < kReportEvery && engine.unreportedBytes > -kReportEvery) return;
+  engine.tensorBytes += bytes;
+  int64_t change = 0;
+  if (engine.tensorBytes >= engine.reportedBytes + kReportEvery) change = engine.tensorBytes - engine.reportedBytes;
+  if (engine.tensorBytes < engine.reportedBytes / 4) change = 2 * engine.tensorBytes - engine.reportedBytes;
+  if (change == 0) return;
   int64_t total = 0;
-  napi_adjust_external_memory(env, engine.unreportedBytes, &total);
-  engine.unreportedBytes = 0;
+  napi_adjust_external_memory(env, change, &total);
+  engine.reportedBytes += change;
 }
 
 void checkStrided(const at::Tensor& tensor, const char* what) {
