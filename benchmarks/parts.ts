@@ -59,14 +59,14 @@ async function decode(
   const measured = median(seconds.slice(1));
   const { body, head } = sizes(model);
   const { layers, hiddenSize } = model.config;
-  // Each step streams all weights once and each row's keys and values; its products run at the product's rate.
+  // Each step reads all weights once and each row's keys and values; its products run at the product's rate.
   const bytes = 2 * (body + head) + rows * (CONTEXT + NEW_TOKENS / 2) * layers * hiddenSize * 2 * 2;
-  const step = Math.max(bytes / roofline.stream, (2 * rows * (body + head)) / roofline.gemm.bfloat16);
+  const step = Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm.bfloat16);
   return {
     name: `decode, ${rows} rows`,
     tokensPerSecond: (rows * NEW_TOKENS) / measured,
     shareOfBound: (NEW_TOKENS * step) / measured,
-    bound: "weights and cache streamed once a step, or products at the measured rate, whichever takes longer",
+    bound: "weights and cache read once a step, or products at the measured rate, whichever takes longer",
   };
 }
 

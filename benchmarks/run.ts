@@ -50,7 +50,7 @@ if (before.isBusy) log(`the machine is busy (load ${before.load.toFixed(2)}): fi
 const roofline = await measureRoofline();
 log(
   `roofline: float32 ${giga(roofline.gemm.float32)} GFLOP/s, bfloat16 ${giga(roofline.gemm.bfloat16)} GFLOP/s, ` +
-    `copy ${giga(roofline.copy)} GB/s, bfloat16 weights streamed ${giga(roofline.stream)} GB/s`,
+    `copy ${giga(roofline.copy)} GB/s, reading ${giga(roofline.read)} GB/s`,
 );
 const parts = await measureParts(values.model, roofline, log);
 const rows = values.episodes.split(",").map(Number).map(compareSteps);
@@ -138,9 +138,9 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     load > 0.5 ? "**The machine was busy: no verdict follows from these figures.**\n" : "",
     "## What the machine does",
     "",
-    "| product, float32 | product, bfloat16 | copy | bfloat16 weights streamed |",
+    "| product, float32 | product, bfloat16 | copy | reading |",
     "| --- | --- | --- | --- |",
-    `| ${giga(roofline.gemm.float32)} GFLOP/s | ${giga(roofline.gemm.bfloat16)} GFLOP/s | ${giga(roofline.copy)} GB/s | ${giga(roofline.stream)} GB/s |`,
+    `| ${giga(roofline.gemm.float32)} GFLOP/s | ${giga(roofline.gemm.bfloat16)} GFLOP/s | ${giga(roofline.copy)} GB/s | ${giga(roofline.read)} GB/s |`,
     "",
     "## What the engine reaches of it (GPT-2, 124M, bfloat16)",
     "",

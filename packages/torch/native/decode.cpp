@@ -1,6 +1,7 @@
 // The two products of decoding, where each weight and each cached key serves few rows, so that the memory's rate is the
 // bound. libtorch's own reach a third to a half of it: they rearrange weights at each call.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -33,6 +34,19 @@ bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
 bool isPlainBfloat16(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16 &&
          !tensor.is_conj() && !tensor.is_neg();
+}
+
+// Threads take pieces of [0, total) as they come: one that was held up keeps nobody waiting for its share. A piece should
+// be worth a thread's start.
+template <typename Work>
+void inPieces(int64_t total, int64_t piece, const Work& work) {
+  std::atomic<int64_t> next{0};
+  const int64_t threads = std::min<int64_t>(at::get_num_threads(), (total + piece - 1) / piece);
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    for (int64_t from = next.fetch_add(piece); from < total; from = next.fetch_add(piece)) {
+      work(from, std::min(total, from + piece));
+    }
+  });
 }
 
 #ifdef ASTRA_TILES
@@ -231,9 +245,9 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
   const FewRows work{words(weight), words(arranged), offset.defined() ? words(offset) : nullptr,
                      words(result), rows, outputs, inner};
-  // Below this many weights a second thread costs more than it saves.
-  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 15) / (kTile * inner));
-  at::parallel_for(0, (outputs + kTile - 1) / kTile, grain, [&](int64_t from, int64_t to) {
+  const int64_t blocks = (outputs + kTile - 1) / kTile;
+  const int64_t piece = std::max((int64_t{1} << 17) / (kTile * inner) + 1, blocks / 64);
+  inPieces(blocks, piece, [&](int64_t from, int64_t to) {
     switch (groups) {
       case 1: return blocksOf<1>(work, from, to);
       case 2: return blocksOf<2>(work, from, to);
@@ -302,9 +316,13 @@ void attendOneToken(const Heads& work) {
 #pragma omp simd reduction(+ : score)
       for (int64_t e = 0; e < size; ++e) score += query[e] * widen(key[e]);
       scores[s] = score;
-      // The values come from memory while the keys are worked on.
+      // The values, and keys further on, come from memory while these keys are worked on.
       const uint16_t* value = work.value + s * work.valueStride;
-      for (int64_t e = 0; e < size; e += 32) __builtin_prefetch(value + e);
+      const uint16_t* later = key + std::min<int64_t>(16, columns - 1 - s) * work.keyStride;
+      for (int64_t e = 0; e < size; e += 32) {
+        __builtin_prefetch(value + e);
+        __builtin_prefetch(later + e);
+      }
     }
     if (work.bias != nullptr) {
       const uint16_t* __restrict bias = work.bias + head * work.biasStride;
@@ -364,31 +382,31 @@ napi_value decodeAttention(Call& call) {
   }
   at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
   const auto words = [](const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); };
-  // Two threads are worth their start from some ten thousand numbers on.
-  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 14) / (columns * size * shared));
-  at::parallel_for(0, batch * groups, grain, [&](int64_t from, int64_t to) {
-    std::vector<float> scores(static_cast<size_t>(columns));
-    for (int64_t task = from; task < to; ++task) {
-      const int64_t row = task / groups, group = task % groups;
-      Heads work{};
-      work.query = words(query) + row * query.stride(0) + group * shared * query.stride(1);
-      work.key = words(key) + row * key.stride(0) + group * key.stride(1);
-      work.value = words(value) + row * value.stride(0) + group * value.stride(1);
-      work.result = words(result) + (row * heads + group * shared) * size;
-      work.queryStride = query.stride(1);
-      work.keyStride = key.stride(2);
-      work.valueStride = value.stride(2);
-      if (bias.defined()) {
-        work.bias = words(bias) + (bias.size(0) == 1 ? 0 : task) * bias.stride(0);
-        work.biasStride = bias.size(1) == 1 ? 0 : bias.stride(1);
-      }
-      work.heads = shared;
-      work.columns = columns;
-      work.size = size;
-      work.scale = static_cast<float>(scale);
-      work.scores = scores.data();
-      attendOneToken(work);
+  const auto attend = [&](int64_t task, float* scores) {
+    const int64_t row = task / groups, group = task % groups;
+    Heads work{};
+    work.query = words(query) + row * query.stride(0) + group * shared * query.stride(1);
+    work.key = words(key) + row * key.stride(0) + group * key.stride(1);
+    work.value = words(value) + row * value.stride(0) + group * value.stride(1);
+    work.result = words(result) + (row * heads + group * shared) * size;
+    work.queryStride = query.stride(1);
+    work.keyStride = key.stride(2);
+    work.valueStride = value.stride(2);
+    if (bias.defined()) {
+      work.bias = words(bias) + (bias.size(0) == 1 ? 0 : task) * bias.stride(0);
+      work.biasStride = bias.size(1) == 1 ? 0 : bias.stride(1);
     }
+    work.heads = shared;
+    work.columns = columns;
+    work.size = size;
+    work.scale = static_cast<float>(scale);
+    work.scores = scores;
+    attendOneToken(work);
+  };
+  const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) / (columns * size * shared));
+  inPieces(batch * groups, piece, [&](int64_t from, int64_t to) {
+    std::vector<float> scores(static_cast<size_t>(columns));
+    for (int64_t task = from; task < to; ++task) attend(task, scores.data());
   });
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
