@@ -62,7 +62,8 @@ interface Comparison {
   episodes: number;
   bfloat16: StepReport;
   float32: StepReport;
-  python: StepReport | null;
+  /** Or why there is no figure. */
+  python: StepReport | string;
 }
 
 function compareSteps(episodes: number): Comparison {
@@ -81,11 +82,19 @@ function compareSteps(episodes: number): Comparison {
   const bfloat16 = ours("bfloat16", 4);
   const float32 = ours("float32", 2);
   log(`${episodes} episodes: ${describe(bfloat16)} in bfloat16, ${describe(float32)} in float32`);
-  const python = hasPython()
-    ? runJson(values.python, [join(here, "reference_step.py"), ...common, "--steps", "1"])
-    : null;
-  if (python) log(`${episodes} episodes the Python way: ${describe(python)}`);
+  const python = hasPython() ? runPython(common) : "not run";
+  log(`${episodes} episodes the Python way: ${typeof python === "string" ? python : describe(python)}`);
   return { episodes, bfloat16, float32, python };
+}
+
+/** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
+function runPython(common: readonly string[]): StepReport | string {
+  try {
+    return runJson(values.python, [join(here, "reference_step.py"), ...common, "--steps", "1"]);
+  } catch (error) {
+    const { status, signal } = error as { status?: number | null; signal?: string | null };
+    return signal === "SIGKILL" ? "out of memory" : `failed (${String(signal ?? status)})`;
+  }
 }
 
 /** Seconds of a step; the first one warms up where there are several. */
@@ -160,12 +169,12 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ...comparisons.map(({ episodes, bfloat16, float32, python }) => {
       const [fast, plain] = [stepSeconds(bfloat16), stepSeconds(float32)];
-      const slow = python === null ? null : stepSeconds(python);
+      const slow = typeof python === "string" ? null : stepSeconds(python);
       const last = bfloat16.steps.at(-1)!;
-      const ratio = (own: number) => (slow === null ? "not run" : `${(slow / own).toFixed(1)}×`);
+      const ratio = (own: number) => (slow === null ? "–" : `${(slow / own).toFixed(1)}×`);
       return (
         `| ${episodes} | ${seconds(fast)} | ${seconds(last.rollout_s)} + ${seconds(last.update_s)} | ${seconds(plain)} | ` +
-        `${slow === null ? "not run" : seconds(slow)} | ${ratio(fast)} | ${ratio(plain)} | ` +
+        `${typeof python === "string" ? python : seconds(stepSeconds(python))} | ${ratio(fast)} | ${ratio(plain)} | ` +
         `${(bfloat16.peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`
       );
     }),

@@ -33,6 +33,11 @@ const models: [string, Record<string, unknown>, string[]][] = [
     ["v_proj"],
   ],
   [
+    "Qwen3",
+    { ...rotary, architectures: ["Qwen3ForCausalLM"], model_type: "qwen3", head_dim: 6 },
+    ["q_proj", "up_proj"],
+  ],
+  [
     "Mistral with a window of 6",
     { ...rotary, architectures: ["MistralForCausalLM"], model_type: "mistral", sliding_window: 6 },
     ["k_proj", "o_proj"],

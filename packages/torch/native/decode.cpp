@@ -80,17 +80,20 @@ class TileScope {
  public:
   ASTRA_TILE_CODE explicit TileScope(int outputs) {
     _tile_storeconfig(&before_);
+    isReadOrWritten(&before_);
     TileConfiguration now;
     for (int tile = 0; tile < 8; ++tile) {
       now.rowBytes[tile] = 64;
       now.rows[tile] = static_cast<uint8_t>(tile < 5 ? outputs : kTile);
     }
+    isReadOrWritten(&now);
     _tile_loadconfig(&now);
   }
   ASTRA_TILE_CODE ~TileScope() {
     if (before_.palette == 0) {
       _tile_release();
     } else {
+      isReadOrWritten(&before_);
       _tile_loadconfig(&before_);
     }
   }
@@ -98,6 +101,9 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 
  private:
+  // GCC 12 takes a configuration for 8 bytes long and might leave out what is stored beyond them.
+  static void isReadOrWritten(TileConfiguration* configuration) { asm volatile("" : : "r"(configuration) : "memory"); }
+
   TileConfiguration before_;
 };
 
@@ -370,7 +376,7 @@ napi_value decodeAttention(Call& call) {
   }
   const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3);
   const int64_t groups = key.size(1), columns = key.size(2);
-  if (query.size(2) != 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 || heads % groups != 0 ||
+  if (query.size(2) != 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 || heads % groups != 0 ||
       key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
     return makeNull(call.env);
   }

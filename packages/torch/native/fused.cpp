@@ -56,7 +56,7 @@ void geluBackward(const uint16_t* __restrict input, const uint16_t* __restrict g
     const float square = x * x;
     const float s = sigmoid((kB + kA * square) * x);
     // d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²
-    output[i] = narrow(widen(gradient[i]) * (s + (kB + 3 * kA * square) * x * (s - s * s)));
+    output[i] = narrow(widen(gradient[i]) * (s + (kB + 3 * kA * square) * (x * (s - s * s))));
   }
 }
 
@@ -203,9 +203,56 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
+// [rows, columns] float32 → [columns, rows] bfloat16, in squares whose lines stay in the first-level cache.
+constexpr int64_t kSquare = 32;
+
+ASTRA_VECTOR_CLONES
+void transposeSquare(const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
+                     int64_t rows, int64_t columns) {
+  uint16_t square[kSquare * kSquare];
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      square[row * kSquare + column] = narrow(from[row * fromStride + column]);
+    }
+  }
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = 0; row < rows; ++row) to[column * toStride + row] = square[row * kSquare + column];
+  }
+}
+
+// copyWeight(target, source): target.copy_(source), faster into a bfloat16 matrix whose memory is laid out by column
+napi_value copyWeight(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor& target = call.tensor(0, "target");
+  const at::Tensor& source = call.tensor(1, "source");
+  const bool turns = target.is_cpu() && source.is_cpu() && target.layout() == c10::kStrided &&
+                     source.layout() == c10::kStrided && target.scalar_type() == at::kBFloat16 &&
+                     source.scalar_type() == at::kFloat && target.dim() == 2 && target.sizes() == source.sizes() &&
+                     target.numel() > 0 && source.is_contiguous() && target.t().is_contiguous() &&
+                     !target.is_neg() && !source.is_neg();
+  if (!turns) {
+    target.copy_(source);
+    return makeUndefined(call.env);
+  }
+  const int64_t rows = source.size(0), columns = source.size(1);
+  const auto* from = static_cast<const float*>(source.data_ptr());
+  uint16_t* to = words(target);
+  const int64_t grain = std::max<int64_t>(1, kGrain / (kSquare * rows));
+  at::parallel_for(0, (columns + kSquare - 1) / kSquare, grain, [&](int64_t first, int64_t last) {
+    for (int64_t column = first * kSquare; column < std::min(columns, last * kSquare); column += kSquare) {
+      for (int64_t row = 0; row < rows; row += kSquare) {
+        transposeSquare(from + row * columns + column, columns, to + column * rows + row, rows,
+                        std::min(kSquare, rows - row), std::min(kSquare, columns - column));
+      }
+    }
+  });
+  return makeUndefined(call.env);
+}
+
 }  // namespace
 
 void defineFused(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "copyWeight", copyWeight);
   define(env, exports, engine, "geluTanh", geluTanh);
   define(env, exports, engine, "geluTanhBackward", geluTanhBackward);
   define(env, exports, engine, "selectiveLogSoftmax", selectiveLogSoftmax);

@@ -2,12 +2,12 @@
 // than mapped, faulted in and zeroed each time; what tensors take is counted; and a request that no memory can back is
 // refused, where Linux would promise the pages and kill the process when they are touched.
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/impl/alloc_cpu.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -30,6 +30,7 @@ namespace {
 
 constexpr size_t kAsksTheKernel = 64u << 20;  // smaller requests cannot be the ones that break the machine
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
+constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
 // Kept blocks may make the process larger than its tensors ever were together by this much and a sixteenth.
 constexpr size_t kSlack = 64u << 20;
@@ -73,7 +74,13 @@ class BlockPool {
       leave(block);
     } else {
       block = map(shelf, size);
+    }
+    if (block == nullptr) {
+      // Where address space is short: without their pages, free neighbours are one.
+      shrinkTo(0);
+      block = bestFit(shelf.cold, size);
       if (block == nullptr) return nullptr;
+      leave(block);
     }
     if (block->size > size) enter(cut(block, size), found);
     used_ += size;
@@ -97,16 +104,17 @@ class BlockPool {
     return size;
   }
 
-  // All kept pages go back to the system, and the most that was in use is counted anew.
+  // All kept pages go back to the system.
+  void giveBack() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    shrinkTo(0);
+  }
+
+  // The same, and the most that was in use is counted anew.
   void empty() {
     std::lock_guard<std::mutex> lock(mutex_);
     shrinkTo(0);
     highest_ = used_;
-  }
-
-  size_t kept() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return kept_;
   }
 
  private:
@@ -236,7 +244,8 @@ class BlockPool {
 class BlockPool {
  public:
   void* take(size_t bytes, size_t* taken) {
-    void* block = c10::alloc_cpu(bytes);
+    void* block = nullptr;
+    if (posix_memalign(&block, kAlignment, bytes) != 0) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
     sizes_.emplace(block, *taken = bytes);
     return block;
@@ -247,11 +256,11 @@ class BlockPool {
     if (found == sizes_.end()) return 0;
     const size_t size = found->second;
     sizes_.erase(found);
-    c10::free_cpu(block);
+    std::free(block);
     return size;
   }
+  void giveBack() {}
   void empty() {}
-  size_t kept() { return 0; }
 
  private:
   std::mutex mutex_;
@@ -265,6 +274,10 @@ BlockPool& pool() {
   return *blocks;
 }
 
+[[noreturn]] void throwNoMemory(size_t bytes) {
+  throw Refusal("needs " + std::to_string(bytes) + " bytes, the system gives no more memory");
+}
+
 // Bytes of all CPU tensors: of large ones their block's, of small ones what the C library took for them.
 std::atomic<int64_t> allocated{0};
 std::atomic<int64_t> mostAllocated{0};
@@ -276,11 +289,18 @@ void count(int64_t bytes) {
   }
 }
 
+// From the C library itself, which knows their size; libtorch's own function takes them from another one on some
+// platforms. Null for no bytes.
+void* takeSmall(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* block = nullptr;
+  if (posix_memalign(&block, kAlignment, bytes) != 0) throwNoMemory(bytes);
+  return block;
+}
+
 int64_t sizeOfSmall(void* block) {
 #ifdef __APPLE__
   return static_cast<int64_t>(malloc_size(block));
-#elif defined(_WIN32)
-  return static_cast<int64_t>(_aligned_msize(block, c10::gAlignment, 0));
 #else
   return static_cast<int64_t>(malloc_usable_size(block));
 #endif
@@ -291,7 +311,7 @@ void release(void* block) {
   size_t size = pool().give(block);
   if (size > 0) return count(-static_cast<int64_t>(size));
   count(-sizeOfSmall(block));
-  c10::free_cpu(block);
+  std::free(block);
 }
 
 void refuseBeyondMemory(size_t bytes) {
@@ -300,23 +320,26 @@ void refuseBeyondMemory(size_t bytes) {
     throw Refusal("needs " + std::to_string(bytes) + " bytes at once, the limit is " + std::to_string(allowed));
   }
   if (bytes < kAsksTheKernel) return;
-  const size_t available = availableMemory() + pool().kept();
-  if (available > 0 && bytes > available - available / 16) {
-    throw Refusal("needs " + std::to_string(bytes >> 20) + " MiB of memory at once, " +
-                  std::to_string(available >> 20) + " MiB are available");
-  }
+  const auto isTooMuch = [bytes](size_t available) { return bytes > available - available / 16; };
+  size_t available = availableMemory();
+  if (available == 0 || !isTooMuch(available)) return;
+  pool().giveBack();  // what is kept is available too
+  available = availableMemory();
+  if (!isTooMuch(available)) return;
+  throw Refusal("needs " + std::to_string(bytes >> 20) + " MiB of memory at once, " + std::to_string(available >> 20) +
+                " MiB are available");
 }
 
 c10::DataPtr provide(size_t bytes) {
   refuseBeyondMemory(bytes);
   void* block = nullptr;
   if (bytes < kLarge) {
-    block = c10::alloc_cpu(bytes);  // throws where there is no memory; null for no bytes
+    block = takeSmall(bytes);
     if (block != nullptr) count(sizeOfSmall(block));
   } else {
     size_t size = 0;
     block = pool().take(bytes, &size);
-    if (block == nullptr) throw Refusal("needs " + std::to_string(bytes >> 20) + " MiB, the system gives no more memory");
+    if (block == nullptr) throwNoMemory(bytes);
     count(static_cast<int64_t>(size));
   }
   return {block, block, &release, at::Device(at::DeviceType::CPU)};

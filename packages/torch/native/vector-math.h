@@ -5,7 +5,7 @@
 #include <cstring>
 
 // O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the machine that runs it.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define ASTRA_VECTOR_CLONES __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
 #else
 #define ASTRA_VECTOR_CLONES

@@ -250,6 +250,8 @@ export async function build({
     "-Wl,--no-as-needed",
     ...libraries.map((name) => join(layout.libraryFolder, `lib${name}.so`)),
     `-Wl,-rpath,${layout.libraryFolder}`,
+    // Node unloads a worker's addons when it ends; libtorch still holds the allocator of this one.
+    ...(process.platform === "linux" ? ["-Wl,-z,nodelete"] : []),
   ]);
   renameSync(`${addonFile}.new`, addonFile);
   await run(compiler, [

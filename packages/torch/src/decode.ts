@@ -65,3 +65,13 @@ export function decodeAttention(
   );
   return result === null ? null : wrap(result);
 }
+
+/**
+ * `target.copy_(source)` without gradients: new values for a weight of a copy that decodes. It is many times faster from
+ * float32 into a bfloat16 matrix that is laid out by column, which is how `decodeLinear` reads a weight stored [in, out].
+ *
+ * @throws TorchError where `source` cannot be broadcast to the shape of `target`
+ */
+export function copyWeight(target: Tensor, source: Tensor): void {
+  addon().copyWeight(handle("copyWeight", "target", target), handle("copyWeight", "source", source));
+}

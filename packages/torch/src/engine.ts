@@ -77,8 +77,8 @@ export function synchronize(device: Device = "cpu"): void {
 }
 
 /**
- * Bytes that all CPU tensors of this process take at this moment, those that only graphs hold included. Large ones are
- * rounded up to the block that they lie in (at most an eighth more).
+ * Bytes that all CPU tensors of this process take at this moment, those that only graphs hold included. Those of 256 KiB
+ * and more are rounded up to whole pieces of 64 KiB.
  */
 export function memoryAllocated(): number {
   return addon().memoryAllocated();

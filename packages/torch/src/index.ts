@@ -29,7 +29,7 @@ export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGra
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
 export { checkpoint } from "./checkpoint.js";
-export { decodeAttention, decodeLinear } from "./decode.js";
+export { copyWeight, decodeAttention, decodeLinear } from "./decode.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";

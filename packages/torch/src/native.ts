@@ -106,6 +106,7 @@ export interface NativeAddon {
     scale: number,
   ): Handle | null;
 
+  copyWeight(target: Handle, source: Handle): void;
   geluTanh(input: Handle): Handle;
   geluTanhBackward(input: Handle, gradient: Handle): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];

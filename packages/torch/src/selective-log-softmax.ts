@@ -5,7 +5,8 @@ import type { Tensor } from "./tensor.js";
 
 /**
  * `logits.logSoftmax(-1, dtype)` at some places only: log-probabilities of chosen tokens, logit − log Σ exp(logits).
- * Differentiable. From bfloat16 logits on the CPU neither pass makes anything of the logits' size but their gradient;
+ * Differentiable (once, from bfloat16
+ * on the CPU). From bfloat16 logits on the CPU neither pass makes anything of the logits' size but their gradient;
  * sums are in float32.
  *
  * @param logits [rows, vocabulary]

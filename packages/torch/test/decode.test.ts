@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  copyWeight,
   decodeAttention,
   decodeLinear,
   linear,
@@ -258,6 +259,8 @@ describe("decodeAttention", () => {
         [query.to("float32"), key.to("float32"), key.to("float32"), null],
         [query, key, key.to("float32"), null],
         [query, bfloat16(2, 3, 5, 8), bfloat16(2, 3, 5, 8), null],
+        [bfloat16(2, 0, 1, 8), key, key, null],
+        [bfloat16(0, 4, 1, 8), key, key, null],
         [query, key, bfloat16(2, 4, 6, 8), null],
         [query, bfloat16(2, 4, 0, 8), bfloat16(2, 4, 0, 8), null],
         [query, bfloat16(2, 4, 8, 5).transpose(2, 3), key, null],
@@ -270,6 +273,34 @@ describe("decodeAttention", () => {
       const trained = query.clone().requiresGrad_();
       expect(decodeAttention(trained, key, key, null, 1)).toBeNull();
       expect(noGrad(() => decodeAttention(trained, key, key, null, 1))).not.toBeNull();
+    });
+  });
+});
+
+describe("copyWeight", () => {
+  it("gives a matrix of any shape and layout the values that copy_ gives it", () => {
+    const side = fc.integer({ min: 1, max: 100 });
+    fc.assert(
+      fc.property(side, side, fc.boolean(), fc.boolean(), (rows, columns, byColumn, turnedSource) => {
+        scope(() => {
+          const source = turnedSource ? randn([columns, rows]).t() : randn([rows, columns]);
+          const target = byColumn ? bfloat16(columns, rows).t() : bfloat16(rows, columns);
+          copyWeight(target, source);
+          expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
+        });
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("rounds as copy_ does, infinities and what is not a number included, and refuses other shapes", () => {
+    scope(() => {
+      const values = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -1e-40, 3.4e38, Infinity, -Infinity, NaN, 0];
+      const source = tensor([values, values]);
+      const target = bfloat16(8, 2).t();
+      copyWeight(target, source);
+      expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
+      expect(() => copyWeight(target, randn([3, 8]))).toThrow(TorchError);
     });
   });
 });

@@ -223,11 +223,11 @@ class GPT2 extends ParameterizedModel {
   /** [..., in] → [rows, out], in the type of the products. */
   #project(name: string, input: Tensor): Tensor {
     const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
-    const weight = this.parameter(`${name}.weight`);
+    const weight = this.weight(`${name}.weight`);
     const bias = this.weight(`${name}.bias`);
-    const output = byOutput.has(weight)
+    const output = byOutput.has(this.parameter(`${name}.weight`))
       ? decodeLinear(rows, weight.t(), bias)
-      : bias.addmm(rows, cast(weight, this.computeDtype));
+      : bias.addmm(rows, weight);
     return this.adapted(name, rows, output);
   }
 }

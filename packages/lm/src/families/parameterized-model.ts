@@ -1,5 +1,6 @@
 import {
   checkpoint,
+  copyWeight,
   dispose,
   keep,
   noGrad,
@@ -94,7 +95,7 @@ export abstract class ParameterizedModel implements CausalLM {
               `but the other has ${source === undefined ? "no such parameter" : `[${source.shape.join(", ")}]`}`,
           );
         }
-        parameter.copy_(source);
+        copyWeight(parameter, source);
       }
     });
   }

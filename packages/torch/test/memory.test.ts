@@ -1,0 +1,199 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  empty,
+  emptyCache,
+  maxMemoryAllocated,
+  memoryAllocated,
+  resetPeakMemoryStats,
+  scope,
+  type Tensor,
+} from "../src/index.js";
+import { expectNoLeaks } from "./live-tensors.js";
+
+expectNoLeaks();
+
+const KIB = 2 ** 10;
+const MIB = 2 ** 20;
+/** From here on a tensor has a block of its own, of whole pieces of 64 KiB; smaller ones are the C library's. */
+const LARGE = 256 * KIB;
+const PIECE = 64 * KIB;
+const MOST_LIVE = 200 * MIB;
+/** What the operators that write and read the values take for a moment. */
+const PASSING = MIB;
+
+/** What a tensor of so many bytes may count for: [least, most]. */
+function countedFor(bytes: number): [number, number] {
+  if (bytes >= LARGE) return [bytes, Math.ceil(bytes / PIECE) * PIECE];
+  // The C library takes whole pages for the larger of the small ones.
+  return bytes === 0 ? [0, 0] : [bytes, bytes < 32 * KIB ? 1.25 * bytes + 256 : bytes + 64 * KIB];
+}
+
+/** A tensor that holds one number everywhere, and knows which. */
+class Filled {
+  readonly tensor: Tensor;
+  readonly value: number;
+
+  constructor(
+    readonly bytes: number,
+    serial: number,
+  ) {
+    const whole = bytes % 4 === 0;
+    this.value = whole ? serial : serial % 256;
+    this.tensor = empty([whole ? bytes / 4 : bytes], { dtype: whole ? "int32" : "uint8" });
+  }
+
+  fill(): this {
+    this.tensor.fill_(this.value);
+    return this;
+  }
+
+  check(): void {
+    if (this.bytes === 0) return;
+    const found = scope(() => [this.tensor.amin().item(), this.tensor.amax().item()]);
+    expect(found, `least and greatest number in ${this.bytes} bytes`).toEqual([this.value, this.value]);
+  }
+}
+
+type Action =
+  | { kind: "make"; bytes: number }
+  | { kind: "dispose"; which: number }
+  | { kind: "empty" }
+  | { kind: "reset" };
+
+/** Sizes of every class, and those beside the borders between them. */
+const size = fc.oneof(
+  { weight: 1, arbitrary: fc.integer({ min: 0, max: 300 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 301, max: LARGE - 1 }) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom(PIECE, LARGE, LARGE + PIECE, MIB, 2 * MIB, 16 * MIB),
+        fc.integer({ min: -5, max: 5 }),
+      )
+      .map(([border, apart]) => border + apart),
+  },
+  { weight: 3, arbitrary: fc.integer({ min: LARGE, max: 2 * MIB }) },
+  { weight: 3, arbitrary: fc.integer({ min: 2 * MIB, max: 40 * MIB }) },
+);
+
+const action: fc.Arbitrary<Action> = fc.oneof(
+  { weight: 6, arbitrary: size.map((bytes): Action => ({ kind: "make", bytes })) },
+  { weight: 5, arbitrary: fc.nat().map((which): Action => ({ kind: "dispose", which })) },
+  { weight: 1, arbitrary: fc.constant<Action>({ kind: "empty" }) },
+  { weight: 1, arbitrary: fc.constant<Action>({ kind: "reset" }) },
+);
+
+describe("CPU memory", () => {
+  it("keeps tensors apart and counts them, whatever is made, disposed and given back in whatever order", () => {
+    fc.assert(
+      fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
+        const live: { filled: Filled; counted: number }[] = [];
+        const atStart = memoryAllocated();
+        let liveBytes = 0;
+        let serial = 0;
+        resetPeakMemoryStats();
+        let peak = atStart;
+
+        const dispose = (which: number) => {
+          const { filled, counted } = live[which % live.length]!;
+          filled.check();
+          const before = memoryAllocated();
+          filled.tensor.dispose();
+          expect(before - memoryAllocated(), `given back for ${filled.bytes} bytes`).toBe(counted);
+          live.splice(which % live.length, 1);
+          liveBytes -= filled.bytes;
+        };
+        const make = (bytes: number) => {
+          while (liveBytes + bytes > MOST_LIVE) dispose(serial);
+          const before = memoryAllocated();
+          const filled = new Filled(bytes, (serial += 1));
+          const counted = memoryAllocated() - before;
+          live.push({ filled, counted });
+          liveBytes += bytes;
+          const [least, most] = countedFor(bytes);
+          expect(counted, `counted for ${bytes} bytes`).toBeGreaterThanOrEqual(least);
+          expect(counted, `counted for ${bytes} bytes`).toBeLessThanOrEqual(most);
+          peak = Math.max(peak, memoryAllocated());
+          filled.fill();
+        };
+
+        try {
+          for (const each of actions) {
+            if (each.kind === "make") make(each.bytes);
+            if (each.kind === "dispose" && live.length > 0) dispose(each.which);
+            if (each.kind === "empty") {
+              const before = memoryAllocated();
+              emptyCache();
+              expect(memoryAllocated()).toBe(before);
+            }
+            if (each.kind === "reset") {
+              resetPeakMemoryStats();
+              peak = memoryAllocated();
+              expect(maxMemoryAllocated()).toBe(peak);
+            }
+            const together = live.reduce((sum, { counted }) => sum + counted, 0);
+            expect(memoryAllocated() - atStart).toBe(together);
+            expect(maxMemoryAllocated()).toBeGreaterThanOrEqual(peak);
+            expect(maxMemoryAllocated()).toBeLessThanOrEqual(peak + PASSING);
+          }
+          for (const { filled } of live) filled.check();
+          while (live.length > 0) dispose(serial);
+          expect(memoryAllocated()).toBe(atStart);
+        } finally {
+          // Where an expectation failed, the next run must not pay for it.
+          for (const { filled } of live) filled.tensor.dispose();
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  it("does not grow the process with waves of one height, whatever their sizes", () => {
+    const resident = () => process.memoryUsage.rss();
+    const wave = (bytes: number) => {
+      const filled = Array.from({ length: Math.floor((96 * MIB) / bytes) }, (_, serial) =>
+        new Filled(bytes, serial).fill(),
+      );
+      for (const each of filled) {
+        each.check();
+        each.tensor.dispose();
+      }
+    };
+    emptyCache();
+    wave(8 * MIB);
+    const before = resident();
+    for (let round = 0; round < 3; round += 1) {
+      for (const bytes of [300 * KIB, 3 * MIB, 700 * KIB, 32 * MIB, 1.5 * MIB, 11 * MIB]) wave(bytes);
+    }
+    // The slack that kept blocks may take (64 MiB and a sixteenth), and what else a process does.
+    expect((resident() - before) / MIB).toBeLessThan(64 + 96 / 16 + 40);
+    emptyCache();
+  });
+
+  it.skipIf(process.platform !== "linux")("gives what is free back to the system on emptyCache", () => {
+    const resident = () => process.memoryUsage.rss() / MIB;
+    // Blocks that share huge pages with their neighbours, too.
+    const bytes = 5 * MIB + 3 * PIECE + 8;
+    const count = 40;
+    const freed = (bytes * count) / 2 / MIB;
+    emptyCache();
+    const filled = Array.from({ length: count }, (_, serial) => new Filled(bytes, serial + 1).fill());
+    const atHeight = resident();
+    // Every second one: what is freed lies between what is in use.
+    filled.forEach((each, at) => {
+      if (at % 2 === 1) each.tensor.dispose();
+    });
+    emptyCache();
+    const half = resident();
+    expect(atHeight - half, `of ${freed.toFixed(0)} MiB`).toBeGreaterThan(0.8 * freed);
+    filled.forEach((each, at) => {
+      if (at % 2 === 1) return;
+      each.check();
+      each.tensor.dispose();
+    });
+    emptyCache();
+    expect(half - resident(), `of ${freed.toFixed(0)} MiB`).toBeGreaterThan(0.8 * freed);
+  });
+});
