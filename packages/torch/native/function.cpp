@@ -1,9 +1,11 @@
 // Differentiable functions whose backward pass is JavaScript: a node of the autograd graph that calls back.
 #include <ATen/core/grad_mode.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <thread>
+#include <type_traits>
 
 #include "engine.h"
 
@@ -114,6 +116,18 @@ class Function final : public torch::autograd::Node {
   const std::thread::id thread_ = std::this_thread::get_id();
 };
 
+// A node as graphs hold it, which later versions of libtorch have changed.
+template <typename Made, typename... Arguments>
+auto makeNode(Arguments&&... arguments) {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Made>) {
+    return c10::intrusive_ptr<torch::autograd::Node>(c10::make_intrusive<Made>(std::forward<Arguments>(arguments)...));
+  } else {
+    // deleteNode, found by its argument, takes a deep graph apart without a deep stack.
+    return std::shared_ptr<torch::autograd::Node>(new Made(std::forward<Arguments>(arguments)...),
+                                                  [](auto* node) { deleteNode(node); });
+  }
+}
+
 // attachFunction(title, output, [inputs or null], [saved], (gradients, saved) => void): makes `output` the result of
 // a function of `inputs`. The callback answers with deliverGradients.
 napi_value attachFunction(Call& call) {
@@ -135,8 +149,7 @@ napi_value attachFunction(Call& call) {
     // Without its history: an output that is saved would otherwise keep the node that keeps it.
     tensor = tensor.detach();
   }
-  std::shared_ptr<Function> node(new Function(*call.engine, title, std::move(saved), call.arguments[4]),
-                                 torch::autograd::deleteNode);
+  const auto node = makeNode<Function>(*call.engine, title, std::move(saved), call.arguments[4]);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   torch::autograd::set_history(output, node);
   return makeUndefined(call.env);
