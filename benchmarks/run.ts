@@ -2,7 +2,7 @@
  * What this machine can do, what of it the engine reaches, and a training step beside the way the Python toolbox does
  * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
  *
- *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--output FILE.md]
+ *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--seed 0] [--output FILE.md]
  *
  * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
  * has torch and transformers, the comparison is left out, and the report says so.
@@ -32,6 +32,7 @@ const { values } = parseArgs({
     prompts: { type: "string" },
     python: { type: "string", default: "python3" },
     episodes: { type: "string", default: "2,8" },
+    seed: { type: "string", default: "0" },
     output: { type: "string" },
   },
 });
@@ -67,7 +68,16 @@ interface Comparison {
 }
 
 function compareSteps(episodes: number): Comparison {
-  const common = ["--model", values.model, "--prompts", promptFile, "--episodes", String(episodes)];
+  const common = [
+    "--model",
+    values.model,
+    "--prompts",
+    promptFile,
+    "--episodes",
+    String(episodes),
+    "--seed",
+    values.seed,
+  ];
   const ours = (dtype: string, steps: number) =>
     runJson(process.execPath, [
       "--import",
@@ -163,7 +173,7 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     "## A training step (width 2, depth 3, 32 new tokens, DPO, batch 4)",
     "",
     "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
-    "whole conversation re-read, float32. The same checkpoint, prompts and cores, in the same run.",
+    `whole conversation re-read, float32. The same checkpoint, prompt file and cores, in the same run; seed ${values.seed}.`,
     "",
     "| episodes | here, bfloat16 | rollout + update | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
     "| --- | --- | --- | --- | --- | --- | --- | --- |",
