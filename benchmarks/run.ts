@@ -175,15 +175,14 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
     `whole conversation re-read, float32. The same checkpoint, prompt file and cores, in the same run; seed ${values.seed}.`,
     "",
-    "| episodes | here, bfloat16 | rollout + update | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    "| episodes | here, bfloat16 | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
     ...comparisons.map(({ episodes, bfloat16, float32, python }) => {
       const [fast, plain] = [stepSeconds(bfloat16), stepSeconds(float32)];
       const slow = typeof python === "string" ? null : stepSeconds(python);
-      const last = bfloat16.steps.at(-1)!;
       const ratio = (own: number) => (slow === null ? "–" : `${(slow / own).toFixed(1)}×`);
       return (
-        `| ${episodes} | ${seconds(fast)} | ${seconds(last.rollout_s)} + ${seconds(last.update_s)} | ${seconds(plain)} | ` +
+        `| ${episodes} | ${seconds(fast)} | ${seconds(plain)} | ` +
         `${typeof python === "string" ? python : seconds(stepSeconds(python))} | ${ratio(fast)} | ${ratio(plain)} | ` +
         `${(bfloat16.peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`
       );

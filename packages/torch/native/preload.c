@@ -1,12 +1,8 @@
 /* Loaded before the addon: sets environment variables that libraries read when they load (Node's process.env does
- * not reach the C environment from worker threads), loads a library ahead of the one the linker would find, and tells
- * the C library to keep memory. */
+ * not reach the C environment from worker threads), and loads a library ahead of the one the linker would find. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <node_api.h>
 
 static int readText(napi_env env, napi_value value, char* buffer, size_t size) {
@@ -45,22 +41,7 @@ static napi_value load(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* By default every large block is mapped from the kernel and returned when freed, so that each tensor's pages are
- * faulted in and zeroed again. Kept memory took a third off a forward and backward pass of GPT-2
- * (docs/decisions/0040). What the user has set in the environment stays. */
-static void keepMemory(void) {
-#ifdef __GLIBC__
-  if (getenv("MALLOC_MMAP_MAX_") != NULL || getenv("MALLOC_TRIM_THRESHOLD_") != NULL || getenv("GLIBC_TUNABLES") != NULL) {
-    return;
-  }
-  mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_TOP_PAD, 64 << 20);
-#endif
-}
-
 NAPI_MODULE_INIT() {
-  keepMemory();
   napi_value function = NULL;
   if (napi_create_function(env, "setVariable", NAPI_AUTO_LENGTH, setVariable, NULL, &function) == napi_ok) {
     napi_set_named_property(env, exports, "setVariable", function);
