@@ -48,11 +48,15 @@ class Filled {
     return this;
   }
 
-  check(): void {
-    if (this.bytes === 0) return;
-    const found = scope(() => [this.tensor.amin().item(), this.tensor.amax().item()]);
-    expect(found, `least and greatest number in ${this.bytes} bytes`).toEqual([this.value, this.value]);
+  dispose(): void {
+    this.tensor.dispose();
   }
+}
+
+function expectIntact({ bytes, tensor, value }: Filled): void {
+  if (bytes === 0) return;
+  const found = scope(() => [tensor.amin().item(), tensor.amax().item()]);
+  expect(found, `least and greatest number in ${bytes} bytes`).toEqual([value, value]);
 }
 
 type Action =
@@ -91,27 +95,25 @@ describe("CPU memory", () => {
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
         const live: { filled: Filled; counted: number }[] = [];
         const atStart = memoryAllocated();
-        let liveBytes = 0;
+        const bytesLive = () => live.reduce((sum, { filled }) => sum + filled.bytes, 0);
         let serial = 0;
         resetPeakMemoryStats();
         let peak = atStart;
 
         const dispose = (which: number) => {
           const { filled, counted } = live[which % live.length]!;
-          filled.check();
+          expectIntact(filled);
           const before = memoryAllocated();
-          filled.tensor.dispose();
+          filled.dispose();
           expect(before - memoryAllocated(), `given back for ${filled.bytes} bytes`).toBe(counted);
           live.splice(which % live.length, 1);
-          liveBytes -= filled.bytes;
         };
         const make = (bytes: number) => {
-          while (liveBytes + bytes > MOST_LIVE) dispose(serial);
+          while (bytesLive() + bytes > MOST_LIVE) dispose(serial);
           const before = memoryAllocated();
           const filled = new Filled(bytes, (serial += 1));
           const counted = memoryAllocated() - before;
           live.push({ filled, counted });
-          liveBytes += bytes;
           const [least, most] = countedFor(bytes);
           expect(counted, `counted for ${bytes} bytes`).toBeGreaterThanOrEqual(least);
           expect(counted, `counted for ${bytes} bytes`).toBeLessThanOrEqual(most);
@@ -138,12 +140,12 @@ describe("CPU memory", () => {
             expect(maxMemoryAllocated()).toBeGreaterThanOrEqual(peak);
             expect(maxMemoryAllocated()).toBeLessThanOrEqual(peak + PASSING);
           }
-          for (const { filled } of live) filled.check();
+          for (const { filled } of live) expectIntact(filled);
           while (live.length > 0) dispose(serial);
           expect(memoryAllocated()).toBe(atStart);
         } finally {
           // Where an expectation failed, the next run must not pay for it.
-          for (const { filled } of live) filled.tensor.dispose();
+          for (const { filled } of live) filled.dispose();
         }
       }),
       { numRuns: 40 },
@@ -157,8 +159,8 @@ describe("CPU memory", () => {
         new Filled(bytes, serial).fill(),
       );
       for (const each of filled) {
-        each.check();
-        each.tensor.dispose();
+        expectIntact(each);
+        each.dispose();
       }
     };
     emptyCache();
@@ -183,15 +185,15 @@ describe("CPU memory", () => {
     const atHeight = resident();
     // Every second one: what is freed lies between what is in use.
     filled.forEach((each, at) => {
-      if (at % 2 === 1) each.tensor.dispose();
+      if (at % 2 === 1) each.dispose();
     });
     emptyCache();
     const half = resident();
     expect(atHeight - half, `of ${freed.toFixed(0)} MiB`).toBeGreaterThan(0.8 * freed);
     filled.forEach((each, at) => {
       if (at % 2 === 1) return;
-      each.check();
-      each.tensor.dispose();
+      expectIntact(each);
+      each.dispose();
     });
     emptyCache();
     expect(half - resident(), `of ${freed.toFixed(0)} MiB`).toBeGreaterThan(0.8 * freed);
