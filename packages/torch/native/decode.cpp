@@ -13,6 +13,7 @@
 #include <ATen/ops/linear.h>
 
 #include "engine.h"
+#include "plain-tensor.h"
 #include "vector-math.h"
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
@@ -31,10 +32,7 @@ bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
                      [](const at::Tensor* tensor) { return tensor->defined() && tensor->requires_grad(); });
 }
 
-bool isPlainBfloat16(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16 &&
-         !tensor.is_conj() && !tensor.is_neg();
-}
+bool isPlainBfloat16(const at::Tensor& tensor) { return isPlain(tensor, at::kBFloat16); }
 
 // Threads take pieces of [0, total) as they come: one that was held up keeps nobody waiting for its share. A piece should
 // be worth a thread's start.
@@ -247,7 +245,6 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   std::vector<int64_t> shape = input.sizes().vec();
   shape.back() = outputs;
   at::Tensor result = at::empty(shape, input.options());
-  const auto words = [](const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); };
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
   const FewRows work{words(weight), words(arranged), offset.defined() ? words(offset) : nullptr,
                      words(result), rows, outputs, inner};
@@ -376,8 +373,8 @@ napi_value decodeAttention(Call& call) {
   }
   const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3);
   const int64_t groups = key.size(1), columns = key.size(2);
-  if (query.size(2) != 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 || heads % groups != 0 ||
-      key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
+  if (query.size(2) != 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 ||
+      heads % groups != 0 || key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
     return makeNull(call.env);
   }
   const int64_t shared = heads / groups;
@@ -387,7 +384,6 @@ napi_value decodeAttention(Call& call) {
     return makeNull(call.env);
   }
   at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
-  const auto words = [](const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); };
   const auto attend = [&](int64_t task, float* scores) {
     const int64_t row = task / groups, group = task % groups;
     Heads work{};

@@ -1,5 +1,5 @@
-// Functions of a training step in bfloat16 that libtorch composes of many passes, each in one: the tanh form of GELU, and
-// log-probabilities of chosen tokens. Numbers are float32 inside.
+// Functions of a training step in bfloat16 that libtorch composes of many passes, each in one: the tanh form of GELU,
+// log-probabilities of chosen tokens, and new values for weights in another layout. Numbers are float32 inside.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "engine.h"
+#include "plain-tensor.h"
 #include "vector-math.h"
 
 namespace astra {
@@ -18,11 +19,9 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements below which a second thread costs more than it saves
 
-uint16_t* words(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
-
 const at::Tensor& bfloat16(Call& call, size_t index, const char* name) {
   const at::Tensor& tensor = call.tensor(index, name);
-  if (!tensor.is_cpu() || tensor.layout() != c10::kStrided || tensor.scalar_type() != at::kBFloat16) {
+  if (!isPlain(tensor, at::kBFloat16)) {
     throw Refusal(std::string(name) + " must be bfloat16 on the CPU, got " + describeTensor(tensor));
   }
   return tensor;
@@ -121,8 +120,7 @@ Chosen chosen(Call& call) {
   if (found.logits.dim() != 2 || found.logits.size(1) == 0) {
     throw Refusal("logits must have rows and a vocabulary, got " + describeTensor(found.logits));
   }
-  if (!indices.is_cpu() || indices.layout() != c10::kStrided || indices.scalar_type() != at::kLong ||
-      indices.dim() != 1) {
+  if (!isPlain(indices, at::kLong) || indices.dim() != 1) {
     throw Refusal("indices must be int64[chosen] on the CPU, got " + describeTensor(indices));
   }
   found.indices = indices.contiguous();
@@ -165,8 +163,7 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   const Chosen given = chosen(call);
   const auto floats = [&](size_t at, const char* name, int64_t length) {
     const at::Tensor& tensor = call.tensor(at, name);
-    if (!tensor.is_cpu() || tensor.layout() != c10::kStrided || tensor.scalar_type() != at::kFloat ||
-        tensor.dim() != 1 || tensor.size(0) != length) {
+    if (!isPlain(tensor, at::kFloat) || tensor.dim() != 1 || tensor.size(0) != length) {
       throw Refusal(std::string(name) + " must be float32[" + std::to_string(length) + "], got " +
                     describeTensor(tensor));
     }
@@ -225,11 +222,9 @@ napi_value copyWeight(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor& target = call.tensor(0, "target");
   const at::Tensor& source = call.tensor(1, "source");
-  const bool turns = target.is_cpu() && source.is_cpu() && target.layout() == c10::kStrided &&
-                     source.layout() == c10::kStrided && target.scalar_type() == at::kBFloat16 &&
-                     source.scalar_type() == at::kFloat && target.dim() == 2 && target.sizes() == source.sizes() &&
-                     target.numel() > 0 && source.is_contiguous() && target.t().is_contiguous() &&
-                     !target.is_neg() && !source.is_neg();
+  const bool turns = isPlain(target, at::kBFloat16) && isPlain(source, at::kFloat) && target.dim() == 2 &&
+                     target.sizes() == source.sizes() && target.numel() > 0 && source.is_contiguous() &&
+                     target.t().is_contiguous();
   if (!turns) {
     target.copy_(source);
     return makeUndefined(call.env);

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "engine.h"
+#include "plain-tensor.h"
 #include "vector-math.h"
 
 namespace astra {
@@ -72,8 +73,7 @@ double sumOfSquares(const float* values, int64_t count) {
 void requirePlainFloat(const at::Tensor& tensor, const char* list, size_t index) {
   const std::string name = std::string(list) + "[" + std::to_string(index) + "]";
   if (!tensor.defined()) throw Refusal(name + " must not be null");
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat ||
-      !tensor.is_contiguous()) {
+  if (!isPlain(tensor, at::kFloat) || !tensor.is_contiguous()) {
     throw Refusal(name + " must be a contiguous float32 tensor on the CPU, got " + describeTensor(tensor));
   }
 }

@@ -1,7 +1,6 @@
 /* Loaded before the addon: sets environment variables that libraries read when they load (Node's process.env does
  * not reach the C environment from worker threads), and loads a library ahead of the one the linker would find. */
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <node_api.h>
 

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import type { Algorithm, Evaluator, Sampler } from "../core/index.js";
 import type { EvaluationSummary, MetricsRecord, MetricValue } from "../records/index.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
@@ -159,8 +159,6 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       };
       saveState(folder, state, this.optimizer);
     });
-    // What writing left behind would otherwise split the free memory a little more with every checkpoint.
-    emptyCache();
     this.#savedStep = this.stepsDone;
   }
 

@@ -8,12 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Graph, Node, type NodeKey } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
-import {
-  HFASTSystem,
-  HFEvaluationSystem,
-  type HFASTSystemOptions,
-  type TurnTokens,
-} from "../../src/system/index.js";
+import { HFASTSystem, type HFASTSystemOptions, type TurnTokens } from "../../src/system/index.js";
 import { samplerContract } from "../contract/sampler.contract.js";
 import { systemContract } from "../contract/system.contract.js";
 
@@ -508,35 +503,6 @@ describe("HFASTSystem at the window's edge", () => {
     );
     tight.dispose();
     free.dispose();
-  });
-});
-
-describe("HFEvaluationSystem", () => {
-  it("rolls out what the training system rolls out, with one set of weights", async () => {
-    const generation = { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 5 } };
-    const training = await load({ generation });
-    const options = {
-      tester: GPT2,
-      target: GPT2,
-      scorer: scorer(),
-      inferenceDtype: "float32",
-      generation,
-    } as const;
-    const evaluation = await HFEvaluationSystem.load(options);
-    expect(evaluation.tester.model).toBe(evaluation.target.model);
-    const starts = [...PROMPTS, 3];
-    const [a, b] = [
-      await new ASTSampler(training, PROMPTS).evalRolloutMany(starts, { seed: 2 }),
-      await new ASTSampler(evaluation, PROMPTS).evalRolloutMany(starts, { seed: 2 }),
-    ];
-    expect(JSON.stringify(b)).toBe(JSON.stringify(a));
-    expect([...evaluation.parameters()]).toEqual([]);
-    await expect(evaluation.getBaselineLogprobs()).rejects.toThrow(/no baseline/u);
-    await expect(evaluation.getTesterLogprobsAndValidate(["a"], ["b"])).rejects.toThrow(
-      /must carry a gradient/u,
-    );
-    training.dispose();
-    evaluation.dispose();
   });
 });
 

@@ -66,11 +66,8 @@ export function attend(
   const shared = heads / groups;
   // Query heads of one group become rows of one product, so that keys are never repeated.
   const q = query.reshape([batch * groups, shared * length, size]);
-  const k = key.reshape([batch * groups, columns, size]);
-  const scores =
-    bias === null
-      ? q.mul(scale).bmm(k.transpose(1, 2))
-      : bias.baddbmm(q, k.transpose(1, 2), { alpha: scale });
+  const k = key.reshape([batch * groups, columns, size]).transpose(1, 2);
+  const scores = bias === null ? q.mul(scale).bmm(k) : bias.baddbmm(q, k, { alpha: scale });
   return scores
     .softmax(-1) // [B·G, (H/G)·T, S]
     .bmm(value.reshape([batch * groups, columns, size]))
