@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import type { Algorithm, Evaluator, Sampler } from "../core/index.js";
 import type { EvaluationSummary, MetricsRecord, MetricValue } from "../records/index.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
@@ -159,6 +159,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       };
       saveState(folder, state, this.optimizer);
     });
+    // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
+    emptyCache();
     this.#savedStep = this.stepsDone;
   }
 
