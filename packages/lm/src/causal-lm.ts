@@ -59,6 +59,11 @@ export interface ForwardOptions {
    * attend to nothing (padding) gives finite values without meaning.
    */
   mask: Tensor | null;
+  /**
+   * Texts of different lengths that lie end to end in one row and do not see each other: B = 1, Σ length = T, `mask` is
+   * null and there is no cache. Nothing is padded.
+   */
+  segments?: readonly Segment[];
   /** Keys and values of earlier tokens; the new tokens' are appended to it. Absent = nothing is kept. */
   cache?: AttentionCache;
   /**
@@ -72,6 +77,13 @@ export interface ForwardOptions {
    * Default false.
    */
   gradientCheckpointing?: boolean;
+}
+
+/** One of several texts in a row. */
+export interface Segment {
+  length: number;
+  /** bool [1, 1, length, length], true = may attend; `null` = causal. */
+  mask: Tensor | null;
 }
 
 /** The part of a key/value cache that a model's forward pass uses. */

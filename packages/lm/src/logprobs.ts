@@ -11,7 +11,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
-import { buildTries, isChain, writeAncestorMask, type PrefixTrie } from "./prefix-trie.js";
+import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";
 
 /** A continuation to be scored, and what comes before it. Token ids. */
 export interface ScoredRow {
@@ -25,10 +25,7 @@ export interface TokenLogprobsOptions {
    * rows read one by one; only the work differs. Default true.
    */
   packed?: boolean;
-  /**
-   * Most tokens, padding included, in one forward pass; more rows mean more passes. A single row is always read whole.
-   * Default 2048.
-   */
+  /** Most tokens in one forward pass; more rows mean more passes. A single row is always read whole. Default 2048. */
   tokenBudget?: number;
   /** Where given, the work done is added to it. */
   counters?: ReadCounters;
@@ -40,7 +37,7 @@ export interface TokenLogprobsOptions {
 }
 
 export interface ReadCounters {
-  /** Tokens given to the model, each counted as often as it was read; padding does not count. */
+  /** Tokens given to the model, each counted as often as it was read. */
   tokensRead: number;
 }
 
@@ -81,9 +78,7 @@ export function tokenLogprobs(
       const scored = findScored(batch, rows);
       parts.push(scope(() => scoreBatch(model, batch, scored, { dtype, gradientCheckpointing })));
       for (const { row, k } of scored.targets) place[row * longest + k] = placed++;
-      if (counters !== undefined) {
-        for (const trie of batch.tries) counters.tokensRead += trie.tokens.length;
-      }
+      if (counters !== undefined) counters.tokensRead += batch.tokens;
     }
     const padding = zeros([1], { dtype, device: model.device });
     const index = place.map((where) => (where < 0 ? placed : where));
@@ -131,26 +126,22 @@ export function contextThatFits(
   return [standIn];
 }
 
-/** Tries that are read in one forward pass, padded on the right to the largest. */
+/** Tries that are read in one forward pass, end to end. */
 interface Batch {
   tries: PrefixTrie[];
-  width: number;
+  tokens: number;
 }
 
-/** Tries of similar size together, so that padding stays below a quarter of the work. */
 function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[] {
   const batches: Batch[] = [];
-  let tokens = 0;
-  for (const trie of [...tries].sort((a, b) => b.tokens.length - a.tokens.length)) {
+  for (const trie of tries) {
     const batch = batches.at(-1);
-    const padded = batch === undefined ? 0 : (batch.tries.length + 1) * batch.width;
-    const fits = padded <= tokenBudget && padded <= 1.25 * (tokens + trie.tokens.length);
-    if (batch !== undefined && fits) {
+    const { length } = trie.tokens;
+    if (batch !== undefined && batch.tokens + length <= tokenBudget) {
       batch.tries.push(trie);
-      tokens += trie.tokens.length;
+      batch.tokens += length;
     } else {
-      batches.push({ tries: [trie], width: trie.tokens.length });
-      tokens = trie.tokens.length;
+      batches.push({ tries: [trie], tokens: length });
     }
   }
   return batches;
@@ -158,7 +149,7 @@ function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[]
 
 /** What is to be scored in a batch. */
 interface Scored {
-  /** Places whose next token is scored, each once, as indices into the batch's flattened [B·N]. */
+  /** Places whose next token is scored, each once, as indices into the batch's tokens. */
   places: number[];
   /** One entry for every log-probability wanted: which of the places it is read at, and of which token. */
   targets: { row: number; k: number; place: number; token: number }[];
@@ -167,7 +158,8 @@ interface Scored {
 function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
   const places: number[] = [];
   const targets: Scored["targets"] = [];
-  batch.tries.forEach((trie, member) => {
+  let start = 0;
+  for (const trie of batch.tries) {
     const known = new Map<number, number>();
     for (const [row, path] of trie.paths) {
       const { continuation } = rows[row]!;
@@ -177,12 +169,13 @@ function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
         if (place === undefined) {
           place = places.length;
           known.set(node, place);
-          places.push(member * batch.width + node);
+          places.push(start + node);
         }
         targets.push({ row, k, place, token });
       });
     }
-  });
+    start += trie.tokens.length;
+  }
   return { places, targets };
 }
 
@@ -232,25 +225,30 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Scor
   return cat(parts, 0).indexSelect(0, ids(inverse, model.device));
 }
 
-/** Hidden states of a batch: [B, N, D], meaningless at padding. */
-function readBatch(model: CausalLM, { tries, width }: Batch, gradientCheckpointing: boolean): Tensor {
-  const shape = [tries.length, width];
-  const tokens = new Int32Array(tries.length * width);
-  const depths = new Int32Array(tries.length * width);
-  tries.forEach((trie, member) => {
-    tokens.set(trie.tokens, member * width);
-    depths.set(trie.depths, member * width);
+/** Hidden states of a batch: [1, tokens, D]. */
+function readBatch(model: CausalLM, { tries }: Batch, gradientCheckpointing: boolean): Tensor {
+  const { device } = model;
+  const positions = ids(
+    tries.flatMap((trie) => trie.depths),
+    device,
+  ).unsqueeze(0);
+  const segments = tries.map((trie) => {
+    const { length } = trie.tokens;
+    if (isChain(trie)) return { length, mask: null };
+    const mask = tensor(ancestorMask(trie), { dtype: "bool", shape: [1, 1, length, length], device });
+    return { length, mask };
   });
-  // Padding lies to the right, where causal attention never looks.
-  let mask: Tensor | null = null;
-  if (!tries.every(isChain)) {
-    const allowed = new Uint8Array(tries.length * width * width);
-    tries.forEach((trie, member) => writeAncestorMask(trie, allowed, member * width * width, width));
-    mask = tensor(allowed, { dtype: "bool", shape: [tries.length, 1, width, width], device: model.device });
-  }
-  const positions = ids(depths, model.device).view(shape);
-  const options = { positions, mask, keyPositions: positions, gradientCheckpointing };
-  return model.forward(ids(tokens, model.device).view(shape), options);
+  const tokens = ids(
+    tries.flatMap((trie) => trie.tokens),
+    device,
+  ).unsqueeze(0);
+  return model.forward(tokens, {
+    positions,
+    mask: null,
+    segments,
+    keyPositions: positions,
+    gradientCheckpointing,
+  });
 }
 
 function ids(values: Int32Array | readonly number[], device: string): Tensor {

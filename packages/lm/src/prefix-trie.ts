@@ -107,23 +107,15 @@ export function isChain(trie: PrefixTrie): boolean {
   return trie.parents.every((parent, node) => parent === node - 1);
 }
 
-/**
- * Writes which nodes each node may attend to (itself and its ancestors) into a square of a mask.
- *
- * @param mask 0 everywhere in the square; 1 where attention is allowed afterwards
- * @param offset where the square begins
- * @param width columns of the square, at least as many as there are nodes
- */
-export function writeAncestorMask(trie: PrefixTrie, mask: Uint8Array, offset: number, width: number): void {
-  for (let node = 0; node < trie.parents.length; node++) {
-    const row = offset + node * width;
-    const parent = trie.parents[node]!;
-    if (parent >= 0) {
-      const parentRow = offset + parent * width;
-      mask.copyWithin(row, parentRow, parentRow + parent + 1);
-    }
-    mask[row + node] = 1;
-  }
+/** Which nodes each node may attend to, itself and its ancestors: 1 or 0, [nodes, nodes]. */
+export function ancestorMask({ parents }: PrefixTrie): Uint8Array {
+  const width = parents.length;
+  const mask = new Uint8Array(width * width);
+  parents.forEach((parent, node) => {
+    if (parent >= 0) mask.copyWithin(node * width, parent * width, parent * width + parent + 1);
+    mask[node * width + node] = 1;
+  });
+  return mask;
 }
 
 function compare(a: readonly number[], b: readonly number[]): number {

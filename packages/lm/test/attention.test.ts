@@ -1,7 +1,7 @@
 import { Generator, randn, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { checkGradient } from "@astra-rl/torch/testing";
 import { describe, expect, it } from "vitest";
-import { attend, attentionBias } from "../src/families/attention.js";
+import { attend, attentionBias, attentionBiases } from "../src/families/attention.js";
 
 const size = { B: 2, H: 6, T: 3, S: 5, E: 4 };
 const scale = 0.37;
@@ -67,7 +67,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
           for (let s = 0; s < size.S; s++) flags.push(Number(allowed(b, t, s)));
       const mask = tensor(Uint8Array.from(flags), { dtype: "bool", shape: [rows, 1, queries, size.S] });
       const bias = attentionBias(mask, size.T, options(groups));
-      const got = attend(query, key, value, bias, scale);
+      const got = attend(query, key, value, [bias!], scale);
       expect(got.shape).toEqual([size.B, size.T, size.H * size.E]);
       const expected = plainly(query, key, value, allowed);
       Array.from(got.toTypedArray(), Number).forEach((x, at) => expect(x).toBeCloseTo(expected[at]!, 12));
@@ -78,15 +78,53 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
     scope(() => {
       const [query, key, value] = inputs(groups);
       const unmasked = plainly(query, key, value, () => true);
-      const got = attend(query, key, value, null, scale);
+      const got = attend(query, key, value, [], scale);
       Array.from(got.toTypedArray(), Number).forEach((x, at) => expect(x).toBeCloseTo(unmasked[at]!, 12));
 
       const [k, v] = [key.narrow(2, 0, size.T), value.narrow(2, 0, size.T)];
-      const causal = attend(query, k, v, attentionBias(null, size.T, options(groups)), scale);
+      const causal = attend(query, k, v, [attentionBias(null, size.T, options(groups))!], scale);
       // Later columns hidden: the same as all columns under a mask that hides those after the query.
       const expected = plainly(query, key, value, (_, t, s) => s <= t);
       Array.from(causal.toTypedArray(), Number).forEach((x, at) => expect(x).toBeCloseTo(expected[at]!, 12));
       expect(attentionBias(null, 1, options(groups))).toBeNull();
+    });
+  });
+
+  it("keeps texts that lie end to end apart: each attends as it does alone, a single token too", () => {
+    scope(() => {
+      const generator = new Generator(7);
+      const make = (heads: number) =>
+        randn([1, heads, 8, size.E], { dtype: "float64", generator }).requiresGrad_();
+      const given = [make(size.H), make(groups), make(groups)] as const;
+      const own = tensor(Uint8Array.from([1, 0, 0, 1, 1, 0, 1, 0, 1]), { dtype: "bool", shape: [1, 1, 3, 3] });
+      const segments = [
+        { length: 4, mask: null },
+        { length: 1, mask: null },
+        { length: 3, mask: own },
+      ];
+      const biases = attentionBiases({ mask: null, segments }, 8, options(groups));
+      const weights = randn([8, size.H * size.E], { dtype: "float64", generator });
+      const together = attend(...given, biases, scale).view([8, size.H * size.E]);
+      together.mul(weights).sum().backward();
+      const gradients = given.map((each) => Array.from(each.grad!.toTypedArray(), Number));
+      given.forEach((each) => (each.grad = null));
+
+      let start = 0;
+      segments.forEach(({ length, mask }) => {
+        const [q, k, v] = given.map((each) => each.narrow(2, start, length)) as [Tensor, Tensor, Tensor];
+        const alone = attend(q, k, v, attentionBiases({ mask }, length, options(groups)), scale);
+        const [got, expected] = [together.narrow(0, start, length), alone].map((each) =>
+          Array.from(each.contiguous().toTypedArray(), Number),
+        );
+        got!.forEach((x, at) => expect(x).toBeCloseTo(expected![at]!, 12));
+        alone.view([length, -1]).mul(weights.narrow(0, start, length)).sum().backward();
+        start += length;
+      });
+      given.forEach((each, at) => {
+        Array.from(each.grad!.toTypedArray(), Number).forEach((x, i) =>
+          expect(x).toBeCloseTo(gradients[at]![i]!, 12),
+        );
+      });
     });
   });
 
@@ -97,7 +135,7 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
         shape: [1, 1, size.T, size.S],
       });
       const bias = attentionBias(mask, size.T, options(groups));
-      checkGradient((query, key, value) => attend(query!, key!, value!, bias, scale), inputs(groups));
+      checkGradient((query, key, value) => attend(query!, key!, value!, [bias!], scale), inputs(groups));
     });
   });
 });

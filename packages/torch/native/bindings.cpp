@@ -24,7 +24,8 @@ NAPI_MODULE_INIT() {
     astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
-    astra::defineDecode(env, exports, engine);
+    astra::defineAttention(env, exports, engine);
+    astra::defineProduct(env, exports, engine);
     astra::defineFused(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);

@@ -28,8 +28,9 @@ export {
 export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGrad, scope } from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
+export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";
 export { checkpoint } from "./checkpoint.js";
-export { copyWeight, decodeAttention, decodeLinear } from "./decode.js";
+export { decodeAttention } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";

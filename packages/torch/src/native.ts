@@ -96,7 +96,9 @@ export interface NativeAddon {
   ): void;
   gradientNorm(gradients: readonly Handle[]): number;
 
-  decodeLinear(recording: boolean, input: Handle, weight: Handle, bias: Handle | null): Handle;
+  bfloat16Linear(input: Handle, weight: Handle, bias: Handle | null, wide: boolean): Handle;
+  bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle;
+  bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle;
   decodeAttention(
     recording: boolean,
     query: Handle,

@@ -1,4 +1,5 @@
-import { decodeAttention, full, type DType, type Tensor } from "@astra-rl/torch";
+import { cat, decodeAttention, full, zeros, type DType, type Tensor } from "@astra-rl/torch";
+import type { Segment } from "../causal-lm.js";
 
 /**
  * What forbids a score. Not −∞: a row that may attend to nothing (padding) must give finite values, and the sum of
@@ -6,6 +7,28 @@ import { decodeAttention, full, type DType, type Tensor } from "@astra-rl/torch"
  */
 function forbidden(dtype: DType): number {
   return dtype === "float16" ? -3e4 : -1e30;
+}
+
+interface BiasOptions {
+  dtype: DType;
+  device: string;
+  heads: number;
+  keyValueHeads: number;
+}
+
+/** The biases of a forward pass as {@link attend} takes them: one for each segment, or one, or none. */
+export function attentionBiases(
+  { mask, segments }: { mask: Tensor | null; segments?: readonly Segment[] },
+  newTokens: number,
+  options: BiasOptions,
+): Tensor[] {
+  if (segments !== undefined) {
+    return segments.map((segment) => {
+      return attentionBias(segment.mask, segment.length, options) ?? zeros([1, 1, 1], options);
+    });
+  }
+  const bias = attentionBias(mask, newTokens, options);
+  return bias === null ? [] : [bias];
 }
 
 /**
@@ -21,9 +44,8 @@ function forbidden(dtype: DType): number {
 export function attentionBias(
   mask: Tensor | null,
   newTokens: number,
-  options: { dtype: DType; device: string; heads: number; keyValueHeads: number },
+  { dtype, device, heads, keyValueHeads: groups }: BiasOptions,
 ): Tensor | null {
-  const { dtype, device, heads, keyValueHeads: groups } = options;
   if (mask === null && newTokens === 1) return null;
   const bias =
     mask === null
@@ -49,10 +71,26 @@ export function attentionBias(
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
  * @param value [B, G, S, E]
- * @param bias as {@link attentionBias} gives it
+ * @param biases as {@link attentionBiases} gives them: of several, each belongs to as many tokens as it has columns
  * @returns [B, T, H·E]
  */
 export function attend(
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
+  biases: readonly Tensor[],
+  scale: number,
+): Tensor {
+  if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
+  const lengths = biases.map((bias) => bias.size(-1));
+  const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
+  const parts = biases.map((bias, at) =>
+    attendTogether(queries![at]!, keys![at]!, values![at]!, bias, scale),
+  );
+  return cat(parts, 1);
+}
+
+function attendTogether(
   query: Tensor,
   key: Tensor,
   value: Tensor,

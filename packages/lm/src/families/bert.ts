@@ -10,7 +10,7 @@ import {
 } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { SequenceClassifier, SequenceClassifierConfig } from "../sequence-classifier.js";
-import { attend, attentionBias } from "./attention.js";
+import { attend, attentionBiases } from "./attention.js";
 
 /**
  * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa (Conneau
@@ -138,7 +138,7 @@ export class BertClassifier implements SequenceClassifier {
       .add(embedding(table("position_embeddings"), positions))
       .add(table("token_type_embeddings").select(0, 0));
     hidden = this.#norm(hidden, `${prefix}.embeddings.LayerNorm`);
-    const bias = attentionBias(mask.unsqueeze(1).unsqueeze(1), length, {
+    const biases = attentionBiases({ mask: mask.unsqueeze(1).unsqueeze(1) }, length, {
       dtype,
       device,
       heads: config.heads,
@@ -146,7 +146,7 @@ export class BertClassifier implements SequenceClassifier {
     });
     for (let layer = 0; layer < layers; layer++) {
       const place = `${prefix}.encoder.layer.${layer}`;
-      const attended = this.#dense(this.#attention(hidden, place, bias), `${place}.attention.output.dense`);
+      const attended = this.#dense(this.#attention(hidden, place, biases), `${place}.attention.output.dense`);
       hidden = this.#norm(hidden.add(attended), `${place}.attention.output.LayerNorm`);
       const expanded = this.#dense(hidden, `${place}.intermediate.dense`).gelu();
       hidden = this.#norm(
@@ -164,14 +164,14 @@ export class BertClassifier implements SequenceClassifier {
     dispose([...this.parameters.values()]);
   }
 
-  #attention(x: Tensor, place: string, bias: Tensor | null): Tensor {
+  #attention(x: Tensor, place: string, biases: Tensor[]): Tensor {
     const { heads, hiddenSize } = this.config;
     const [batch, length] = x.shape as [number, number, number];
     const size = hiddenSize / heads;
     // [B, T, D] → [B, H, T, E]
     const split = (part: string) =>
       this.#dense(x, `${place}.attention.self.${part}`).view([batch, length, heads, size]).transpose(1, 2);
-    return attend(split("query"), split("key"), split("value"), bias, 1 / Math.sqrt(size));
+    return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
   #dense(x: Tensor, name: string): Tensor {

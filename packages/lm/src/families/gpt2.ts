@@ -1,7 +1,7 @@
 // GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
 // Numbers and names follow Hugging Face's GPT2LMHeadModel.
 import {
-  decodeLinear,
+  autocastLinear,
   embedding,
   geluTanh,
   keep,
@@ -13,7 +13,7 @@ import {
 } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
-import { attend, attentionBias } from "./attention.js";
+import { attend, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { cast, ParameterizedModel } from "./parameterized-model.js";
 
@@ -126,7 +126,7 @@ function initialValue(name: string, config: GPT2Config): { deviation: number } |
 const byOutput = new WeakSet<Tensor>();
 
 /**
- * Lays 16-bit projections out by output, as decoding reads them (decodeLinear), in place of what was given. Those in
+ * Lays 16-bit projections out by output, as decoding reads them (autocastLinear), in place of what was given. Those in
  * float32 are trained and copied from; they stay as they are.
  */
 function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
@@ -158,23 +158,20 @@ class GPT2 extends ParameterizedModel {
   }
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
-    const { positions, mask, cache } = options;
+    const { positions, cache } = options;
     return scope(() => {
       const embedded = (name: string, indices: Tensor) =>
         cast(embedding(this.parameter(`transformer.${name}.weight`), indices), this.residualDtype);
       let hidden = embedded("wte", ids).add(embedded("wpe", positions)); // [B, T, D]
-      const bias = attentionBias(mask, ids.size(-1), {
+      const biases = attentionBiases(options, ids.size(-1), {
         ...this.config,
         dtype: this.computeDtype,
         device: this.device,
       });
       for (let layer = 0; layer < this.config.layers; layer++) {
         hidden = scope(() =>
-          this.layer(
-            `transformer.h.${layer}.`,
-            options,
-            bias === null ? [hidden] : [hidden, bias],
-            (input, seen) => this.#block(layer, input!, seen ?? null, cache),
+          this.layer(`transformer.h.${layer}.`, options, [hidden, ...biases], (input, ...seen) =>
+            this.#block(layer, input!, seen, cache),
           ),
         );
       }
@@ -183,12 +180,11 @@ class GPT2 extends ParameterizedModel {
   }
 
   logits(hidden: Tensor): Tensor {
-    return scope(() =>
-      decodeLinear(hidden, this.weight(this.config.tied ? "transformer.wte.weight" : "lm_head.weight")),
-    );
+    const weight = this.parameter(this.config.tied ? "transformer.wte.weight" : "lm_head.weight");
+    return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
   }
 
-  #block(layer: number, hidden: Tensor, bias: Tensor | null, cache: AttentionCache | undefined): Tensor {
+  #block(layer: number, hidden: Tensor, biases: Tensor[], cache: AttentionCache | undefined): Tensor {
     const { heads: H, headDimension: E, scaleAttention, scaleByLayer } = this.config;
     const [B, T, D] = hidden.shape as [number, number, number];
     const prefix = `transformer.h.${layer}`;
@@ -201,14 +197,14 @@ class GPT2 extends ParameterizedModel {
       .unbind(0) as [Tensor, Tensor, Tensor];
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    const attended = attend(query, keys, values, bias, scale);
+    const attended = attend(query, keys, values, biases, scale);
     const middle = hidden.add(
-      cast(this.#project(`${prefix}.attn.c_proj`, attended), hidden.dtype).view([B, T, D]),
+      this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype).view([B, T, D]),
     );
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);
-    return middle.add(cast(this.#project(`${prefix}.mlp.c_proj`, active), hidden.dtype).view([B, T, D]));
+    return middle.add(this.#project(`${prefix}.mlp.c_proj`, active, hidden.dtype).view([B, T, D]));
   }
 
   /** In the type of the residual stream. */
@@ -220,15 +216,12 @@ class GPT2 extends ParameterizedModel {
     return layerNorm(hidden, [hiddenSize], weight, bias, normEpsilon);
   }
 
-  /** [..., in] → [rows, out], in the type of the products. */
-  #project(name: string, input: Tensor): Tensor {
+  /** [..., in] → [rows, out]. */
+  #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
     const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
-    const weight = this.weight(`${name}.weight`);
-    const bias = this.weight(`${name}.bias`);
-    const output = byOutput.has(this.parameter(`${name}.weight`))
-      ? decodeLinear(rows, weight.t(), bias)
-      : bias.addmm(rows, weight);
-    return this.adapted(name, rows, output);
+    const weight = this.parameter(`${name}.weight`).t();
+    const options = { dtype: this.computeDtype, resultDtype };
+    return this.adapted(name, rows, autocastLinear(rows, weight, this.parameter(`${name}.bias`), options));
   }
 }
 

@@ -160,9 +160,4 @@ export abstract class ParameterizedModel implements CausalLM {
   protected get residualDtype(): DType {
     return this.computeDtype === "float64" ? "float64" : "float32";
   }
-
-  /** A parameter in the type of the matrix products. */
-  protected weight(name: string): Tensor {
-    return cast(this.parameter(name), this.computeDtype);
-  }
 }

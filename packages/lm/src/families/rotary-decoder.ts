@@ -1,9 +1,9 @@
 // The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
 import {
+  autocastLinear,
   dispose,
   embedding,
   keep,
-  decodeLinear,
   ones,
   scope,
   UsageError,
@@ -13,7 +13,7 @@ import {
 import type { Adapter } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
-import { attend, attentionBias } from "./attention.js";
+import { attend, attentionBias, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { cast, ParameterizedModel } from "./parameterized-model.js";
 import { parseRotarySettings, rotaryTables, rotate, type RotarySettings } from "./rotary.js";
@@ -169,7 +169,7 @@ interface LayerInputs {
   /** [B, 1, T, E] in the compute type. */
   cosine: Tensor;
   sine: Tensor;
-  bias: Tensor | null;
+  biases: Tensor[];
   cache: AttentionCache | undefined;
 }
 
@@ -195,11 +195,10 @@ class RotaryDecoder extends ParameterizedModel {
       const sine = embedding(tables.sine, positions).unsqueeze(1);
       let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
-        const bias = this.config.slidingLayers[layer] ? sliding : full;
-        const inputs = [hidden, cosine, sine, ...(bias === null ? [] : [bias])];
+        const inputs = [hidden, cosine, sine, ...(this.config.slidingLayers[layer] ? sliding : full)];
         hidden = scope(() =>
-          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, seen) =>
-            this.#block(layer, input!, { cosine: cosines!, sine: sines!, bias: seen ?? null, cache }),
+          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) =>
+            this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache }),
           ),
         );
       }
@@ -209,7 +208,8 @@ class RotaryDecoder extends ParameterizedModel {
 
   logits(hidden: Tensor): Tensor {
     const name = this.config.tiedEmbeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    return scope(() => decodeLinear(hidden, this.weight(name)));
+    const { computeDtype: dtype } = this;
+    return scope(() => autocastLinear(hidden, this.parameter(name), null, { dtype }));
   }
 
   override withAdapter(adapter: Adapter): CausalLM {
@@ -228,15 +228,15 @@ class RotaryDecoder extends ParameterizedModel {
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
     const prefix = `model.layers.${layer}`;
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
-    const middle = hidden.add(cast(attended, hidden.dtype));
+    const middle = hidden.add(attended);
     const normed = cast(this.#norm(`${prefix}.post_attention_layernorm`, middle), this.computeDtype);
     const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
       .silu()
       .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
-    return middle.add(cast(this.#project(`${prefix}.mlp.down_proj`, gated), hidden.dtype));
+    return middle.add(this.#project(`${prefix}.mlp.down_proj`, gated, hidden.dtype));
   }
 
-  #attention(layer: number, normed: Tensor, { cosine, sine, bias, cache }: LayerInputs): Tensor {
+  #attention(layer: number, normed: Tensor, { cosine, sine, biases, cache }: LayerInputs): Tensor {
     const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
     const prefix = `model.layers.${layer}.self_attn`;
     const [B, T] = normed.shape as [number, number, number];
@@ -253,7 +253,8 @@ class RotaryDecoder extends ParameterizedModel {
     const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
     const value = split("v", keyValueHeads, false);
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
-    return this.#project(`${prefix}.o_proj`, attend(query, keys, values, bias, 1 / Math.sqrt(E)));
+    const attended = attend(query, keys, values, biases, 1 / Math.sqrt(E));
+    return this.#project(`${prefix}.o_proj`, attended, this.residualDtype);
   }
 
   /** x / rms(x) · weight over the last dimension (Zhang & Sennrich 2019, arXiv 1910.07467); the mean in float32. */
@@ -263,10 +264,11 @@ class RotaryDecoder extends ParameterizedModel {
     return cast(wide.mul(scale), x.dtype).mul(cast(this.parameter(`${name}.weight`), x.dtype));
   }
 
-  /** [..., in] → [..., out], in the type of the products. */
-  #project(name: string, input: Tensor): Tensor {
-    const bias = this.#biased(name) ? this.weight(`${name}.bias`) : undefined;
-    return this.adapted(name, input, decodeLinear(input, this.weight(`${name}.weight`), bias));
+  /** [..., in] → [..., out]. */
+  #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
+    const bias = this.#biased(name) ? this.parameter(`${name}.bias`) : null;
+    const options = { dtype: this.computeDtype, resultDtype };
+    return this.adapted(name, input, autocastLinear(input, this.parameter(`${name}.weight`), bias, options));
   }
 
   #biased(name: string): boolean {
@@ -284,12 +286,12 @@ class RotaryDecoder extends ParameterizedModel {
     );
   }
 
-  /** One bias for the layers that see everything and one for those with a window. */
-  #biases(newTokens: number, options: ForwardOptions): { full: Tensor | null; sliding: Tensor | null } {
-    const { positions, mask, cache } = options;
+  /** Biases for the layers that see everything, and for those with a window. */
+  #biases(newTokens: number, options: ForwardOptions): { full: Tensor[]; sliding: Tensor[] } {
+    const { positions, segments, cache } = options;
     const { slidingWindow, slidingLayers, architecture } = this.config;
     const place = { ...this.config, dtype: this.computeDtype, device: this.device };
-    const full = attentionBias(mask, newTokens, place);
+    const full = attentionBiases(options, newTokens, place);
     const columns = (cache?.columns ?? 0) + newTokens;
     if (slidingWindow === null || columns <= slidingWindow || !slidingLayers.includes(true)) {
       return { full, sliding: full };
@@ -300,12 +302,22 @@ class RotaryDecoder extends ParameterizedModel {
         `${architecture}.forward: a sliding window of ${slidingWindow} over ${columns} columns needs keyPositions`,
       );
     }
-    // [B, 1, T, 1] − [B or 1, 1, 1, S]: how far back each key lies.
-    const distance = positions.unsqueeze(1).unsqueeze(-1).sub(keyPositions.unsqueeze(1).unsqueeze(1));
-    const near = distance.lt(slidingWindow);
-    // By column, not by position: padding on the right has positions too.
-    const earlier = mask ?? ones([newTokens, newTokens], { dtype: "bool", device: this.device }).tril();
-    const visible = near.logicalAnd(earlier);
-    return { full, sliding: attentionBias(visible, newTokens, place) };
+    const windowed = (queries: Tensor, keys: Tensor, mask: Tensor | null) => {
+      const length = queries.size(-1);
+      // [B, 1, T, 1] − [B or 1, 1, 1, S]: how far back each key lies.
+      const distance = queries.unsqueeze(1).unsqueeze(-1).sub(keys.unsqueeze(1).unsqueeze(1));
+      const near = distance.lt(slidingWindow);
+      // By column, not by position: padding on the right has positions too.
+      const earlier = mask ?? ones([length, length], { dtype: "bool", device: this.device }).tril();
+      return attentionBias(near.logicalAnd(earlier), length, place)!;
+    };
+    if (segments === undefined) return { full, sliding: [windowed(positions, keyPositions, options.mask)] };
+    let start = 0;
+    const sliding = segments.map(({ length, mask }) => {
+      const own = positions.narrow(1, start, length);
+      start += length;
+      return windowed(own, own, mask);
+    });
+    return { full, sliding };
   }
 }

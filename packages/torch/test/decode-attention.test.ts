@@ -1,19 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  copyWeight,
-  decodeAttention,
-  decodeLinear,
-  linear,
-  noGrad,
-  randn,
-  scope,
-  tensor,
-  TorchError,
-  type Tensor,
-} from "../src/index.js";
-import { processorFlags } from "../src/native.js";
-import { checkGradient } from "../src/testing.js";
+import { decodeAttention, noGrad, randn, scope, tensor, TorchError, type Tensor } from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
@@ -72,111 +59,6 @@ function attentionByDefinition(
   }
   return result;
 }
-
-describe("decodeLinear", () => {
-  it("is the product by hand", () => {
-    scope(() => {
-      const input = tensor([[1, 2]], { dtype: "bfloat16" });
-      const weight = tensor(
-        [
-          [3, 4],
-          [5, -6],
-        ],
-        { dtype: "bfloat16" },
-      );
-      const bias = tensor([0.5, 1], { dtype: "bfloat16" });
-      expect(decodeLinear(input, weight, bias).toArray()).toEqual([[11.5, -6]]);
-      expect(decodeLinear(input, weight).toArray()).toEqual([[11, -7]]);
-    });
-  });
-
-  it("is linear for any number of rows, sizes that fill tiles or not, with and without bias", () => {
-    const size = fc.oneof(fc.constantFrom(32, 64, 96, 256), fc.integer({ min: 1, max: 70 }));
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 1, max: 70 }),
-        fc.integer({ min: 1, max: 100 }),
-        size,
-        fc.boolean(),
-        fc.boolean(),
-        (rows, outputs, inner, withBias, apart) => {
-          scope(() => {
-            // Rows that lie apart in memory are the same rows.
-            const input = apart ? bfloat16(rows, inner + 3).narrow(1, 2, inner) : bfloat16(rows, inner);
-            const weight = bfloat16(outputs, inner);
-            const bias = withBias ? bfloat16(outputs) : null;
-            const got = decodeLinear(input, weight, bias);
-            const expected = linear(wide(input), wide(weight), bias === null ? null : wide(bias));
-            expect(got.shape).toEqual([rows, outputs]);
-            expect(got.dtype).toBe("bfloat16");
-            expectClose(numbers(got), numbers(expected), ROUNDING);
-          });
-        },
-      ),
-      { numRuns: 200 },
-    );
-  });
-
-  it("keeps leading dimensions, and gives each row what it gives it alone", () => {
-    scope(() => {
-      const [input, weight, bias] = [bfloat16(3, 13, 128), bfloat16(70, 128), bfloat16(70)];
-      const together = decodeLinear(input, weight, bias);
-      expect(together.shape).toEqual([3, 13, 70]);
-      const alone = Array.from({ length: 39 }, (_, row) =>
-        Array.from(numbers(decodeLinear(input.view([39, 1, 128]).narrow(0, row, 1), weight, bias))),
-      );
-      expectClose(numbers(together), alone.flat(), ROUNDING);
-      // With tiles it is the same sum in the same order.
-      if (processorFlags().has("amx_bf16")) expect(Array.from(numbers(together))).toEqual(alone.flat());
-    });
-  });
-
-  it("passes infinities and what is not a number on to their own rows", () => {
-    scope(() => {
-      const rows = Array.from({ length: 4 }, (_, row) =>
-        Array.from({ length: 32 }, (_value, at) => (at === 5 ? [Infinity, NaN, 1, -Infinity][row]! : 1)),
-      );
-      const weight = tensor(
-        Array.from({ length: 17 }, () => Array(32).fill(2) as number[]),
-        { dtype: "bfloat16" },
-      );
-      const got = decodeLinear(tensor(rows, { dtype: "bfloat16" }), weight).toArray() as number[][];
-      expect(got.map((row) => [...new Set(row)])).toEqual([[Infinity], [NaN], [64], [-Infinity]]);
-    });
-  });
-
-  it("is linear in float32 too", () => {
-    scope(() => {
-      const [input, weight] = [randn([5, 32]), randn([8, 32])];
-      expectClose(numbers(decodeLinear(input, weight)), numbers(linear(wide(input), wide(weight))), 1e-5);
-    });
-  });
-
-  it("is differentiable: gradients where there are any, none where they are not recorded", () => {
-    scope(() => {
-      const [input, weight, bias] = [randn([3, 4]), randn([2, 4]), randn([2])].map(wide);
-      checkGradient((x, w, b) => decodeLinear(x!, w!, b!), [input!, weight!, bias!]);
-      const trained = bfloat16(40, 32);
-      trained.requiresGrad_();
-      const ones = tensor([Array(32).fill(1) as number[]], { dtype: "bfloat16" });
-      decodeLinear(ones, trained).sum().backward();
-      expect(new Set(numbers(trained.grad!))).toEqual(new Set([1]));
-      trained.grad = null;
-      expect(noGrad(() => decodeLinear(ones, trained)).requiresGrad).toBe(false);
-    });
-  });
-
-  it("refuses what linear refuses", () => {
-    scope(() => {
-      expect(() => decodeLinear(bfloat16(2, 32), bfloat16(4, 64))).toThrow(TorchError);
-      expect(() => decodeLinear(bfloat16(2, 32), bfloat16(4, 32), bfloat16(5))).toThrow(TorchError);
-      expect(() => decodeLinear(bfloat16(2, 32), randn([4, 32]))).toThrow(TorchError);
-      expect(() => decodeLinear(3 as unknown as Tensor, bfloat16(4, 32))).toThrow(
-        "decodeLinear: input must be a Tensor",
-      );
-    });
-  });
-});
 
 describe("decodeAttention", () => {
   it("is attention by hand: two keys, one of them twice as likely", () => {
@@ -276,34 +158,6 @@ describe("decodeAttention", () => {
       const trained = query.clone().requiresGrad_();
       expect(decodeAttention(trained, key, key, null, 1)).toBeNull();
       expect(noGrad(() => decodeAttention(trained, key, key, null, 1))).not.toBeNull();
-    });
-  });
-});
-
-describe("copyWeight", () => {
-  it("gives a matrix of any shape and layout the values that copy_ gives it", () => {
-    const side = fc.integer({ min: 1, max: 100 });
-    fc.assert(
-      fc.property(side, side, fc.boolean(), fc.boolean(), (rows, columns, byColumn, turnedSource) => {
-        scope(() => {
-          const source = turnedSource ? randn([columns, rows]).t() : randn([rows, columns]);
-          const target = byColumn ? bfloat16(columns, rows).t() : bfloat16(rows, columns);
-          copyWeight(target, source);
-          expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
-        });
-      }),
-      { numRuns: 150 },
-    );
-  });
-
-  it("rounds as copy_ does, infinities and what is not a number included, and refuses other shapes", () => {
-    scope(() => {
-      const values = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -1e-40, 3.4e38, Infinity, -Infinity, NaN, 0];
-      const source = tensor([values, values]);
-      const target = bfloat16(8, 2).t();
-      copyWeight(target, source);
-      expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
-      expect(() => copyWeight(target, randn([3, 8]))).toThrow(TorchError);
     });
   });
 });

@@ -1,0 +1,163 @@
+// The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies.
+#include <algorithm>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "product.h"
+#include "tiles.h"
+
+namespace astra {
+
+#ifdef ASTRA_TILES
+namespace {
+
+constexpr int64_t kMostRows = 64;  // beyond it arithmetic is the bound, and product.cpp is faster
+
+// The input as the tile product wants its second operand: [K/32 pieces, groups of 16 rows, 16 pairs of neighbouring
+// numbers, 16 rows]; missing rows are 0.
+ASTRA_TILE_CODE void arrangeInput(const uint16_t* input, int64_t rows, int64_t inner, int groups, uint16_t* arranged) {
+  for (int64_t piece = 0; piece < inner / 32; ++piece) {
+    for (int group = 0; group < groups; ++group) {
+      __m512i lanes[16];
+      for (int row = 0; row < kTile; ++row) {
+        const int64_t at = group * kTile + row;
+        lanes[row] = at < rows ? _mm512_loadu_si512(input + at * inner + piece * 32) : _mm512_setzero_si512();
+      }
+      transpose(lanes);
+      uint16_t* to = arranged + (piece * groups + group) * 512;
+      for (int pair = 0; pair < kTile; ++pair) _mm512_store_si512(to + pair * 32, lanes[pair]);
+    }
+  }
+}
+
+// Sums of 16 (or the configured number of) outputs for all rows.
+template <int groups>
+ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arranged, int64_t inner,
+                                     const char* ahead, float* sums) {
+  _tile_zero(0);
+  if constexpr (groups > 1) _tile_zero(1);
+  if constexpr (groups > 2) _tile_zero(2);
+  if constexpr (groups > 3) _tile_zero(3);
+  for (int64_t at = 0; at < inner; at += 32) {
+    _tile_loadd(4, weight + at, inner * 2);
+    // 16 rows are one stretch of memory; it is fetched in its order while an earlier one is multiplied in another.
+    for (int line = 0; line < 16; ++line) _mm_prefetch(ahead + at * 32 + line * 64, _MM_HINT_T1);
+    const uint16_t* piece = arranged + (at / 32) * groups * 512;
+    _tile_loadd(5, piece, 64);
+    _tile_dpbf16ps(0, 4, 5);
+    if constexpr (groups > 1) {
+      _tile_loadd(6, piece + 512, 64);
+      _tile_dpbf16ps(1, 4, 6);
+    }
+    if constexpr (groups > 2) {
+      _tile_loadd(7, piece + 1024, 64);
+      _tile_dpbf16ps(2, 4, 7);
+    }
+    if constexpr (groups > 3) {
+      _tile_loadd(5, piece + 1536, 64);
+      _tile_dpbf16ps(3, 4, 5);
+    }
+  }
+  _tile_stored(0, sums, 64);
+  if constexpr (groups > 1) _tile_stored(1, sums + 256, 64);
+  if constexpr (groups > 2) _tile_stored(2, sums + 512, 64);
+  if constexpr (groups > 3) _tile_stored(3, sums + 768, 64);
+}
+
+struct FewRows {
+  const uint16_t* weight;    // [outputs, inner]
+  const uint16_t* arranged;  // as arrangeInput leaves it
+  const float* bias;         // [outputs] or null
+  void* result;              // [rows, outputs], float32 where wide, else bfloat16
+  bool wide;
+  int64_t rows, outputs, inner;
+};
+
+// `count` outputs from `first` on, for all rows.
+template <int groups>
+ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int count, const char* ahead) {
+  alignas(64) float sums[groups * 256];
+  multiply<groups>(work.weight + first * work.inner, work.arranged, work.inner, ahead, sums);
+  const __mmask16 present = static_cast<__mmask16>((1u << count) - 1);
+  __m512 bias = _mm512_setzero_ps();
+  if (work.bias != nullptr) bias = _mm512_maskz_loadu_ps(present, work.bias + first);
+  for (int group = 0; group < groups; ++group) {
+    __m512i lanes[16];
+    for (int output = 0; output < kTile; ++output) {
+      lanes[output] = output < count ? _mm512_load_si512(sums + group * 256 + output * 16) : _mm512_setzero_si512();
+    }
+    transpose(lanes);  // [outputs, rows] → [rows, outputs]
+    const int64_t rows = std::min<int64_t>(kTile, work.rows - group * kTile);
+    for (int64_t row = 0; row < rows; ++row) {
+      const __m512 values = _mm512_add_ps(_mm512_castsi512_ps(lanes[row]), bias);
+      const int64_t to = (group * kTile + row) * work.outputs + first;
+      if (work.wide) {
+        _mm512_mask_storeu_ps(static_cast<float*>(work.result) + to, present, values);
+      } else {
+        _mm256_mask_storeu_epi16(static_cast<uint16_t*>(work.result) + to, present,
+                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+      }
+    }
+  }
+}
+
+template <int groups>
+ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
+  const int64_t whole = work.outputs / kTile;
+  const int64_t blockBytes = kTile * work.inner * 2;
+  const char* start = reinterpret_cast<const char*>(work.weight);
+  if (from < std::min(to, whole)) {
+    const TileScope tiles(kTile);
+    for (int64_t block = from; block < std::min(to, whole); ++block) {
+      // Two blocks ahead, but not past the weight: what lies there is not wanted.
+      const int64_t next = std::min(block + 2, std::max<int64_t>(whole - 1, 0));
+      outputsOf<groups>(work, block * kTile, kTile, start + next * blockBytes);
+    }
+  }
+  const int rest = static_cast<int>(work.outputs % kTile);
+  if (to > whole && rest > 0) {
+    const TileScope tiles(rest);
+    outputsOf<groups>(work, whole * kTile, rest, start + std::max<int64_t>(whole - 1, 0) * blockBytes);
+  }
+}
+
+}  // namespace
+
+at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide) {
+  if (!isPlain(weight, at::kBFloat16) || !weight.is_contiguous() || weight.size(1) % 32 != 0 || !mayUseTiles()) return {};
+  const int64_t outputs = weight.size(0), inner = weight.size(1);
+  const int64_t rows = input.numel() / inner;
+  if (rows < 1 || rows > kMostRows) return {};
+  const int groups = static_cast<int>((rows + kTile - 1) / kTile);
+  const at::Tensor plain = input.to(at::kBFloat16).contiguous();
+  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  const auto options = at::TensorOptions().dtype(at::kBFloat16);
+  // at::empty aligns to 64 bytes, which the aligned stores above rely on.
+  const at::Tensor arranged = at::empty({inner / 32, groups, kTile, 32}, options);
+  std::vector<int64_t> shape = input.sizes().vec();
+  shape.back() = outputs;
+  at::Tensor result = at::empty(shape, options.dtype(wide ? at::kFloat : at::kBFloat16));
+  arrangeInput(words(plain), rows, inner, groups, words(arranged));
+  const FewRows work{words(weight), words(arranged), offset.defined() ? static_cast<float*>(offset.data_ptr()) : nullptr,
+                     result.data_ptr(), wide, rows, outputs, inner};
+  const int64_t blocks = (outputs + kTile - 1) / kTile;
+  const int64_t piece = std::max((int64_t{1} << 17) / (kTile * inner) + 1, blocks / 64);
+  inPieces(blocks, piece, [&](int64_t from, int64_t to) {
+    switch (groups) {
+      case 1: return blocksOf<1>(work, from, to);
+      case 2: return blocksOf<2>(work, from, to);
+      case 3: return blocksOf<3>(work, from, to);
+      default: return blocksOf<4>(work, from, to);
+    }
+  });
+  return result;
+}
+#else
+at::Tensor linearOfFewRows(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) { return {}; }
+#endif
+
+}  // namespace astra

@@ -1,0 +1,433 @@
+// Products of bfloat16 numbers with sums in float32, for operands that are stored in either type and in either order, so
+// that master weights, their gradients and activations go through the processor's tiles without being rewritten first.
+#include <algorithm>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+
+#include "engine.h"
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "product.h"
+#include "tiles.h"
+
+namespace astra {
+namespace {
+
+#ifdef ASTRA_TILES
+// One side of a product: its lines are the rows of the left or the columns of the right, each `inner` numbers long.
+struct Operand {
+  const char* numbers;
+  bool wide;  // float32, else bfloat16
+  int64_t lines, inner;
+  int64_t lineStride, innerStride;  // in numbers; one of them is 1
+
+  const char* at(int64_t line, int64_t k) const {
+    return numbers + (line * lineStride + k * innerStride) * (wide ? 4 : 2);
+  }
+};
+
+// How 16 lines × 32 numbers lie in a tile: the left side's as they are read, the right side's by pairs of numbers.
+enum class Form { left, right };
+
+constexpr int64_t kStep = 32;                      // numbers of a line in one tile
+constexpr int64_t kPanel = 32;                     // lines worked on together: two tiles
+constexpr int64_t kStepNumbers = kPanel * kStep;   // of one panel in one step
+constexpr int64_t kMostSteps = 16;                 // of a block: its panel, 32 KiB, stays in the first-level cache
+constexpr int64_t kMostStaying = 24 * 24;          // steps of all panels of a group: 1.1 MiB of a second-level cache
+constexpr int64_t kMostKept = 384;                 // pairs of panels whose sums wait for their next block: 1.5 MiB
+constexpr int64_t kSums = 4 * kTile * kTile;       // of a pair of panels
+
+int64_t ceilingOf(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+// 32 neighbouring numbers of a line, 0 beyond its end.
+ASTRA_TILE_CODE inline __m512i numbersOf(const Operand& side, int64_t line, int64_t k) {
+  if (line >= side.lines) return _mm512_setzero_si512();
+  const int64_t present = side.inner - k;
+  const char* from = side.at(line, k);
+  if (!side.wide) {
+    const __mmask32 mask = present >= 32 ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+    return _mm512_maskz_loadu_epi16(mask, from);
+  }
+  const __mmask16 all = static_cast<__mmask16>(~0u);
+  const __mmask16 low = present >= 16 ? all : static_cast<__mmask16>((1u << present) - 1);
+  const __mmask16 high = present >= 32 ? all : present <= 16 ? __mmask16{0} : static_cast<__mmask16>((1u << (present - 16)) - 1);
+  const __m512 first = _mm512_maskz_loadu_ps(low, from);
+  const __m512 second = _mm512_maskz_loadu_ps(high, from + 64);
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+
+// The numbers k and k + 1 of 16 lines side by side, 0 beyond the ends.
+ASTRA_TILE_CODE inline __m512i pairsOf(const Operand& side, int64_t line, int64_t k, __m512i interleave) {
+  const int64_t present = std::min<int64_t>(kTile, side.lines - line);
+  if (present <= 0 || k >= side.inner) return _mm512_setzero_si512();
+  const __mmask16 first = static_cast<__mmask16>((1u << present) - 1);
+  const __mmask16 second = k + 1 < side.inner ? first : __mmask16{0};
+  const char* from = side.at(line, k);
+  const char* next = second == 0 ? from : side.at(line, k + 1);
+  if (side.wide) {
+    const __m512 even = _mm512_maskz_loadu_ps(first, from);
+    const __m512 odd = _mm512_maskz_loadu_ps(second, next);
+    return _mm512_permutexvar_epi16(interleave, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even)));
+  }
+  const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from));
+  const __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second, next));
+  return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+}
+
+// Tiles without an end inside, which are nearly all.
+template <bool wide, bool alongLines>
+ASTRA_TILE_CODE inline void readWhole(const char* from, int64_t stride, __m512i interleave, __m512i (&lanes)[16]) {
+  for (int i = 0; i < kTile; ++i) {
+    const char* first = from + (alongLines ? i : 2 * i) * stride;
+    const char* second = alongLines ? first + 64 : first + stride;
+    if constexpr (wide) {
+      const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second), _mm512_loadu_ps(first));
+      lanes[i] = reinterpret_cast<__m512i>(both);
+      if constexpr (!alongLines) lanes[i] = _mm512_permutexvar_epi16(interleave, lanes[i]);
+    } else if constexpr (alongLines) {
+      lanes[i] = _mm512_loadu_si512(first);
+    } else {
+      const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(first)));
+      const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)));
+      lanes[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+    }
+  }
+}
+
+// 16 lines from `line` on and 32 numbers from `k` on.
+template <bool wide, bool alongLines>
+ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t line, int64_t k, __m512i interleave,
+                                     uint16_t* packed) {
+  __m512i lanes[16];
+  if (line + kTile <= side.lines && k + kStep <= side.inner) {
+    const int64_t stride = (alongLines ? side.lineStride : side.innerStride) * (wide ? 4 : 2);
+    readWhole<wide, alongLines>(side.at(line, k), stride, interleave, lanes);
+  } else if (alongLines) {
+    for (int i = 0; i < kTile; ++i) lanes[i] = numbersOf(side, line + i, k);
+  } else {
+    for (int i = 0; i < kTile; ++i) lanes[i] = pairsOf(side, line, k + 2 * i, interleave);
+  }
+  if (alongLines == (form == Form::right)) transpose(lanes);
+  for (int i = 0; i < kTile; ++i) _mm512_store_si512(packed + i * 32, lanes[i]);
+}
+
+// Panels `from` … `to` − 1 of a side for `steps` steps from `step` on: [panels, steps, 2 tiles, 512 numbers].
+template <bool wide, bool alongLines>
+ASTRA_TILE_CODE void packPanels(const Operand& side, Form form, int64_t from, int64_t to, int64_t step, int64_t steps,
+                                uint16_t* packed) {
+  alignas(64) static constexpr uint16_t kInterleaved[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                            8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i interleave = _mm512_load_si512(kInterleaved);
+  const int64_t lines = (to - from) * kPanel;
+  // In the order of memory: neighbouring numbers of a line, or of neighbouring lines, are read after one another.
+  for (int64_t outer = 0; outer < (alongLines ? lines / kTile : steps); ++outer) {
+    for (int64_t inner = 0; inner < (alongLines ? steps : lines / kTile); ++inner) {
+      const int64_t line = (alongLines ? outer : inner) * kTile, s = alongLines ? inner : outer;
+      uint16_t* tile = packed + (line / kPanel * steps + s) * kStepNumbers + line % kPanel * kStep;
+      packTile<wide, alongLines>(side, form, from * kPanel + line, (step + s) * kStep, interleave, tile);
+    }
+  }
+}
+
+ASTRA_TILE_CODE void pack(const Operand& side, Form form, int64_t from, int64_t to, int64_t step, int64_t steps,
+                          uint16_t* packed) {
+  const auto packAs = side.wide ? (side.innerStride == 1 ? packPanels<true, true> : packPanels<true, false>)
+                                : (side.innerStride == 1 ? packPanels<false, true> : packPanels<false, false>);
+  packAs(side, form, from, to, step, steps, packed);
+}
+
+// Adds the products of two panels to sums [2 left tiles, 2 right tiles, 16 rows, 16 columns]. The panel of the side that
+// moves meets many others and stays in the first-level cache; the others are read past it.
+template <Form moves>
+ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin, float* sums) {
+  if (begin) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + 256, 64);
+    _tile_loadd(2, sums + 512, 64);
+    _tile_loadd(3, sums + 768, 64);
+  }
+  const int64_t lines = ceilingOf(kSums / 16, steps);
+  for (int64_t step = 0; step < steps; ++step) {
+    const uint16_t* l = left + step * kStepNumbers;
+    const uint16_t* r = right + step * kStepNumbers;
+    if constexpr (moves == Form::left) {
+      _tile_loadd(4, l, 64);
+      _tile_stream_loadd(6, r, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_stream_loadd(7, r + 512, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, l + 512, 64);
+    } else {
+      _tile_stream_loadd(4, l, 64);
+      _tile_loadd(6, r, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, r + 512, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_stream_loadd(5, l + 512, 64);
+    }
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    // The sums that are added to next.
+    for (int64_t line = step * lines; line < (step + 1) * lines; ++line) __builtin_prefetch(sums + kSums + 16 * line, 1, 3);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + 256, 64);
+  _tile_stored(2, sums + 512, 64);
+  _tile_stored(3, sums + 768, 64);
+}
+
+struct Result {
+  char* numbers;      // [rows, columns]
+  bool wide;
+  bool aligned;       // rows begin at cache lines
+  const float* bias;  // [columns] or null
+  int64_t rows, columns;
+};
+
+// The sums of a pair of panels. Whole cache lines go past the caches, which would otherwise read them before they are written.
+ASTRA_TILE_CODE inline void write(const Result& result, int64_t leftPanel, int64_t rightPanel, const float* sums) {
+  const int64_t column = rightPanel * kPanel;
+  const int64_t present = std::min(kPanel, result.columns - column);
+  const __mmask32 mask = present == kPanel ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+  const __mmask16 low = static_cast<__mmask16>(mask), high = static_cast<__mmask16>(mask >> 16);
+  __m512 bias[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  if (result.bias != nullptr) {
+    bias[0] = _mm512_maskz_loadu_ps(low, result.bias + column);
+    bias[1] = _mm512_maskz_loadu_ps(high, result.bias + column + kTile);
+  }
+  const bool whole = result.aligned && present == kPanel;
+  const int64_t rows = std::min(kPanel, result.rows - leftPanel * kPanel);
+  for (int64_t row = 0; row < rows; ++row) {
+  const float* from = sums + row / kTile * 512 + row % kTile * kTile;
+  const __m512 first = _mm512_add_ps(_mm512_load_ps(from), bias[0]);
+  const __m512 second = _mm512_add_ps(_mm512_load_ps(from + 256), bias[1]);
+  const int64_t to = (leftPanel * kPanel + row) * result.columns + column;
+  if (result.wide) {
+    auto* numbers = reinterpret_cast<float*>(result.numbers) + to;
+    if (whole) {
+      _mm512_stream_ps(numbers, first);
+      _mm512_stream_ps(numbers + kTile, second);
+    } else {
+      _mm512_mask_storeu_ps(numbers, low, first);
+      _mm512_mask_storeu_ps(numbers + kTile, high, second);
+    }
+    continue;
+  }
+  auto* numbers = reinterpret_cast<uint16_t*>(result.numbers) + to;
+  const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  if (whole) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(numbers), rounded);
+  } else {
+    _mm512_mask_storeu_epi16(numbers, mask, rounded);
+  }
+}
+}
+
+struct Work {
+  Operand left, right;
+  Result result;
+  bool leftMoves;            // the side with more lines is packed as it is needed; the other one stays packed
+  const uint16_t* resident;  // [blocks, panels of the other side, steps of a block, kStepNumbers]
+  int64_t steps, blocks, mostSteps;
+  int64_t others, group;     // panels of the side that stays, and how many of them are worked on together
+  int64_t packedTogether;    // panels of the side that moves, while they are packed
+  int64_t atOnce;            // panels of the side that moves whose sums wait for the next block
+
+  const Operand& moving() const { return leftMoves ? left : right; }
+  const Operand& staying() const { return leftMoves ? right : left; }
+  int64_t blockStart(int64_t block) const { return steps * block / blocks; }
+};
+
+// Panels `from` … `to` − 1 of the moving side with all of the other.
+template <Form moves>
+ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
+  const at::Tensor room = at::empty({work.packedTogether * work.mostSteps * kStepNumbers}, at::TensorOptions().dtype(at::kBFloat16));
+  uint16_t* const panels = words(room);
+  const at::Tensor kept = at::empty({(work.atOnce * work.group + 1) * kSums}, at::TensorOptions().dtype(at::kFloat));
+  float* const sums = static_cast<float*>(kept.data_ptr());
+  const TileScope tiles(kTile);
+  for (int64_t begin = from; begin < to; begin += work.atOnce) {
+    const int64_t end = std::min(to, begin + work.atOnce);
+    for (int64_t first = 0; first < work.others; first += work.group) {
+      const int64_t last = std::min(work.others, first + work.group);
+      for (int64_t block = 0; block < work.blocks; ++block) {
+        const int64_t start = work.blockStart(block), steps = work.blockStart(block + 1) - start;
+        const uint16_t* resident = work.resident + start * work.others * kStepNumbers;
+        for (int64_t moving = begin; moving < end; ++moving) {
+          const int64_t packed = (moving - begin) % work.packedTogether;
+          if (packed == 0) pack(work.moving(), moves, moving, std::min(end, moving + work.packedTogether), start, steps, panels);
+          const uint16_t* panel = panels + packed * steps * kStepNumbers;
+          for (int64_t other = first; other < last; ++other) {
+            const uint16_t* staying = resident + other * steps * kStepNumbers;
+            float* own = sums + ((moving - begin) * (last - first) + other - first) * kSums;
+            if constexpr (moves == Form::left) {
+              multiply<moves>(panel, staying, steps, block == 0, own);
+            } else {
+              multiply<moves>(staying, panel, steps, block == 0, own);
+            }
+            if (block + 1 < work.blocks) continue;
+            if constexpr (moves == Form::left) {
+              write(work.result, moving, other, own);
+            } else {
+              write(work.result, other, moving, own);
+            }
+          }
+        }
+      }
+    }
+  }
+  _mm_sfence();
+}
+
+bool isWide(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
+
+bool isReadable(const at::Tensor& tensor) {
+  return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
+}
+
+// A matrix whose lines, or whose numbers k of all lines, lie side by side.
+at::Tensor orderly(const at::Tensor& matrix) {
+  const bool rows = matrix.stride(1) == 1 || matrix.size(1) == 1;
+  const bool columns = matrix.stride(0) == 1 || matrix.size(0) == 1;
+  return rows || columns ? matrix : matrix.contiguous();
+}
+
+Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
+  const int64_t innerAt = 1 - linesAt;
+  Operand side{static_cast<const char*>(matrix.data_ptr()), isWide(matrix), matrix.size(linesAt), matrix.size(innerAt),
+               matrix.stride(linesAt), matrix.stride(innerAt)};
+  // The stride of a dimension of one is nobody's business, but here it says how the matrix is read.
+  if (side.inner == 1) side.innerStride = 1;
+  if (side.lines == 1 && side.innerStride != 1) side.lineStride = 1;
+  return side;
+}
+
+// `shape` has as many numbers as the product's rows and columns.
+at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
+                          at::IntArrayRef shape) {
+  const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
+  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  Work work{};
+  work.left = operandOf(plainLeft, 0);
+  work.right = operandOf(plainRight, 1);
+  at::Tensor result = at::empty(shape,
+                                left.options().dtype(wide ? at::kFloat : at::kBFloat16).requires_grad(false));
+  auto* numbers = static_cast<char*>(result.data_ptr());
+  const bool aligned = reinterpret_cast<uintptr_t>(numbers) % 64 == 0 && work.right.lines * (wide ? 4 : 2) % 64 == 0;
+  work.result = {numbers, wide, aligned, offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr,
+                 work.left.lines, work.right.lines};
+  work.leftMoves = work.left.lines > work.right.lines;
+  work.steps = ceilingOf(work.left.inner, kStep);
+  work.blocks = ceilingOf(work.steps, kMostSteps);
+  work.mostSteps = ceilingOf(work.steps, work.blocks);
+  const int64_t panels = work.others = ceilingOf(work.staying().lines, kPanel);
+  const int64_t groups = ceilingOf(panels * ceilingOf(work.steps, work.blocks), kMostStaying);
+  work.group = ceilingOf(panels, groups);
+  const int64_t movingPanels = ceilingOf(work.moving().lines, kPanel);
+  at::Tensor packed = at::empty({work.steps * panels * kStepNumbers}, left.options().dtype(at::kBFloat16).requires_grad(false));
+  uint16_t* resident = words(packed);
+  work.resident = resident;
+  const Form form = work.leftMoves ? Form::right : Form::left;
+  inPieces(panels * work.blocks, ceilingOf(64, std::min(work.steps, kMostSteps)), [&](int64_t from, int64_t to) {
+    for (int64_t task = from; task < to; ++task) {
+      const int64_t block = task / panels, panel = task % panels;
+      const int64_t start = work.blockStart(block), steps = work.blockStart(block + 1) - start;
+      pack(work.staying(), form, panel, panel + 1, start, steps, resident + (start * panels + panel * steps) * kStepNumbers);
+    }
+  });
+  // Where all that stays fits the second-level cache, few sums wait; else it passes by once for all that wait.
+  const int64_t share = ceilingOf(movingPanels, at::get_num_threads());
+  const bool fits = groups == 1 && work.blocks * work.mostSteps * panels <= kMostStaying;
+  work.atOnce = std::min(share, std::max<int64_t>(1, fits ? 4 : kMostKept / work.group));
+  work.atOnce = ceilingOf(share, ceilingOf(share, work.atOnce));
+  work.packedTogether = work.moving().innerStride == 1 ? 1 : std::min(work.atOnce, std::max<int64_t>(1, 96 / work.group));
+  const int64_t even = ceilingOf(movingPanels, 4 * at::get_num_threads());
+  const int64_t worth = ceilingOf(1024, work.steps * panels);
+  const int64_t piece = ceilingOf(std::max(even, worth), work.atOnce) * work.atOnce;
+  inPieces(movingPanels, piece, [&](int64_t from, int64_t to) {
+    if (work.leftMoves) {
+      productsOf<Form::left>(work, from, to);
+    } else {
+      productsOf<Form::right>(work, from, to);
+    }
+  });
+  return result;
+}
+#endif
+
+at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
+  if (left.dim() != 2 || right.dim() != 2 || left.size(1) != right.size(0)) {
+    throw Refusal("matrices must fit, got " + describeTensor(left) + " and " + describeTensor(right));
+  }
+#ifdef ASTRA_TILES
+  if (isReadable(left) && isReadable(right) && left.numel() > 0 && right.numel() > 0 && mayUseTiles()) {
+    return productOnTiles(left, right, at::Tensor(), wide, {left.size(0), right.size(1)});
+  }
+#endif
+  return at::matmul(left.to(at::kBFloat16), right.to(at::kBFloat16)).to(wide ? at::kFloat : at::kBFloat16);
+}
+
+// bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 where `wide`
+napi_value bfloat16Product(Call& call) {
+  const at::AutoGradMode mode(false);
+  return wrapTensor(*call.engine, call.env,
+                    product(call.tensor(0, "left"), call.tensor(1, "right"), call.boolean(2, "wide")));
+}
+
+// bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, of the weight's type and laid out as the weight is
+napi_value bfloat16WeightGradient(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor& gradient = call.tensor(0, "gradient");
+  const at::Tensor& input = call.tensor(1, "input");
+  const at::Tensor& weight = call.tensor(2, "weight");
+  if (gradient.dim() != 2 || input.dim() != 2 || weight.dim() != 2) throw Refusal("matrices are wanted");
+  const bool wide = weight.scalar_type() != at::kBFloat16;
+  at::Tensor result = weight.stride(1) == 1 ? product(gradient.t(), input, wide) : product(input.t(), gradient, wide).t();
+  return wrapTensor(*call.engine, call.env, std::move(result));
+}
+
+// bfloat16Linear(input, weight, bias, wide): at::linear of what is rounded to bfloat16, without gradients
+napi_value bfloat16Linear(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor& input = call.tensor(0, "input");
+  const at::Tensor& weight = call.tensor(1, "weight");
+  const at::Tensor bias = call.absent(2) ? at::Tensor() : call.tensor(2, "bias");
+  const bool wide = call.boolean(3, "wide");
+#ifdef ASTRA_TILES
+  const bool readable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias));
+  const bool fits = input.dim() >= 1 && weight.dim() == 2 && input.size(-1) == weight.size(1) &&
+                    (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
+  if (readable && fits && input.numel() > 0 && weight.numel() > 0 && mayUseTiles()) {
+    at::Tensor few = linearOfFewRows(input, weight, bias, wide);
+    if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
+    std::vector<int64_t> shape = input.sizes().vec();
+    shape.back() = weight.size(0);
+    return wrapTensor(*call.engine, call.env,
+                      productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, shape));
+  }
+#endif
+  const auto rounded = [](const at::Tensor& tensor) { return tensor.to(at::kBFloat16); };
+  const auto offset = bias.defined() ? c10::optional<at::Tensor>(rounded(bias)) : c10::nullopt;
+  return wrapTensor(*call.engine, call.env,
+                    at::linear(rounded(input), rounded(weight), offset).to(wide ? at::kFloat : at::kBFloat16));
+}
+
+}  // namespace
+
+void defineProduct(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "bfloat16Linear", bfloat16Linear);
+  define(env, exports, engine, "bfloat16Product", bfloat16Product);
+  define(env, exports, engine, "bfloat16WeightGradient", bfloat16WeightGradient);
+}
+
+}  // namespace astra

@@ -1,0 +1,98 @@
+// Intel's tiles (AMX): 16 × 16 sums of products of bfloat16 pairs in one instruction. ASTRA_TILES is defined where the
+// compiler knows them; whether the processor does is asked at run time.
+#pragma once
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
+#define ASTRA_TILES 1
+#define ASTRA_TILE_CODE __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace astra {
+
+constexpr int kTile = 16;  // rows of a tile, and its columns in 32-bit lanes
+
+// Whether the processor multiplies bfloat16 tiles (Intel AMX) and the kernel lets this process use them.
+inline bool mayUseTiles() {
+  static const bool may = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    const bool tiles = (d & (1u << 22)) != 0 && (d & (1u << 24)) != 0;  // AMX-BF16, AMX-TILE
+    if (!tiles || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & (1u << 5)) == 0) return false;  // AVX512-BF16
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return may;
+}
+
+struct alignas(64) TileConfiguration {
+  uint8_t palette = 1, startRow = 0, reserved[14] = {};
+  uint16_t rowBytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Tiles 0 … 3 are sums [outputs, rows of the input], 4 a piece of the weight, 5 … 7 pieces of the input. For the
+// length of its life: oneDNN's kernels run on the same threads and find their own configuration again.
+class TileScope {
+ public:
+  ASTRA_TILE_CODE explicit TileScope(int outputs) {
+    _tile_storeconfig(&before_);
+    isReadOrWritten(&before_);
+    TileConfiguration now;
+    for (int tile = 0; tile < 8; ++tile) {
+      now.rowBytes[tile] = 64;
+      now.rows[tile] = static_cast<uint8_t>(tile < 5 ? outputs : kTile);
+    }
+    isReadOrWritten(&now);
+    _tile_loadconfig(&now);
+  }
+  ASTRA_TILE_CODE ~TileScope() {
+    if (before_.palette == 0) {
+      _tile_release();
+    } else {
+      isReadOrWritten(&before_);
+      _tile_loadconfig(&before_);
+    }
+  }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  // GCC 12 takes a configuration for 8 bytes long and might leave out what is stored beyond them.
+  static void isReadOrWritten(TileConfiguration* configuration) { asm volatile("" : : "r"(configuration) : "memory"); }
+
+  TileConfiguration before_;
+};
+
+// 16 × 16 lanes of 32 bits, in place.
+ASTRA_TILE_CODE inline __attribute__((always_inline)) void transpose(__m512i (&r)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 8; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+  }
+}
+
+}  // namespace astra
+#endif

@@ -1,0 +1,107 @@
+/** The product of a layer in 16 bits, of master weights or of weights in 16 bits. */
+import { differentiable } from "./differentiable.js";
+import type { DType } from "./dtype.js";
+import { describeValue, TorchError } from "./errors.js";
+import { addon } from "./native.js";
+import { isTensor, wrap } from "./operator-call.js";
+import { linear } from "./operators.js";
+import { isGradEnabled } from "./scope.js";
+import type { Tensor } from "./tensor.js";
+
+export interface AutocastLinearOptions {
+  /** Type that the numbers multiplied are rounded to. */
+  dtype: DType;
+  /** Type of the result: `dtype`, or float32, which keeps the sums as they are. Default: `dtype`. */
+  resultDtype?: DType;
+}
+
+/**
+ * input · weightᵀ + bias with products in `dtype`, whatever types the operands are stored in: what
+ * `torch.nn.functional.linear` is under `torch.autocast(dtype=…)`. Differentiable; each gradient has its operand's type,
+ * and that of a float32 weight is never rounded to 16 bits.
+ *
+ * In bfloat16 on the CPU, sums are in float32, and where the processor multiplies tiles (Intel AMX) operands are read as
+ * they are stored: master weights are not copied. A row's result then depends neither on the rows beside it nor on
+ * their number. At most 64 rows of a contiguous bfloat16 weight whose inner size is a multiple of 32 take as long as
+ * reading the weight.
+ *
+ * @param input [..., in]
+ * @param weight [out, in]; the transpose of a contiguous [in, out] is as fast
+ * @param bias [out]
+ * @returns [..., out]
+ * @throws TorchError where the shapes do not fit
+ */
+export function autocastLinear(
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor | null,
+  { dtype, resultDtype = dtype }: AutocastLinearOptions,
+): Tensor {
+  const where = "autocastLinear";
+  requireTensor(where, "input", input);
+  requireTensor(where, "weight", weight);
+  if (bias !== null) requireTensor(where, "bias", bias);
+  if (resultDtype !== dtype && resultDtype !== "float32") {
+    throw new TorchError(
+      `${where}: resultDtype must be ${dtype} or float32, got ${describeValue(resultDtype)}`,
+    );
+  }
+  if (dtype !== "bfloat16" || input.device !== "cpu") {
+    const result = linear(cast(input, dtype), cast(weight, dtype), bias && cast(bias, dtype));
+    return cast(result, resultDtype);
+  }
+  const multiply = (rows: Tensor) =>
+    wrap(
+      addon().bfloat16Linear(rows.handle, weight.handle, bias?.handle ?? null, resultDtype === "float32"),
+    );
+  if (!isGradEnabled()) return multiply(input);
+
+  // The operands themselves may be gone by the time of the backward pass.
+  const { shape: inputShape, dtype: inputDtype } = input;
+  const [ofInput, ofWeight, ofBias] = [input, weight, bias].map((operand) => operand?.requiresGrad === true);
+  const biasDtype = bias?.dtype;
+  return differentiable({
+    name: where,
+    inputs: [input, weight, bias],
+    forward: () => {
+      const rows = cast(input, dtype);
+      return { output: multiply(rows), saved: [rows, weight] };
+    },
+    backward: (gradOutput, [savedInput, savedWeight]) => {
+      const [outputSize, inputSize] = savedWeight!.shape as [number, number];
+      const gradientOfInput = (arrived: Tensor, used: Tensor) =>
+        cast(wrap(addon().bfloat16Product(arrived.handle, used.handle, inputDtype !== dtype)), inputDtype);
+      // Laid out as the weight is, so that it becomes the parameter's gradient without a copy.
+      const gradientOfWeight = (arrived: Tensor, given: Tensor, used: Tensor) =>
+        cast(wrap(addon().bfloat16WeightGradient(arrived.handle, given.handle, used.handle)), used.dtype);
+      const gradient = gradOutput.reshape([-1, outputSize]);
+      const rows = savedInput!.reshape([-1, inputSize]);
+      return [
+        ofInput ? gradientOfInput(gradient, savedWeight!).view(inputShape) : null,
+        ofWeight ? gradientOfWeight(gradient, rows, savedWeight!) : null,
+        ofBias ? gradient.sum([0], false, { dtype: "float32" }).to(biasDtype!) : null,
+      ];
+    },
+  });
+}
+
+/** No copy where there is nothing to change. */
+function cast(tensor: Tensor, dtype: DType): Tensor {
+  return tensor.dtype === dtype ? tensor : tensor.to(dtype);
+}
+
+function requireTensor(where: string, name: string, value: unknown): Tensor {
+  if (isTensor(value)) return value;
+  throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
+}
+
+/**
+ * `target.copy_(source)` without gradients: new values for a weight of a copy that decodes. It is many times faster from
+ * float32 into a bfloat16 matrix that is laid out by column, which is how `autocastLinear` reads a weight
+ * stored [in, out] when it decodes.
+ *
+ * @throws TorchError where `source` cannot be broadcast to the shape of `target`
+ */
+export function copyWeight(target: Tensor, source: Tensor): void {
+  addon().copyWeight(requireTensor("copyWeight", "target", target).handle, requireTensor("copyWeight", "source", source).handle);
+}

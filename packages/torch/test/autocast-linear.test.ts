@@ -1,0 +1,284 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  autocastLinear,
+  copyWeight,
+  linear,
+  maxMemoryAllocated,
+  memoryAllocated,
+  noGrad,
+  randn,
+  resetPeakMemoryStats,
+  scope,
+  tensor,
+  TorchError,
+  type DType,
+  type Tensor,
+} from "../src/index.js";
+import { processorFlags } from "../src/native.js";
+import { checkGradient } from "../src/testing.js";
+import { expectClose } from "./expect-close.js";
+import { expectNoLeaks } from "./live-tensors.js";
+
+expectNoLeaks();
+
+const hasTiles = processorFlags().has("amx_bf16");
+const bfloat16 = (...shape: number[]) => scope(() => randn(shape).to("bfloat16"));
+const wide = (value: Tensor) => value.to("float64");
+/** What is multiplied: rounded to bfloat16, and from there exact. */
+const rounded = (value: Tensor) => wide(value.to("bfloat16"));
+const numbers = (value: Tensor) => value.contiguous().toTypedArray() as Float32Array;
+const in16Bits = { dtype: "bfloat16" } as const;
+
+/** Half the distance of neighbouring bfloat16 numbers around 1, and what sums in another order may add. */
+const ROUNDING = 2 ** -8 + 1e-4;
+/** What float32 sums of a thousand numbers of size 1 may lose, relative to the largest. */
+const SUMS = 2e-5;
+
+/** A matrix in one of the ways that it may lie in memory: as it is, turned, a part of a larger one, every other column. */
+const layouts = ["plain", "turned", "part", "apart"] as const;
+type Layout = (typeof layouts)[number];
+function laidOut(layout: Layout, rows: number, columns: number, dtype: DType): Tensor {
+  const make = (...shape: number[]) => randn(shape).to(dtype);
+  if (layout === "plain") return make(rows, columns);
+  if (layout === "turned") return make(columns, rows).t();
+  if (layout === "part") return make(rows + 2, columns + 3).narrow(0, 1, rows).narrow(1, 2, columns);
+  return make(rows, columns, 2).select(2, 1);
+}
+
+interface Case {
+  rows: number;
+  outputs: number;
+  inner: number;
+  input: { dtype: DType; layout: Layout };
+  weight: { dtype: DType; layout: Layout };
+  withBias: boolean;
+  resultDtype: "bfloat16" | "float32";
+}
+
+const operand = fc.record({
+  dtype: fc.constantFrom<DType>("bfloat16", "float32"),
+  layout: fc.constantFrom(...layouts),
+});
+const size = fc.oneof(
+  fc.integer({ min: 1, max: 70 }),
+  fc.constantFrom(32, 64, 96, 256),
+  fc.integer({ min: 1, max: 700 }),
+);
+const anyCase: fc.Arbitrary<Case> = fc.record({
+  rows: fc.oneof(fc.integer({ min: 1, max: 70 }), fc.integer({ min: 60, max: 300 })),
+  outputs: size,
+  inner: size,
+  input: operand,
+  weight: operand,
+  withBias: fc.boolean(),
+  resultDtype: fc.constantFrom("bfloat16", "float32"),
+});
+
+function check({ rows, outputs, inner, input, weight, withBias, resultDtype }: Case): void {
+  scope(() => {
+    const x = laidOut(input.layout, rows, inner, input.dtype);
+    const w = laidOut(weight.layout, outputs, inner, weight.dtype);
+    const b = withBias ? randn([outputs]).to(weight.dtype) : null;
+    const got = autocastLinear(x, w, b, { dtype: "bfloat16", resultDtype });
+    const exact = linear(rounded(x), rounded(w), b === null ? null : wide(b));
+    expect(got.shape).toEqual([rows, outputs]);
+    expect(got.dtype).toBe(resultDtype);
+    // Without tiles the bias is rounded before it is added, and so is the sum.
+    const tolerance = resultDtype === "float32" && hasTiles ? SUMS * Math.sqrt(inner) : 2 * ROUNDING;
+    expectClose(numbers(got), numbers(exact), tolerance);
+  });
+}
+
+describe("autocastLinear", () => {
+  it("is the product by hand", () => {
+    scope(() => {
+      const input = tensor([[1, 2]], in16Bits);
+      const weight = tensor(
+        [
+          [3, 4],
+          [5, -6],
+        ],
+        { dtype: "float32" },
+      );
+      const bias = tensor([0.5, 1]);
+      expect(autocastLinear(input, weight, bias, in16Bits).toArray()).toEqual([[11.5, -6]]);
+      expect(autocastLinear(input, weight, null, in16Bits).toArray()).toEqual([[11, -7]]);
+      // 1 + 2⁻⁹ is no bfloat16 number: it is rounded before it is multiplied.
+      const fine = tensor([[1 + 2 ** -9, 0]]);
+      expect(autocastLinear(fine, weight, null, in16Bits).toArray()).toEqual([[3, 5]]);
+    });
+  });
+
+  it("is linear for any sizes, types and layouts, with and without bias", () => {
+    fc.assert(fc.property(anyCase, check), { numRuns: 300 });
+  });
+
+  it("is linear where blocks, groups and pieces end: long sums, many rows, many outputs", () => {
+    const plain = { dtype: "float32", layout: "plain" } as const;
+    const turned = { dtype: "bfloat16", layout: "turned" } as const;
+    for (const [rows, outputs, inner] of [
+      [1000, 70, 1100],
+      [65, 1700, 513],
+      [900, 1000, 65],
+      [70, 40, 5000],
+      [2000, 33, 31],
+    ] as const) {
+      const shape = { rows, outputs, inner, withBias: true, resultDtype: "float32" } as const;
+      check({ ...shape, input: plain, weight: turned });
+      check({ ...shape, input: turned, weight: plain });
+    }
+  });
+
+  it("keeps leading dimensions, and gives each row what it gives it alone", () => {
+    scope(() => {
+      const [input, weight, bias] = [bfloat16(6, 13, 1024), bfloat16(70, 1024), bfloat16(70)];
+      const together = autocastLinear(input, weight, bias, in16Bits);
+      expect(together.shape).toEqual([6, 13, 70]);
+      const alone = Array.from({ length: 78 }, (_, row) => {
+        const one = input.view([78, 1, 1024]).narrow(0, row, 1);
+        return Array.from(numbers(autocastLinear(one, weight, bias, in16Bits)));
+      });
+      expectClose(numbers(together), alone.flat(), 2 * ROUNDING);
+      // With tiles it is the same sum in the same order, whatever the number of rows and the weight's type.
+      if (!hasTiles) return;
+      expect(Array.from(numbers(together))).toEqual(alone.flat());
+      const master = autocastLinear(input, weight.to("float32"), bias.to("float32"), in16Bits);
+      expect(Array.from(numbers(master))).toEqual(alone.flat());
+    });
+  });
+
+  it("passes infinities and what is not a number on to their own rows", () => {
+    for (const count of [4, 100]) {
+      scope(() => {
+        const rows = Array.from({ length: count }, (_, row) =>
+          Array.from({ length: 32 }, (_value, at) =>
+            at === 5 ? [Infinity, NaN, 1, -Infinity][row % 4]! : 1,
+          ),
+        );
+        const weight = tensor(
+          Array.from({ length: 17 }, () => Array(32).fill(2) as number[]),
+          in16Bits,
+        );
+        const got = autocastLinear(tensor(rows, in16Bits), weight, null, in16Bits).toArray() as number[][];
+        got.forEach((row, at) =>
+          expect([...new Set(row)]).toEqual([[Infinity, NaN, 64, -Infinity][at % 4]]),
+        );
+      });
+    }
+  });
+
+  it("is linear in every other type, with gradients", () => {
+    scope(() => {
+      const [input, weight, bias] = [randn([5, 32]), randn([8, 32]), randn([8])];
+      const got = autocastLinear(input, weight, bias, { dtype: "float32" });
+      expect(Array.from(numbers(got))).toEqual(Array.from(numbers(linear(input, weight, bias))));
+      const narrowed = autocastLinear(wide(input), weight, null, { dtype: "float64", resultDtype: "float32" });
+      expect(narrowed.dtype).toBe("float32");
+      expectClose(numbers(narrowed), numbers(linear(wide(input), wide(weight))), 1e-6);
+      const [x, w, b] = [randn([3, 4]), randn([2, 4]), randn([2])].map(wide);
+      checkGradient((p, q, r) => autocastLinear(p!, q!, r!, { dtype: "float64" }), [x!, w!, b!]);
+    });
+  });
+
+  it("has linear's gradients, each in its operand's type", () => {
+    fc.assert(
+      fc.property(anyCase, ({ rows, outputs, inner, input, weight, resultDtype }) => {
+        scope(() => {
+          const x = laidOut(input.layout, rows, inner, input.dtype).detach().requiresGrad_();
+          const w = laidOut(weight.layout, outputs, inner, weight.dtype).detach().requiresGrad_();
+          const b = randn([outputs]).to(weight.dtype).requiresGrad_();
+          const upstream = randn([rows, outputs]).to(resultDtype);
+          autocastLinear(x, w, b, { dtype: "bfloat16", resultDtype }).mul(upstream).sum().backward();
+          const gradient = rounded(upstream);
+          const expected = [
+            gradient.matmul(rounded(w.detach())),
+            gradient.t().matmul(rounded(x.detach())),
+            wide(upstream).sum([0]),
+          ];
+          [x, w, b].forEach((each, at) => {
+            expect(each.grad!.dtype).toBe(each.dtype);
+            expect(each.grad!.shape).toEqual(each.shape);
+            const length = [outputs, rows, rows][at]!;
+            const isExact = each.dtype === "float32" && (hasTiles || at === 2);
+            expectClose(
+              numbers(each.grad!),
+              numbers(expected[at]!),
+              isExact ? SUMS * Math.sqrt(length) : 2 * ROUNDING,
+            );
+          });
+        });
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("records nothing where gradients are off, and gives none to what wants none", () => {
+    scope(() => {
+      const [input, weight] = [bfloat16(40, 32), bfloat16(8, 32)];
+      weight.requiresGrad_();
+      expect(noGrad(() => autocastLinear(input, weight, null, in16Bits)).requiresGrad).toBe(false);
+      autocastLinear(input, weight, null, in16Bits).sum().backward();
+      expect(weight.grad).not.toBeNull();
+      expect(input.grad).toBeNull();
+    });
+  });
+
+  it.runIf(hasTiles)("reads master weights as they are: no copy in another type or order", () => {
+    scope(() => {
+      const weight = randn([1024, 1024]); // 4 MiB
+      const input = bfloat16(64, 1024);
+      const before = memoryAllocated();
+      resetPeakMemoryStats();
+      noGrad(() => scope(() => autocastLinear(input, weight.t(), null, in16Bits)));
+      // Its result, the input once more and what waits for its sums.
+      expect(maxMemoryAllocated() - before).toBeLessThan(2 ** 20);
+    });
+  });
+
+  it("refuses what linear refuses", () => {
+    scope(() => {
+      const refused = (...given: [Tensor, Tensor, Tensor | null]) =>
+        expect(() => autocastLinear(...given, in16Bits)).toThrow(TorchError);
+      refused(bfloat16(2, 32), bfloat16(4, 64), null);
+      refused(bfloat16(2, 32), bfloat16(4, 32), bfloat16(5));
+      refused(bfloat16(100, 32), bfloat16(4, 64), null);
+      refused(bfloat16(2, 32), bfloat16(4), null);
+      expect(() => autocastLinear(3 as unknown as Tensor, bfloat16(4, 32), null, in16Bits)).toThrow(
+        "autocastLinear: input must be a Tensor",
+      );
+      const resultDtype = "int64";
+      expect(() =>
+        autocastLinear(bfloat16(2, 32), bfloat16(4, 32), null, { dtype: "bfloat16", resultDtype }),
+      ).toThrow('autocastLinear: resultDtype must be bfloat16 or float32, got "int64"');
+    });
+  });
+});
+
+describe("copyWeight", () => {
+  it("gives a matrix of any shape and layout the values that copy_ gives it", () => {
+    const side = fc.integer({ min: 1, max: 100 });
+    fc.assert(
+      fc.property(side, side, fc.boolean(), fc.boolean(), (rows, columns, byColumn, turnedSource) => {
+        scope(() => {
+          const source = turnedSource ? randn([columns, rows]).t() : randn([rows, columns]);
+          const target = byColumn ? bfloat16(columns, rows).t() : bfloat16(rows, columns);
+          copyWeight(target, source);
+          expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
+        });
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("rounds as copy_ does, infinities and what is not a number included, and refuses other shapes", () => {
+    scope(() => {
+      const values = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -1e-40, 3.4e38, Infinity, -Infinity, NaN, 0];
+      const source = tensor([values, values]);
+      const target = bfloat16(8, 2).t();
+      copyWeight(target, source);
+      expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
+      expect(() => copyWeight(target, randn([3, 8]))).toThrow(TorchError);
+    });
+  });
+});
