@@ -31,10 +31,11 @@ const at::Tensor& bfloat16(Call& call, size_t index, const char* name) {
 constexpr float kB = 1.5957691216057308f;  // 2 √(2/π)
 constexpr float kA = 0.071354816272600f;   // 0.044715 b
 
+// Beyond ±87 it is 0 and 1 in bfloat16.
 inline float sigmoid(float u) {
-  const float e = exponential(u < 0 ? u : -u);
-  const float ratio = 1.0f / (1.0f + e);
-  return u < 0 ? e * ratio : ratio;
+  const float least = u < -87.0f ? -87.0f : u;
+  const float bounded = least > 87.0f ? 87.0f : least;
+  return 1.0f / (1.0f + exponentialWithin(-bounded));
 }
 
 ASTRA_VECTOR_CLONES
@@ -200,6 +201,55 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
+constexpr int64_t kStrip = 256;  // columns whose sums stay in the first-level cache
+
+inline float wide(float number) { return number; }
+inline float wide(uint16_t number) { return widen(number); }
+
+template <typename Number>
+inline void addRows(const Number* __restrict from, int64_t stride, int64_t rows, int64_t columns, float* __restrict sums) {
+  for (int64_t column = 0; column < columns; ++column) sums[column] = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) sums[column] += wide(from[row * stride + column]);
+  }
+}
+
+ASTRA_VECTOR_CLONES
+void addBfloat16Rows(const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+  addRows(from, stride, rows, columns, sums);
+}
+
+ASTRA_VECTOR_CLONES
+void addFloatRows(const float* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+  addRows(from, stride, rows, columns, sums);
+}
+
+// sumOfRows(matrix): float32 [columns] of a float32 or bfloat16 matrix
+napi_value sumOfRows(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor& given = call.tensor(0, "matrix");
+  const bool isWide = isPlain(given, at::kFloat);
+  if ((!isWide && !isPlain(given, at::kBFloat16)) || given.dim() != 2) {
+    throw Refusal("matrix must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
+  }
+  const at::Tensor matrix = given.contiguous();
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  at::Tensor result = at::empty({columns}, matrix.options().dtype(at::kFloat));
+  auto* sums = static_cast<float*>(result.data_ptr());
+  const int64_t grain = std::max<int64_t>(1, kGrain / (kStrip * std::max<int64_t>(1, rows)));
+  at::parallel_for(0, (columns + kStrip - 1) / kStrip, grain, [&](int64_t from, int64_t to) {
+    for (int64_t column = from * kStrip; column < std::min(columns, to * kStrip); column += kStrip) {
+      const int64_t count = std::min(kStrip, columns - column);
+      if (isWide) {
+        addFloatRows(static_cast<const float*>(matrix.data_ptr()) + column, columns, rows, count, sums + column);
+      } else {
+        addBfloat16Rows(words(matrix) + column, columns, rows, count, sums + column);
+      }
+    }
+  });
+  return wrapTensor(*call.engine, call.env, std::move(result));
+}
+
 // [rows, columns] float32 → [columns, rows] bfloat16, in squares whose lines stay in the first-level cache.
 constexpr int64_t kSquare = 32;
 
@@ -250,6 +300,7 @@ void defineFused(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "copyWeight", copyWeight);
   define(env, exports, engine, "geluTanh", geluTanh);
   define(env, exports, engine, "geluTanhBackward", geluTanhBackward);
+  define(env, exports, engine, "sumOfRows", sumOfRows);
   define(env, exports, engine, "selectiveLogSoftmax", selectiveLogSoftmax);
   define(env, exports, engine, "selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward);
 }

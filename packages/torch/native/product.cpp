@@ -194,43 +194,33 @@ struct Result {
   int64_t rows, columns;
 };
 
-// The sums of a pair of panels. Whole cache lines go past the caches, which would otherwise read them before they are written.
-ASTRA_TILE_CODE inline void write(const Result& result, int64_t leftPanel, int64_t rightPanel, const float* sums) {
+// The part of a row that lies in one panel of the right side. Rows of float32 go past the caches: they are the gradients
+// of weights, too large to be found there again.
+ASTRA_TILE_CODE inline void write(const Result& result, int64_t row, int64_t rightPanel, const float* sums) {
   const int64_t column = rightPanel * kPanel;
   const int64_t present = std::min(kPanel, result.columns - column);
   const __mmask32 mask = present == kPanel ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
   const __mmask16 low = static_cast<__mmask16>(mask), high = static_cast<__mmask16>(mask >> 16);
-  __m512 bias[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  const float* from = sums + row % kPanel / kTile * 512 + row % kTile * kTile;
+  __m512 first = _mm512_load_ps(from), second = _mm512_load_ps(from + 256);
   if (result.bias != nullptr) {
-    bias[0] = _mm512_maskz_loadu_ps(low, result.bias + column);
-    bias[1] = _mm512_maskz_loadu_ps(high, result.bias + column + kTile);
+    first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low, result.bias + column));
+    second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high, result.bias + column + kTile));
   }
-  const bool whole = result.aligned && present == kPanel;
-  const int64_t rows = std::min(kPanel, result.rows - leftPanel * kPanel);
-  for (int64_t row = 0; row < rows; ++row) {
-  const float* from = sums + row / kTile * 512 + row % kTile * kTile;
-  const __m512 first = _mm512_add_ps(_mm512_load_ps(from), bias[0]);
-  const __m512 second = _mm512_add_ps(_mm512_load_ps(from + 256), bias[1]);
-  const int64_t to = (leftPanel * kPanel + row) * result.columns + column;
-  if (result.wide) {
-    auto* numbers = reinterpret_cast<float*>(result.numbers) + to;
-    if (whole) {
-      _mm512_stream_ps(numbers, first);
-      _mm512_stream_ps(numbers + kTile, second);
-    } else {
-      _mm512_mask_storeu_ps(numbers, low, first);
-      _mm512_mask_storeu_ps(numbers + kTile, high, second);
-    }
-    continue;
+  const int64_t to = row * result.columns + column;
+  if (!result.wide) {
+    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+    _mm512_mask_storeu_epi16(reinterpret_cast<uint16_t*>(result.numbers) + to, mask, rounded);
+    return;
   }
-  auto* numbers = reinterpret_cast<uint16_t*>(result.numbers) + to;
-  const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-  if (whole) {
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(numbers), rounded);
+  auto* numbers = reinterpret_cast<float*>(result.numbers) + to;
+  if (result.aligned && present == kPanel) {
+    _mm512_stream_ps(numbers, first);
+    _mm512_stream_ps(numbers + kTile, second);
   } else {
-    _mm512_mask_storeu_epi16(numbers, mask, rounded);
+    _mm512_mask_storeu_ps(numbers, low, first);
+    _mm512_mask_storeu_ps(numbers + kTile, high, second);
   }
-}
 }
 
 struct Work {
@@ -251,37 +241,44 @@ struct Work {
 // Panels `from` … `to` − 1 of the moving side with all of the other.
 template <Form moves>
 ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
-  const at::Tensor room = at::empty({work.packedTogether * work.mostSteps * kStepNumbers}, at::TensorOptions().dtype(at::kBFloat16));
+  const at::Tensor room =
+      at::empty({work.packedTogether * work.mostSteps * kStepNumbers}, at::TensorOptions().dtype(at::kBFloat16));
   uint16_t* const panels = words(room);
   const at::Tensor kept = at::empty({(work.atOnce * work.group + 1) * kSums}, at::TensorOptions().dtype(at::kFloat));
-  float* const sums = static_cast<float*>(kept.data_ptr());
   const TileScope tiles(kTile);
   for (int64_t begin = from; begin < to; begin += work.atOnce) {
     const int64_t end = std::min(to, begin + work.atOnce);
     for (int64_t first = 0; first < work.others; first += work.group) {
       const int64_t last = std::min(work.others, first + work.group);
+      float* const sums = static_cast<float*>(kept.data_ptr());
+      const auto sumsOf = [=](int64_t moving, int64_t other) {
+        return sums + ((moving - begin) * (last - first) + other - first) * kSums;
+      };
       for (int64_t block = 0; block < work.blocks; ++block) {
         const int64_t start = work.blockStart(block), steps = work.blockStart(block + 1) - start;
         const uint16_t* resident = work.resident + start * work.others * kStepNumbers;
         for (int64_t moving = begin; moving < end; ++moving) {
           const int64_t packed = (moving - begin) % work.packedTogether;
-          if (packed == 0) pack(work.moving(), moves, moving, std::min(end, moving + work.packedTogether), start, steps, panels);
+          if (packed == 0) {
+            pack(work.moving(), moves, moving, std::min(end, moving + work.packedTogether), start, steps, panels);
+          }
           const uint16_t* panel = panels + packed * steps * kStepNumbers;
           for (int64_t other = first; other < last; ++other) {
             const uint16_t* staying = resident + other * steps * kStepNumbers;
-            float* own = sums + ((moving - begin) * (last - first) + other - first) * kSums;
-            if constexpr (moves == Form::left) {
-              multiply<moves>(panel, staying, steps, block == 0, own);
-            } else {
-              multiply<moves>(staying, panel, steps, block == 0, own);
-            }
-            if (block + 1 < work.blocks) continue;
-            if constexpr (moves == Form::left) {
-              write(work.result, moving, other, own);
-            } else {
-              write(work.result, other, moving, own);
-            }
+            const bool left = moves == Form::left;
+            multiply<moves>(left ? panel : staying, left ? staying : panel, steps, block == 0, sumsOf(moving, other));
           }
+        }
+      }
+      // Along the rows: what is written together lies together.
+      const int64_t firstRow = (moves == Form::left ? begin : first) * kPanel;
+      const int64_t lastRow = std::min((moves == Form::left ? end : last) * kPanel, work.result.rows);
+      for (int64_t row = firstRow; row < lastRow; ++row) {
+        const int64_t own = row / kPanel;
+        if constexpr (moves == Form::left) {
+          for (int64_t other = first; other < last; ++other) write(work.result, row, other, sumsOf(own, other));
+        } else {
+          for (int64_t moving = begin; moving < end; ++moving) write(work.result, row, moving, sumsOf(moving, own));
         }
       }
     }

@@ -79,7 +79,7 @@ export function autocastLinear(
       return [
         ofInput ? gradientOfInput(gradient, savedWeight!).view(inputShape) : null,
         ofWeight ? gradientOfWeight(gradient, rows, savedWeight!) : null,
-        ofBias ? gradient.sum([0], false, { dtype: "float32" }).to(biasDtype!) : null,
+        ofBias ? cast(wrap(addon().sumOfRows(gradient.handle)), biasDtype!) : null,
       ];
     },
   });

@@ -109,6 +109,7 @@ export interface NativeAddon {
   ): Handle | null;
 
   copyWeight(target: Handle, source: Handle): void;
+  sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle): Handle;
   geluTanhBackward(input: Handle, gradient: Handle): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
