@@ -1,4 +1,4 @@
-import { full, searchsorted, tensor, where, zeros, type Tensor } from "@astra-rl/torch";
+import { arange, full, searchsorted, selectiveLogSoftmax, tensor, where, zeros, type Tensor } from "@astra-rl/torch";
 
 // From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
 // transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p. Logits are float32.
@@ -159,9 +159,17 @@ export function spread(candidates: Candidates, vocabulary: number): Tensor {
   );
 }
 
-/** Log-probability of one token of each row under the full distribution: float32 [B, 1]. */
+/**
+ * Log-probability of one token of each row under the full distribution: float32 [B, 1].
+ *
+ * @param logits [B, V], in any type
+ * @param ids int64 [B, 1]
+ */
 export function sampledLogprobs(logits: Tensor, ids: Tensor): Tensor {
-  return logits.gather(1, ids).sub(logits.logsumexp([-1], true));
+  if (logits.dtype === "float32") return logits.gather(1, ids).sub(logits.logsumexp([-1], true));
+  const [rows, vocabulary] = logits.shape as [number, number];
+  const starts = arange(0, rows, 1, { dtype: "int64", device: logits.device }).mul(vocabulary);
+  return selectiveLogSoftmax(logits, starts.add(ids.view([rows])), "float32").view([rows, 1]);
 }
 
 /** A list of ids as a tensor. */

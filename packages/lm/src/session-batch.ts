@@ -362,7 +362,7 @@ export class RowBatch implements CacheHolder {
       const values = scope(() => {
         const hidden = states.indexSelect(0, sources.narrow(0, from, count));
         const targets = idTensor(ids.slice(from, from + count), states.device).view([count, 1]);
-        return sampledLogprobs(model.logits(hidden).to("float32"), targets).toTypedArray();
+        return sampledLogprobs(model.logits(hidden), targets).toTypedArray();
       });
       for (const value of values) logprobs.push(Number(value));
     }

@@ -233,8 +233,8 @@ class Decoder {
     const { model, sampling } = this.#options;
     const { greedy, repetitionPenalty, minNewTokens } = sampling;
     const { history, seen, uniforms, sampled, logprobs, behaviour } = this.#state;
-    const logits = model.logits(history.at(-1)!.hidden).to("float32");
-    let shaped = logits;
+    const logits = model.logits(history.at(-1)!.hidden);
+    let shaped = logits.to("float32");
     if (seen !== null) {
       shaped = penalizeRepetition(shaped, seen.narrow(1, 0, this.#seenBefore + step), repetitionPenalty);
     }

@@ -197,6 +197,15 @@ describe("drawing", () => {
     (actual as number[][]).forEach(([value], row) =>
       expect(value).toBeCloseTo(logSoftmax(logits[row]!)[[4, 9, 0][row]!]!, 5),
     );
+    // In 16 bits it is of the logits as they are there, with sums in float32.
+    const [rounded, narrow] = scope(() => {
+      const half = tensor(logits).to("bfloat16");
+      const ids = idTensor([4, 9, 0], "cpu").view([3, 1]);
+      return [half.to("float32").toArray(), sampledLogprobs(half, ids).toArray()] as number[][][];
+    });
+    narrow!.forEach(([value], row) =>
+      expect(value).toBeCloseTo(logSoftmax(rounded![row]!)[[4, 9, 0][row]!]!, 5),
+    );
   });
 });
 
