@@ -109,14 +109,16 @@ void softmaxTimes(const uint16_t* __restrict logits, float logNormaliser, float 
 }
 
 struct Chosen {
-  at::Tensor logits;         // [rows, vocabulary]
+  at::Tensor logits;         // [rows, vocabulary], rows `stride` apart
   at::Tensor indices;        // [chosen], row · vocabulary + token
-  int64_t rows, vocabulary;
+  int64_t rows, vocabulary, stride;
+
+  uint16_t* row(int64_t at) const { return words(logits) + at * stride; }
 };
 
 Chosen chosen(Call& call) {
   Chosen found;
-  found.logits = bfloat16(call, 0, "logits").contiguous();
+  found.logits = bfloat16(call, 0, "logits");
   const at::Tensor& indices = call.tensor(1, "indices");
   if (found.logits.dim() != 2 || found.logits.size(1) == 0) {
     throw Refusal("logits must have rows and a vocabulary, got " + describeTensor(found.logits));
@@ -124,6 +126,8 @@ Chosen chosen(Call& call) {
   if (!isPlain(indices, at::kLong) || indices.dim() != 1) {
     throw Refusal("indices must be int64[chosen] on the CPU, got " + describeTensor(indices));
   }
+  if (found.logits.stride(1) != 1) found.logits = found.logits.contiguous();
+  found.stride = found.logits.stride(0);
   found.indices = indices.contiguous();
   found.rows = found.logits.size(0);
   found.vocabulary = found.logits.size(1);
@@ -146,13 +150,14 @@ napi_value selectiveLogSoftmax(Call& call) {
   auto* normaliser = static_cast<float*>(normalisers.data_ptr());
   at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
     for (int64_t row = from; row < to; ++row) {
-      normaliser[row] = logSumExp(words(given.logits) + row * given.vocabulary, given.vocabulary);
+      normaliser[row] = logSumExp(given.row(row), given.vocabulary);
     }
   });
   auto* value = static_cast<float*>(values.data_ptr());
   const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
   for (int64_t i = 0; i < given.indices.numel(); ++i) {
-    value[i] = widen(words(given.logits)[index[i]]) - normaliser[index[i] / given.vocabulary];
+    const int64_t row = index[i] / given.vocabulary;
+    value[i] = widen(given.row(row)[index[i] % given.vocabulary]) - normaliser[row];
   }
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
                               wrapTensor(*call.engine, call.env, std::move(normalisers))});
@@ -180,13 +185,13 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   for (int64_t i = 0; i < given.indices.numel(); ++i) {
     chosenOf[static_cast<size_t>(index[i] / given.vocabulary)].push_back(i);
   }
-  at::Tensor output = at::empty_like(given.logits);
+  at::Tensor output = at::empty(given.logits.sizes(), given.logits.options());
   at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
     for (int64_t row = from; row < to; ++row) {
       const std::vector<int64_t>& own = chosenOf[static_cast<size_t>(row)];
       float sum = 0;
       for (const int64_t i : own) sum += gradient[i];
-      const uint16_t* logits = words(given.logits) + row * given.vocabulary;
+      const uint16_t* logits = given.row(row);
       uint16_t* result = words(output) + row * given.vocabulary;
       softmaxTimes(logits, normaliser[row], -sum, result, given.vocabulary);
       // Added in float32 before rounding; a token may have been chosen more than once.

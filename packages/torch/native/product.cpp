@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 
@@ -39,6 +40,7 @@ constexpr int64_t kPanel = 32;                     // lines worked on together: 
 constexpr int64_t kStepNumbers = kPanel * kStep;   // of one panel in one step
 constexpr int64_t kMostSteps = 16;                 // of a block: its panel, 32 KiB, stays in the first-level cache
 constexpr int64_t kMostStaying = 24 * 24;          // steps of all panels of a group: 1.1 MiB of a second-level cache
+constexpr int64_t kLarge = 4 << 20;                // bytes of a result that no second-level cache holds
 constexpr int64_t kMostKept = 384;                 // pairs of panels whose sums wait for their next block: 1.5 MiB
 constexpr int64_t kSums = 4 * kTile * kTile;       // of a pair of panels
 
@@ -189,13 +191,12 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right
 struct Result {
   char* numbers;      // [rows, columns]
   bool wide;
-  bool aligned;       // rows begin at cache lines
+  bool passes;        // too large to be found in the caches again: whole lines are written past them
   const float* bias;  // [columns] or null
-  int64_t rows, columns;
+  int64_t rows, columns, rowStride;
 };
 
-// The part of a row that lies in one panel of the right side. Rows of float32 go past the caches: they are the gradients
-// of weights, too large to be found there again.
+// The part of a row that lies in one panel of the right side.
 ASTRA_TILE_CODE inline void write(const Result& result, int64_t row, int64_t rightPanel, const float* sums) {
   const int64_t column = rightPanel * kPanel;
   const int64_t present = std::min(kPanel, result.columns - column);
@@ -207,14 +208,20 @@ ASTRA_TILE_CODE inline void write(const Result& result, int64_t row, int64_t rig
     first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low, result.bias + column));
     second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high, result.bias + column + kTile));
   }
-  const int64_t to = row * result.columns + column;
+  const int64_t to = row * result.rowStride + column;
+  const bool passes = result.passes && present == kPanel;
   if (!result.wide) {
     const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-    _mm512_mask_storeu_epi16(reinterpret_cast<uint16_t*>(result.numbers) + to, mask, rounded);
+    auto* numbers = reinterpret_cast<uint16_t*>(result.numbers) + to;
+    if (passes) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(numbers), rounded);
+    } else {
+      _mm512_mask_storeu_epi16(numbers, mask, rounded);
+    }
     return;
   }
   auto* numbers = reinterpret_cast<float*>(result.numbers) + to;
-  if (result.aligned && present == kPanel) {
+  if (passes) {
     _mm512_stream_ps(numbers, first);
     _mm512_stream_ps(numbers + kTile, second);
   } else {
@@ -309,7 +316,8 @@ Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
   return side;
 }
 
-// `shape` has as many numbers as the product's rows and columns.
+// `shape` has as many numbers as the product's rows and columns. In large results rows begin at cache lines, so that there
+// may be room between them.
 at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
                           at::IntArrayRef shape) {
   const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
@@ -317,12 +325,18 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   Work work{};
   work.left = operandOf(plainLeft, 0);
   work.right = operandOf(plainRight, 1);
-  at::Tensor result = at::empty(shape,
-                                left.options().dtype(wide ? at::kFloat : at::kBFloat16).requires_grad(false));
+  const int64_t size = wide ? 4 : 2;
+  const bool large = work.left.lines * work.right.lines * size >= kLarge;
+  const int64_t rowStride = large ? ceilingOf(work.right.lines * size, 64) * 64 / size : work.right.lines;
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t at = shape.size() - 1; at-- > 0;) {
+    strides[at] = at + 2 == shape.size() ? rowStride : strides[at + 1] * shape[at + 1];
+  }
+  at::Tensor result = at::empty_strided(shape, strides, at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16));
   auto* numbers = static_cast<char*>(result.data_ptr());
-  const bool aligned = reinterpret_cast<uintptr_t>(numbers) % 64 == 0 && work.right.lines * (wide ? 4 : 2) % 64 == 0;
-  work.result = {numbers, wide, aligned, offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr,
-                 work.left.lines, work.right.lines};
+  work.result = {numbers, wide, large && reinterpret_cast<uintptr_t>(numbers) % 64 == 0,
+                 offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr,
+                 work.left.lines, work.right.lines, rowStride};
   work.leftMoves = work.left.lines > work.right.lines;
   work.steps = ceilingOf(work.left.inner, kStep);
   work.blocks = ceilingOf(work.steps, kMostSteps);
