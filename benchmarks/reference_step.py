@@ -2,7 +2,8 @@
 
 Depth-first tree, two rows a call, the whole conversation re-encoded and re-read on every call, float32,
 three copies of the weights, frozen models queried with gradients on, likelihoods from a pass of their own.
-Written for this benchmark from the toolbox's published behaviour; needs torch and transformers only.
+Written for this benchmark from the toolbox's published behaviour; needs torch and transformers only. Episodes begin
+with the file's prompts in their order.
 
     python3 benchmarks/reference_step.py --model DIR --prompts FILE.json --episodes 2 [--width 2 --depth 3
         --max-new-tokens 32 --batch-size 4 --beta 0.1 --threads 2 --steps 1]
@@ -12,7 +13,6 @@ Prints one JSON line: seconds of each step (rollout, update), tokens generated, 
 
 import argparse
 import json
-import random
 import resource
 import time
 
@@ -80,7 +80,6 @@ def main():
 
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
-    chooser = random.Random(arguments.seed)
     transformers.logging.set_verbosity_error()
     load = transformers.AutoModelForCausalLM.from_pretrained
     tester, target, baseline = (load(arguments.model, dtype=torch.float32) for _ in range(3))
@@ -125,7 +124,7 @@ def main():
     for _ in range(arguments.steps):
         generated = 0
         started = time.perf_counter()
-        trees = [grow(chooser.choice(prompts), arguments.depth) for _ in range(arguments.episodes)]
+        trees = [grow(prompts[episode % len(prompts)], arguments.depth) for episode in range(arguments.episodes)]
         rolled_out = time.perf_counter()
         pairs = [pair for tree in trees for pair in pairs_of(tree)]
         losses = []

@@ -8,21 +8,21 @@
  * has torch and transformers, the comparison is left out, and the report says so.
  */
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { cpus, totalmem } from "node:os";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, tmpdir, totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { engineInformation } from "@astra-rl/torch";
 import { makeCheckpoint } from "./make-checkpoint.js";
-import { busy, measureRoofline, median, seconds, type Roofline } from "./measure.js";
+import { busy, measureRoofline, seconds, type Roofline } from "./measure.js";
 import { measureParts, type Part } from "./parts.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 interface StepReport {
-  steps: { seconds: number; rollout_s: number; update_s: number; generated: number }[];
+  steps: { seconds: number; rollout_s: number; update_s: number; generated: number; prompts?: string[] }[];
   peakResidentBytes: number;
 }
 
@@ -61,6 +61,8 @@ if (values.output !== undefined) writeFileSync(values.output, report);
 
 interface Comparison {
   episodes: number;
+  /** The step that is compared: all three begin it with the same prompts. */
+  chosen: number;
   bfloat16: StepReport;
   float32: StepReport;
   /** Or why there is no figure. */
@@ -68,52 +70,56 @@ interface Comparison {
 }
 
 function compareSteps(episodes: number): Comparison {
-  const common = [
-    "--model",
-    values.model,
-    "--prompts",
-    promptFile,
-    "--episodes",
-    String(episodes),
-    "--seed",
-    values.seed,
-  ];
+  const common = ["--model", values.model, "--episodes", String(episodes), "--seed", values.seed];
   const ours = (dtype: string, steps: number) =>
     runJson(process.execPath, [
       "--import",
       "tsx",
       join(here, "step.ts"),
       ...common,
+      "--prompts",
+      promptFile,
       "--steps",
       String(steps),
       "--dtype",
       dtype,
     ]);
   const bfloat16 = ours("bfloat16", 4);
-  const float32 = ours("float32", 2);
-  log(`${episodes} episodes: ${describe(bfloat16)} in bfloat16, ${describe(float32)} in float32`);
-  const python = hasPython() ? runPython(common) : "not run";
-  log(`${episodes} episodes the Python way: ${typeof python === "string" ? python : describe(python)}`);
-  return { episodes, bfloat16, float32, python };
+  const chosen = medianStep(bfloat16);
+  const float32 = ours("float32", chosen + 1);
+  log(
+    `${episodes} episodes: ${describe(bfloat16, chosen)} in bfloat16, ${describe(float32, chosen)} in float32`,
+  );
+  const python = hasPython() ? runPython(common, bfloat16.steps[chosen]!.prompts!) : "not run";
+  log(`${episodes} episodes the Python way: ${typeof python === "string" ? python : describe(python, 0)}`);
+  return { episodes, chosen, bfloat16, float32, python };
 }
 
 /** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
-function runPython(common: readonly string[]): StepReport | string {
+function runPython(common: readonly string[], prompts: readonly string[]): StepReport | string {
+  const folder = mkdtempSync(join(tmpdir(), "bench-"));
+  const file = join(folder, "prompts.json");
+  writeFileSync(file, JSON.stringify(prompts));
   try {
-    return runJson(values.python, [join(here, "reference_step.py"), ...common, "--steps", "1"]);
+    const script = join(here, "reference_step.py");
+    return runJson(values.python, [script, ...common, "--prompts", file, "--steps", "1"]);
   } catch (error) {
     const { status, signal } = error as { status?: number | null; signal?: string | null };
     return signal === "SIGKILL" ? "out of memory" : `failed (${String(signal ?? status)})`;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Seconds of a step; the first one warms up where there are several. */
-function stepSeconds({ steps }: StepReport): number {
-  return median(steps.slice(steps.length > 1 ? 1 : 0).map((step) => step.seconds));
+/** Place of the step of median length; the first one warms up. */
+function medianStep({ steps }: StepReport): number {
+  const order = steps.map((_, step) => step).slice(1);
+  order.sort((a, b) => steps[a]!.seconds - steps[b]!.seconds);
+  return order[Math.floor(order.length / 2)]!;
 }
 
-function describe(report: StepReport): string {
-  return seconds(stepSeconds(report));
+function describe(report: StepReport, step: number): string {
+  return seconds(report.steps[step]!.seconds);
 }
 
 function runJson(command: string, parameters: string[]): StepReport {
@@ -173,17 +179,20 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     "## A training step (width 2, depth 3, 32 new tokens, DPO, batch 4)",
     "",
     "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
-    `whole conversation re-read, float32. The same checkpoint, prompt file and cores, in the same run; seed ${values.seed}.`,
+    `whole conversation re-read, float32. The same checkpoint, prompts and cores, in the same run; seed ${values.seed}.`,
     "",
     "| episodes | here, bfloat16 | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
     "| --- | --- | --- | --- | --- | --- | --- |",
-    ...comparisons.map(({ episodes, bfloat16, float32, python }) => {
-      const [fast, plain] = [stepSeconds(bfloat16), stepSeconds(float32)];
-      const slow = typeof python === "string" ? null : stepSeconds(python);
+    ...comparisons.map(({ episodes, chosen, bfloat16, float32, python }) => {
+      const [fast, plain] = [bfloat16, float32].map((report) => report.steps[chosen]!.seconds) as [
+        number,
+        number,
+      ];
+      const slow = typeof python === "string" ? null : python.steps[0]!.seconds;
       const ratio = (own: number) => (slow === null ? "–" : `${(slow / own).toFixed(1)}×`);
       return (
         `| ${episodes} | ${seconds(fast)} | ${seconds(plain)} | ` +
-        `${typeof python === "string" ? python : seconds(stepSeconds(python))} | ${ratio(fast)} | ${ratio(plain)} | ` +
+        `${slow === null ? (python as string) : seconds(slow)} | ${ratio(fast)} | ${ratio(plain)} | ` +
         `${(bfloat16.peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`
       );
     }),

@@ -1,6 +1,6 @@
 /**
  * The training step that reference_step.py times, done by this package: the same checkpoint, prompts, tree, sampling,
- * batch and loss. Prints one JSON line of the same form.
+ * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--dtype bfloat16|float32]
  */
@@ -43,6 +43,17 @@ class VowelScorer extends Scorer {
   }
 }
 
+/** Remembers which prompts the last rollouts began with. */
+class WatchedSampler extends ASTSampler {
+  drawn: string[] = [];
+
+  override async rolloutMany(starts: Parameters<ASTSampler["rolloutMany"]>[0]) {
+    const graphs = await super.rolloutMany(starts);
+    this.drawn = graphs.map((graph) => graph.context);
+    return graphs;
+  }
+}
+
 setThreads(Number(values.threads));
 const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 const system = await HFASTSystem.load({
@@ -55,6 +66,7 @@ const system = await HFASTSystem.load({
 });
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const steps: object[] = [];
+const sampler = new WatchedSampler(system, prompts, { width: 2, depth: 3, seed: Number(values.seed) });
 const trainer = new Trainer(
   new HFASTConfiguration({
     trainingSteps: Number(values.steps),
@@ -63,7 +75,7 @@ const trainer = new Trainer(
     learningRate: 1e-5,
     seed: Number(values.seed),
   }),
-  new ASTSampler(system, prompts, { width: 2, depth: 3, seed: Number(values.seed) }),
+  sampler,
   new DPO(system, { beta: 0.1 }),
   {
     onStep: (record) => {
@@ -75,6 +87,7 @@ const trainer = new Trainer(
         update_s: update,
         generated: Number(record["tokens/tester/generated"]) + Number(record["tokens/target/generated"]),
         loss: record["loss"],
+        prompts: sampler.drawn,
         record,
       });
     },

@@ -1,4 +1,4 @@
-import type { Device, DType, Tensor } from "@astra-rl/torch";
+import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 
 /**
@@ -90,6 +90,8 @@ export interface Segment {
 export interface AttentionCache {
   /** Columns held before this forward pass; grows by T once, when the last layer has appended. */
   readonly columns: number;
+  /** Columns that several rows have from one ancestor; null where nothing is known. */
+  readonly shared: SharedColumns | null;
   /**
    * Adds one layer's keys and values of the new tokens, each [B, H, T, E], and returns that layer's whole
    * [B, H, S, E] pair, as views that stay valid until the next append to this layer.

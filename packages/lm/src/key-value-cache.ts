@@ -1,5 +1,5 @@
-import { AstraError, bytesOf, keep, scope, tensor, zeros, arange } from "@astra-rl/torch";
-import type { Device, DType, Tensor } from "@astra-rl/torch";
+import { AstraError, arange, bytesOf, dispose, keep, scope, tensor, zeros } from "@astra-rl/torch";
+import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ModelConfig } from "./causal-lm.js";
 
 /** Columns are reserved in multiples of this, so that a few tokens more do not move the whole cache. */
@@ -38,6 +38,7 @@ export class KeyValueCache implements AttentionCache {
   readonly #isSlice: boolean;
   /** Columns held, by layer: within a forward pass the layers differ. */
   readonly #lengths: number[];
+  #shared: SharedColumns | null = null;
 
   constructor(options: KeyValueCacheOptions, slice?: { buffers: Buffers; first: number; columns: number }) {
     const { layers, rows = null, capacity = 0 } = options;
@@ -64,6 +65,16 @@ export class KeyValueCache implements AttentionCache {
 
   get columns(): number {
     return this.#lengths[this.layers - 1]!;
+  }
+
+  get shared(): SharedColumns | null {
+    return this.#shared;
+  }
+
+  /** Says which columns several rows have from one ancestor. They become this cache's own; null forgets them. */
+  share(columns: SharedColumns | null): void {
+    dispose(this.#shared);
+    this.#shared = columns === null ? null : keep(columns);
   }
 
   /** Columns that fit before the buffers must grow. */
@@ -200,6 +211,7 @@ export class KeyValueCache implements AttentionCache {
   }
 
   dispose(): void {
+    this.share(null);
     if (this.#isSlice) return;
     for (const buffer of [...this.#buffers.keys, ...this.#buffers.values]) buffer.dispose();
     this.#buffers.keys = [];

@@ -1,4 +1,13 @@
-import { arange, full, searchsorted, selectiveLogSoftmax, tensor, where, zeros, type Tensor } from "@astra-rl/torch";
+import {
+  arange,
+  full,
+  searchsorted,
+  selectiveLogSoftmax,
+  tensor,
+  where,
+  zeros,
+  type Tensor,
+} from "@astra-rl/torch";
 
 // From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
 // transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p. Logits are float32.

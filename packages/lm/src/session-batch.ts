@@ -87,8 +87,9 @@ export class RowBatch implements CacheHolder {
     const longest = columns.reduce((most, list) => Math.max(most, list.length), 0);
     const bytes = cacheBytes(parents.length, longest + room, this.#columnBytes);
     const cached = this.cache !== null && this.last !== null && budget.makeRoom(bytes, [this]);
+    const forks = new Map(parents.map((row) => [row, {}]));
     const batch = new RowBatch(
-      parents.map((row) => row.child(cached)),
+      parents.map((row) => row.child(cached, forks.get(row)!)),
       options,
     );
     if (cached) {

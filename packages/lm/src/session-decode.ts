@@ -16,6 +16,7 @@ import {
 } from "./sampling-filters.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
+import { sharedColumns } from "./shared-columns.js";
 
 /** Columns reserved at once for an utterance: all of a short one, the cache grows for a longer one. */
 const RESERVED_COLUMNS = 128;
@@ -123,7 +124,7 @@ class Decoder {
     this.#cache = batch.cache!;
     this.#base = this.#cache.columns;
     this.#cache.reserve(this.#base + Math.min(sampling.maxNewTokens, RESERVED_COLUMNS));
-    this.#view = this.#cache.slice(0, batch.rows.length);
+    this.#view = this.#cut(batch.rows.length);
     this.#stops = new StopDetector(tokenizer, sampling.stopStrings);
     this.#ends = new Map([
       ...sampling.stopIds.map((id) => [id, "stop"] as const),
@@ -157,8 +158,17 @@ class Decoder {
   }
 
   dispose(): void {
+    this.#view.dispose();
     for (const tensor of tensorsOf(this.#state)) tensor.dispose();
     this.#endTensor?.dispose();
+  }
+
+  /** The first rows of the cache. */
+  #cut(count: number): KeyValueCache {
+    const { model } = this.#options;
+    const view = this.#cache.slice(0, count);
+    if (model.device === "cpu") view.share(sharedColumns(this.#batch.rows.slice(0, count), model.device));
+    return view;
   }
 
   #initialState(keys: ReadonlyMap<SessionRow, DrawKey>): DecodeState {
@@ -383,7 +393,8 @@ class Decoder {
     this.#batch.arrange(order);
     const speakers = kept.map((from) => this.#speakers[from]!);
     this.#speakers = speakers;
-    this.#view = this.#cache.slice(0, speakers.length);
+    this.#view.dispose();
+    this.#view = this.#cut(speakers.length);
     const index = idTensor(kept, this.#options.model.device);
     try {
       this.#state = replaceTensors(this.#state, (old) => {

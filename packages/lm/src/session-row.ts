@@ -1,6 +1,13 @@
 /** Columns from `start` up to but without `end`. */
 type Span = [start: number, end: number];
 
+/** A row from which this one took over its first columns. */
+interface Ancestor {
+  /** The same object in all rows that were made from it at once. */
+  fork: object;
+  columns: number;
+}
+
 /**
  * One text of a session: its token ids and which cache columns hold them.
  *
@@ -16,17 +23,26 @@ export class SessionRow {
   /** Index of the first id that is pending and was sampled, not given; there is at most one, the last sampled. */
   sampledPending: number | null = null;
   #spans: Span[] = [];
+  /** Oldest first; all its columns lie at the left, without holes. */
+  #ancestors: Ancestor[] = [];
 
   constructor(ids: readonly number[]) {
     this.ids = [...ids];
   }
 
-  /** A row with the same past; its columns, if it has any, are moved together at the left. */
-  child(cached: boolean): SessionRow {
+  /**
+   * A row with the same past; its columns, if it has any, are moved together at the left.
+   *
+   * @param fork one object for all children that are made of this row at once
+   */
+  child(cached: boolean, fork: object): SessionRow {
     const row = new SessionRow(this.ids);
     row.furthest = this.furthest;
     row.sampledPending = this.sampledPending;
-    if (cached && this.cached > 0) row.#spans = [[0, this.cached]];
+    if (cached && this.cached > 0) {
+      row.#spans = [[0, this.cached]];
+      row.#ancestors = [...this.#ancestors, { fork, columns: this.cached }];
+    }
     return row;
   }
 
@@ -46,6 +62,11 @@ export class SessionRow {
   /** Columns of the cached ids, in order. */
   columns(): number[] {
     return this.#spans.flatMap(([start, end]) => Array.from({ length: end - start }, (_, at) => start + at));
+  }
+
+  /** Where the first columns come from, oldest first; each ancestor's columns include those before. */
+  get ancestors(): readonly Readonly<Ancestor>[] {
+    return this.#ancestors;
   }
 
   /** Marks this row's columns with 1 in one row of a validity mask. */
@@ -74,11 +95,15 @@ export class SessionRow {
       excess -= taken;
       if (last[0] === last[1]) this.#spans.pop();
     }
+    this.#ancestors = this.#ancestors.map(({ fork, columns }) => {
+      return { fork, columns: Math.min(columns, count) };
+    });
   }
 
   /** Forgets all columns: everything is pending again. */
   evict(): void {
     this.#spans = [];
+    this.#ancestors = [];
   }
 
   /** Drops ids from the left. Positions shift, so nothing that was cached remains true. */

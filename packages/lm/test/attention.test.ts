@@ -96,7 +96,10 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
       const make = (heads: number) =>
         randn([1, heads, 8, size.E], { dtype: "float64", generator }).requiresGrad_();
       const given = [make(size.H), make(groups), make(groups)] as const;
-      const own = tensor(Uint8Array.from([1, 0, 0, 1, 1, 0, 1, 0, 1]), { dtype: "bool", shape: [1, 1, 3, 3] });
+      const own = tensor(Uint8Array.from([1, 0, 0, 1, 1, 0, 1, 0, 1]), {
+        dtype: "bool",
+        shape: [1, 1, 3, 3],
+      });
       const segments = [
         { length: 4, mask: null },
         { length: 1, mask: null },
@@ -117,7 +120,11 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
           Array.from(each.contiguous().toTypedArray(), Number),
         );
         got!.forEach((x, at) => expect(x).toBeCloseTo(expected![at]!, 12));
-        alone.view([length, -1]).mul(weights.narrow(0, start, length)).sum().backward();
+        alone
+          .view([length, -1])
+          .mul(weights.narrow(0, start, length))
+          .sum()
+          .backward();
         start += length;
       });
       given.forEach((each, at) => {

@@ -23,78 +23,180 @@ bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
 bool isPlainBfloat16(const at::Tensor& tensor) { return isPlain(tensor, at::kBFloat16); }
 
 constexpr int64_t kMostHeadSize = 256;
+constexpr int64_t kBlock = 4;  // columns whose values are added together, counted from column 0
 
-// One group of query heads and the keys and values that they share.
-struct Heads {
-  const uint16_t* query;  // [R, E], rows apart by queryStride
-  const uint16_t* key;    // [S, E]
-  const uint16_t* value;  // [S, E]
-  const uint16_t* bias;   // [R or 1, S] or null
-  uint16_t* result;       // [R, E]
-  int64_t queryStride, keyStride, valueStride, biasStride;
-  int64_t heads, columns, size;
-  float scale;
-  float* scores;  // room for S
+// Rows whose first columns hold the same numbers, and the heads of all of them that share keys and values.
+struct Cluster {
+  int64_t queries;    // rows · heads
+  int64_t columns, size;
+  float* query;       // [queries, E], scaled
+  float* scores;      // [queries, S]
+  float* sums;        // [queries, E]
 };
 
-ASTRA_VECTOR_CLONES
-void attendOneToken(const Heads& work) {
-  const int64_t size = work.size, columns = work.columns;
-  float* __restrict scores = work.scores;
-  for (int64_t head = 0; head < work.heads; ++head) {
-    float query[kMostHeadSize], sums[kMostHeadSize];
-    for (int64_t e = 0; e < size; ++e) {
-      query[e] = widen(work.query[head * work.queryStride + e]) * work.scale;
-      sums[e] = 0;
+// Columns `from` … `to` − 1, read once for queries `first` … `first` + `count` − 1.
+struct Stretch {
+  const uint16_t *key, *value;  // of column 0
+  int64_t keyStride, valueStride, from, to, first, count;
+};
+
+template <int64_t fixedSize>
+ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
+  const int64_t size = fixedSize > 0 ? fixedSize : cluster.size;
+  float key[kMostHeadSize];
+  for (int64_t s = stretch.from; s < stretch.to; ++s) {
+    const uint16_t* __restrict stored = stretch.key + s * stretch.keyStride;
+    const uint16_t* value = stretch.value + s * stretch.valueStride;
+    const uint16_t* later = stored + std::min<int64_t>(16, stretch.to - 1 - s) * stretch.keyStride;
+    // The values, and keys further on, come from memory while these keys are worked on.
+    for (int64_t e = 0; e < size; e += 32) {
+      __builtin_prefetch(value + e);
+      __builtin_prefetch(later + e);
     }
-    float greatest = -INFINITY;
-    for (int64_t s = 0; s < columns; ++s) {
-      const uint16_t* __restrict key = work.key + s * work.keyStride;
+#pragma omp simd
+    for (int64_t e = 0; e < size; ++e) key[e] = widen(stored[e]);
+    for (int64_t q = stretch.first; q < stretch.first + stretch.count; ++q) {
+      const float* __restrict query = cluster.query + q * size;
       float score = 0;
 #pragma omp simd reduction(+ : score)
-      for (int64_t e = 0; e < size; ++e) score += query[e] * widen(key[e]);
-      scores[s] = score;
-      // The values, and keys further on, come from memory while these keys are worked on.
-      const uint16_t* value = work.value + s * work.valueStride;
-      const uint16_t* later = key + std::min<int64_t>(16, columns - 1 - s) * work.keyStride;
-      for (int64_t e = 0; e < size; e += 32) {
-        __builtin_prefetch(value + e);
-        __builtin_prefetch(later + e);
-      }
+      for (int64_t e = 0; e < size; ++e) score += query[e] * key[e];
+      cluster.scores[q * cluster.columns + s] = score;
     }
-    if (work.bias != nullptr) {
-      const uint16_t* __restrict bias = work.bias + head * work.biasStride;
-#pragma omp simd
-      for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
-    }
-#pragma omp simd reduction(max : greatest)
-    for (int64_t s = 0; s < columns; ++s) greatest = scores[s] > greatest ? scores[s] : greatest;
-    float total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t s = 0; s < columns; ++s) {
-      scores[s] = exponential(scores[s] - greatest);
-      total += scores[s];
-    }
-    int64_t s = 0;
-    for (; s + 4 <= columns; s += 4) {
-      const uint16_t* __restrict v = work.value + s * work.valueStride;
-      const int64_t stride = work.valueStride;
-      const float a = scores[s], b = scores[s + 1], c = scores[s + 2], d = scores[s + 3];
-#pragma omp simd
-      for (int64_t e = 0; e < size; ++e) {
-        sums[e] += (a * widen(v[e]) + b * widen(v[stride + e])) +
-                   (c * widen(v[2 * stride + e]) + d * widen(v[3 * stride + e]));
-      }
-    }
-    for (; s < columns; ++s) {
-      const uint16_t* __restrict v = work.value + s * work.valueStride;
-      for (int64_t e = 0; e < size; ++e) sums[e] += scores[s] * widen(v[e]);
-    }
-    for (int64_t e = 0; e < size; ++e) work.result[head * size + e] = narrow(sums[e] / total);
   }
 }
 
-// decodeAttention(recording, query, key, value, bias, scale): attention of one new token a row; null where it does not apply
+ASTRA_VECTOR_CLONES
+void addScores(const Cluster& cluster, const Stretch& stretch) {
+  if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
+  if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
+  scoresOf<0>(cluster, stretch);
+}
+
+// Scores to weights, their sum not yet divided by; returns the sum.
+ASTRA_VECTOR_CLONES
+float weigh(float* __restrict scores, const uint16_t* __restrict bias, int64_t columns) {
+  if (bias != nullptr) {
+#pragma omp simd
+    for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
+  }
+  float greatest = -INFINITY, total = 0;
+#pragma omp simd reduction(max : greatest)
+  for (int64_t s = 0; s < columns; ++s) greatest = scores[s] > greatest ? scores[s] : greatest;
+#pragma omp simd reduction(+ : total)
+  for (int64_t s = 0; s < columns; ++s) {
+    scores[s] = exponential(scores[s] - greatest);
+    total += scores[s];
+  }
+  return total;
+}
+
+template <int64_t fixedSize>
+ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch& stretch) {
+  const int64_t size = fixedSize > 0 ? fixedSize : cluster.size, stride = stretch.valueStride;
+  float values[kBlock * kMostHeadSize];
+  for (int64_t s = stretch.from; s < stretch.to; s += kBlock) {
+    const int64_t present = std::min(kBlock, stretch.to - s);
+    for (int64_t at = 0; at < present; ++at) {
+      const uint16_t* __restrict stored = stretch.value + (s + at) * stride;
+#pragma omp simd
+      for (int64_t e = 0; e < size; ++e) values[at * size + e] = widen(stored[e]);
+    }
+    for (int64_t q = stretch.first; q < stretch.first + stretch.count; ++q) {
+      const float* weights = cluster.scores + q * cluster.columns + s;
+      float* __restrict sums = cluster.sums + q * size;
+      if (present == kBlock) {
+        const float a = weights[0], b = weights[1], c = weights[2], d = weights[3];
+#pragma omp simd
+        for (int64_t e = 0; e < size; ++e) {
+          sums[e] += (a * values[e] + b * values[size + e]) + (c * values[2 * size + e] + d * values[3 * size + e]);
+        }
+      } else {
+        for (int64_t at = 0; at < present; ++at) {
+#pragma omp simd
+          for (int64_t e = 0; e < size; ++e) sums[e] += weights[at] * values[at * size + e];
+        }
+      }
+    }
+  }
+}
+
+ASTRA_VECTOR_CLONES
+void addValues(const Cluster& cluster, const Stretch& stretch) {
+  if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
+  if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
+  valuesOf<0>(cluster, stretch);
+}
+
+// Which columns of which rows hold the same numbers, as the caller says: `order` lists all rows, cluster by cluster, and
+// each piece is [row to read, from, to or −1 for the end, place in the order, count]. A cluster begins with a piece from
+// column 0; the pieces of each row follow one another.
+struct Sharing {
+  struct Piece {
+    int64_t row, from, to, first, count;
+  };
+  std::vector<int64_t> order;
+  std::vector<Piece> pieces;
+  std::vector<size_t> clusters;  // places of their first pieces, and the number of pieces
+
+  // Every row by itself.
+  Sharing(int64_t rows, int64_t columns) {
+    for (int64_t row = 0; row < rows; ++row) {
+      order.push_back(row);
+      clusters.push_back(pieces.size());
+      pieces.push_back({row, 0, columns, row, 1});
+    }
+    clusters.push_back(pieces.size());
+  }
+
+  Sharing(const at::Tensor& orderTensor, const at::Tensor& pieceTensor, int64_t rows, int64_t columns) {
+    if (!isPlain(orderTensor, at::kInt) || !isPlain(pieceTensor, at::kInt) || orderTensor.dim() != 1 ||
+        pieceTensor.dim() != 2 || pieceTensor.size(1) != 5 || orderTensor.size(0) != rows) {
+      throw Refusal("order and pieces must be int32[rows] and int32[pieces, 5], got " + describeTensor(orderTensor) +
+                    " and " + describeTensor(pieceTensor));
+    }
+    const at::Tensor plainOrder = orderTensor.contiguous(), plainPieces = pieceTensor.contiguous();
+    const auto* slot = static_cast<const int32_t*>(plainOrder.data_ptr());
+    const auto* number = static_cast<const int32_t*>(plainPieces.data_ptr());
+    std::vector<bool> known(static_cast<size_t>(rows), false);
+    for (int64_t at = 0; at < rows; ++at) {
+      if (slot[at] < 0 || slot[at] >= rows || known[static_cast<size_t>(slot[at])]) refuse();
+      known[static_cast<size_t>(slot[at])] = true;
+      order.push_back(slot[at]);
+    }
+    // How far each row's columns are told; a row of another cluster begins at 0 again.
+    std::vector<int64_t> told(static_cast<size_t>(rows), 0);
+    int64_t begin = 0, end = 0;
+    for (int64_t at = 0; at < plainPieces.size(0); ++at, number += 5) {
+      const int64_t to = number[2] < 0 ? columns : number[2];
+      const Piece piece{number[0], number[1], to, number[3], number[4]};
+      if (piece.row < 0 || piece.row >= rows || piece.count < 1 || piece.first < 0 || piece.from < 0 ||
+          piece.to <= piece.from || piece.to > columns || (piece.to < columns && piece.to % kBlock != 0)) {
+        refuse();
+      }
+      if (piece.from == 0) {
+        if (piece.first != end) refuse();
+        begin = end;
+        end = begin + piece.count;
+        clusters.push_back(pieces.size());
+      }
+      if (end > rows || piece.first < begin || piece.first + piece.count > end) refuse();
+      for (int64_t row = piece.first; row < piece.first + piece.count; ++row) {
+        if (told[static_cast<size_t>(row)] != piece.from) refuse();
+        told[static_cast<size_t>(row)] = piece.to;
+      }
+      pieces.push_back(piece);
+    }
+    for (const int64_t reached : told) {
+      if (reached != columns) refuse();
+    }
+    clusters.push_back(pieces.size());
+  }
+
+  [[noreturn]] static void refuse() { throw Refusal("the pieces do not tell every column of every row once"); }
+};
+
+// decodeAttention(recording, query, key, value, bias, scale, order, pieces): attention of one new token a row; null where
+// it does not apply
 napi_value decodeAttention(Call& call) {
   const at::Tensor& query = call.tensor(1, "query");
   const at::Tensor& key = call.tensor(2, "key");
@@ -108,7 +210,7 @@ napi_value decodeAttention(Call& call) {
   }
   const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3);
   const int64_t groups = key.size(1), columns = key.size(2);
-  if (query.size(2) != 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 ||
+  if (query.size(2) != 1 || batch < 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 ||
       heads % groups != 0 || key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
     return makeNull(call.env);
   }
@@ -118,32 +220,55 @@ napi_value decodeAttention(Call& call) {
        (bias.size(0) != 1 && bias.size(0) != batch * groups) || (bias.size(1) != 1 && bias.size(1) != shared))) {
     return makeNull(call.env);
   }
+  const Sharing sharing = call.absent(6)
+                              ? Sharing(batch, columns)
+                              : Sharing(call.tensor(6, "order"), call.tensor(7, "pieces"), batch, columns);
   at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
-  const auto attend = [&](int64_t task, float* scores) {
-    const int64_t row = task / groups, group = task % groups;
-    Heads work{};
-    work.query = words(query) + row * query.stride(0) + group * shared * query.stride(1);
-    work.key = words(key) + row * key.stride(0) + group * key.stride(1);
-    work.value = words(value) + row * value.stride(0) + group * value.stride(1);
-    work.result = words(result) + (row * heads + group * shared) * size;
-    work.queryStride = query.stride(1);
-    work.keyStride = key.stride(2);
-    work.valueStride = value.stride(2);
-    if (bias.defined()) {
-      work.bias = words(bias) + (bias.size(0) == 1 ? 0 : task) * bias.stride(0);
-      work.biasStride = bias.size(1) == 1 ? 0 : bias.stride(1);
+  const auto attend = [&](size_t at, int64_t group, std::vector<float>& room) {
+    const Sharing::Piece& whole = sharing.pieces[sharing.clusters[at]];
+    Cluster cluster{whole.count * shared, columns, size, nullptr, nullptr, nullptr};
+    room.assign(static_cast<size_t>(cluster.queries * (2 * size + columns)), 0.0f);
+    cluster.query = room.data();
+    cluster.sums = cluster.query + cluster.queries * size;
+    cluster.scores = cluster.sums + cluster.queries * size;
+    for (int64_t q = 0; q < cluster.queries; ++q) {
+      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
+      const uint16_t* stored =
+          words(query) + row * query.stride(0) + (group * shared + q % shared) * query.stride(1);
+      for (int64_t e = 0; e < size; ++e) cluster.query[q * size + e] = widen(stored[e]) * static_cast<float>(scale);
     }
-    work.heads = shared;
-    work.columns = columns;
-    work.size = size;
-    work.scale = static_cast<float>(scale);
-    work.scores = scores;
-    attendOneToken(work);
+    const auto forEachStretch = [&](const auto& work) {
+      for (size_t p = sharing.clusters[at]; p < sharing.clusters[at + 1]; ++p) {
+        const Sharing::Piece& piece = sharing.pieces[p];
+        work(cluster, Stretch{words(key) + piece.row * key.stride(0) + group * key.stride(1),
+                              words(value) + piece.row * value.stride(0) + group * value.stride(1), key.stride(2),
+                              value.stride(2), piece.from, piece.to, (piece.first - whole.first) * shared,
+                              piece.count * shared});
+      }
+    };
+    forEachStretch(addScores);
+    std::vector<float> totals(static_cast<size_t>(cluster.queries));
+    for (int64_t q = 0; q < cluster.queries; ++q) {
+      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
+      const uint16_t* own = nullptr;
+      if (bias.defined()) {
+        own = words(bias) + (bias.size(0) == 1 ? 0 : row * groups + group) * bias.stride(0) +
+              (bias.size(1) == 1 ? 0 : q % shared) * bias.stride(1);
+      }
+      totals[static_cast<size_t>(q)] = weigh(cluster.scores + q * columns, own, columns);
+    }
+    forEachStretch(addValues);
+    for (int64_t q = 0; q < cluster.queries; ++q) {
+      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
+      uint16_t* to = words(result) + (row * heads + group * shared + q % shared) * size;
+      for (int64_t e = 0; e < size; ++e) to[e] = narrow(cluster.sums[q * size + e] / totals[static_cast<size_t>(q)]);
+    }
   };
-  const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) / (columns * size * shared));
-  inPieces(batch * groups, piece, [&](int64_t from, int64_t to) {
-    std::vector<float> scores(static_cast<size_t>(columns));
-    for (int64_t task = from; task < to; ++task) attend(task, scores.data());
+  const int64_t clusters = static_cast<int64_t>(sharing.clusters.size()) - 1;
+  const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) * clusters / (columns * size * shared * batch));
+  inPieces(clusters * groups, piece, [&](int64_t from, int64_t to) {
+    std::vector<float> room;
+    for (int64_t task = from; task < to; ++task) attend(static_cast<size_t>(task / groups), task % groups, room);
   });
   return wrapTensor(*call.engine, call.env, std::move(result));
 }

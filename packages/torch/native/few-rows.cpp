@@ -128,7 +128,8 @@ ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
 }  // namespace
 
 at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide) {
-  if (!isPlain(weight, at::kBFloat16) || !weight.is_contiguous() || weight.size(1) % 32 != 0 || !mayUseTiles()) return {};
+  if (!isPlain(weight, at::kBFloat16) || !weight.is_contiguous() || weight.size(1) % 32 != 0) return {};
+  if (!mayUseTiles()) return {};
   const int64_t outputs = weight.size(0), inner = weight.size(1);
   const int64_t rows = input.numel() / inner;
   if (rows < 1 || rows > kMostRows) return {};
@@ -142,8 +143,8 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   shape.back() = outputs;
   at::Tensor result = at::empty(shape, options.dtype(wide ? at::kFloat : at::kBFloat16));
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
-  const FewRows work{words(weight), words(arranged), offset.defined() ? static_cast<float*>(offset.data_ptr()) : nullptr,
-                     result.data_ptr(), wide, rows, outputs, inner};
+  const float* offsets = offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr;
+  const FewRows work{words(weight), words(arranged), offsets, result.data_ptr(), wide, rows, outputs, inner};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
   const int64_t piece = std::max((int64_t{1} << 17) / (kTile * inner) + 1, blocks / 64);
   inPieces(blocks, piece, [&](int64_t from, int64_t to) {

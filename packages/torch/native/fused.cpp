@@ -212,7 +212,8 @@ inline float wide(float number) { return number; }
 inline float wide(uint16_t number) { return widen(number); }
 
 template <typename Number>
-inline void addRows(const Number* __restrict from, int64_t stride, int64_t rows, int64_t columns, float* __restrict sums) {
+ASTRA_INLINE void addRows(const Number* __restrict from, int64_t stride, int64_t rows, int64_t columns,
+                          float* __restrict sums) {
   for (int64_t column = 0; column < columns; ++column) sums[column] = 0;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) sums[column] += wide(from[row * stride + column]);

@@ -1,5 +1,5 @@
-// Products of bfloat16 numbers with sums in float32, for operands that are stored in either type and in either order, so
-// that master weights, their gradients and activations go through the processor's tiles without being rewritten first.
+// Products of bfloat16 numbers with sums in float32, for operands that are stored in either type and in either order:
+// master weights, their gradients and activations go through the processor's tiles without being rewritten first.
 #include <algorithm>
 #include <vector>
 
@@ -57,7 +57,8 @@ ASTRA_TILE_CODE inline __m512i numbersOf(const Operand& side, int64_t line, int6
   }
   const __mmask16 all = static_cast<__mmask16>(~0u);
   const __mmask16 low = present >= 16 ? all : static_cast<__mmask16>((1u << present) - 1);
-  const __mmask16 high = present >= 32 ? all : present <= 16 ? __mmask16{0} : static_cast<__mmask16>((1u << (present - 16)) - 1);
+  const __mmask16 some = present <= 16 ? __mmask16{0} : static_cast<__mmask16>((1u << (present - 16)) - 1);
+  const __mmask16 high = present >= 32 ? all : some;
   const __m512 first = _mm512_maskz_loadu_ps(low, from);
   const __m512 second = _mm512_maskz_loadu_ps(high, from + 64);
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
@@ -122,8 +123,10 @@ ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t lin
 template <bool wide, bool alongLines>
 ASTRA_TILE_CODE void packPanels(const Operand& side, Form form, int64_t from, int64_t to, int64_t step, int64_t steps,
                                 uint16_t* packed) {
-  alignas(64) static constexpr uint16_t kInterleaved[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                            8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  alignas(64) static constexpr uint16_t kInterleaved[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31,
+  };
   const __m512i interleave = _mm512_load_si512(kInterleaved);
   const int64_t lines = (to - from) * kPanel;
   // In the order of memory: neighbouring numbers of a line, or of neighbouring lines, are read after one another.
@@ -146,7 +149,8 @@ ASTRA_TILE_CODE void pack(const Operand& side, Form form, int64_t from, int64_t 
 // Adds the products of two panels to sums [2 left tiles, 2 right tiles, 16 rows, 16 columns]. The panel of the side that
 // moves meets many others and stays in the first-level cache; the others are read past it.
 template <Form moves>
-ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin, float* sums) {
+ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin,
+                                     float* sums) {
   if (begin) {
     _tile_zero(0);
     _tile_zero(1);
@@ -180,7 +184,9 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
     // The sums that are added to next.
-    for (int64_t line = step * lines; line < (step + 1) * lines; ++line) __builtin_prefetch(sums + kSums + 16 * line, 1, 3);
+    for (int64_t line = step * lines; line < (step + 1) * lines; ++line) {
+      __builtin_prefetch(sums + kSums + 16 * line, 1, 3);
+    }
   }
   _tile_stored(0, sums, 64);
   _tile_stored(1, sums + 256, 64);
@@ -345,15 +351,16 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   const int64_t groups = ceilingOf(panels * ceilingOf(work.steps, work.blocks), kMostStaying);
   work.group = ceilingOf(panels, groups);
   const int64_t movingPanels = ceilingOf(work.moving().lines, kPanel);
-  at::Tensor packed = at::empty({work.steps * panels * kStepNumbers}, left.options().dtype(at::kBFloat16).requires_grad(false));
+  const at::Tensor packed = at::empty({work.steps * panels * kStepNumbers}, at::TensorOptions().dtype(at::kBFloat16));
   uint16_t* resident = words(packed);
   work.resident = resident;
   const Form form = work.leftMoves ? Form::right : Form::left;
-  inPieces(panels * work.blocks, ceilingOf(64, std::min(work.steps, kMostSteps)), [&](int64_t from, int64_t to) {
-    for (int64_t task = from; task < to; ++task) {
+  inPieces(panels * work.blocks, ceilingOf(64, std::min(work.steps, kMostSteps)), [&](int64_t from, int64_t until) {
+    for (int64_t task = from; task < until; ++task) {
       const int64_t block = task / panels, panel = task % panels;
       const int64_t start = work.blockStart(block), steps = work.blockStart(block + 1) - start;
-      pack(work.staying(), form, panel, panel + 1, start, steps, resident + (start * panels + panel * steps) * kStepNumbers);
+      uint16_t* to = resident + (start * panels + panel * steps) * kStepNumbers;
+      pack(work.staying(), form, panel, panel + 1, start, steps, to);
     }
   });
   // Where all that stays fits the second-level cache, few sums wait; else it passes by once for all that wait.
@@ -361,7 +368,8 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   const bool fits = groups == 1 && work.blocks * work.mostSteps * panels <= kMostStaying;
   work.atOnce = std::min(share, std::max<int64_t>(1, fits ? 4 : kMostKept / work.group));
   work.atOnce = ceilingOf(share, ceilingOf(share, work.atOnce));
-  work.packedTogether = work.moving().innerStride == 1 ? 1 : std::min(work.atOnce, std::max<int64_t>(1, 96 / work.group));
+  const int64_t together = std::min(work.atOnce, std::max<int64_t>(1, 96 / work.group));
+  work.packedTogether = work.moving().innerStride == 1 ? 1 : together;
   const int64_t even = ceilingOf(movingPanels, 4 * at::get_num_threads());
   const int64_t worth = ceilingOf(1024, work.steps * panels);
   const int64_t piece = ceilingOf(std::max(even, worth), work.atOnce) * work.atOnce;
@@ -395,7 +403,7 @@ napi_value bfloat16Product(Call& call) {
                     product(call.tensor(0, "left"), call.tensor(1, "right"), call.boolean(2, "wide")));
 }
 
-// bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, of the weight's type and laid out as the weight is
+// bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, of the weight's type, laid out as the weight is
 napi_value bfloat16WeightGradient(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor& gradient = call.tensor(0, "gradient");
@@ -403,7 +411,8 @@ napi_value bfloat16WeightGradient(Call& call) {
   const at::Tensor& weight = call.tensor(2, "weight");
   if (gradient.dim() != 2 || input.dim() != 2 || weight.dim() != 2) throw Refusal("matrices are wanted");
   const bool wide = weight.scalar_type() != at::kBFloat16;
-  at::Tensor result = weight.stride(1) == 1 ? product(gradient.t(), input, wide) : product(input.t(), gradient, wide).t();
+  const bool byOutput = weight.stride(1) == 1;
+  at::Tensor result = byOutput ? product(gradient.t(), input, wide) : product(input.t(), gradient, wide).t();
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
 

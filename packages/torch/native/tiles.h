@@ -36,17 +36,17 @@ struct alignas(64) TileConfiguration {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 … 3 are sums [outputs, rows of the input], 4 a piece of the weight, 5 … 7 pieces of the input. For the
-// length of its life: oneDNN's kernels run on the same threads and find their own configuration again.
+// Tiles 0 … 4 have `lines` rows (sums, and a piece of what has so many lines), 5 … 7 all. For the length of its life:
+// oneDNN's kernels run on the same threads and find their own configuration again.
 class TileScope {
  public:
-  ASTRA_TILE_CODE explicit TileScope(int outputs) {
+  ASTRA_TILE_CODE explicit TileScope(int lines) {
     _tile_storeconfig(&before_);
     isReadOrWritten(&before_);
     TileConfiguration now;
     for (int tile = 0; tile < 8; ++tile) {
       now.rowBytes[tile] = 64;
-      now.rows[tile] = static_cast<uint8_t>(tile < 5 ? outputs : kTile);
+      now.rows[tile] = static_cast<uint8_t>(tile < 5 ? lines : kTile);
     }
     isReadOrWritten(&now);
     _tile_loadconfig(&now);

@@ -13,6 +13,12 @@
 #else
 #define ASTRA_VECTOR_CLONES
 #endif
+// Part of the loop that calls it, and compiled as that is.
+#if defined(__GNUC__)
+#define ASTRA_INLINE inline __attribute__((always_inline))
+#else
+#define ASTRA_INLINE inline
+#endif
 
 namespace astra {
 

@@ -51,9 +51,7 @@ export function autocastLinear(
     return cast(result, resultDtype);
   }
   const multiply = (rows: Tensor) =>
-    wrap(
-      addon().bfloat16Linear(rows.handle, weight.handle, bias?.handle ?? null, resultDtype === "float32"),
-    );
+    wrap(addon().bfloat16Linear(rows.handle, weight.handle, bias?.handle ?? null, resultDtype === "float32"));
   if (!isGradEnabled()) return multiply(input);
 
   // The operands themselves may be gone by the time of the backward pass.
@@ -103,5 +101,8 @@ function requireTensor(where: string, name: string, value: unknown): Tensor {
  * @throws TorchError where `source` cannot be broadcast to the shape of `target`
  */
 export function copyWeight(target: Tensor, source: Tensor): void {
-  addon().copyWeight(requireTensor("copyWeight", "target", target).handle, requireTensor("copyWeight", "source", source).handle);
+  addon().copyWeight(
+    requireTensor("copyWeight", "target", target).handle,
+    requireTensor("copyWeight", "source", source).handle,
+  );
 }

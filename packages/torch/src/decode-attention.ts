@@ -10,6 +10,18 @@ function handle(where: string, name: string, value: unknown): number {
   return value.handle;
 }
 
+/** Which columns of which rows hold the same keys and values, so that they are read once for all of them. */
+export interface SharedColumns {
+  /** int32 [B]: every row once, rows that share columns beside each other. */
+  order: Tensor;
+  /**
+   * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, a multiple of 4, or −1
+   * for the end; place in `order` of the first row that it is read for; number of those rows. A piece from column 0
+   * begins a cluster of rows; within one, the pieces that concern a row follow one another without a gap.
+   */
+  pieces: Tensor;
+}
+
 /**
  * Attention of one new token a row, softmax(q kᵀ · scale + bias) v, in one pass over bfloat16 keys and values on the
  * CPU, with scores and sums in float32.
@@ -18,6 +30,7 @@ function handle(where: string, name: string, value: unknown): number {
  * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
  * @param value [B, G, S, E]
  * @param bias [B·G or 1, H/G or 1, S], added to the scores
+ * @param shared changes nothing but the time, where what it says is true
  * @returns [B, 1, H·E], or null where this is not the case: gradients, another type or device, other shapes
  */
 export function decodeAttention(
@@ -26,6 +39,7 @@ export function decodeAttention(
   value: Tensor,
   bias: Tensor | null,
   scale: number,
+  shared: SharedColumns | null = null,
 ): Tensor | null {
   const where = "decodeAttention";
   const result = addon().decodeAttention(
@@ -35,6 +49,8 @@ export function decodeAttention(
     handle(where, "value", value),
     bias === null ? null : handle(where, "bias", bias),
     scale,
+    shared === null ? null : handle(where, "shared.order", shared.order),
+    shared === null ? null : handle(where, "shared.pieces", shared.pieces),
   );
   return result === null ? null : wrap(result);
 }

@@ -30,7 +30,7 @@ export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
 export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";
 export { checkpoint } from "./checkpoint.js";
-export { decodeAttention } from "./decode-attention.js";
+export { decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";

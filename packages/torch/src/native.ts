@@ -106,6 +106,8 @@ export interface NativeAddon {
     value: Handle,
     bias: Handle | null,
     scale: number,
+    order: Handle | null,
+    pieces: Handle | null,
   ): Handle | null;
 
   copyWeight(target: Handle, source: Handle): void;

@@ -42,7 +42,10 @@ function laidOut(layout: Layout, rows: number, columns: number, dtype: DType): T
   const make = (...shape: number[]) => randn(shape).to(dtype);
   if (layout === "plain") return make(rows, columns);
   if (layout === "turned") return make(columns, rows).t();
-  if (layout === "part") return make(rows + 2, columns + 3).narrow(0, 1, rows).narrow(1, 2, columns);
+  if (layout === "part")
+    return make(rows + 2, columns + 3)
+      .narrow(0, 1, rows)
+      .narrow(1, 2, columns);
   return make(rows, columns, 2).select(2, 1);
 }
 
@@ -161,9 +164,7 @@ describe("autocastLinear", () => {
           in16Bits,
         );
         const got = autocastLinear(tensor(rows, in16Bits), weight, null, in16Bits).toArray() as number[][];
-        got.forEach((row, at) =>
-          expect([...new Set(row)]).toEqual([[Infinity, NaN, 64, -Infinity][at % 4]]),
-        );
+        got.forEach((row, at) => expect([...new Set(row)]).toEqual([[Infinity, NaN, 64, -Infinity][at % 4]]));
       });
     }
   });
@@ -173,7 +174,10 @@ describe("autocastLinear", () => {
       const [input, weight, bias] = [randn([5, 32]), randn([8, 32]), randn([8])];
       const got = autocastLinear(input, weight, bias, { dtype: "float32" });
       expect(Array.from(numbers(got))).toEqual(Array.from(numbers(linear(input, weight, bias))));
-      const narrowed = autocastLinear(wide(input), weight, null, { dtype: "float64", resultDtype: "float32" });
+      const narrowed = autocastLinear(wide(input), weight, null, {
+        dtype: "float64",
+        resultDtype: "float32",
+      });
       expect(narrowed.dtype).toBe("float32");
       expectClose(numbers(narrowed), numbers(linear(wide(input), wide(weight))), 1e-6);
       const [x, w, b] = [randn([3, 4]), randn([2, 4]), randn([2])].map(wide);

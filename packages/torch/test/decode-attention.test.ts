@@ -160,4 +160,164 @@ describe("decodeAttention", () => {
       expect(noGrad(() => decodeAttention(trained, key, key, null, 1))).not.toBeNull();
     });
   });
+
+  /** A random family: how many rows descend from each node, and how many columns each generation adds. */
+  interface Family {
+    columns: number;
+    children: Family[];
+  }
+  const family = fc.letrec<{ node: Family }>((tie) => ({
+    node: fc.record({
+      columns: fc.integer({ min: 0, max: 9 }),
+      children: fc.oneof(
+        { depthSize: "small" },
+        fc.constant<Family[]>([]),
+        fc.array(tie("node"), { minLength: 1, maxLength: 3 }),
+      ),
+    }),
+  })).node;
+
+  it("gives the same numbers, bit for bit, when told which columns rows share", () => {
+    fc.assert(
+      fc.property(
+        fc.array(family, { minLength: 1, maxLength: 3 }),
+        fc.constantFrom([1, 1], [2, 1], [1, 3], [2, 2]),
+        fc.constantFrom(5, 16, 64, 128),
+        fc.boolean(),
+        fc.integer(),
+        (families, [groups, shared], size, withBias, seed) => {
+          // Leaves are rows; a node's columns, in blocks of four, are those of all its leaves.
+          const leaves: [from: number, to: number, node: Family][][] = [];
+          const pieces: number[][] = [];
+          const walk = (node: Family, from: number, path: [number, number, Family][]): number => {
+            const to = from + 4 * node.columns;
+            const own = pieces.length;
+            const first = leaves.length;
+            const here: [number, number, Family][] = [...path, [from, to, node]];
+            if (node.children.length === 0) {
+              leaves.push(here);
+              pieces.push([first, from, -1, first, 1]);
+              return 1;
+            }
+            if (to > from) pieces.push([first, from, to, first, 0]);
+            const count = node.children.reduce((sum, child) => sum + walk(child, to, here), 0);
+            if (to > from) pieces[own]![4] = count;
+            return count;
+          };
+          for (const each of families) walk(each, 0, []);
+          const rows = leaves.length;
+          const columns = 3 + Math.max(...leaves.map((path) => path.at(-1)![1]));
+          // Where the rows lie is nobody's business: row `slots[i]` is leaf i.
+          const slots = Array.from({ length: rows }, (_, at) => at);
+          const shuffled = fc.sample(fc.shuffledSubarray(slots, { minLength: rows }), {
+            numRuns: 1,
+            seed,
+          })[0]!;
+
+          scope(() => {
+            const query = bfloat16(rows, groups! * shared!, 1, size);
+            const key = bfloat16(rows, groups!, columns, size);
+            const value = bfloat16(rows, groups!, columns, size);
+            const copied = new Map<Family, number>();
+            leaves.forEach((path, leaf) => {
+              for (const [from, to, node] of path.slice(0, -1)) {
+                const source = copied.get(node) ?? shuffled[leaf]!;
+                copied.set(node, source);
+                for (const buffer of [key, value]) {
+                  const part = buffer.narrow(2, from, to - from);
+                  if (to > from) part.select(0, shuffled[leaf]!).copy_(part.select(0, source).clone());
+                }
+              }
+            });
+            const bias = withBias ? bfloat16(rows * groups!, 1, columns) : null;
+            const sharing = {
+              order: tensor(Int32Array.from(shuffled), { dtype: "int32" }),
+              pieces: tensor(
+                Int32Array.from(pieces.flatMap(([row, ...rest]) => [shuffled[row!]!, ...rest])),
+                {
+                  dtype: "int32",
+                  shape: [pieces.length, 5],
+                },
+              ),
+            };
+            const apart = decodeAttention(query, key, value, bias, 0.3)!;
+            const together = decodeAttention(query, key, value, bias, 0.3, sharing)!;
+            expect(Array.from(numbers(together))).toEqual(Array.from(numbers(apart)));
+          });
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  it("refuses pieces that do not tell every column of every row once", () => {
+    scope(() => {
+      const [query, key] = [bfloat16(3, 2, 1, 8), bfloat16(3, 2, 9, 8)];
+      const attempt = (order: number[], pieces: number[][]) =>
+        decodeAttention(query, key, key, null, 1, {
+          order: tensor(Int32Array.from(order), { dtype: "int32" }),
+          pieces: tensor(Int32Array.from(pieces.flat()), { dtype: "int32", shape: [pieces.length, 5] }),
+        });
+      const [shared, first, second] = [
+        [0, 0, 4, 0, 2],
+        [0, 4, -1, 0, 1],
+        [1, 4, -1, 1, 1],
+      ];
+      const third = [2, 0, -1, 2, 1];
+      expect(attempt([0, 1, 2], [shared!, first!, second!, third])).not.toBeNull();
+      for (const [order, pieces] of [
+        [
+          [0, 1],
+          [shared!, first!, second!],
+        ],
+        [
+          [0, 1, 1],
+          [shared!, first!, second!, third],
+        ],
+        [
+          [0, 1, 3],
+          [shared!, first!, second!, third],
+        ],
+        [
+          [0, 1, 2],
+          [shared!, first!, second!],
+        ],
+        [
+          [0, 1, 2],
+          [shared!, first!, third],
+        ],
+        [
+          [0, 1, 2],
+          [shared!, first!, first!, second!, third],
+        ],
+        [
+          [0, 1, 2],
+          [[0, 0, 5, 0, 2], [0, 5, -1, 0, 1], [1, 5, -1, 1, 1], third],
+        ],
+        [
+          [0, 1, 2],
+          [[3, 0, 4, 0, 2], first!, second!, third],
+        ],
+        [
+          [0, 1, 2],
+          [[0, 0, 4, 0, 4], first!, second!, third],
+        ],
+        [
+          [0, 1, 2],
+          [[0, 0, 12, 0, 2], third],
+        ],
+        [
+          [0, 1, 2],
+          [[0, 0, 4, -1, 2], first!, second!, third],
+        ],
+        [[0, 1, 2], [[-1, 0, -1, 0, 3]]],
+      ] as [number[], number[][]][]) {
+        expect(() => attempt(order, pieces)).toThrow(TorchError);
+      }
+      const order = tensor([0, 1, 2]);
+      expect(() => decodeAttention(query, key, key, null, 1, { order, pieces: order })).toThrow(
+        "order and pieces must be int32",
+      );
+    });
+  });
 });

@@ -117,7 +117,7 @@ const text = [
   "",
   `Success is a rollout of three turns, on a prompt that training never saw, in which any response scores at least 0.5. Promised of every run: at most ${percent(LIMITS.before)} before training, at least ${percent(LIMITS.after)} after it, probes at most ${LIMITS.nll} nat a token less likely under the target than before, and at most ${LIMITS.seconds} seconds.`,
   "",
-  `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/astra-rl/world/scripts/demo-results.ts\`. Times are wall-clock times; two runs, and other work, shared the two cores. What the models and the prompts are: [the world](../packages/astra-rl/world/README.md).`,
+  `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/astra-rl/world/scripts/demo-results.ts\`. Times are wall-clock times. What the models and the prompts are: [the world](../packages/astra-rl/world/README.md).`,
   "",
   ...sections,
 ].join("\n");

@@ -1,4 +1,12 @@
-import { cat, decodeAttention, full, zeros, type DType, type Tensor } from "@astra-rl/torch";
+import {
+  cat,
+  decodeAttention,
+  full,
+  zeros,
+  type DType,
+  type SharedColumns,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { Segment } from "../causal-lm.js";
 
 /**
@@ -72,6 +80,7 @@ export function attentionBias(
  * @param key [B, G, S, E], G divides H
  * @param value [B, G, S, E]
  * @param biases as {@link attentionBiases} gives them: of several, each belongs to as many tokens as it has columns
+ * @param shared columns that rows have in common, for one token a row
  * @returns [B, T, H·E]
  */
 export function attend(
@@ -80,8 +89,13 @@ export function attend(
   value: Tensor,
   biases: readonly Tensor[],
   scale: number,
+  shared: SharedColumns | null = null,
 ): Tensor {
-  if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
+  if (biases.length <= 1) {
+    const bias = biases[0] ?? null;
+    const decoded = query.size(2) === 1 ? decodeAttention(query, key, value, bias, scale, shared) : null;
+    return decoded ?? attendTogether(query, key, value, bias, scale);
+  }
   const lengths = biases.map((bias) => bias.size(-1));
   const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
   const parts = biases.map((bias, at) =>
@@ -98,8 +112,6 @@ function attendTogether(
   scale: number,
 ): Tensor {
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
-  const decoded = length === 1 ? decodeAttention(query, key, value, bias, scale) : null;
-  if (decoded !== null) return decoded;
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
   // Query heads of one group become rows of one product, so that keys are never repeated.

@@ -197,10 +197,8 @@ class GPT2 extends ParameterizedModel {
       .unbind(0) as [Tensor, Tensor, Tensor];
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    const attended = attend(query, keys, values, biases, scale);
-    const middle = hidden.add(
-      this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype).view([B, T, D]),
-    );
+    const attended = attend(query, keys, values, biases, scale, cache?.shared);
+    const middle = hidden.add(this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype).view([B, T, D]));
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);

@@ -253,7 +253,7 @@ class RotaryDecoder extends ParameterizedModel {
     const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
     const value = split("v", keyValueHeads, false);
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
-    const attended = attend(query, keys, values, biases, 1 / Math.sqrt(E));
+    const attended = attend(query, keys, values, biases, 1 / Math.sqrt(E), cache?.shared);
     return this.#project(`${prefix}.o_proj`, attended, this.residualDtype);
   }
 

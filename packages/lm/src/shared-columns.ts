@@ -1,0 +1,50 @@
+import { tensor, type Device, type SharedColumns } from "@astra-rl/torch";
+import type { SessionRow } from "./session-row.js";
+
+/** Pieces end at multiples of it, so that sums are made of the same parts whether columns are shared or not. */
+const COLUMN_BLOCK = 4;
+
+/**
+ * The columns that rows took over from common ancestors, as decodeAttention reads them: each ancestor's columns once for
+ * all its descendants among these rows. Null where no two rows share any.
+ *
+ * @param rows in the order of the cache's rows
+ */
+export function sharedColumns(rows: readonly SessionRow[], device: Device): SharedColumns | null {
+  const order: number[] = [];
+  const pieces: number[][] = [];
+  let isShared = false;
+
+  /** The rows (by slot) have `from` columns in common, and their first `level` ancestors. */
+  const tell = (slots: readonly number[], level: number, from: number): void => {
+    const families = new Map<object, number[]>();
+    for (const slot of slots) {
+      const fork = rows[slot]!.ancestors[level]?.fork ?? {};
+      families.set(fork, [...(families.get(fork) ?? []), slot]);
+    }
+    for (const family of families.values()) {
+      const [first] = family as [number];
+      const most = Math.min(...family.map((slot) => rows[slot]!.ancestors[level]?.columns ?? 0));
+      const to = most - (most % COLUMN_BLOCK);
+      if (family.length === 1) {
+        pieces.push([first, from, -1, order.length, 1]);
+        order.push(first);
+      } else if (to > from) {
+        isShared = true;
+        pieces.push([first, from, to, order.length, family.length]);
+        tell(family, level + 1, to);
+      } else {
+        tell(family, level + 1, from);
+      }
+    }
+  };
+  tell(
+    rows.map((_, slot) => slot),
+    0,
+    0,
+  );
+  if (!isShared) return null;
+  const integers = (values: number[], shape: number[]) =>
+    tensor(Int32Array.from(values), { dtype: "int32", shape, device });
+  return { order: integers(order, [order.length]), pieces: integers(pieces.flat(), [pieces.length, 5]) };
+}

@@ -1,0 +1,117 @@
+import { scope } from "@astra-rl/torch";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { SessionRow } from "../src/session-row.js";
+import { sharedColumns } from "../src/shared-columns.js";
+
+function read(rows: readonly SessionRow[]): { order: number[]; pieces: number[][] } | null {
+  return scope(() => {
+    const shared = sharedColumns(rows, "cpu");
+    return shared === null
+      ? null
+      : { order: shared.order.toArray() as number[], pieces: shared.pieces.toArray() as number[][] };
+  });
+}
+
+function row(columns: number): SessionRow {
+  const made = new SessionRow(Array.from({ length: columns + 5 }, (_, at) => at));
+  made.extend(0, columns);
+  return made;
+}
+
+describe("sharedColumns", () => {
+  it("tells nothing where no rows have an ancestor in common", () => {
+    expect(read([row(8), row(8)])).toBeNull();
+    expect(read([row(8).child(true, {}), row(8).child(true, {})])).toBeNull();
+    const fork = {};
+    const parent = row(8);
+    expect(read([parent.child(false, fork), parent.child(false, fork)])).toBeNull();
+    // Three columns are less than what is summed together.
+    expect(read([row(3).child(true, fork), row(3).child(true, fork)])).toBeNull();
+  });
+
+  it("tells each generation's columns once, cut to multiples of four", () => {
+    const [first, second, third] = [{}, {}, {}];
+    const root = row(10);
+    const [left, right] = [root.child(true, first), root.child(true, first)];
+    left.extend(10, 7);
+    right.extend(10, 3);
+    const rows = [left.child(true, second), right.child(true, third), left.child(true, second), row(20)];
+    expect(read(rows)).toEqual({
+      order: [0, 2, 1, 3],
+      pieces: [
+        [0, 0, 8, 0, 3],
+        [0, 8, 16, 0, 2],
+        [0, 16, -1, 0, 1],
+        [2, 16, -1, 1, 1],
+        [1, 8, -1, 2, 1],
+        [3, 0, -1, 3, 1],
+      ],
+    });
+  });
+
+  it("no longer tells what a row has given up", () => {
+    const fork = {};
+    const parent = row(12);
+    const [one, other] = [parent.child(true, fork), parent.child(true, fork)];
+    expect(read([one, other])!.pieces[0]).toEqual([0, 0, 12, 0, 2]);
+    one.rewind(9);
+    expect(read([one, other])!.pieces[0]).toEqual([0, 0, 8, 0, 2]);
+    other.evict();
+    expect(read([one, other])).toBeNull();
+  });
+
+  it("tells every column of every row once, whatever happened to the rows", () => {
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.tuple(
+            fc.nat(),
+            fc.constantFrom("fork", "extend", "rewind", "evict"),
+            fc.integer({ min: 1, max: 9 }),
+          ),
+          {
+            maxLength: 40,
+          },
+        ),
+        (events) => {
+          let rows = [row(6), row(13)];
+          for (const [which, event, amount] of events) {
+            const chosen = rows[which % rows.length]!;
+            if (event === "extend") chosen.extend(chosen.lastColumn, Math.min(amount, chosen.pending));
+            else if (event === "rewind") chosen.rewind(Math.max(0, chosen.cached - amount));
+            else if (event === "evict") chosen.evict();
+            else if (rows.length < 12) {
+              const fork = {};
+              rows = [
+                ...rows.filter((each) => each !== chosen),
+                chosen.child(true, fork),
+                chosen.child(true, fork),
+              ];
+            }
+          }
+          const told = read(rows);
+          if (told === null) return;
+          expect([...told.order].sort((a, b) => a - b)).toEqual(rows.map((_, slot) => slot));
+          const reached = rows.map(() => 0);
+          for (const [leader, from, to, first, count] of told.pieces as [
+            number,
+            number,
+            number,
+            number,
+            number,
+          ][]) {
+            const readers = told.order.slice(first, first + count);
+            expect(readers).toContain(leader);
+            for (const slot of readers) {
+              expect(reached[slot]).toBe(from);
+              reached[slot] = to < 0 ? Infinity : to;
+              if (count > 1) expect(rows[slot]!.cached).toBeGreaterThanOrEqual(to);
+            }
+          }
+          expect(reached.every((each) => each === Infinity)).toBe(true);
+        },
+      ),
+    );
+  });
+});
