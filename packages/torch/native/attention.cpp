@@ -40,6 +40,25 @@ struct Stretch {
   int64_t keyStride, valueStride, from, to, first, count;
 };
 
+constexpr int64_t kLanes = 16;
+
+// The sum of products, by halves: compilers would add the lanes of a vector one after the other.
+ASTRA_INLINE float dot(const float* __restrict a, const float* __restrict b, int64_t size) {
+  float lanes[kLanes];
+#pragma omp simd
+  for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = a[lane] * b[lane];
+  for (int64_t e = kLanes; e < size; e += kLanes) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[e + lane] * b[e + lane];
+  }
+  float halves[8], quarters[4];
+#pragma omp simd
+  for (int64_t lane = 0; lane < 8; ++lane) halves[lane] = lanes[lane] + lanes[lane + 8];
+#pragma omp simd
+  for (int64_t lane = 0; lane < 4; ++lane) quarters[lane] = halves[lane] + halves[lane + 4];
+  return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
+}
+
 template <int64_t fixedSize>
 ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size;
@@ -58,8 +77,12 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
     for (int64_t q = stretch.first; q < stretch.first + stretch.count; ++q) {
       const float* __restrict query = cluster.query + q * size;
       float score = 0;
+      if constexpr (fixedSize > 0) {
+        score = dot(query, key, fixedSize);
+      } else {
 #pragma omp simd reduction(+ : score)
-      for (int64_t e = 0; e < size; ++e) score += query[e] * key[e];
+        for (int64_t e = 0; e < size; ++e) score += query[e] * key[e];
+      }
       cluster.scores[q * cluster.columns + s] = score;
     }
   }
