@@ -37,15 +37,13 @@ ASTRA_TILE_CODE void arrangeInput(const uint16_t* input, int64_t rows, int64_t i
 // Sums of 16 (or the configured number of) outputs for all rows.
 template <int groups>
 ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arranged, int64_t inner,
-                                     const char* ahead, float* sums) {
+                                     float* sums) {
   _tile_zero(0);
   if constexpr (groups > 1) _tile_zero(1);
   if constexpr (groups > 2) _tile_zero(2);
   if constexpr (groups > 3) _tile_zero(3);
   for (int64_t at = 0; at < inner; at += 32) {
     _tile_loadd(4, weight + at, inner * 2);
-    // 16 rows are one stretch of memory; it is fetched in its order while an earlier one is multiplied in another.
-    for (int line = 0; line < 16; ++line) _mm_prefetch(ahead + at * 32 + line * 64, _MM_HINT_T1);
     const uint16_t* piece = arranged + (at / 32) * groups * 512;
     _tile_loadd(5, piece, 64);
     _tile_dpbf16ps(0, 4, 5);
@@ -71,7 +69,8 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arr
 struct FewRows {
   const uint16_t* weight;    // [outputs, inner]
   const uint16_t* arranged;  // as arrangeInput leaves it
-  const float* bias;         // [outputs] or null
+  const void* bias;          // [outputs] or null
+  bool wideBias;             // float32, else bfloat16
   void* result;              // [rows, outputs], float32 where wide, else bfloat16
   bool wide;
   int64_t rows, outputs, inner;
@@ -79,12 +78,17 @@ struct FewRows {
 
 // `count` outputs from `first` on, for all rows.
 template <int groups>
-ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int count, const char* ahead) {
+ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int count) {
   alignas(64) float sums[groups * 256];
-  multiply<groups>(work.weight + first * work.inner, work.arranged, work.inner, ahead, sums);
+  multiply<groups>(work.weight + first * work.inner, work.arranged, work.inner, sums);
   const __mmask16 present = static_cast<__mmask16>((1u << count) - 1);
   __m512 bias = _mm512_setzero_ps();
-  if (work.bias != nullptr) bias = _mm512_maskz_loadu_ps(present, work.bias + first);
+  if (work.bias != nullptr && work.wideBias) {
+    bias = _mm512_maskz_loadu_ps(present, static_cast<const float*>(work.bias) + first);
+  } else if (work.bias != nullptr) {
+    const __m256i stored = _mm256_maskz_loadu_epi16(present, static_cast<const uint16_t*>(work.bias) + first);
+    bias = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+  }
   for (int group = 0; group < groups; ++group) {
     __m512i lanes[16];
     for (int output = 0; output < kTile; ++output) {
@@ -108,20 +112,16 @@ ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int count, co
 template <int groups>
 ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
   const int64_t whole = work.outputs / kTile;
-  const int64_t blockBytes = kTile * work.inner * 2;
-  const char* start = reinterpret_cast<const char*>(work.weight);
   if (from < std::min(to, whole)) {
     const TileScope tiles(kTile);
     for (int64_t block = from; block < std::min(to, whole); ++block) {
-      // Two blocks ahead, but not past the weight: what lies there is not wanted.
-      const int64_t next = std::min(block + 2, std::max<int64_t>(whole - 1, 0));
-      outputsOf<groups>(work, block * kTile, kTile, start + next * blockBytes);
+      outputsOf<groups>(work, block * kTile, kTile);
     }
   }
   const int rest = static_cast<int>(work.outputs % kTile);
   if (to > whole && rest > 0) {
     const TileScope tiles(rest);
-    outputsOf<groups>(work, whole * kTile, rest, start + std::max<int64_t>(whole - 1, 0) * blockBytes);
+    outputsOf<groups>(work, whole * kTile, rest);
   }
 }
 
@@ -135,7 +135,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   if (rows < 1 || rows > kMostRows) return {};
   const int groups = static_cast<int>((rows + kTile - 1) / kTile);
   const at::Tensor plain = input.to(at::kBFloat16).contiguous();
-  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  const at::Tensor offset = bias.defined() ? bias.contiguous() : bias;
   const auto options = at::TensorOptions().dtype(at::kBFloat16);
   // at::empty aligns to 64 bytes, which the aligned stores above rely on.
   const at::Tensor arranged = at::empty({inner / 32, groups, kTile, 32}, options);
@@ -143,8 +143,10 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   shape.back() = outputs;
   at::Tensor result = at::empty(shape, options.dtype(wide ? at::kFloat : at::kBFloat16));
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
-  const float* offsets = offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr;
-  const FewRows work{words(weight), words(arranged), offsets, result.data_ptr(), wide, rows, outputs, inner};
+  const void* offsets = offset.defined() ? offset.data_ptr() : nullptr;
+  const bool wideBias = offset.defined() && offset.scalar_type() == at::kFloat;
+  const FewRows work{words(weight), words(arranged), offsets, wideBias, result.data_ptr(),
+                     wide,          rows,            outputs, inner};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
   const int64_t piece = std::max((int64_t{1} << 17) / (kTile * inner) + 1, blocks / 64);
   inPieces(blocks, piece, [&](int64_t from, int64_t to) {
