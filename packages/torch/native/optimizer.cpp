@@ -59,6 +59,7 @@ double sumOfSquares(const float* values, int64_t count) {
   double partial[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
+#pragma omp simd
     for (int64_t j = 0; j < 8; ++j) {
       const double value = values[i + j];
       partial[j] += value * value;

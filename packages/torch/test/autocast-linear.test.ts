@@ -261,7 +261,7 @@ describe("autocastLinear", () => {
 
 describe("copyWeight", () => {
   it("gives a matrix of any shape and layout the values that copy_ gives it", () => {
-    const side = fc.integer({ min: 1, max: 100 });
+    const side = fc.oneof(fc.integer({ min: 1, max: 100 }), fc.constantFrom(32, 64, 96, 16));
     fc.assert(
       fc.property(side, side, fc.boolean(), fc.boolean(), (rows, columns, byColumn, turnedSource) => {
         scope(() => {
@@ -282,6 +282,11 @@ describe("copyWeight", () => {
       const target = bfloat16(8, 2).t();
       copyWeight(target, source);
       expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
+      // Sizes that fill whole tiles are turned in another way.
+      const large = source.repeat([16, 4]);
+      const turned = bfloat16(32, 32).t();
+      copyWeight(turned, large);
+      expect(turned.toArray()).toEqual(large.to("bfloat16").toArray());
       expect(() => copyWeight(target, randn([3, 8]))).toThrow(TorchError);
     });
   });
