@@ -18,6 +18,10 @@ import { makeCheckpoint } from "./make-checkpoint.js";
 import { busy, measureRoofline, seconds, type Roofline } from "./measure.js";
 import { measureParts, type Part } from "./parts.js";
 
+/** Steps that are not counted: memory is new to the process, and the optimizer's state is made. */
+const WARM_UP = 2;
+const STEPS = WARM_UP + 3;
+
 const root = fileURLToPath(new URL("..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
 
@@ -61,7 +65,7 @@ if (values.output !== undefined) writeFileSync(values.output, report);
 
 interface Comparison {
   episodes: number;
-  /** The step that is compared: all three begin it with the same prompts. */
+  /** The step of `bfloat16` that is compared; the second of `float32` and the only one of `python` have its prompts. */
   chosen: number;
   bfloat16: StepReport;
   float32: StepReport;
@@ -71,7 +75,7 @@ interface Comparison {
 
 function compareSteps(episodes: number): Comparison {
   const common = ["--model", values.model, "--episodes", String(episodes), "--seed", values.seed];
-  const ours = (dtype: string, steps: number) =>
+  const ours = (dtype: string, from: number, steps: number) =>
     runJson(process.execPath, [
       "--import",
       "tsx",
@@ -79,6 +83,8 @@ function compareSteps(episodes: number): Comparison {
       ...common,
       "--prompts",
       promptFile,
+      "--from",
+      String(from),
       "--steps",
       String(steps),
       "--dtype",
@@ -111,9 +117,9 @@ function runPython(common: readonly string[], prompts: readonly string[]): StepR
   }
 }
 
-/** Place of the step of median length; the first one warms up. */
+/** Place of the step of median length. */
 function medianStep({ steps }: StepReport): number {
-  const order = steps.map((_, step) => step).slice(1);
+  const order = steps.map((_, step) => step).slice(WARM_UP);
   order.sort((a, b) => steps[a]!.seconds - steps[b]!.seconds);
   return order[Math.floor(order.length / 2)]!;
 }

@@ -2,7 +2,10 @@
  * The training step that reference_step.py times, done by this package: the same checkpoint, prompts, tree, sampling,
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
- *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--dtype bfloat16|float32]
+ *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
+ *         [--dtype bfloat16|float32] [--threads 2] [--seed 0]
+ *
+ * With --from N the episodes are those from training step N on.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -23,6 +26,7 @@ const { values } = parseArgs({
     prompts: { type: "string" },
     episodes: { type: "string", default: "2" },
     steps: { type: "string", default: "3" },
+    from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
     threads: { type: "string", default: "2" },
     seed: { type: "string", default: "0" },
@@ -93,6 +97,12 @@ const trainer = new Trainer(
     },
   },
 );
+const from = Number(values.from);
+trainer.harness.setState({
+  seed: Number(values.seed),
+  nextEpisode: from * Number(values.episodes),
+  nextExperience: from,
+});
 await trainer.train();
 const live = liveTensors();
 trainer.dispose();

@@ -186,11 +186,11 @@ class GPT2 extends ParameterizedModel {
 
   #block(layer: number, hidden: Tensor, biases: Tensor[], cache: AttentionCache | undefined): Tensor {
     const { heads: H, headDimension: E, scaleAttention, scaleByLayer } = this.config;
-    const [B, T, D] = hidden.shape as [number, number, number];
+    const [B, T] = hidden.shape as [number, number, number];
     const prefix = `transformer.h.${layer}`;
 
     const normed = this.#norm(`${prefix}.ln_1`, hidden);
-    // [B·T, 3·D] → [B, T, 3, H, E] → three of [B, H, T, E]
+    // [B, T, 3·D] → [B, T, 3, H, E] → three of [B, H, T, E]
     const [query, key, value] = this.#project(`${prefix}.attn.c_attn`, normed)
       .view([B, T, 3, H, E])
       .permute([2, 0, 3, 1, 4])
@@ -198,11 +198,11 @@ class GPT2 extends ParameterizedModel {
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
     const attended = attend(query, keys, values, biases, scale, cache?.shared);
-    const middle = hidden.add(this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype).view([B, T, D]));
+    const middle = hidden.add(this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype));
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);
-    return middle.add(this.#project(`${prefix}.mlp.c_proj`, active, hidden.dtype).view([B, T, D]));
+    return middle.add(this.#project(`${prefix}.mlp.c_proj`, active, hidden.dtype));
   }
 
   /** In the type of the residual stream. */
@@ -214,12 +214,12 @@ class GPT2 extends ParameterizedModel {
     return layerNorm(hidden, [hiddenSize], weight, bias, normEpsilon);
   }
 
-  /** [..., in] → [rows, out]. */
+  /** [..., in] → [..., out]. */
   #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
-    const rows = cast(input, this.computeDtype).reshape([-1, input.size(-1)]);
+    const given = cast(input, this.computeDtype);
     const weight = this.parameter(`${name}.weight`).t();
     const options = { dtype: this.computeDtype, resultDtype };
-    return this.adapted(name, rows, autocastLinear(rows, weight, this.parameter(`${name}.bias`), options));
+    return this.adapted(name, given, autocastLinear(given, weight, this.parameter(`${name}.bias`), options));
   }
 }
 
