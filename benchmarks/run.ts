@@ -90,12 +90,10 @@ function compareSteps(episodes: number): Comparison {
       "--dtype",
       dtype,
     ]);
-  const bfloat16 = ours("bfloat16", 4);
+  const bfloat16 = ours("bfloat16", 0, STEPS);
   const chosen = medianStep(bfloat16);
-  const float32 = ours("float32", chosen + 1);
-  log(
-    `${episodes} episodes: ${describe(bfloat16, chosen)} in bfloat16, ${describe(float32, chosen)} in float32`,
-  );
+  const float32 = ours("float32", chosen - 1, 2);
+  log(`${episodes} episodes: ${describe(bfloat16, chosen)} in bfloat16, ${describe(float32, 1)} in float32`);
   const python = hasPython() ? runPython(common, bfloat16.steps[chosen]!.prompts!) : "not run";
   log(`${episodes} episodes the Python way: ${typeof python === "string" ? python : describe(python, 0)}`);
   return { episodes, chosen, bfloat16, float32, python };
@@ -190,10 +188,7 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
     "| episodes | here, bfloat16 | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
     "| --- | --- | --- | --- | --- | --- | --- |",
     ...comparisons.map(({ episodes, chosen, bfloat16, float32, python }) => {
-      const [fast, plain] = [bfloat16, float32].map((report) => report.steps[chosen]!.seconds) as [
-        number,
-        number,
-      ];
+      const [fast, plain] = [bfloat16.steps[chosen]!.seconds, float32.steps[1]!.seconds];
       const slow = typeof python === "string" ? null : python.steps[0]!.seconds;
       const ratio = (own: number) => (slow === null ? "–" : `${(slow / own).toFixed(1)}×`);
       return (
