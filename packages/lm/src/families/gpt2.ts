@@ -209,7 +209,7 @@ class GPT2 extends ParameterizedModel {
   #norm(name: string, hidden: Tensor): Tensor {
     const { hiddenSize, normEpsilon } = this.config;
     const [weight, bias] = ["weight", "bias"].map((part) =>
-      this.parameterIn(`${name}.${part}`, hidden.dtype),
+      cast(this.parameter(`${name}.${part}`), hidden.dtype),
     );
     return layerNorm(hidden, [hiddenSize], weight, bias, normEpsilon);
   }

@@ -25,8 +25,6 @@ export abstract class ParameterizedModel implements CausalLM {
 
   protected abstract readonly family: CausalFamily;
   #adapter: Adapter | null = null;
-  /** Parameters in other types, by name and type; made where they are first asked for. */
-  readonly #casts = new Map<string, Tensor>();
   #ownsParameters = true;
 
   /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
@@ -100,7 +98,6 @@ export abstract class ParameterizedModel implements CausalLM {
         copyWeight(parameter, source);
       }
     });
-    this.#forgetCasts();
   }
 
   /**
@@ -140,7 +137,6 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   dispose(): void {
-    this.#forgetCasts();
     if (this.#ownsParameters) dispose(this.parameters);
   }
 
@@ -149,24 +145,6 @@ export abstract class ParameterizedModel implements CausalLM {
     const found = this.parameters.get(name);
     if (found === undefined) throw new Error(`internal: the model has no parameter ${name}`);
     return found;
-  }
-
-  /**
-   * A small parameter in some type. Where no gradient flows to it, it is cast once until the next `copyFrom`: cast at each
-   * use it would take longer than its use.
-   */
-  protected parameterIn(name: string, dtype: DType): Tensor {
-    const parameter = this.parameter(name);
-    if (parameter.dtype === dtype || parameter.requiresGrad) return cast(parameter, dtype);
-    const key = `${name} ${dtype}`;
-    const known = this.#casts.get(key) ?? noGrad(() => keep(parameter.to(dtype)));
-    this.#casts.set(key, known);
-    return known;
-  }
-
-  #forgetCasts(): void {
-    dispose([...this.#casts.values()]);
-    this.#casts.clear();
   }
 
   /** The output of a projection with what the adapter, if there is one, adds for this input. */

@@ -261,7 +261,7 @@ class RotaryDecoder extends ParameterizedModel {
   #norm(name: string, x: Tensor): Tensor {
     const wide = x.dtype === "float64" ? x : cast(x, "float32");
     const scale = wide.square().mean([-1], true).add(this.config.normEpsilon).rsqrt();
-    return cast(wide.mul(scale), x.dtype).mul(this.parameterIn(`${name}.weight`, x.dtype));
+    return cast(wide.mul(scale), x.dtype).mul(cast(this.parameter(`${name}.weight`), x.dtype));
   }
 
   /** [..., in] → [..., out]. */
