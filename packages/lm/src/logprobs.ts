@@ -246,7 +246,6 @@ function readBatch(model: CausalLM, { tries }: Batch, gradientCheckpointing: boo
     positions,
     mask: null,
     segments,
-    keyPositions: positions,
     gradientCheckpointing,
   });
 }

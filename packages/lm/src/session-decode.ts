@@ -167,7 +167,9 @@ class Decoder {
   #cut(count: number): KeyValueCache {
     const { model } = this.#options;
     const view = this.#cache.slice(0, count);
-    if (model.device === "cpu") view.share(sharedColumns(this.#batch.rows.slice(0, count), model.device));
+    // Nothing else can use it: see decodeAttention.
+    if (model.device === "cpu" && model.computeDtype === "bfloat16")
+      view.share(sharedColumns(this.#batch.rows.slice(0, count), model.device));
     return view;
   }
 

@@ -6,6 +6,7 @@ import { loadCausalLM } from "../src/checkpoint.js";
 import { initializeGPT2 } from "../src/families/initialize.js";
 import { tokenLogprobs, type ScoredRow, type TokenLogprobsOptions } from "../src/logprobs.js";
 import type { Tokenizer } from "../src/tokenizer.js";
+import { goldenCausal } from "./golden/families.js";
 import { golden, goldenFolder } from "./golden/gpt2.js";
 import { largestDifference } from "./invariant.js";
 
@@ -317,5 +318,27 @@ describe("tokenLogprobs of a model as training begins", () => {
     }
     same.dispose();
     other.dispose();
+  });
+});
+
+describe("tokenLogprobs under a sliding window", () => {
+  it("reads texts that fit the window and texts that do not in one pass as it reads them alone", async () => {
+    const mistral = goldenCausal.find(({ name }) => name === "mistral")!; // a window of 8
+    const { model } = await loadCausalLM(mistral.folder);
+    try {
+      expect(model.config.slidingWindow).toBe(8);
+      const long = Array.from({ length: 14 }, (_, at) => 20 + 3 * at);
+      const given: ScoredRow[] = [
+        { context: [5, 9], continuation: [17, 33] },
+        { context: long, continuation: [71, 72, 73] },
+        { context: long, continuation: [71, 40] },
+        { context: [8, 61, 12, 30, 31], continuation: [13] },
+      ];
+      const alone = given.flatMap((row) => values(model, [row], { packed: false }));
+      const together = values(model, given).map((row, at) => row.slice(0, alone[at]!.length));
+      expectClose(together, alone, 2e-5);
+    } finally {
+      model.dispose();
+    }
   });
 });

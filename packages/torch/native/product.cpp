@@ -299,8 +299,6 @@ ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
   _mm_sfence();
 }
 
-bool isWide(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
-
 bool isReadable(const at::Tensor& tensor) {
   return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
 }
@@ -314,8 +312,8 @@ at::Tensor orderly(const at::Tensor& matrix) {
 
 Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
   const int64_t innerAt = 1 - linesAt;
-  Operand side{static_cast<const char*>(matrix.data_ptr()), isWide(matrix), matrix.size(linesAt), matrix.size(innerAt),
-               matrix.stride(linesAt), matrix.stride(innerAt)};
+  Operand side{static_cast<const char*>(matrix.data_ptr()), matrix.scalar_type() == at::kFloat, matrix.size(linesAt),
+               matrix.size(innerAt), matrix.stride(linesAt), matrix.stride(innerAt)};
   // The stride of a dimension of one is nobody's business, but here it says how the matrix is read.
   if (side.inner == 1) side.innerStride = 1;
   if (side.lines == 1 && side.innerStride != 1) side.lineStride = 1;
@@ -348,14 +346,14 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   work.blocks = ceilingOf(work.steps, kMostSteps);
   work.mostSteps = ceilingOf(work.steps, work.blocks);
   const int64_t panels = work.others = ceilingOf(work.staying().lines, kPanel);
-  const int64_t groups = ceilingOf(panels * ceilingOf(work.steps, work.blocks), kMostStaying);
+  const int64_t groups = ceilingOf(panels * work.mostSteps, kMostStaying);
   work.group = ceilingOf(panels, groups);
   const int64_t movingPanels = ceilingOf(work.moving().lines, kPanel);
   const at::Tensor packed = at::empty({work.steps * panels * kStepNumbers}, at::TensorOptions().dtype(at::kBFloat16));
   uint16_t* resident = words(packed);
   work.resident = resident;
   const Form form = work.leftMoves ? Form::right : Form::left;
-  inPieces(panels * work.blocks, ceilingOf(64, std::min(work.steps, kMostSteps)), [&](int64_t from, int64_t until) {
+  inPieces(panels * work.blocks, ceilingOf(64, work.mostSteps), [&](int64_t from, int64_t until) {
     for (int64_t task = from; task < until; ++task) {
       const int64_t block = task / panels, panel = task % panels;
       const int64_t start = work.blockStart(block), steps = work.blockStart(block + 1) - start;
@@ -365,7 +363,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   });
   // Where all that stays fits the second-level cache, few sums wait; else it passes by once for all that wait.
   const int64_t share = ceilingOf(movingPanels, at::get_num_threads());
-  const bool fits = groups == 1 && work.blocks * work.mostSteps * panels <= kMostStaying;
+  const bool fits = work.blocks * work.mostSteps * panels <= kMostStaying;
   work.atOnce = std::min(share, std::max<int64_t>(1, fits ? 4 : kMostKept / work.group));
   work.atOnce = ceilingOf(share, ceilingOf(share, work.atOnce));
   const int64_t together = std::min(work.atOnce, std::max<int64_t>(1, 96 / work.group));

@@ -28,7 +28,7 @@ export interface AutocastLinearOptions {
  * @param input [..., in]
  * @param weight [out, in]; the transpose of a contiguous [in, out] is as fast
  * @param bias [out]
- * @returns [..., out]
+ * @returns [..., out]; in large results each row may begin at a cache line, with room between the rows
  * @throws TorchError where the shapes do not fit
  */
 export function autocastLinear(
@@ -67,16 +67,16 @@ export function autocastLinear(
     },
     backward: (gradOutput, [savedInput, savedWeight]) => {
       const [outputSize, inputSize] = savedWeight!.shape as [number, number];
-      const gradientOfInput = (arrived: Tensor, used: Tensor) =>
-        cast(wrap(addon().bfloat16Product(arrived.handle, used.handle, inputDtype !== dtype)), inputDtype);
-      // Laid out as the weight is, so that it becomes the parameter's gradient without a copy.
-      const gradientOfWeight = (arrived: Tensor, given: Tensor, used: Tensor) =>
-        cast(wrap(addon().bfloat16WeightGradient(arrived.handle, given.handle, used.handle)), used.dtype);
       const gradient = gradOutput.reshape([-1, outputSize]);
       const rows = savedInput!.reshape([-1, inputSize]);
+      const ofRows = () =>
+        wrap(addon().bfloat16Product(gradient.handle, savedWeight!.handle, inputDtype !== dtype));
+      // Laid out as the weight is, so that it becomes the parameter's gradient without a copy.
+      const ofMatrix = () =>
+        wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, savedWeight!.handle));
       return [
-        ofInput ? gradientOfInput(gradient, savedWeight!).view(inputShape) : null,
-        ofWeight ? gradientOfWeight(gradient, rows, savedWeight!) : null,
+        ofInput ? cast(ofRows(), inputDtype).view(inputShape) : null,
+        ofWeight ? cast(ofMatrix(), savedWeight!.dtype) : null,
         ofBias ? cast(wrap(addon().sumOfRows(gradient.handle)), biasDtype!) : null,
       ];
     },

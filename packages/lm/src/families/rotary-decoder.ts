@@ -313,10 +313,10 @@ class RotaryDecoder extends ParameterizedModel {
     };
     if (segments === undefined) return { full, sliding: [windowed(positions, keyPositions, options.mask)] };
     let start = 0;
-    const sliding = segments.map(({ length, mask }) => {
+    const sliding = segments.map(({ length, mask }, at) => {
       const own = positions.narrow(1, start, length);
       start += length;
-      return windowed(own, own, mask);
+      return length <= slidingWindow ? full[at]! : windowed(own, own, mask);
     });
     return { full, sliding };
   }
