@@ -27,6 +27,7 @@ NAPI_MODULE_INIT() {
     astra::defineAttention(env, exports, engine);
     astra::defineProduct(env, exports, engine);
     astra::defineFused(env, exports, engine);
+    astra::defineNorm(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);

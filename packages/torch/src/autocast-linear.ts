@@ -1,4 +1,5 @@
 /** The product of a layer in 16 bits, of master weights or of weights in 16 bits. */
+import { cast } from "./cast.js";
 import { differentiable } from "./differentiable.js";
 import type { DType } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
@@ -81,11 +82,6 @@ export function autocastLinear(
       ];
     },
   });
-}
-
-/** No copy where there is nothing to change. */
-function cast(tensor: Tensor, dtype: DType): Tensor {
-  return tensor.dtype === dtype ? tensor : tensor.to(dtype);
 }
 
 function requireTensor(where: string, name: string, value: unknown): Tensor {

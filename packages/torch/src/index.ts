@@ -29,6 +29,8 @@ export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGra
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
 export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";
+export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./autocast-norm.js";
+export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
 export { decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";

@@ -110,6 +110,21 @@ export interface NativeAddon {
     pieces: Handle | null,
   ): Handle | null;
 
+  bfloat16Norm(
+    input: Handle,
+    weight: Handle,
+    bias: Handle | null,
+    centred: boolean,
+    epsilon: number,
+  ): [result: Handle, measures: Handle];
+  bfloat16NormBackward(
+    input: Handle,
+    gradient: Handle,
+    weight: Handle,
+    measures: Handle,
+    centred: boolean,
+  ): [input: Handle, weight: Handle, bias: Handle];
+
   copyWeight(target: Handle, source: Handle): void;
   sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle): Handle;

@@ -1,11 +1,12 @@
 // GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
 // Numbers and names follow Hugging Face's GPT2LMHeadModel.
 import {
+  autocastLayerNorm,
   autocastLinear,
+  cast,
   embedding,
   geluTanh,
   keep,
-  layerNorm,
   noGrad,
   scope,
   type DType,
@@ -15,7 +16,7 @@ import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../c
 import { JsonFields } from "../json-fields.js";
 import { attend, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
-import { cast, ParameterizedModel } from "./parameterized-model.js";
+import { ParameterizedModel } from "./parameterized-model.js";
 
 const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
   gelu_new: geluTanh,
@@ -175,7 +176,7 @@ class GPT2 extends ParameterizedModel {
           ),
         );
       }
-      return cast(this.#norm("transformer.ln_f", hidden), this.computeDtype);
+      return this.#norm("transformer.ln_f", hidden);
     });
   }
 
@@ -205,21 +206,18 @@ class GPT2 extends ParameterizedModel {
     return middle.add(this.#project(`${prefix}.mlp.c_proj`, active, hidden.dtype));
   }
 
-  /** In the type of the residual stream. */
   #norm(name: string, hidden: Tensor): Tensor {
-    const { hiddenSize, normEpsilon } = this.config;
-    const [weight, bias] = ["weight", "bias"].map((part) =>
-      cast(this.parameter(`${name}.${part}`), hidden.dtype),
-    );
-    return layerNorm(hidden, [hiddenSize], weight, bias, normEpsilon);
+    return autocastLayerNorm(hidden, this.parameter(`${name}.weight`), this.parameter(`${name}.bias`), {
+      epsilon: this.config.normEpsilon,
+      dtype: this.computeDtype,
+    });
   }
 
   /** [..., in] → [..., out]. */
   #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
-    const given = cast(input, this.computeDtype);
     const weight = this.parameter(`${name}.weight`).t();
     const options = { dtype: this.computeDtype, resultDtype };
-    return this.adapted(name, given, autocastLinear(given, weight, this.parameter(`${name}.bias`), options));
+    return this.adapted(name, input, autocastLinear(input, weight, this.parameter(`${name}.bias`), options));
   }
 }
 

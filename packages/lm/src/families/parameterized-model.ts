@@ -13,11 +13,6 @@ import type { Adapter, Projection } from "../adapter.js";
 import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { CausalFamily } from "./family.js";
 
-/** The tensor in another type, or itself: no copy where there is nothing to change. Differentiable. */
-export function cast(tensor: Tensor, dtype: DType): Tensor {
-  return tensor.dtype === dtype ? tensor : tensor.to(dtype);
-}
-
 /** What all families do alike with their parameters: ownership, types, copies. Subclasses add the mathematics. */
 export abstract class ParameterizedModel implements CausalLM {
   readonly dtype: DType;

@@ -1,6 +1,8 @@
 // The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
 import {
   autocastLinear,
+  autocastRmsNorm,
+  cast,
   dispose,
   embedding,
   keep,
@@ -15,7 +17,7 @@ import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../c
 import type { JsonFields } from "../json-fields.js";
 import { attend, attentionBias, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
-import { cast, ParameterizedModel } from "./parameterized-model.js";
+import { ParameterizedModel } from "./parameterized-model.js";
 import { parseRotarySettings, rotaryTables, rotate, type RotarySettings } from "./rotary.js";
 
 /**
@@ -202,7 +204,7 @@ class RotaryDecoder extends ParameterizedModel {
           ),
         );
       }
-      return cast(this.#norm("model.norm", hidden), this.computeDtype);
+      return this.#norm("model.norm", hidden);
     });
   }
 
@@ -229,7 +231,7 @@ class RotaryDecoder extends ParameterizedModel {
     const prefix = `model.layers.${layer}`;
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
     const middle = hidden.add(attended);
-    const normed = cast(this.#norm(`${prefix}.post_attention_layernorm`, middle), this.computeDtype);
+    const normed = this.#norm(`${prefix}.post_attention_layernorm`, middle);
     const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
       .silu()
       .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
@@ -240,14 +242,10 @@ class RotaryDecoder extends ParameterizedModel {
     const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
     const prefix = `model.layers.${layer}.self_attn`;
     const [B, T] = normed.shape as [number, number, number];
-    const input = cast(normed, this.computeDtype);
     // [B, T, H·E] → [B, T, H, E] → [B, H, T, E]; head norms act on E and may come before the transposition.
     const split = (part: string, count: number, norm: boolean) => {
-      const states = this.#project(`${prefix}.${part}_proj`, input).view([B, T, count, E]);
-      const normedStates = norm
-        ? cast(this.#norm(`${prefix}.${part}_norm`, states), this.computeDtype)
-        : states;
-      return normedStates.transpose(1, 2);
+      const states = this.#project(`${prefix}.${part}_proj`, normed).view([B, T, count, E]);
+      return (norm ? this.#norm(`${prefix}.${part}_norm`, states) : states).transpose(1, 2);
     };
     const query = rotate(split("q", heads, headNorms), cosine, sine);
     const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
@@ -257,11 +255,9 @@ class RotaryDecoder extends ParameterizedModel {
     return this.#project(`${prefix}.o_proj`, attended, this.residualDtype);
   }
 
-  /** x / rms(x) · weight over the last dimension (Zhang & Sennrich 2019, arXiv 1910.07467); the mean in float32. */
   #norm(name: string, x: Tensor): Tensor {
-    const wide = x.dtype === "float64" ? x : cast(x, "float32");
-    const scale = wide.square().mean([-1], true).add(this.config.normEpsilon).rsqrt();
-    return cast(wide.mul(scale), x.dtype).mul(cast(this.parameter(`${name}.weight`), x.dtype));
+    const { normEpsilon: epsilon } = this.config;
+    return autocastRmsNorm(x, this.parameter(`${name}.weight`), { epsilon, dtype: this.computeDtype });
   }
 
   /** [..., in] → [..., out]. */

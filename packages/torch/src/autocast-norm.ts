@@ -1,0 +1,110 @@
+/** Norms over the last dimension, from numbers of one type to results of another. */
+import { cast } from "./cast.js";
+import { differentiable } from "./differentiable.js";
+import type { DType } from "./dtype.js";
+import { describeValue, TorchError } from "./errors.js";
+import { addon } from "./native.js";
+import { isTensor, wrap } from "./operator-call.js";
+import { layerNorm } from "./operators.js";
+import type { Tensor } from "./tensor.js";
+
+export interface AutocastNormOptions {
+  /** Added to the mean square before its root is taken. */
+  epsilon: number;
+  /** Type of the result. */
+  dtype: DType;
+}
+
+/**
+ * Layer norm, (x − mean) / √(variance + epsilon) · weight + bias over the last dimension (Ba et al. 2016, arXiv
+ * 1607.06450), rounded once, to `dtype`. Differentiable; each gradient has its operand's type.
+ *
+ * Inside, numbers are float32, or float64 where the input is; parameters may have any type. On the CPU with results in
+ * bfloat16 this is one pass.
+ *
+ * @param input [..., D]
+ * @param weight [D]
+ * @param bias [D]
+ * @returns `dtype` [..., D]
+ * @throws TorchError where the shapes do not fit
+ */
+export function autocastLayerNorm(
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor,
+  options: AutocastNormOptions,
+): Tensor {
+  return norm("autocastLayerNorm", input, weight, bias, options);
+}
+
+/**
+ * Root-mean-square norm, x / √(mean of x² + epsilon) · weight over the last dimension (Zhang & Sennrich 2019, arXiv
+ * 1910.07467); otherwise as `autocastLayerNorm`.
+ */
+export function autocastRmsNorm(input: Tensor, weight: Tensor, options: AutocastNormOptions): Tensor {
+  return norm("autocastRmsNorm", input, weight, null, options);
+}
+
+/** Centred where there is a bias. */
+function norm(
+  where: string,
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor | null,
+  { epsilon, dtype }: AutocastNormOptions,
+): Tensor {
+  for (const [name, value] of Object.entries({ input, weight, ...(bias && { bias }) })) {
+    if (!isTensor(value))
+      throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
+  }
+  const isOnePass =
+    dtype === "bfloat16" && [input, weight, bias].every((each) => each === null || isReadable(each));
+  if (!isOnePass) return composed(input, weight, bias, { epsilon, dtype });
+
+  // The operands themselves may be gone by the time of the backward pass.
+  const inputs = [input, weight, bias];
+  const wanted = inputs.map((operand) => operand?.requiresGrad === true);
+  const dtypes = inputs.map((operand) => operand?.dtype);
+  const isCentred = bias !== null;
+  return differentiable({
+    name: where,
+    inputs,
+    forward: () => {
+      const [result, measures] = addon()
+        .bfloat16Norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, epsilon)
+        .map(wrap) as [Tensor, Tensor];
+      return { output: result, saved: [input, weight, measures] };
+    },
+    backward: (gradOutput, [savedInput, savedWeight, measures]) =>
+      addon()
+        .bfloat16NormBackward(
+          savedInput!.handle,
+          gradOutput.handle,
+          savedWeight!.handle,
+          measures!.handle,
+          isCentred,
+        )
+        .map(wrap)
+        .map((gradient, at) => (wanted[at] ? cast(gradient, dtypes[at]!) : null)),
+  });
+}
+
+function isReadable(tensor: Tensor): boolean {
+  return tensor.device === "cpu" && (tensor.dtype === "bfloat16" || tensor.dtype === "float32");
+}
+
+function composed(
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor | null,
+  { epsilon, dtype }: AutocastNormOptions,
+): Tensor {
+  const inside = input.dtype === "float64" ? "float64" : "float32";
+  const wide = cast(input, inside);
+  const factor = cast(weight, inside);
+  if (bias !== null) {
+    return cast(layerNorm(wide, [input.size(-1)], factor, cast(bias, inside), epsilon), dtype);
+  }
+  const scale = wide.square().mean([-1], true).add(epsilon).rsqrt();
+  return cast(wide.mul(scale).mul(factor), dtype);
+}

@@ -1,0 +1,172 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  autocastLayerNorm,
+  autocastRmsNorm,
+  grad,
+  layerNorm,
+  randn,
+  scope,
+  setThreads,
+  tensor,
+  threads,
+  TorchError,
+  type Tensor,
+} from "../src/index.js";
+import { checkGradient } from "../src/testing.js";
+import { expectClose } from "./expect-close.js";
+import { expectNoLeaks } from "./live-tensors.js";
+
+expectNoLeaks();
+
+const epsilon = 1e-5;
+const numbers = (value: Tensor) => Array.from(value.to("float64").toTypedArray() as Float64Array);
+const layer = (x: Tensor, weight: Tensor, bias: Tensor, dtype: "bfloat16" | "float32" | "float64") =>
+  autocastLayerNorm(x, weight, bias, { epsilon, dtype });
+const rms = (x: Tensor, weight: Tensor, dtype: "bfloat16" | "float32" | "float64") =>
+  autocastRmsNorm(x, weight, { epsilon, dtype });
+
+it.each(["float32", "bfloat16"] as const)("is the norm by hand, with results in %s", (dtype) => {
+  scope(() => {
+    // Mean 2 and variance 4 without the epsilon; mean square 8, so (0, 2, …) / √8.
+    const x = tensor([[0, 4, 0, 4]]);
+    const weight = tensor([1, 2, 1, 2]);
+    const tolerance = dtype === "bfloat16" ? 2 ** -7 : 1e-5;
+    expectClose(numbers(layer(x, weight, tensor([0, 0, 1, 1]), dtype)), [-1, 2, 0, 3], tolerance);
+    const share = 4 / Math.sqrt(8);
+    expectClose(numbers(rms(x, weight, dtype)), [0, 2 * share, 0, 2 * share], tolerance);
+  });
+});
+
+it("has the gradients that differences give", () => {
+  scope(() => {
+    const [x, weight, bias] = [randn([3, 5]), randn([5]), randn([5])].map((each) => each.to("float64"));
+    checkGradient((...given) => layer(given[0]!, given[1]!, given[2]!, "float64"), [x!, weight!, bias!]);
+    checkGradient((...given) => rms(given[0]!, given[1]!, "float64"), [x!, weight!]);
+  });
+});
+
+describe("in bfloat16", () => {
+  const dtypes = fc.constantFrom("float32" as const, "bfloat16" as const);
+
+  it("is the norm in float64, its gradients too, for any shape, scale, offset and types", () => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          rows: fc.integer({ min: 0, max: 150 }),
+          size: fc.integer({ min: 1, max: 70 }),
+          spread: fc.constantFrom(0.01, 1, 100),
+          offset: fc.constantFrom(0, 3, -50),
+          input: dtypes,
+          parameters: dtypes,
+          isCentred: fc.boolean(),
+          isStrided: fc.boolean(),
+        }),
+        ({ rows, size, spread, offset, input, parameters, isCentred, isStrided }) => {
+          scope(() => {
+            const width = isStrided ? size + 3 : size;
+            const x = randn([rows, width])
+              .mul(spread)
+              .add(offset)
+              .to(input)
+              .narrow(1, 0, size)
+              .detach()
+              .requiresGrad_();
+            const weight = randn([size]).to(parameters).requiresGrad_();
+            const bias = randn([size]).to(parameters).requiresGrad_();
+            const exact = [x, weight, bias].map((each) => each.detach().to("float64").requiresGrad_());
+            const [got, expected] = isCentred
+              ? [layer(x, weight, bias, "bfloat16"), layer(exact[0]!, exact[1]!, exact[2]!, "float64")]
+              : [rms(x, weight, "bfloat16"), rms(exact[0]!, exact[1]!, "float64")];
+            expect([got.dtype, got.shape]).toEqual(["bfloat16", [rows, size]]);
+            // What float32 loses where the numbers are far from 0, beside half a unit of bfloat16.
+            const lost = 1e-5 * (1 + Math.abs(offset) / spread);
+            const largest = (of: Tensor) =>
+              numbers(of).reduce((most, n) => Math.max(most, Math.abs(n)), 1e-3);
+            const compare = (mine: Tensor, theirs: Tensor, scale: number) => {
+              const unit = mine.dtype === "bfloat16" ? 2 ** -8 : 0;
+              expectClose(numbers(mine), numbers(theirs), unit * largest(theirs) + lost * scale);
+            };
+            compare(got, expected, largest(expected));
+
+            const arrived = randn([rows, size]).to("bfloat16");
+            const count = isCentred ? 3 : 2;
+            const mine = grad(got, [x, weight, bias].slice(0, count), { gradOutputs: arrived });
+            const theirs = grad(expected, exact.slice(0, count), { gradOutputs: arrived.to("float64") });
+            mine.forEach((gradient, at) => {
+              const type = at === 0 ? input : parameters;
+              expect([gradient!.dtype, gradient!.shape]).toEqual([type, theirs[at]!.shape]);
+            });
+            // A row's gradient is a difference of numbers of this size.
+            const wide = exact[0]!.detach();
+            const centred = isCentred ? wide.sub(wide.mean([-1], true)) : wide;
+            const scales = centred.square().mean([-1], true).add(epsilon).rsqrt();
+            compare(mine[0]!, theirs[0]!, largest(scales.mul(arrived.to("float64")).mul(exact[1]!.detach())));
+            // Those of the parameters are sums over all rows.
+            compare(mine[1]!, theirs[1]!, (1 + rows) * largest(expected));
+            if (isCentred) compare(mine[2]!, theirs[2]!, 1 + rows);
+          });
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  it("gives each row the same numbers whatever is beside it, and with any number of threads", () => {
+    const before = threads();
+    scope(() => {
+      const x = randn([200, 768]).requiresGrad_();
+      const [weight, bias] = [randn([768]).requiresGrad_(), randn([768]).requiresGrad_()];
+      const arrived = randn([200, 768]);
+      const all = () => {
+        const result = layer(x, weight, bias, "bfloat16");
+        return [result, ...grad(result, [x, weight, bias], { gradOutputs: arrived.to("bfloat16") })].map(
+          (each) => numbers(each!),
+        );
+      };
+      try {
+        setThreads(1);
+        const alone = all();
+        setThreads(2);
+        expect(all()).toEqual(alone);
+        const row = layer(x.narrow(0, 137, 1), weight, bias, "bfloat16");
+        expect(numbers(row)).toEqual(alone[0]!.slice(137 * 768, 138 * 768));
+      } finally {
+        setThreads(before);
+      }
+    });
+  });
+
+  it("gives no gradient to what needs none", () => {
+    scope(() => {
+      const x = randn([4, 6]).requiresGrad_();
+      const [weight, bias] = [randn([6]), randn([6])];
+      layer(x, weight, bias, "bfloat16").sum().backward();
+      expect(x.grad!.shape).toEqual([4, 6]);
+      expect(weight.grad).toBeNull();
+    });
+  });
+});
+
+it("stays with libtorch's own operator where results are not in bfloat16", () => {
+  scope(() => {
+    const [x, weight, bias] = [randn([3, 8]), randn([8]), randn([8])];
+    const expected = layerNorm(x, [8], weight, bias, epsilon);
+    expect(numbers(layer(x, weight, bias, "float32"))).toEqual(numbers(expected));
+  });
+});
+
+it("says what does not fit", () => {
+  scope(() => {
+    const [x, weight] = [randn([3, 8]), randn([7])];
+    expect(() => layer(x, weight, weight, "bfloat16")).toThrow(
+      new TorchError("bfloat16Norm: weight must have 8 numbers, got float32[7]"),
+    );
+    expect(() => rms(x, null as never, "bfloat16")).toThrow(
+      new TorchError("autocastRmsNorm: weight must be a Tensor, got null"),
+    );
+    expect(() => rms(tensor(1), weight, "bfloat16")).toThrow(
+      /bfloat16Norm: input must be float32\[\.\.\., D\]/,
+    );
+  });
+});
