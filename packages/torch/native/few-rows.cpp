@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include "pieces.h"
 #include "plain-tensor.h"
 #include "product.h"
 #include "tiles.h"
@@ -71,6 +71,7 @@ struct FewRows {
   const uint16_t* arranged;  // as arrangeInput leaves it
   const void* bias;          // [outputs] or null
   bool wideBias;             // float32, else bfloat16
+  const float* residual;     // [rows, outputs] or null
   void* result;              // [rows, outputs], float32 where wide, else bfloat16
   bool wide;
   int64_t rows, outputs, inner;
@@ -97,8 +98,11 @@ ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int count) {
     transpose(lanes);  // [outputs, rows] → [rows, outputs]
     const int64_t rows = std::min<int64_t>(kTile, work.rows - group * kTile);
     for (int64_t row = 0; row < rows; ++row) {
-      const __m512 values = _mm512_add_ps(_mm512_castsi512_ps(lanes[row]), bias);
+      __m512 values = _mm512_add_ps(_mm512_castsi512_ps(lanes[row]), bias);
       const int64_t to = (group * kTile + row) * work.outputs + first;
+      if (work.residual != nullptr) {
+        values = _mm512_add_ps(values, _mm512_maskz_loadu_ps(present, work.residual + to));
+      }
       if (work.wide) {
         _mm512_mask_storeu_ps(static_cast<float*>(work.result) + to, present, values);
       } else {
@@ -127,7 +131,8 @@ ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
 
 }  // namespace
 
-at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide) {
+at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                           const float* residual) {
   if (!isPlain(weight, at::kBFloat16) || !weight.is_contiguous() || weight.size(1) % 32 != 0) return {};
   if (!mayUseTiles()) return {};
   const int64_t outputs = weight.size(0), inner = weight.size(1);
@@ -145,11 +150,11 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
   const void* offsets = offset.defined() ? offset.data_ptr() : nullptr;
   const bool wideBias = offset.defined() && offset.scalar_type() == at::kFloat;
-  const FewRows work{words(weight), words(arranged), offsets, wideBias, result.data_ptr(),
-                     wide,          rows,            outputs, inner};
+  const FewRows work{words(weight), words(arranged), offsets, wideBias, residual, result.data_ptr(), wide, rows, outputs,
+                     inner};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
-  const int64_t piece = std::max((int64_t{1} << 17) / (kTile * inner) + 1, blocks / 64);
-  inPieces(blocks, piece, [&](int64_t from, int64_t to) {
+  // One piece a thread: at the start of each, fetching ahead has to find its stride again.
+  at::parallel_for(0, blocks, (int64_t{1} << 17) / (kTile * inner) + 1, [&](int64_t from, int64_t to) {
     switch (groups) {
       case 1: return blocksOf<1>(work, from, to);
       case 2: return blocksOf<2>(work, from, to);
@@ -160,7 +165,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   return result;
 }
 #else
-at::Tensor linearOfFewRows(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) { return {}; }
+at::Tensor linearOfFewRows(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool, const float*) { return {}; }
 #endif
 
 }  // namespace astra

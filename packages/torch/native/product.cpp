@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linear.h>
@@ -195,10 +196,11 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right
 }
 
 struct Result {
-  char* numbers;      // [rows, columns]
+  char* numbers;  // [rows, columns]
   bool wide;
-  bool passes;        // too large to be found in the caches again: whole lines are written past them
-  const float* bias;  // [columns] or null
+  bool passes;  // too large to be found in the caches again: whole lines are written past them
+  const float* bias;      // [columns] or null
+  const float* residual;  // [rows, columns] or null; the result is wide then
   int64_t rows, columns, rowStride;
 };
 
@@ -225,6 +227,11 @@ ASTRA_TILE_CODE inline void write(const Result& result, int64_t row, int64_t rig
       _mm512_mask_storeu_epi16(numbers, mask, rounded);
     }
     return;
+  }
+  if (result.residual != nullptr) {
+    const float* added = result.residual + row * result.columns + column;
+    first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low, added));
+    second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high, added + kTile));
   }
   auto* numbers = reinterpret_cast<float*>(result.numbers) + to;
   if (passes) {
@@ -323,7 +330,7 @@ Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
 // `shape` has as many numbers as the product's rows and columns. In large results rows begin at cache lines, so that there
 // may be room between them.
 at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
-                          at::IntArrayRef shape) {
+                          const float* residual, at::IntArrayRef shape) {
   const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
   const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
   Work work{};
@@ -339,7 +346,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   at::Tensor result = at::empty_strided(shape, strides, at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16));
   auto* numbers = static_cast<char*>(result.data_ptr());
   work.result = {numbers, wide, large && reinterpret_cast<uintptr_t>(numbers) % 64 == 0,
-                 offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr,
+                 offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr, residual,
                  work.left.lines, work.right.lines, rowStride};
   work.leftMoves = work.left.lines > work.right.lines;
   work.steps = ceilingOf(work.left.inner, kStep);
@@ -388,7 +395,7 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   }
 #ifdef ASTRA_TILES
   if (isReadable(left) && isReadable(right) && left.numel() > 0 && right.numel() > 0 && mayUseTiles()) {
-    return productOnTiles(left, right, at::Tensor(), wide, {left.size(0), right.size(1)});
+    return productOnTiles(left, right, at::Tensor(), wide, nullptr, {left.size(0), right.size(1)});
   }
 #endif
   return at::matmul(left.to(at::kBFloat16), right.to(at::kBFloat16)).to(wide ? at::kFloat : at::kBFloat16);
@@ -414,30 +421,39 @@ napi_value bfloat16WeightGradient(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
 
-// bfloat16Linear(input, weight, bias, wide): at::linear of what is rounded to bfloat16, without gradients
+// bfloat16Linear(input, weight, transposed, bias, wide, residual): at::linear of what is rounded to bfloat16, without
+// gradients, and added to a residual where there is one; only a wide result has one
 napi_value bfloat16Linear(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor& input = call.tensor(0, "input");
-  const at::Tensor& weight = call.tensor(1, "weight");
-  const at::Tensor bias = call.absent(2) ? at::Tensor() : call.tensor(2, "bias");
-  const bool wide = call.boolean(3, "wide");
+  const at::Tensor& stored = call.tensor(1, "weight");
+  if (stored.dim() != 2) throw Refusal("weight must be a matrix, got " + describeTensor(stored));
+  const at::Tensor weight = call.boolean(2, "transposed") ? stored.t() : stored;
+  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
+  const bool wide = call.boolean(4, "wide");
+  const at::Tensor residual = call.absent(5) ? at::Tensor() : call.tensor(5, "residual");
+  std::vector<int64_t> shape = input.sizes().vec();
+  if (!shape.empty()) shape.back() = weight.size(0);
+  if (residual.defined() && (!wide || !isPlain(residual, at::kFloat) || residual.sizes() != at::IntArrayRef(shape))) {
+    throw Refusal("the residual must be float32 and as the result, got " + describeTensor(residual));
+  }
 #ifdef ASTRA_TILES
   const bool readable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias));
-  const bool fits = input.dim() >= 1 && weight.dim() == 2 && input.size(-1) == weight.size(1) &&
+  const bool fits = input.dim() >= 1 && input.size(-1) == weight.size(1) &&
                     (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
   if (readable && fits && input.numel() > 0 && weight.numel() > 0 && mayUseTiles()) {
-    at::Tensor few = linearOfFewRows(input, weight, bias, wide);
+    const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
+    const float* numbers = added.defined() ? static_cast<const float*>(added.data_ptr()) : nullptr;
+    at::Tensor few = linearOfFewRows(input, weight, bias, wide, numbers);
     if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
-    std::vector<int64_t> shape = input.sizes().vec();
-    shape.back() = weight.size(0);
     return wrapTensor(*call.engine, call.env,
-                      productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, shape));
+                      productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, numbers, shape));
   }
 #endif
   const auto rounded = [](const at::Tensor& tensor) { return tensor.to(at::kBFloat16); };
   const auto offset = bias.defined() ? c10::optional<at::Tensor>(rounded(bias)) : c10::nullopt;
-  return wrapTensor(*call.engine, call.env,
-                    at::linear(rounded(input), rounded(weight), offset).to(wide ? at::kFloat : at::kBFloat16));
+  const at::Tensor result = at::linear(rounded(input), rounded(weight), offset).to(wide ? at::kFloat : at::kBFloat16);
+  return wrapTensor(*call.engine, call.env, residual.defined() ? at::add(residual, result) : result);
 }
 
 }  // namespace

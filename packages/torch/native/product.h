@@ -5,8 +5,9 @@
 
 namespace astra {
 
-// input · weightᵀ + bias, float32 where `wide`, for few rows of a bfloat16 weight that is laid out by output; undefined
-// where that is not so. Input and bias are float32 or bfloat16.
-at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide);
+// input · weightᵀ + bias + residual, float32 where `wide`, for few rows of a bfloat16 weight that is laid out by output;
+// undefined where that is not so. Input and bias are float32 or bfloat16; residual is [rows, outputs] or null.
+at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                           const float* residual);
 
 }  // namespace astra

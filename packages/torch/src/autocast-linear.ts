@@ -14,10 +14,14 @@ export interface AutocastLinearOptions {
   dtype: DType;
   /** Type of the result: `dtype`, or float32, which keeps the sums as they are. Default: `dtype`. */
   resultDtype?: DType;
+  /** The weight is stored [in, out]. Default: false. */
+  transposed?: boolean;
+  /** [..., out], of the result's type: added to the result. */
+  residual?: Tensor | null;
 }
 
 /**
- * input · weightᵀ + bias with products in `dtype`, whatever types the operands are stored in: what
+ * input · weightᵀ + bias (+ residual) with products in `dtype`, whatever types the operands are stored in: what
  * `torch.nn.functional.linear` is under `torch.autocast(dtype=…)`. Differentiable; each gradient has its operand's type,
  * and that of a float32 weight is never rounded to 16 bits.
  *
@@ -27,7 +31,7 @@ export interface AutocastLinearOptions {
  * reading the weight.
  *
  * @param input [..., in]
- * @param weight [out, in]; the transpose of a contiguous [in, out] is as fast
+ * @param weight [out, in], or [in, out] where `transposed`
  * @param bias [out]
  * @returns [..., out]; in large results each row may begin at a cache line, with room between the rows
  * @throws TorchError where the shapes do not fit
@@ -36,23 +40,38 @@ export function autocastLinear(
   input: Tensor,
   weight: Tensor,
   bias: Tensor | null,
-  { dtype, resultDtype = dtype }: AutocastLinearOptions,
+  { dtype, resultDtype = dtype, transposed = false, residual = null }: AutocastLinearOptions,
 ): Tensor {
   const where = "autocastLinear";
   requireTensor(where, "input", input);
   requireTensor(where, "weight", weight);
   if (bias !== null) requireTensor(where, "bias", bias);
+  if (residual !== null) requireTensor(where, "residual", residual);
   if (resultDtype !== dtype && resultDtype !== "float32") {
     throw new TorchError(
       `${where}: resultDtype must be ${dtype} or float32, got ${describeValue(resultDtype)}`,
     );
   }
   if (dtype !== "bfloat16" || input.device !== "cpu") {
-    const result = linear(cast(input, dtype), cast(weight, dtype), bias && cast(bias, dtype));
-    return cast(result, resultDtype);
+    const matrix = cast(transposed ? weight.t() : weight, dtype);
+    const result = cast(linear(cast(input, dtype), matrix, bias && cast(bias, dtype)), resultDtype);
+    return residual === null ? result : residual.add(result);
+  }
+  // What is added to a result that is rounded is added afterwards.
+  if (residual !== null && resultDtype !== "float32") {
+    return residual.add(autocastLinear(input, weight, bias, { dtype, resultDtype, transposed }));
   }
   const multiply = (rows: Tensor) =>
-    wrap(addon().bfloat16Linear(rows.handle, weight.handle, bias?.handle ?? null, resultDtype === "float32"));
+    wrap(
+      addon().bfloat16Linear(
+        rows.handle,
+        weight.handle,
+        transposed,
+        bias?.handle ?? null,
+        resultDtype === "float32",
+        residual?.handle ?? null,
+      ),
+    );
   if (!isGradEnabled()) return multiply(input);
 
   // The operands themselves may be gone by the time of the backward pass.
@@ -61,24 +80,28 @@ export function autocastLinear(
   const biasDtype = bias?.dtype;
   return differentiable({
     name: where,
-    inputs: [input, weight, bias],
+    inputs: [input, weight, bias, residual],
     forward: () => {
       const rows = cast(input, dtype);
       return { output: multiply(rows), saved: [rows, weight] };
     },
     backward: (gradOutput, [savedInput, savedWeight]) => {
-      const [outputSize, inputSize] = savedWeight!.shape as [number, number];
+      const matrix = transposed ? savedWeight!.t() : savedWeight!;
+      const [outputSize, inputSize] = matrix.shape as [number, number];
       const gradient = gradOutput.reshape([-1, outputSize]);
       const rows = savedInput!.reshape([-1, inputSize]);
       const ofRows = () =>
-        wrap(addon().bfloat16Product(gradient.handle, savedWeight!.handle, inputDtype !== dtype));
+        wrap(addon().bfloat16Product(gradient.handle, matrix.handle, inputDtype !== dtype));
       // Laid out as the weight is, so that it becomes the parameter's gradient without a copy.
-      const ofMatrix = () =>
-        wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, savedWeight!.handle));
+      const ofMatrix = () => {
+        const result = wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle));
+        return transposed ? result.t() : result;
+      };
       return [
         ofInput ? cast(ofRows(), inputDtype).view(inputShape) : null,
-        ofWeight ? cast(ofMatrix(), savedWeight!.dtype) : null,
+        ofWeight ? cast(ofMatrix(), matrix.dtype) : null,
         ofBias ? cast(wrap(addon().sumOfRows(gradient.handle)), biasDtype!) : null,
+        gradOutput,
       ];
     },
   });

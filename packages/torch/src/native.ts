@@ -96,7 +96,14 @@ export interface NativeAddon {
   ): void;
   gradientNorm(gradients: readonly Handle[]): number;
 
-  bfloat16Linear(input: Handle, weight: Handle, bias: Handle | null, wide: boolean): Handle;
+  bfloat16Linear(
+    input: Handle,
+    weight: Handle,
+    transposed: boolean,
+    bias: Handle | null,
+    wide: boolean,
+    residual: Handle | null,
+  ): Handle;
   bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle;
   bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle;
   decodeAttention(

@@ -56,6 +56,8 @@ interface Case {
   input: { dtype: DType; layout: Layout };
   weight: { dtype: DType; layout: Layout };
   withBias: boolean;
+  withResidual: boolean;
+  transposed: boolean;
   resultDtype: "bfloat16" | "float32";
 }
 
@@ -75,21 +77,31 @@ const anyCase: fc.Arbitrary<Case> = fc.record({
   input: operand,
   weight: operand,
   withBias: fc.boolean(),
+  withResidual: fc.boolean(),
+  transposed: fc.boolean(),
   resultDtype: fc.constantFrom("bfloat16", "float32"),
 });
 
-function check({ rows, outputs, inner, input, weight, withBias, resultDtype }: Case): void {
+function check(given: Case): void {
+  const { rows, outputs, inner, input, weight, withBias, withResidual, transposed, resultDtype } = given;
   scope(() => {
     const x = laidOut(input.layout, rows, inner, input.dtype);
-    const w = laidOut(weight.layout, outputs, inner, weight.dtype);
+    const [height, width] = transposed ? [inner, outputs] : [outputs, inner];
+    const stored = laidOut(weight.layout, height, width, weight.dtype);
     const b = withBias ? randn([outputs]).to(weight.dtype) : null;
-    const got = autocastLinear(x, w, b, { dtype: "bfloat16", resultDtype });
-    const exact = linear(rounded(x), rounded(w), b === null ? null : wide(b));
+    const residual = withResidual ? laidOut(input.layout, rows, outputs, resultDtype) : null;
+    const got = autocastLinear(x, stored, b, { dtype: "bfloat16", resultDtype, transposed, residual });
+    const w = transposed ? stored.t() : stored;
+    const product = linear(rounded(x), rounded(w), b === null ? null : wide(b));
+    const exact = residual === null ? product : product.add(wide(residual));
     expect(got.shape).toEqual([rows, outputs]);
     expect(got.dtype).toBe(resultDtype);
     // Without tiles the bias is rounded before it is added, and so is the sum.
-    const tolerance = resultDtype === "float32" && hasTiles ? SUMS * Math.sqrt(inner) : 2 * ROUNDING;
-    expectClose(numbers(got), numbers(exact), tolerance);
+    const isExact = resultDtype === "float32" && hasTiles;
+    if (isExact) return expectClose(numbers(got), numbers(exact), SUMS * Math.sqrt(inner));
+    // A 16-bit residual is added to what was rounded, which may be larger than the sum.
+    const scale = product.abs().maximum(exact.abs()).clampMin(1);
+    expectClose(numbers(wide(got).div(scale)), numbers(exact.div(scale)), 2 * ROUNDING);
   });
 }
 
@@ -128,8 +140,8 @@ describe("autocastLinear", () => {
       [2000, 33, 31],
     ] as const) {
       const shape = { rows, outputs, inner, withBias: true, resultDtype: "float32" } as const;
-      check({ ...shape, input: plain, weight: turned });
-      check({ ...shape, input: turned, weight: plain });
+      check({ ...shape, input: plain, weight: turned, transposed: false, withResidual: true });
+      check({ ...shape, input: turned, weight: plain, transposed: true, withResidual: false });
     }
   });
 
@@ -187,17 +199,22 @@ describe("autocastLinear", () => {
 
   it("has linear's gradients, each in its operand's type", () => {
     fc.assert(
-      fc.property(anyCase, ({ rows, outputs, inner, input, weight, resultDtype }) => {
+      fc.property(anyCase, ({ rows, outputs, inner, input, weight, transposed, resultDtype }) => {
         scope(() => {
           const x = laidOut(input.layout, rows, inner, input.dtype).detach().requiresGrad_();
-          const w = laidOut(weight.layout, outputs, inner, weight.dtype).detach().requiresGrad_();
+          const [height, width] = transposed ? [inner, outputs] : [outputs, inner];
+          const w = laidOut(weight.layout, height, width, weight.dtype).detach().requiresGrad_();
           const b = randn([outputs]).to(weight.dtype).requiresGrad_();
+          const residual = randn([rows, outputs]).to(resultDtype).requiresGrad_();
           const upstream = randn([rows, outputs]).to(resultDtype);
-          autocastLinear(x, w, b, { dtype: "bfloat16", resultDtype }).mul(upstream).sum().backward();
+          const options = { dtype: "bfloat16", resultDtype, transposed, residual } as const;
+          autocastLinear(x, w, b, options).mul(upstream).sum().backward();
+          expect(Array.from(numbers(residual.grad!))).toEqual(Array.from(numbers(upstream)));
           const gradient = rounded(upstream);
+          const ofWeight = gradient.t().matmul(rounded(x.detach()));
           const expected = [
-            gradient.matmul(rounded(w.detach())),
-            gradient.t().matmul(rounded(x.detach())),
+            gradient.matmul(rounded(transposed ? w.detach().t() : w.detach())),
+            transposed ? ofWeight.t() : ofWeight,
             wide(upstream).sum([0]),
           ];
           [x, w, b].forEach((each, at) => {

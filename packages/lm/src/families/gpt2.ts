@@ -199,11 +199,11 @@ class GPT2 extends ParameterizedModel {
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
     const attended = attend(query, keys, values, biases, scale, cache?.shared);
-    const middle = hidden.add(this.#project(`${prefix}.attn.c_proj`, attended, hidden.dtype));
+    const middle = this.#project(`${prefix}.attn.c_proj`, attended, hidden);
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);
-    return middle.add(this.#project(`${prefix}.mlp.c_proj`, active, hidden.dtype));
+    return this.#project(`${prefix}.mlp.c_proj`, active, middle);
   }
 
   #norm(name: string, hidden: Tensor): Tensor {
@@ -213,11 +213,9 @@ class GPT2 extends ParameterizedModel {
     });
   }
 
-  /** [..., in] → [..., out]. */
-  #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
-    const weight = this.parameter(`${name}.weight`).t();
-    const options = { dtype: this.computeDtype, resultDtype };
-    return this.adapted(name, input, autocastLinear(input, weight, this.parameter(`${name}.bias`), options));
+  /** [..., in] → [..., out], added to the residual where there is one. */
+  #project(name: string, input: Tensor, residual: Tensor | null = null): Tensor {
+    return this.projected(name, input, this.parameter(`${name}.bias`), residual);
   }
 }
 

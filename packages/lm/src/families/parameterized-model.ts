@@ -1,4 +1,5 @@
 import {
+  autocastLinear,
   checkpoint,
   copyWeight,
   dispose,
@@ -142,9 +143,21 @@ export abstract class ParameterizedModel implements CausalLM {
     return found;
   }
 
-  /** The output of a projection with what the adapter, if there is one, adds for this input. */
-  protected adapted(projection: string, input: Tensor, output: Tensor): Tensor {
-    const delta = this.#adapter?.delta(projection, input);
+  /**
+   * A projection with what the adapter, if there is one, adds for this input. With a residual the result is the sum of
+   * both, in its type.
+   *
+   * @param input [..., in]
+   * @param residual [..., out]
+   */
+  protected projected(name: string, input: Tensor, bias: Tensor | null, residual: Tensor | null): Tensor {
+    const output = autocastLinear(input, this.parameter(`${name}.weight`), bias, {
+      dtype: this.computeDtype,
+      resultDtype: residual?.dtype ?? this.computeDtype,
+      transposed: this.family.projectionsTransposed,
+      residual,
+    });
+    const delta = this.#adapter?.delta(name, input);
     return delta ? output.add(delta) : output;
   }
 

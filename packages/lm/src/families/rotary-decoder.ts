@@ -230,12 +230,12 @@ class RotaryDecoder extends ParameterizedModel {
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
     const prefix = `model.layers.${layer}`;
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
-    const middle = hidden.add(attended);
+    const middle = this.#project(`${prefix}.self_attn.o_proj`, attended, hidden);
     const normed = this.#norm(`${prefix}.post_attention_layernorm`, middle);
     const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
       .silu()
       .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
-    return middle.add(this.#project(`${prefix}.mlp.down_proj`, gated, hidden.dtype));
+    return this.#project(`${prefix}.mlp.down_proj`, gated, middle);
   }
 
   #attention(layer: number, normed: Tensor, { cosine, sine, biases, cache }: LayerInputs): Tensor {
@@ -251,8 +251,7 @@ class RotaryDecoder extends ParameterizedModel {
     const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
     const value = split("v", keyValueHeads, false);
     const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
-    const attended = attend(query, keys, values, biases, 1 / Math.sqrt(E), cache?.shared);
-    return this.#project(`${prefix}.o_proj`, attended, this.residualDtype);
+    return attend(query, keys, values, biases, 1 / Math.sqrt(E), cache?.shared);
   }
 
   #norm(name: string, x: Tensor): Tensor {
@@ -260,11 +259,9 @@ class RotaryDecoder extends ParameterizedModel {
     return autocastRmsNorm(x, this.parameter(`${name}.weight`), { epsilon, dtype: this.computeDtype });
   }
 
-  /** [..., in] → [..., out]. */
-  #project(name: string, input: Tensor, resultDtype = this.computeDtype): Tensor {
-    const bias = this.#biased(name) ? this.parameter(`${name}.bias`) : null;
-    const options = { dtype: this.computeDtype, resultDtype };
-    return this.adapted(name, input, autocastLinear(input, this.parameter(`${name}.weight`), bias, options));
+  /** [..., in] → [..., out], added to the residual where there is one. */
+  #project(name: string, input: Tensor, residual: Tensor | null = null): Tensor {
+    return this.projected(name, input, this.#biased(name) ? this.parameter(`${name}.bias`) : null, residual);
   }
 
   #biased(name: string): boolean {
