@@ -1,8 +1,10 @@
 import {
   arange,
   full,
+  cast,
   searchsorted,
   selectiveLogSoftmax,
+  sortedTopK,
   tensor,
   where,
   zeros,
@@ -10,7 +12,7 @@ import {
 } from "@astra-rl/torch";
 
 // From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
-// transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p. Logits are float32.
+// transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p.
 
 /** Candidates that top-p looks at first. */
 const NUCLEUS_GUESS = 512;
@@ -44,24 +46,27 @@ export function holdBack(logits: Tensor, ids: Tensor): Tensor {
 /**
  * The distribution that remains after temperature, top-k and top-p.
  *
- * Top-k comes before any softmax, so everything after it costs [B, k] rather than [B, V]. Equal logits rank by id, the
- * lower first (which of several equal ones at the very edge of the top k stays is the engine's choice, the same
- * for the same row).
+ * Top-k comes before everything else, so that this costs [B, k] rather than [B, V]. Equal logits rank by id, the lower
+ * first.
  *
- * @param logits float32 [B, V]
+ * @param logits [B, V]; their type says how finely they are ranked, all else is float32
  */
 export function filterLogits(
   logits: Tensor,
   options: { temperature?: number; topK?: number; topP?: number } = {},
 ): Candidates {
   const { temperature = 1, topK = 0, topP = 1 } = options;
-  const scaled = temperature === 1 ? logits : logits.div(temperature);
+  const divided = (values: Tensor) => {
+    const wide = cast(values, "float32");
+    return temperature === 1 ? wide : wide.div(temperature);
+  };
   const vocabulary = logits.size(-1);
   if (topK > 0 && topK < vocabulary) {
-    const { values, ids } = rank(scaled, topK);
-    const logprobs = values.logSoftmax(-1);
+    const { values, indices: ids } = sortedTopK(logits, topK);
+    const logprobs = divided(values).logSoftmax(-1);
     return { logprobs: topP < 1 ? nucleus(logprobs, topP) : logprobs, ids };
   }
+  const scaled = divided(logits);
   if (topP === 1) return { logprobs: scaled.logSoftmax(-1), ids: null };
   const total = scaled.logsumexp([-1], true);
   // A guess has to be looked at by the host; only on the CPU is that cheaper than the full sort.
@@ -80,7 +85,7 @@ function nucleusOf(scaled: Tensor, total: Tensor, topP: number, guess: number): 
     const [values, ids] = scaled.sort({ stable: true, dim: -1, descending: true });
     return { logprobs: nucleus(values.sub(total), topP), ids };
   }
-  const { values, ids } = rank(scaled, guess);
+  const { values, indices: ids } = sortedTopK(scaled, guess);
   const logprobs = values.sub(total);
   // Only what ranks strictly above the last candidate is certain to be ranked as in the full sort, so that alone must
   // hold the nucleus, with something to spare for rounding.
@@ -107,14 +112,6 @@ function nucleusOf(scaled: Tensor, total: Tensor, topP: number, guess: number): 
   all.logprobs.indexCopy_(0, index, rest.logprobs);
   all.ids.indexCopy_(0, index, rest.ids!);
   return all;
-}
-
-/** The k largest of each row, in descending order, equal ones by ascending id. */
-function rank(logits: Tensor, k: number): { values: Tensor; ids: Tensor } {
-  const [, unordered] = logits.topk(k, -1, true, false);
-  const [ascending] = unordered.sort(-1);
-  const [values, order] = logits.gather(1, ascending).sort({ stable: true, dim: -1, descending: true });
-  return { values, ids: ascending.gather(1, order) };
 }
 
 /**

@@ -1,4 +1,4 @@
-import { AstraError, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import { AstraError, cast, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "./causal-lm.js";
 import { decodeUtterance, StopDetector, type TokenDecoder } from "./generation-stop.js";
 import type { KeyValueCache } from "./key-value-cache.js";
@@ -246,9 +246,13 @@ class Decoder {
     const { greedy, repetitionPenalty, minNewTokens } = sampling;
     const { history, seen, uniforms, sampled, logprobs, behaviour } = this.#state;
     const logits = model.logits(history.at(-1)!.hidden);
-    let shaped = logits.to("float32");
+    let shaped = logits;
     if (seen !== null) {
-      shaped = penalizeRepetition(shaped, seen.narrow(1, 0, this.#seenBefore + step), repetitionPenalty);
+      shaped = penalizeRepetition(
+        cast(logits, "float32"),
+        seen.narrow(1, 0, this.#seenBefore + step),
+        repetitionPenalty,
+      );
     }
     if (step < minNewTokens && this.#endTensor !== null) shaped = holdBack(shaped, this.#endTensor);
     let ids: Tensor;

@@ -28,6 +28,7 @@ NAPI_MODULE_INIT() {
     astra::defineProduct(env, exports, engine);
     astra::defineFused(env, exports, engine);
     astra::defineNorm(env, exports, engine);
+    astra::defineTopK(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);

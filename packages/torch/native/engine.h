@@ -102,6 +102,7 @@ void defineAttention(napi_env env, napi_value exports, Engine* engine);
 void defineProduct(napi_env env, napi_value exports, Engine* engine);
 void defineFused(napi_env env, napi_value exports, Engine* engine);
 void defineNorm(napi_env env, napi_value exports, Engine* engine);
+void defineTopK(napi_env env, napi_value exports, Engine* engine);
 void defineMemory(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);

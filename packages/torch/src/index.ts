@@ -35,6 +35,7 @@ export { checkpoint } from "./checkpoint.js";
 export { decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { geluTanh } from "./gelu-tanh.js";
+export { sortedTopK } from "./sorted-top-k.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";
 export { mapFile, MappedFile } from "./mapped-file.js";
 export {

@@ -132,6 +132,7 @@ export interface NativeAddon {
     centred: boolean,
   ): [input: Handle, weight: Handle, bias: Handle];
 
+  sortedTopK(input: Handle, k: number): [values: Handle, indices: Handle];
   copyWeight(target: Handle, source: Handle): void;
   sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle): Handle;
