@@ -183,7 +183,7 @@ export async function build({
   const hasCuda = existsSync(join(layout.libraryFolder, "libtorch_cuda.so"));
   const flags = [
     "-std=c++17",
-    "-O2",
+    "-O3",
     "-fPIC",
     "-fexceptions",
     "-frtti",
