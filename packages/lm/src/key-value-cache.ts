@@ -1,4 +1,4 @@
-import { AstraError, arange, bytesOf, dispose, keep, scope, tensor, zeros } from "@astra-rl/torch";
+import { AstraError, appendColumns, arange, bytesOf, dispose, keep, scope, tensor, zeros } from "@astra-rl/torch";
 import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ModelConfig } from "./causal-lm.js";
 
@@ -102,8 +102,8 @@ export class KeyValueCache implements AttentionCache {
     this.#ensure(to, key);
     this.#lengths[layer] = to;
     return [
-      this.#write(this.#buffers.keys[layer]!, key, from, to),
-      this.#write(this.#buffers.values[layer]!, value, from, to),
+      appendColumns(this.#buffers.keys[layer]!, key, this.#first, from),
+      appendColumns(this.#buffers.values[layer]!, value, this.#first, from),
     ];
   }
 
@@ -263,16 +263,6 @@ export class KeyValueCache implements AttentionCache {
     this.#buffers.capacity = capacity;
   }
 
-  /** Copies new columns into a buffer and returns all columns so far, this slice's rows only. */
-  #write(buffer: Tensor, added: Tensor, from: number, to: number): Tensor {
-    const rows = buffer.size(0) === this.#rows ? null : buffer.narrow(0, this.#first, this.rows);
-    const target = (rows ?? buffer).narrow(2, from, to - from);
-    target.copy_(added);
-    const all = (rows ?? buffer).narrow(2, 0, to);
-    target.dispose();
-    rows?.dispose();
-    return all;
-  }
 }
 
 function roundUp(columns: number): number {

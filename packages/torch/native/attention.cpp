@@ -1,6 +1,7 @@
-// Attention of one new token a row in one pass over its cached keys and values.
+// Attention of one new token a row in one pass over its cached keys and values, and how these are put there.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -296,10 +297,55 @@ napi_value decodeAttention(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
 
+// Whether the numbers of `from` may be moved to `to` as bytes, a head at a time.
+bool liesByHeads(const at::Tensor& to, const at::Tensor& from) {
+  const c10::ScalarType type = to.scalar_type();
+  return isPlain(to, type) && isPlain(from, type) && to.dim() == 4 && to.sizes() == from.sizes() && to.stride(3) == 1 &&
+         from.stride(3) == 1;
+}
+
+// appendColumns(buffer, added, row, column): writes added [r, H, t, E] over rows `row` … and columns `column` … of the
+// buffer [R, H, C, E]; the view of those rows with all columns up to the end of what was written
+napi_value appendColumns(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor& buffer = call.tensor(0, "buffer");
+  const at::Tensor& added = call.tensor(1, "added");
+  const int64_t row = call.integer(2, "row"), column = call.integer(3, "column");
+  if (buffer.dim() != 4 || added.dim() != 4 || buffer.size(1) != added.size(1) || buffer.size(3) != added.size(3)) {
+    throw Refusal("buffer and added must be [rows, heads, columns, size], got " + describeTensor(buffer) + " and " +
+                  describeTensor(added));
+  }
+  const int64_t rows = added.size(0), columns = added.size(2);
+  if (row < 0 || column < 0 || row > buffer.size(0) - rows || column > buffer.size(2) - columns) {
+    throw Refusal(describeTensor(added) + " does not fit into " + describeTensor(buffer) + " at row " +
+                  std::to_string(row) + " and column " + std::to_string(column));
+  }
+  const at::Tensor own = buffer.narrow(0, row, rows);
+  const at::Tensor target = own.narrow(2, column, columns);
+  if (liesByHeads(target, added)) {
+    const auto bytes = static_cast<int64_t>(c10::elementSize(buffer.scalar_type()));
+    auto* to = static_cast<char*>(target.data_ptr());
+    const auto* from = static_cast<const char*>(added.data_ptr());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t head = 0; head < added.size(1); ++head) {
+        for (int64_t at = 0; at < columns; ++at) {
+          std::memcpy(to + (r * target.stride(0) + head * target.stride(1) + at * target.stride(2)) * bytes,
+                      from + (r * added.stride(0) + head * added.stride(1) + at * added.stride(2)) * bytes,
+                      static_cast<size_t>(added.size(3) * bytes));
+        }
+      }
+    }
+  } else {
+    target.copy_(added);
+  }
+  return wrapTensor(*call.engine, call.env, own.narrow(2, 0, column + columns));
+}
+
 }  // namespace
 
 void defineAttention(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "decodeAttention", decodeAttention);
+  define(env, exports, engine, "appendColumns", appendColumns);
 }
 
 }  // namespace astra

@@ -10,6 +10,24 @@ function handle(where: string, name: string, value: unknown): number {
   return value.handle;
 }
 
+/**
+ * Writes keys or values of new tokens into a cache, and gives what is to be attended to: one call instead of one for each
+ * view. Without gradients.
+ *
+ * @param buffer [R, H, C, E]
+ * @param added [r, H, T, E], of any type and layout
+ * @param row first of the rows that are written
+ * @param column first of the columns that are written
+ * @returns those rows and all columns up to the last written one, [r, H, column + T, E], as a view of the buffer
+ * @throws TorchError where it does not fit
+ */
+export function appendColumns(buffer: Tensor, added: Tensor, row: number, column: number): Tensor {
+  const where = "appendColumns";
+  return wrap(
+    addon().appendColumns(handle(where, "buffer", buffer), handle(where, "added", added), row, column),
+  );
+}
+
 /** Which columns of which rows hold the same keys and values, so that they are read once for all of them. */
 export interface SharedColumns {
   /** int32 [B]: every row once, rows that share columns beside each other. */

@@ -116,6 +116,7 @@ export interface NativeAddon {
     order: Handle | null,
     pieces: Handle | null,
   ): Handle | null;
+  appendColumns(buffer: Handle, added: Handle, row: number, column: number): Handle;
 
   bfloat16Norm(
     input: Handle,
