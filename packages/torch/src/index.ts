@@ -32,6 +32,7 @@ export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autoca
 export { checkpoint } from "./checkpoint.js";
 export { decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
+export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";
 export { mapFile, MappedFile } from "./mapped-file.js";

@@ -109,6 +109,23 @@ export interface NativeAddon {
     order: Handle | null,
     pieces: Handle | null,
   ): Handle | null;
+  fusedAttention(
+    query: Handle,
+    key: Handle,
+    value: Handle,
+    bias: Handle | null,
+    scale: number,
+  ): [output: Handle, logSumExp: Handle] | null;
+  fusedAttentionBackward(
+    query: Handle,
+    key: Handle,
+    value: Handle,
+    bias: Handle | null,
+    scale: number,
+    output: Handle,
+    logSumExp: Handle,
+    gradient: Handle,
+  ): [query: Handle, key: Handle, value: Handle];
 
   copyWeight(target: Handle, source: Handle): void;
   sumOfRows(matrix: Handle): Handle;

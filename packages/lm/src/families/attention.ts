@@ -2,6 +2,7 @@ import {
   cat,
   decodeAttention,
   full,
+  fusedAttention,
   zeros,
   type DType,
   type SharedColumns,
@@ -74,7 +75,8 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * Plain products, because libtorch 1.13 has no stable fused operator; for one token a row, the engine's own pass.
+ * The engine's own passes where they apply: bfloat16 on the CPU, for one token a row or with tiles. Elsewhere plain
+ * products, because libtorch 1.13 has no stable fused operator.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
@@ -111,6 +113,8 @@ function attendTogether(
   bias: Tensor | null,
   scale: number,
 ): Tensor {
+  const fused = fusedAttention(query, key, value, bias, scale);
+  if (fused !== null) return fused;
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;

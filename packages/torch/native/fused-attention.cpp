@@ -1,0 +1,778 @@
+// Attention of several tokens a row, softmax(q kᵀ · scale + bias) v, and its gradients, on the processor's tiles. Scores
+// are kept for 32 queries at a time; the backward pass computes them again from what the forward pass saved of each row,
+// the logarithm of its sum (Dao 2023, arXiv 2307.08691).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include "engine.h"
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "tiles.h"
+
+namespace astra {
+namespace {
+
+#ifdef ASTRA_TILES
+#define ASTRA_TILE_INLINE ASTRA_TILE_CODE inline __attribute__((always_inline))
+
+// Everything is worked on in blocks of 32 × 32 numbers: as a left operand two tiles of 16 lines each, as a right operand
+// two tiles of 16 columns each, as a product in float32 its lines one after the other.
+constexpr int64_t kBlock = 32;
+constexpr int64_t kNumbers = kBlock * kBlock;
+constexpr int64_t kMostHeadSize = 256;
+constexpr int64_t kMostKept = 256;  // pairs of blocks (1 MiB) that the backward pass keeps until it sums over queries
+
+constexpr float kForbids = -1e29f;  // biases at or below it
+constexpr float kNever = -1e30f;    // the score of what is forbidden
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kNone = std::numeric_limits<float>::infinity();  // log-sum-exp of a row that may attend to nothing
+
+int64_t blocksOf(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+// Rows of one head, `stride` numbers apart.
+struct Rows {
+  uint16_t* first;
+  int64_t stride, count, size;
+};
+
+// [batch, heads, rows, size], whatever the strides of the first three.
+struct Heads {
+  uint16_t* first;
+  int64_t batchStride, headStride, rowStride, count, size;
+
+  explicit Heads(const at::Tensor& tensor)
+      : first(words(tensor)), batchStride(tensor.stride(0)), headStride(tensor.stride(1)),
+        rowStride(tensor.stride(2)), count(tensor.size(2)), size(tensor.size(3)) {}
+
+  Rows at(int64_t row, int64_t head) const {
+    return {first + row * batchStride + head * headStride, rowStride, count, size};
+  }
+};
+
+// What is done to a block of scores.
+enum : uint8_t {
+  kSeen = 1,     // some score of it is not forbidden
+  kChanged = 2,  // not all of its biases are 0, or not all of its columns are there
+};
+
+struct Bias {
+  at::Tensor tensor;  // [B·G or 1, (H/G)·T or 1, S], or undefined
+  bool perGroup = false, perQuery = false;
+  int64_t queries = 0, columns = 0, queryBlocks = 0, keyBlocks = 0;
+  std::vector<uint8_t> kinds;  // [B·G or 1, heads of a group, blocks of queries (or 1, 1), blocks of keys]
+
+  // Of one block of queries, for each block of keys.
+  const uint8_t* kindsOf(int64_t group, int64_t head, int64_t shared, int64_t queryBlock) const {
+    const int64_t at = (perGroup ? group * (perQuery ? shared : 1) : 0) + (perQuery ? head : 0);
+    return kinds.data() + (perQuery ? at * queryBlocks + queryBlock : at) * keyBlocks;
+  }
+
+  // Null where there is none.
+  const uint16_t* row(int64_t group, int64_t head, int64_t query) const {
+    if (!tensor.defined()) return nullptr;
+    return words(tensor) + (perGroup ? group * tensor.stride(0) : 0) +
+           (perQuery ? (head * queries + query) * tensor.stride(1) : 0);
+  }
+
+  int64_t rowStride() const { return perQuery ? tensor.stride(1) : 0; }
+};
+
+// The biases of one row that differ from 0, and from what forbids, added to what is known of its blocks.
+ASTRA_TILE_CODE void inspectRow(const uint16_t* bias, int64_t columns, uint8_t* kinds) {
+  const __m512i least = _mm512_set1_epi16(static_cast<int16_t>(0xefa2));  // the first bfloat16 below kForbids
+  const __m512i infinite = _mm512_set1_epi16(static_cast<int16_t>(0xff80));
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  for (int64_t column = 0; column < columns; column += kBlock) {
+    const __mmask32 present = columns - column >= kBlock ? ~__mmask32{0} : (__mmask32{1} << (columns - column)) - 1;
+    const __m512i biases = _mm512_maskz_loadu_epi16(present, bias + column);
+    const __mmask32 forbidden =
+        _mm512_cmpge_epu16_mask(biases, least) & _mm512_cmple_epu16_mask(biases, infinite) & present;
+    uint8_t kind = forbidden == present ? 0 : kSeen;
+    if (_mm512_test_epi16_mask(biases, magnitude) != 0) kind |= kChanged;
+    kinds[column / kBlock] |= kind;
+  }
+}
+
+Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t queries, int64_t columns) {
+  Bias bias;
+  bias.queries = queries;
+  bias.columns = columns;
+  bias.queryBlocks = blocksOf(queries);
+  bias.keyBlocks = blocksOf(columns);
+  if (tensor.defined()) {
+    bias.tensor = tensor.stride(2) == 1 || columns == 1 ? tensor : tensor.contiguous();
+    bias.perGroup = groups > 1 && tensor.size(0) > 1;
+    bias.perQuery = tensor.size(1) > 1;
+  }
+  const int64_t lines = (bias.perGroup ? groups : 1) * (bias.perQuery ? shared * bias.queryBlocks : 1);
+  bias.kinds.assign(static_cast<size_t>(lines * bias.keyBlocks), tensor.defined() ? 0 : kSeen);
+  if (tensor.defined()) {
+    const int64_t perGroup = bias.perQuery ? shared * bias.queryBlocks : 1;
+    const int64_t piece = std::max<int64_t>(1, (1 << 12) / (columns + 1));
+    inPieces(lines, piece, [&](int64_t from, int64_t to) {
+      for (int64_t line = from; line < to; ++line) {
+        const int64_t within = line % perGroup;
+        const int64_t head = within / bias.queryBlocks, first = within % bias.queryBlocks * kBlock;
+        const int64_t rows = bias.perQuery ? std::min(kBlock, queries - first) : 1;
+        const uint16_t* row = bias.row(line / perGroup, head, first);
+        for (int64_t at = 0; at < rows; ++at) {
+          inspectRow(row + at * bias.rowStride(), columns, bias.kinds.data() + line * bias.keyBlocks);
+        }
+      }
+    });
+  }
+  if (columns % kBlock != 0) {
+    for (int64_t line = 1; line <= lines; ++line) bias.kinds[static_cast<size_t>(line * bias.keyBlocks - 1)] |= kChanged;
+  }
+  return bias;
+}
+
+struct Work {
+  Heads query, key, value;
+  Bias bias;
+  int64_t batch, heads, groups, queries, columns, size;
+  int64_t queryBlocks, keyBlocks, sizeBlocks;
+  float scale;
+
+  int64_t shared() const { return heads / groups; }
+};
+
+// How the numbers of a block lie.
+enum class Form {
+  lines,    // left operand, line by line: summed along the lines
+  words,    // right operand, by pairs of numbers of one line: summed along the lines
+  pairs,    // right operand, by pairs of lines: summed over the lines
+  columns,  // left operand, column by column: summed over the lines
+};
+
+// The 32 lines from `line` on, all of their numbers: one block after the other. What is not there is 0.
+template <Form form>
+ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to) {
+  alignas(64) static constexpr uint16_t kPaired[64] = {
+      0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+      11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53,
+      22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
+  };
+  const __m512i low = _mm512_load_si512(kPaired), high = _mm512_load_si512(kPaired + 32);
+  for (int64_t column = 0; column < rows.size; column += kBlock, to += kNumbers) {
+    const int64_t present = rows.size - column;
+    const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+    for (int64_t tile = 0; tile < 2; ++tile) {
+      __m512i lanes[kTile];
+      const int64_t first = line + tile * kTile;
+      for (int64_t i = 0; i < kTile; ++i) {
+        lanes[i] = first + i < rows.count
+                       ? _mm512_maskz_loadu_epi16(mask, rows.first + (first + i) * rows.stride + column)
+                       : _mm512_setzero_si512();
+      }
+      if constexpr (form == Form::lines || form == Form::words) {
+        if constexpr (form == Form::words) transpose(lanes);
+        for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + (tile * kTile + i) * 32, lanes[i]);
+      } else {
+        for (int64_t pair = 0; pair < kTile / 2; ++pair) {
+          uint16_t* half = to + (tile * kTile / 2 + pair) * 32;
+          _mm512_store_si512(half, _mm512_permutex2var_epi16(lanes[2 * pair], low, lanes[2 * pair + 1]));
+          _mm512_store_si512(half + 512, _mm512_permutex2var_epi16(lanes[2 * pair], high, lanes[2 * pair + 1]));
+        }
+      }
+    }
+    if constexpr (form == Form::columns) {
+      for (int64_t tile = 0; tile < 2; ++tile) {
+        __m512i lanes[kTile];
+        for (int64_t i = 0; i < kTile; ++i) lanes[i] = _mm512_load_si512(to + tile * 512 + i * 32);
+        transpose(lanes);
+        for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + tile * 512 + i * 32, lanes[i]);
+      }
+    }
+  }
+}
+
+template <Form form>
+ASTRA_TILE_CODE void arrangeAll(const Rows& rows, uint16_t* to) {
+  for (int64_t line = 0; line < rows.count; line += kBlock) {
+    arrange<form>(rows, line, to + line / kBlock * blocksOf(rows.size) * kNumbers);
+  }
+}
+
+// GCC 12 does not know that loads of tiles read memory: what they read has to be written by then.
+inline __attribute__((always_inline)) void isWritten() { asm volatile("" : : : "memory"); }
+
+// The sums of a block are in tiles 0 … 3.
+ASTRA_TILE_INLINE void beginSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+ASTRA_TILE_INLINE void loadSums(const float* from) {
+  _tile_loadd(0, from, 128);
+  _tile_loadd(1, from + 16, 128);
+  _tile_loadd(2, from + 512, 128);
+  _tile_loadd(3, from + 528, 128);
+}
+
+ASTRA_TILE_INLINE void storeSums(float* to) {
+  _tile_stored(0, to, 128);
+  _tile_stored(1, to + 16, 128);
+  _tile_stored(2, to + 512, 128);
+  _tile_stored(3, to + 528, 128);
+}
+
+ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right) {
+  _tile_loadd(4, left, 64);
+  _tile_loadd(6, right, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, right + 512, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, left + 512, 64);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// All that two blocks of lines have in common.
+ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int64_t blocks, float* to) {
+  beginSums();
+  for (int64_t block = 0; block < blocks; ++block) addProduct(left + block * kNumbers, right + block * kNumbers);
+  storeSums(to);
+}
+
+// 2^x, to 3e-6 of itself; 0 where it would be subnormal. The series is the one whose greatest error within ±1/2 is least.
+ASTRA_TILE_INLINE __m512 powerOf2(__m512 x) {
+  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  const __m512 rounding = _mm512_set1_ps(12582912.0f);
+  const __m512 n = _mm512_sub_ps(_mm512_add_ps(x, rounding), rounding);  // to the nearest integer
+  const __m512 f = _mm512_sub_ps(x, n);
+  __m512 series = _mm512_fmadd_ps(_mm512_set1_ps(0.009582873f), f, _mm512_set1_ps(0.055906481f));
+  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(0.240240986f));
+  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(0.693124187f));
+  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(1.0f));
+  return _mm512_maskz_scalef_ps(normal, series, n);
+}
+
+ASTRA_TILE_INLINE __m512i rounded(__m512 first, __m512 second) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+
+// Biases of one block of products q · k, `perScale` = 1 / scale. A bias of 0 changes no bit.
+ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int64_t queryBlock, int64_t keyBlock,
+                             float* products) {
+  const int64_t column = keyBlock * kBlock, query = queryBlock * kBlock;
+  const int64_t there = work.columns - column;
+  const __mmask32 present = there >= kBlock ? ~__mmask32{0} : (__mmask32{1} << there) - 1;
+  const __m512 perScale = _mm512_set1_ps(1.0f / work.scale);
+  const __m512 forbids = _mm512_set1_ps(kForbids), never = _mm512_set1_ps(kNever);
+  const int64_t rows = std::min(kBlock, work.queries - query);
+  const uint16_t* bias = work.bias.row(group, head, query);
+  const int64_t stride = bias == nullptr ? 0 : work.bias.rowStride();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t half = 0; half < 2; ++half) {
+      const __mmask16 mask = static_cast<__mmask16>(present >> (16 * half));
+      float* at = products + row * kBlock + half * kTile;
+      __m512 sums = _mm512_load_ps(at);
+      __mmask16 allowed = mask;
+      if (bias != nullptr) {
+        const __m256i stored = _mm256_maskz_loadu_epi16(mask, bias + row * stride + column + half * kTile);
+        const __m512 biases = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+        allowed = _mm512_mask_cmp_ps_mask(mask, biases, forbids, _CMP_NLE_UQ);
+        sums = _mm512_fmadd_ps(biases, perScale, sums);
+      }
+      _mm512_store_ps(at, _mm512_mask_blend_ps(allowed, never, sums));
+    }
+  }
+}
+
+// Lines of one block of sums, each times its factor, to a block of rows from `line` and `column` on.
+ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const Rows& to, int64_t line, int64_t column) {
+  const int64_t present = to.size - column;
+  const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+  const int64_t rows = std::min(kBlock, to.count - line);
+  for (int64_t row = 0; row < rows; ++row) {
+    const __m512 factor = _mm512_set1_ps(factors[row]);
+    const __m512 first = _mm512_mul_ps(_mm512_load_ps(sums + row * kBlock), factor);
+    const __m512 second = _mm512_mul_ps(_mm512_load_ps(sums + row * kBlock + kTile), factor);
+    _mm512_mask_storeu_epi16(to.first + (line + row) * to.stride + column, mask, rounded(first, second));
+  }
+}
+
+// Memory of one thread, in parts that begin at cache lines.
+class Room {
+ public:
+  explicit Room(int64_t bytes) : memory_(at::empty({bytes}, at::TensorOptions().dtype(at::kByte))) {
+    next_ = static_cast<char*>(memory_.data_ptr());
+  }
+  uint16_t* blocks(int64_t count) { return static_cast<uint16_t*>(take(count * kNumbers * 2)); }
+  float* products(int64_t count) { return static_cast<float*>(take(count * kNumbers * 4)); }
+
+ private:
+  void* take(int64_t bytes) { return std::exchange(next_, next_ + bytes); }
+
+  at::Tensor memory_;
+  char* next_;
+};
+
+// Keys and values of the head that is worked on, as the forward pass reads them.
+struct ForwardRoom {
+  explicit ForwardRoom(const Work& work)
+      : room((work.keyBlocks * (4 * work.sizeBlocks + 4) + 2 * work.sizeBlocks + 4) * kNumbers) {
+    const int64_t all = work.keyBlocks * work.sizeBlocks;
+    keys = room.blocks(all);
+    values = room.blocks(all);
+    query = room.blocks(work.sizeBlocks);
+    scores = room.products(work.keyBlocks);
+    sums = room.products(1);
+    seen.resize(static_cast<size_t>(work.keyBlocks));
+  }
+  Room room;
+  uint16_t *keys, *values, *query;
+  float *scores, *sums;
+  std::vector<int64_t> seen;  // blocks of keys
+};
+
+struct Forward {
+  const Work& work;
+  Heads output;
+  float* logSumExp;  // [B, H, T]
+};
+
+ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int64_t batch, int64_t head,
+                                 int64_t queryBlock) {
+  const Work& work = forward.work;
+  const int64_t shared = work.shared(), group = batch * work.groups + head / shared, within = head % shared;
+  const int64_t line = queryBlock * kBlock, rows = std::min(kBlock, work.queries - line);
+  arrange<Form::lines>(work.query.at(batch, head), line, room.query);
+  isWritten();
+  const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+  __m512 greatest[kBlock];
+  for (int64_t row = 0; row < rows; ++row) greatest[row] = _mm512_set1_ps(kNever);
+  int64_t count = 0;
+  for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+    if ((kinds[keyBlock] & kSeen) == 0) continue;
+    float* products = room.scores + count * kNumbers;
+    product(room.query, room.keys + keyBlock * work.sizeBlocks * kNumbers, work.sizeBlocks, products);
+    if ((kinds[keyBlock] & kChanged) != 0) addBias(work, group, within, queryBlock, keyBlock, products);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* at = products + row * kBlock;
+      greatest[row] = _mm512_max_ps(greatest[row], _mm512_max_ps(_mm512_load_ps(at), _mm512_load_ps(at + kTile)));
+    }
+    room.seen[static_cast<size_t>(count++)] = keyBlock;
+  }
+
+  // Weights, 2^(score − greatest), take the place of the scores, in half of the room.
+  const __m512 factor = _mm512_set1_ps(work.scale * kLog2E);
+  float shifts[kBlock], factors[kBlock];
+  __m512 totals[kBlock];
+  for (int64_t row = 0; row < rows; ++row) {
+    factors[row] = _mm512_reduce_max_ps(greatest[row]);
+    shifts[row] = factors[row] <= kNever ? kNone : factors[row] * (work.scale * kLog2E);
+    totals[row] = _mm512_setzero_ps();
+  }
+  for (int64_t at = 0; at < count; ++at) {
+    const float* products = room.scores + at * kNumbers;
+    auto* weights = reinterpret_cast<uint16_t*>(room.scores + at * kNumbers);
+    for (int64_t row = 0; row < rows; ++row) {
+      const __m512 shift = _mm512_set1_ps(shifts[row]);
+      const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(products + row * kBlock), factor, shift));
+      const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(products + row * kBlock + kTile), factor, shift));
+      totals[row] = _mm512_add_ps(totals[row], _mm512_add_ps(first, second));
+      _mm512_store_si512(weights + row * kBlock, rounded(first, second));
+    }
+  }
+  float* logSumExp = forward.logSumExp + (batch * work.heads + head) * work.queries + line;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float total = _mm512_reduce_add_ps(totals[row]);
+    logSumExp[row] = shifts[row] == kNone ? kNone : factors[row] * work.scale + std::log(total);
+    factors[row] = total == 0 ? 0 : 1 / total;
+  }
+  isWritten();
+  for (int64_t column = 0; column < work.sizeBlocks; ++column) {
+    beginSums();
+    for (int64_t at = 0; at < count; ++at) {
+      const int64_t keyBlock = room.seen[static_cast<size_t>(at)];
+      addProduct(reinterpret_cast<const uint16_t*>(room.scores + at * kNumbers),
+                 room.values + (keyBlock * work.sizeBlocks + column) * kNumbers);
+    }
+    storeSums(room.sums);
+    writeLines(room.sums, factors, forward.output.at(batch, head), line, column * kBlock);
+  }
+}
+
+// Blocks of queries `from` … `to` − 1 of all heads.
+ASTRA_TILE_CODE void attendBlocks(const Forward& forward, int64_t from, int64_t to) {
+  const Work& work = forward.work;
+  ForwardRoom room(work);
+  const TileScope tiles(kTile);
+  int64_t arranged = -1;
+  for (int64_t block = from; block < to; ++block) {
+    const int64_t head = block / work.queryBlocks, batch = head / work.heads;
+    const int64_t group = head / work.shared() % work.groups;
+    if (std::exchange(arranged, head / work.shared()) != head / work.shared()) {
+      arrangeAll<Form::words>(work.key.at(batch, group), room.keys);
+      arrangeAll<Form::pairs>(work.value.at(batch, group), room.values);
+    }
+    attendBlock(forward, room, batch, head % work.heads, block % work.queryBlocks);
+  }
+}
+
+// What the backward pass of one thread needs.
+struct BackwardRoom {
+  explicit BackwardRoom(const Work& work)
+      : most(std::clamp<int64_t>(kMostKept / work.keyBlocks, 1, work.queryBlocks)),
+        room(blocksNeeded(work) * kNumbers * 2) {
+    const int64_t all = work.keyBlocks * work.sizeBlocks;
+    keys = room.blocks(all);
+    values = room.blocks(all);
+    keyPairs = room.blocks(all);
+    query = room.blocks(work.sizeBlocks);
+    gradient = room.blocks(work.sizeBlocks);
+    queryColumns = room.blocks(most * work.sizeBlocks);
+    gradientColumns = room.blocks(most * work.sizeBlocks);
+    kept = room.blocks(2 * most * work.keyBlocks);
+    scoreGradients = room.blocks(work.keyBlocks);
+    products = room.products(2);
+    sums = room.products(work.shared() == 1 ? 2 * all : 0);
+    seen.resize(static_cast<size_t>(work.keyBlocks));
+    places.resize(static_cast<size_t>(most * work.keyBlocks));
+  }
+  int64_t blocksNeeded(const Work& work) const {
+    const int64_t all = work.keyBlocks * work.sizeBlocks;
+    return 3 * all + 2 * (1 + most) * work.sizeBlocks + (2 * most + 1) * work.keyBlocks + 4 +
+           (work.shared() == 1 ? 4 * all : 0);
+  }
+
+  int64_t most;  // blocks of queries between two sums over queries
+  Room room;
+  uint16_t *keys, *values;     // by words
+  uint16_t* keyPairs;          // by pairs
+  uint16_t *query, *gradient;  // lines of one block of queries
+  uint16_t *queryColumns, *gradientColumns;
+  uint16_t* kept;              // weights and their scores' gradients, by pairs of queries
+  uint16_t* scoreGradients;    // lines
+  float* products;
+  float* sums;                 // of one head, where no other shares its keys
+  std::vector<int64_t> seen;   // blocks of keys
+  std::vector<int64_t> places; // [blocks of queries, blocks of keys] of what is kept, or −1
+};
+
+struct Backward {
+  const Work& work;
+  Heads output, gradient;  // of the forward pass, and what arrives for it
+  const float* logSumExp;  // [B, H, T]
+  Heads query, key, value;  // results
+  // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
+  float* sums;
+};
+
+// Scores again, and from them and the gradients of the output those of the scores, which are the gradient of the query.
+// Weights and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are then in
+// the order that interleaving within parts of 128 bits leaves.
+ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& room, int64_t batch, int64_t head,
+                                        int64_t queryBlock, int64_t place, int64_t& kept) {
+  const Work& work = backward.work;
+  const int64_t shared = work.shared(), group = batch * work.groups + head / shared, within = head % shared;
+  const int64_t line = queryBlock * kBlock, rows = std::min(kBlock, work.queries - line);
+  const Rows query = work.query.at(batch, head), gradient = backward.gradient.at(batch, head);
+  const Rows output = backward.output.at(batch, head);
+  arrange<Form::lines>(query, line, room.query);
+  arrange<Form::lines>(gradient, line, room.gradient);
+  arrange<Form::columns>(query, line, room.queryColumns + place * work.sizeBlocks * kNumbers);
+  arrange<Form::columns>(gradient, line, room.gradientColumns + place * work.sizeBlocks * kNumbers);
+  isWritten();
+
+  // Of rows that are not there: weights 0.
+  float shifts[kBlock], means[kBlock];
+  const float* logSumExp = backward.logSumExp + (batch * work.heads + head) * work.queries + line;
+  for (int64_t row = 0; row < kBlock; ++row) {
+    shifts[row] = row < rows ? logSumExp[row] * kLog2E : kNone;
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t column = 0; row < rows && column < work.size; column += kTile) {
+      const int64_t present = work.size - column;
+      const __mmask16 mask = static_cast<__mmask16>(present >= kTile ? ~0u : (1u << present) - 1);
+      const __m256i a = _mm256_maskz_loadu_epi16(mask, gradient.first + (line + row) * gradient.stride + column);
+      const __m256i b = _mm256_maskz_loadu_epi16(mask, output.first + (line + row) * output.stride + column);
+      sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(a), 16)),
+                            _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16)), sum);
+    }
+    means[row] = _mm512_reduce_add_ps(sum);
+  }
+
+  const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+  const __m512 factor = _mm512_set1_ps(work.scale * kLog2E);
+  int64_t count = 0;
+  for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+    int64_t& keptAt = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
+    keptAt = -1;
+    if ((kinds[keyBlock] & kSeen) == 0) continue;
+    keptAt = kept++;
+    float *scores = room.products, *ofWeights = room.products + kNumbers;
+    product(room.query, room.keys + keyBlock * work.sizeBlocks * kNumbers, work.sizeBlocks, scores);
+    product(room.gradient, room.values + keyBlock * work.sizeBlocks * kNumbers, work.sizeBlocks, ofWeights);
+    if ((kinds[keyBlock] & kChanged) != 0) addBias(work, group, within, queryBlock, keyBlock, scores);
+    uint16_t* weightPairs = room.kept + 2 * keptAt * kNumbers;
+    uint16_t* gradientPairs = weightPairs + kNumbers;
+    uint16_t* gradientLines = room.scoreGradients + count * kNumbers;
+    for (int64_t pair = 0; pair < kTile; ++pair) {
+      __m512i weights[2], gradients[2];
+      for (int64_t i = 0; i < 2; ++i) {
+        const int64_t row = 2 * pair + i;
+        const __m512 shift = _mm512_set1_ps(shifts[row]), mean = _mm512_set1_ps(means[row]);
+        const float *score = scores + row * kBlock, *ofWeight = ofWeights + row * kBlock;
+        const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score), factor, shift));
+        const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score + kTile), factor, shift));
+        weights[i] = rounded(first, second);
+        gradients[i] = rounded(_mm512_mul_ps(first, _mm512_sub_ps(_mm512_load_ps(ofWeight), mean)),
+                               _mm512_mul_ps(second, _mm512_sub_ps(_mm512_load_ps(ofWeight + kTile), mean)));
+        _mm512_store_si512(gradientLines + row * kBlock, gradients[i]);
+      }
+      _mm512_store_si512(weightPairs + pair * 32, _mm512_unpacklo_epi16(weights[0], weights[1]));
+      _mm512_store_si512(weightPairs + 512 + pair * 32, _mm512_unpackhi_epi16(weights[0], weights[1]));
+      _mm512_store_si512(gradientPairs + pair * 32, _mm512_unpacklo_epi16(gradients[0], gradients[1]));
+      _mm512_store_si512(gradientPairs + 512 + pair * 32, _mm512_unpackhi_epi16(gradients[0], gradients[1]));
+    }
+    room.seen[static_cast<size_t>(count++)] = keyBlock;
+  }
+  isWritten();
+
+  float factors[kBlock];
+  std::fill_n(factors, kBlock, work.scale);
+  for (int64_t column = 0; column < work.sizeBlocks; ++column) {
+    beginSums();
+    for (int64_t at = 0; at < count; ++at) {
+      const int64_t keyBlock = room.seen[static_cast<size_t>(at)];
+      addProduct(room.scoreGradients + at * kNumbers,
+                 room.keyPairs + (keyBlock * work.sizeBlocks + column) * kNumbers);
+    }
+    storeSums(room.products);
+    writeLines(room.products, factors, backward.query.at(batch, head), line, column * kBlock);
+  }
+}
+
+// Adds what `count` blocks of queries give to the gradients of values and keys: sums[values and keys, blocks of keys,
+// blocks of E], each block 32 of E × 32 keys.
+ASTRA_TILE_CODE void sumOverQueries(const Work& work, const BackwardRoom& room, int64_t count, float* sums) {
+  isWritten();
+  const int64_t all = work.keyBlocks * work.sizeBlocks;
+  for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+    for (int64_t column = 0; column < work.sizeBlocks; ++column) {
+      for (int64_t side = 0; side < 2; ++side) {
+        const uint16_t* left = side == 0 ? room.gradientColumns : room.queryColumns;
+        float* to = sums + (side * all + keyBlock * work.sizeBlocks + column) * kNumbers;
+        loadSums(to);
+        for (int64_t place = 0; place < count; ++place) {
+          const int64_t kept = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
+          if (kept < 0) continue;
+          addProduct(left + (place * work.sizeBlocks + column) * kNumbers, room.kept + (2 * kept + side) * kNumbers);
+        }
+        storeSums(to);
+      }
+    }
+  }
+}
+
+// One block of sums [32 of E, 32 keys], added up over `heads`, each `apart` numbers from the next: as rows of keys.
+ASTRA_TILE_CODE void writeTurned(const float* sums, int64_t heads, int64_t apart, float factor, const Rows& to,
+                                 int64_t line, int64_t column) {
+  const int64_t present = to.size - column;
+  const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+  for (int64_t half = 0; half < 2; ++half) {
+    __m512i lanes[2][kTile];
+    for (int64_t part = 0; part < 2; ++part) {
+      for (int64_t i = 0; i < kTile; ++i) {
+        const float* at = sums + (part * kTile + i) * kBlock + half * kTile;
+        __m512 sum = _mm512_load_ps(at);
+        for (int64_t head = 1; head < heads; ++head) sum = _mm512_add_ps(sum, _mm512_load_ps(at + head * apart));
+        lanes[part][i] = _mm512_castps_si512(_mm512_mul_ps(sum, _mm512_set1_ps(factor)));
+      }
+      transpose(lanes[part]);
+    }
+    for (int64_t i = 0; i < kTile; ++i) {
+      // The order of the columns is that of the interleaved pairs.
+      const int64_t row = line + i / 4 * 8 + half * 4 + i % 4;
+      if (row >= to.count) continue;
+      _mm512_mask_storeu_epi16(to.first + row * to.stride + column, mask,
+                               rounded(_mm512_castsi512_ps(lanes[0][i]), _mm512_castsi512_ps(lanes[1][i])));
+    }
+  }
+}
+
+// Gradients of one head's values and keys from the sums of `heads` heads.
+void writeSums(const Backward& backward, const float* sums, int64_t heads, int64_t batch, int64_t group) {
+  const Work& work = backward.work;
+  const int64_t all = work.keyBlocks * work.sizeBlocks;
+  for (int64_t block = 0; block < all; ++block) {
+    const int64_t line = block / work.sizeBlocks * kBlock, column = block % work.sizeBlocks * kBlock;
+    const float* own = sums + block * kNumbers;
+    const int64_t apart = 2 * all * kNumbers;
+    writeTurned(own, heads, apart, 1, backward.value.at(batch, group), line, column);
+    writeTurned(own + all * kNumbers, heads, apart, work.scale, backward.key.at(batch, group), line, column);
+  }
+}
+
+// Heads `from` … `to` − 1 of all rows of the batch.
+ASTRA_TILE_CODE void differentiateHeads(const Backward& backward, int64_t from, int64_t to) {
+  const Work& work = backward.work;
+  BackwardRoom room(work);
+  const TileScope tiles(kTile);
+  const int64_t sumsOfHead = 2 * work.keyBlocks * work.sizeBlocks * kNumbers;
+  int64_t arranged = -1;
+  for (int64_t head = from; head < to; ++head) {
+    const int64_t batch = head / work.heads, group = head / work.shared() % work.groups;
+    if (std::exchange(arranged, head / work.shared()) != head / work.shared()) {
+      arrangeAll<Form::words>(work.key.at(batch, group), room.keys);
+      arrangeAll<Form::words>(work.value.at(batch, group), room.values);
+      arrangeAll<Form::pairs>(work.key.at(batch, group), room.keyPairs);
+    }
+    float* sums = work.shared() == 1 ? room.sums : backward.sums + head * sumsOfHead;
+    std::fill_n(sums, sumsOfHead, 0.0f);
+    for (int64_t first = 0; first < work.queryBlocks; first += room.most) {
+      const int64_t count = std::min(room.most, work.queryBlocks - first);
+      int64_t kept = 0;
+      for (int64_t place = 0; place < count; ++place) {
+        differentiateBlock(backward, room, batch, head % work.heads, first + place, place, kept);
+      }
+      sumOverQueries(work, room, count, sums);
+    }
+    if (work.shared() == 1) writeSums(backward, sums, 1, batch, group);
+  }
+}
+
+// Whether there is such work; `work` tells where it is.
+bool applies(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
+             double scale) {
+  for (const at::Tensor* tensor : {&query, &key, &value}) {
+    if (!isPlain(*tensor, at::kBFloat16) || tensor->dim() != 4 || tensor->numel() == 0) return false;
+    if (tensor->stride(3) != 1 && tensor->size(3) != 1) return false;
+  }
+  const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3), groups = key.size(1);
+  if (size > kMostHeadSize || heads % groups != 0 || key.size(0) != batch || key.size(3) != size ||
+      value.sizes() != key.sizes()) {
+    return false;
+  }
+  // Scores of what is forbidden, and biases divided by the scale, stay finite.
+  if (!(scale >= 1e-6 && scale <= 1e6)) return false;
+  if (bias.defined()) {
+    if (!isPlain(bias, at::kBFloat16) || bias.dim() != 3 || bias.size(2) != key.size(2)) return false;
+    if (bias.size(0) != 1 && bias.size(0) != batch * groups) return false;
+    if (bias.size(1) != 1 && bias.size(1) != heads / groups * query.size(2)) return false;
+  }
+  return mayUseTiles();
+}
+
+Work workOf(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
+            double scale) {
+  const int64_t batch = query.size(0), heads = query.size(1), groups = key.size(1);
+  const int64_t queries = query.size(2), columns = key.size(2), size = query.size(3);
+  return {Heads(query), Heads(key), Heads(value), biasOf(bias, batch * groups, heads / groups, queries, columns),
+          batch, heads, groups, queries, columns, size, blocksOf(queries), blocksOf(columns), blocksOf(size),
+          static_cast<float>(scale)};
+}
+
+// [B, T, H·E] as heads.
+at::Tensor byHead(const at::Tensor& tensor, int64_t heads) {
+  return tensor.view({tensor.size(0), tensor.size(1), heads, tensor.size(2) / heads}).transpose(1, 2);
+}
+
+constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
+#endif
+
+// fusedAttention(query, key, value, bias, scale): [[B, T, H·E], log-sum-exp [B, H, T]], or null where it does not apply
+napi_value fusedAttention(Call& call) {
+  const at::Tensor& query = call.tensor(0, "query");
+  const at::Tensor& key = call.tensor(1, "key");
+  const at::Tensor& value = call.tensor(2, "value");
+  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
+  const double scale = call.number(4, "scale");
+#ifdef ASTRA_TILES
+  const at::AutoGradMode mode(false);
+  if (!applies(query, key, value, bias, scale)) return makeNull(call.env);
+  const Work work = workOf(query, key, value, bias, scale);
+  at::Tensor output = at::empty({work.batch, work.queries, work.heads * work.size}, query.options());
+  at::Tensor logSumExp = at::empty({work.batch, work.heads, work.queries}, query.options().dtype(at::kFloat));
+  const Forward forward{work, Heads(byHead(output, work.heads)), static_cast<float*>(logSumExp.data_ptr())};
+  const int64_t blocks = work.batch * work.heads * work.queryBlocks;
+  // Neighbouring blocks share what is arranged of their keys and values.
+  const int64_t even = blocks / (4 * at::get_num_threads());
+  const int64_t piece = std::max({int64_t{1}, even, kWorth / work.keyBlocks});
+  inPieces(blocks, piece, [&](int64_t from, int64_t to) { attendBlocks(forward, from, to); });
+  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
+                              wrapTensor(*call.engine, call.env, std::move(logSumExp))});
+#else
+  return makeNull(call.env);
+#endif
+}
+
+// fusedAttentionBackward(query, key, value, bias, scale, output, logSumExp, gradient): of the query, key and value
+napi_value fusedAttentionBackward(Call& call) {
+  const at::Tensor& query = call.tensor(0, "query");
+  const at::Tensor& key = call.tensor(1, "key");
+  const at::Tensor& value = call.tensor(2, "value");
+  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
+  const double scale = call.number(4, "scale");
+  const at::Tensor& output = call.tensor(5, "output");
+  const at::Tensor& logSumExp = call.tensor(6, "logSumExp");
+  const at::Tensor& gradient = call.tensor(7, "gradient");
+#ifdef ASTRA_TILES
+  const at::AutoGradMode mode(false);
+  if (!applies(query, key, value, bias, scale)) throw Refusal("there is no fused attention of these tensors");
+  const std::vector<int64_t> outputShape{query.size(0), query.size(2), query.size(1) * query.size(3)};
+  for (const at::Tensor* tensor : {&output, &gradient}) {
+    if (!isPlain(*tensor, at::kBFloat16) || tensor->sizes() != outputShape) {
+      throw Refusal("output and gradient must be bfloat16[B, T, H·E], got " + describeTensor(*tensor));
+    }
+  }
+  if (!isPlain(logSumExp, at::kFloat) || logSumExp.sizes() != query.sizes().slice(0, 3)) {
+    throw Refusal("logSumExp must be float32[B, H, T], got " + describeTensor(logSumExp));
+  }
+  const Work work = workOf(query, key, value, bias, scale);
+  const at::Tensor plainOutput = output.contiguous(), plainGradient = gradient.contiguous();
+  const at::Tensor plainSums = logSumExp.contiguous();
+  // Token by token, as the projections before the attention write and read.
+  const auto like = [&](const at::Tensor& tensor) {
+    return at::empty({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor.options()).transpose(1, 2);
+  };
+  at::Tensor ofQuery = like(query), ofKey = like(key), ofValue = like(value);
+  const int64_t heads = work.batch * work.heads;
+  const int64_t sumsOfHead = 2 * work.keyBlocks * work.sizeBlocks * kNumbers;
+  const at::Tensor sums =
+      at::empty({work.shared() == 1 ? 0 : heads * sumsOfHead}, query.options().dtype(at::kFloat));
+  const Backward backward{work,
+                          Heads(byHead(plainOutput, work.heads)),
+                          Heads(byHead(plainGradient, work.heads)),
+                          static_cast<const float*>(plainSums.data_ptr()),
+                          Heads(ofQuery),
+                          Heads(ofKey),
+                          Heads(ofValue),
+                          static_cast<float*>(sums.data_ptr())};
+  const int64_t piece = std::max<int64_t>(1, kWorth / (work.queryBlocks * work.keyBlocks));
+  inPieces(heads, piece, [&](int64_t from, int64_t to) { differentiateHeads(backward, from, to); });
+  if (work.shared() > 1) {
+    inPieces(work.batch * work.groups, std::max<int64_t>(1, kWorth / work.keyBlocks), [&](int64_t from, int64_t to) {
+      for (int64_t group = from; group < to; ++group) {
+        writeSums(backward, backward.sums + group * work.shared() * sumsOfHead, work.shared(), group / work.groups,
+                  group % work.groups);
+      }
+    });
+  }
+  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(ofQuery)),
+                              wrapTensor(*call.engine, call.env, std::move(ofKey)),
+                              wrapTensor(*call.engine, call.env, std::move(ofValue))});
+#else
+  throw Refusal("there is no fused attention on this machine");
+#endif
+}
+
+}  // namespace
+
+void defineFusedAttention(napi_env env, napi_value exports, Engine* engine) {
+  define(env, exports, engine, "fusedAttention", fusedAttention);
+  define(env, exports, engine, "fusedAttentionBackward", fusedAttentionBackward);
+}
+
+}  // namespace astra
