@@ -27,7 +27,9 @@ namespace {
 constexpr int64_t kBlock = 32;
 constexpr int64_t kNumbers = kBlock * kBlock;
 constexpr int64_t kMostHeadSize = 256;
-constexpr int64_t kMostKept = 256;  // pairs of blocks (1 MiB) that the backward pass keeps until it sums over queries
+// Between two sums over queries the backward pass keeps at most so many blocks of queries, whose columns stay in the
+// first-level cache, and so many pairs of blocks, 1 MiB.
+constexpr int64_t kMostPlaces = 8, kMostKept = 256;
 
 constexpr float kForbids = -1e29f;  // biases at or below it
 constexpr float kNever = -1e30f;    // the score of what is forbidden
@@ -161,43 +163,37 @@ ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to) {
       22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
   };
   const __m512i low = _mm512_load_si512(kPaired), high = _mm512_load_si512(kPaired + 32);
-  for (int64_t column = 0; column < rows.size; column += kBlock, to += kNumbers) {
-    const int64_t present = rows.size - column;
-    const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
-    for (int64_t tile = 0; tile < 2; ++tile) {
+  for (int64_t tile = 0; tile < 2; ++tile) {
+    const int64_t first = line + tile * kTile;
+    for (int64_t column = 0; column < rows.size; column += kBlock) {
+      const int64_t present = rows.size - column;
+      const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+      uint16_t* block = to + column * kBlock;
       __m512i lanes[kTile];
-      const int64_t first = line + tile * kTile;
       for (int64_t i = 0; i < kTile; ++i) {
-        lanes[i] = first + i < rows.count
-                       ? _mm512_maskz_loadu_epi16(mask, rows.first + (first + i) * rows.stride + column)
-                       : _mm512_setzero_si512();
+        const uint16_t* from = rows.first + (first + i) * rows.stride + column;
+        lanes[i] = first + i < rows.count ? _mm512_maskz_loadu_epi16(mask, from) : _mm512_setzero_si512();
+        if (first + i + kBlock < rows.count) __builtin_prefetch(from + kBlock * rows.stride);
       }
       if constexpr (form == Form::lines || form == Form::words) {
         if constexpr (form == Form::words) transpose(lanes);
-        for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + (tile * kTile + i) * 32, lanes[i]);
+        for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(block + (tile * kTile + i) * 32, lanes[i]);
       } else {
         for (int64_t pair = 0; pair < kTile / 2; ++pair) {
-          uint16_t* half = to + (tile * kTile / 2 + pair) * 32;
+          uint16_t* half = block + (tile * kTile / 2 + pair) * 32;
           _mm512_store_si512(half, _mm512_permutex2var_epi16(lanes[2 * pair], low, lanes[2 * pair + 1]));
           _mm512_store_si512(half + 512, _mm512_permutex2var_epi16(lanes[2 * pair], high, lanes[2 * pair + 1]));
         }
       }
     }
-    if constexpr (form == Form::columns) {
-      for (int64_t tile = 0; tile < 2; ++tile) {
-        __m512i lanes[kTile];
-        for (int64_t i = 0; i < kTile; ++i) lanes[i] = _mm512_load_si512(to + tile * 512 + i * 32);
-        transpose(lanes);
-        for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + tile * 512 + i * 32, lanes[i]);
-      }
-    }
   }
-}
-
-template <Form form>
-ASTRA_TILE_CODE void arrangeAll(const Rows& rows, uint16_t* to) {
-  for (int64_t line = 0; line < rows.count; line += kBlock) {
-    arrange<form>(rows, line, to + line / kBlock * blocksOf(rows.size) * kNumbers);
+  if constexpr (form == Form::columns) {
+    for (int64_t tile = 0; tile < 2 * blocksOf(rows.size); ++tile) {
+      __m512i lanes[kTile];
+      for (int64_t i = 0; i < kTile; ++i) lanes[i] = _mm512_load_si512(to + tile * 512 + i * 32);
+      transpose(lanes);
+      for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + tile * 512 + i * 32, lanes[i]);
+    }
   }
 }
 
@@ -210,13 +206,6 @@ ASTRA_TILE_INLINE void beginSums() {
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-}
-
-ASTRA_TILE_INLINE void loadSums(const float* from) {
-  _tile_loadd(0, from, 128);
-  _tile_loadd(1, from + 16, 128);
-  _tile_loadd(2, from + 512, 128);
-  _tile_loadd(3, from + 528, 128);
 }
 
 ASTRA_TILE_INLINE void storeSums(float* to) {
@@ -302,38 +291,46 @@ ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const R
   }
 }
 
-// Memory of one thread, in parts that begin at cache lines.
-class Room {
+// Memory of each thread, the same at every piece of work: it stays in the caches of its core.
+template <typename Room>
+class Rooms {
  public:
-  explicit Room(int64_t bytes) : memory_(at::empty({bytes}, at::TensorOptions().dtype(at::kByte))) {
-    next_ = static_cast<char*>(memory_.data_ptr());
+  explicit Rooms(const Work& work) {
+    const int64_t threads = at::get_num_threads(), bytes = Room::blocksOf(work) * kNumbers * 2;
+    memory_ = at::empty({threads * bytes}, at::TensorOptions().dtype(at::kByte));
+    for (int64_t thread = 0; thread < threads; ++thread) {
+      rooms_.emplace_back(work, static_cast<uint16_t*>(memory_.data_ptr()) + thread * bytes / 2);
+    }
   }
-  uint16_t* blocks(int64_t count) { return static_cast<uint16_t*>(take(count * kNumbers * 2)); }
-  float* products(int64_t count) { return static_cast<float*>(take(count * kNumbers * 4)); }
+  Room& own() { return rooms_[static_cast<size_t>(at::get_thread_num())]; }
 
  private:
-  void* take(int64_t bytes) { return std::exchange(next_, next_ + bytes); }
-
   at::Tensor memory_;
-  char* next_;
+  std::vector<Room> rooms_;
 };
 
-// Keys and values of the head that is worked on, as the forward pass reads them.
+// The next `blocks` of some memory.
+uint16_t* take(uint16_t*& memory, int64_t blocks) { return std::exchange(memory, memory + blocks * kNumbers); }
+// The same in float32, which takes twice as much.
+float* takeSums(uint16_t*& memory, int64_t blocks) { return reinterpret_cast<float*>(take(memory, 2 * blocks)); }
+
 struct ForwardRoom {
-  explicit ForwardRoom(const Work& work)
-      : room((work.keyBlocks * (4 * work.sizeBlocks + 4) + 2 * work.sizeBlocks + 4) * kNumbers) {
-    const int64_t all = work.keyBlocks * work.sizeBlocks;
-    keys = room.blocks(all);
-    values = room.blocks(all);
-    query = room.blocks(work.sizeBlocks);
-    scores = room.products(work.keyBlocks);
-    sums = room.products(1);
-    seen.resize(static_cast<size_t>(work.keyBlocks));
+  ForwardRoom(const Work& work, uint16_t* memory) : seen(static_cast<size_t>(work.keyBlocks)) {
+    keys = take(memory, work.keyBlocks * work.sizeBlocks);
+    values = take(memory, work.keyBlocks * work.sizeBlocks);
+    query = take(memory, work.sizeBlocks);
+    scores = takeSums(memory, work.keyBlocks);
+    sums = takeSums(memory, 1);
   }
-  Room room;
-  uint16_t *keys, *values, *query;
+  static int64_t blocksOf(const Work& work) {
+    return work.keyBlocks * (2 * work.sizeBlocks + 2) + work.sizeBlocks + 2;
+  }
+
+  int64_t arranged = -1;       // whose keys and values are here
+  uint16_t *keys, *values;     // by words, by pairs
+  uint16_t* query;             // lines of one block
   float *scores, *sums;
-  std::vector<int64_t> seen;  // blocks of keys
+  std::vector<int64_t> seen;   // blocks of keys
 };
 
 struct Forward {
@@ -341,6 +338,19 @@ struct Forward {
   Heads output;
   float* logSumExp;  // [B, H, T]
 };
+
+// Weights, 2^(score · factor − shift), take the place of the scores, in half of their room.
+ASTRA_TILE_INLINE void weigh(float* scores, int64_t rows, __m512 factor, const float* shifts, __m512* totals) {
+  auto* weights = reinterpret_cast<uint16_t*>(scores);
+  for (int64_t row = 0; row < rows; ++row) {
+    const __m512 shift = _mm512_set1_ps(shifts[row]);
+    const float* at = scores + row * kBlock;
+    const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(at), factor, shift));
+    const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(at + kTile), factor, shift));
+    totals[row] = _mm512_add_ps(totals[row], _mm512_add_ps(first, second));
+    _mm512_store_si512(weights + row * kBlock, rounded(first, second));
+  }
+}
 
 ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int64_t batch, int64_t head,
                                  int64_t queryBlock) {
@@ -365,7 +375,6 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
     room.seen[static_cast<size_t>(count++)] = keyBlock;
   }
 
-  // Weights, 2^(score − greatest), take the place of the scores, in half of the room.
   const __m512 factor = _mm512_set1_ps(work.scale * kLog2E);
   float shifts[kBlock], factors[kBlock];
   __m512 totals[kBlock];
@@ -374,16 +383,16 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
     shifts[row] = factors[row] <= kNever ? kNone : factors[row] * (work.scale * kLog2E);
     totals[row] = _mm512_setzero_ps();
   }
+  // While weights are computed, those before them are multiplied with the first block of their values.
+  const auto* weights = reinterpret_cast<const uint16_t*>(room.scores);
+  const auto valuesOf = [&](int64_t at, int64_t column) {
+    return room.values + (room.seen[static_cast<size_t>(at)] * work.sizeBlocks + column) * kNumbers;
+  };
+  beginSums();
   for (int64_t at = 0; at < count; ++at) {
-    const float* products = room.scores + at * kNumbers;
-    auto* weights = reinterpret_cast<uint16_t*>(room.scores + at * kNumbers);
-    for (int64_t row = 0; row < rows; ++row) {
-      const __m512 shift = _mm512_set1_ps(shifts[row]);
-      const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(products + row * kBlock), factor, shift));
-      const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(products + row * kBlock + kTile), factor, shift));
-      totals[row] = _mm512_add_ps(totals[row], _mm512_add_ps(first, second));
-      _mm512_store_si512(weights + row * kBlock, rounded(first, second));
-    }
+    if (at > 0) addProduct(weights + 2 * (at - 1) * kNumbers, valuesOf(at - 1, 0));
+    weigh(room.scores + at * kNumbers, rows, factor, shifts, totals);
+    isWritten();
   }
   float* logSumExp = forward.logSumExp + (batch * work.heads + head) * work.queries + line;
   for (int64_t row = 0; row < rows; ++row) {
@@ -391,13 +400,10 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
     logSumExp[row] = shifts[row] == kNone ? kNone : factors[row] * work.scale + std::log(total);
     factors[row] = total == 0 ? 0 : 1 / total;
   }
-  isWritten();
   for (int64_t column = 0; column < work.sizeBlocks; ++column) {
-    beginSums();
-    for (int64_t at = 0; at < count; ++at) {
-      const int64_t keyBlock = room.seen[static_cast<size_t>(at)];
-      addProduct(reinterpret_cast<const uint16_t*>(room.scores + at * kNumbers),
-                 room.values + (keyBlock * work.sizeBlocks + column) * kNumbers);
+    if (column > 0) beginSums();
+    for (int64_t at = column > 0 ? 0 : std::max<int64_t>(0, count - 1); at < count; ++at) {
+      addProduct(weights + 2 * at * kNumbers, valuesOf(at, column));
     }
     storeSums(room.sums);
     writeLines(room.sums, factors, forward.output.at(batch, head), line, column * kBlock);
@@ -405,60 +411,61 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
 }
 
 // Blocks of queries `from` … `to` − 1 of all heads.
-ASTRA_TILE_CODE void attendBlocks(const Forward& forward, int64_t from, int64_t to) {
+ASTRA_TILE_CODE void attendBlocks(const Forward& forward, ForwardRoom& room, int64_t from, int64_t to) {
   const Work& work = forward.work;
-  ForwardRoom room(work);
   const TileScope tiles(kTile);
-  int64_t arranged = -1;
   for (int64_t block = from; block < to; ++block) {
     const int64_t head = block / work.queryBlocks, batch = head / work.heads;
-    const int64_t group = head / work.shared() % work.groups;
-    if (std::exchange(arranged, head / work.shared()) != head / work.shared()) {
-      arrangeAll<Form::words>(work.key.at(batch, group), room.keys);
-      arrangeAll<Form::pairs>(work.value.at(batch, group), room.values);
+    const int64_t group = head / work.shared();
+    if (std::exchange(room.arranged, group) != group) {
+      const Rows keys = work.key.at(batch, group % work.groups), values = work.value.at(batch, group % work.groups);
+      for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+        const int64_t at = keyBlock * work.sizeBlocks * kNumbers;
+        arrange<Form::words>(keys, keyBlock * kBlock, room.keys + at);
+        arrange<Form::pairs>(values, keyBlock * kBlock, room.values + at);
+      }
     }
     attendBlock(forward, room, batch, head % work.heads, block % work.queryBlocks);
   }
 }
 
-// What the backward pass of one thread needs.
 struct BackwardRoom {
-  explicit BackwardRoom(const Work& work)
-      : most(std::clamp<int64_t>(kMostKept / work.keyBlocks, 1, work.queryBlocks)),
-        room(blocksNeeded(work) * kNumbers * 2) {
+  BackwardRoom(const Work& work, uint16_t* memory)
+      : most(mostOf(work)), seen(static_cast<size_t>(work.keyBlocks)),
+        places(static_cast<size_t>(most * work.keyBlocks)) {
     const int64_t all = work.keyBlocks * work.sizeBlocks;
-    keys = room.blocks(all);
-    values = room.blocks(all);
-    keyPairs = room.blocks(all);
-    query = room.blocks(work.sizeBlocks);
-    gradient = room.blocks(work.sizeBlocks);
-    queryColumns = room.blocks(most * work.sizeBlocks);
-    gradientColumns = room.blocks(most * work.sizeBlocks);
-    kept = room.blocks(2 * most * work.keyBlocks);
-    scoreGradients = room.blocks(work.keyBlocks);
-    products = room.products(2);
-    sums = room.products(work.shared() == 1 ? 2 * all : 0);
-    seen.resize(static_cast<size_t>(work.keyBlocks));
-    places.resize(static_cast<size_t>(most * work.keyBlocks));
+    keys = take(memory, all);
+    values = take(memory, all);
+    keyPairs = take(memory, all);
+    query = take(memory, work.sizeBlocks);
+    gradient = take(memory, work.sizeBlocks);
+    queryColumns = take(memory, most * work.sizeBlocks);
+    gradientColumns = take(memory, most * work.sizeBlocks);
+    kept = take(memory, 2 * most * work.keyBlocks);
+    scoreGradients = take(memory, work.keyBlocks);
+    products = takeSums(memory, 4);
+    sums = takeSums(memory, work.shared() == 1 ? 2 * all : 0);
   }
-  int64_t blocksNeeded(const Work& work) const {
-    const int64_t all = work.keyBlocks * work.sizeBlocks;
-    return 3 * all + 2 * (1 + most) * work.sizeBlocks + (2 * most + 1) * work.keyBlocks + 4 +
-           (work.shared() == 1 ? 4 * all : 0);
+  static int64_t mostOf(const Work& work) {
+    return std::clamp<int64_t>(kMostKept / work.keyBlocks, 1, std::min(kMostPlaces, work.queryBlocks));
+  }
+  static int64_t blocksOf(const Work& work) {
+    const int64_t all = work.keyBlocks * work.sizeBlocks, most = mostOf(work);
+    return (work.shared() == 1 ? 7 : 3) * all + 2 * (1 + most) * work.sizeBlocks + (2 * most + 1) * work.keyBlocks + 8;
   }
 
-  int64_t most;  // blocks of queries between two sums over queries
-  Room room;
-  uint16_t *keys, *values;     // by words
-  uint16_t* keyPairs;          // by pairs
-  uint16_t *query, *gradient;  // lines of one block of queries
+  int64_t most;                 // blocks of queries between two sums over queries
+  int64_t arranged = -1;        // whose keys and values are here
+  uint16_t *keys, *values;      // by words
+  uint16_t* keyPairs;           // by pairs
+  uint16_t *query, *gradient;   // lines of one block of queries
   uint16_t *queryColumns, *gradientColumns;
-  uint16_t* kept;              // weights and their scores' gradients, by pairs of queries
-  uint16_t* scoreGradients;    // lines
-  float* products;
-  float* sums;                 // of one head, where no other shares its keys
-  std::vector<int64_t> seen;   // blocks of keys
-  std::vector<int64_t> places; // [blocks of queries, blocks of keys] of what is kept, or −1
+  uint16_t* kept;               // weights and their scores' gradients, by pairs of queries
+  uint16_t* scoreGradients;     // lines
+  float* products;              // scores, and gradients of weights, of two blocks
+  float* sums;                  // of one head, where no other shares its keys
+  std::vector<int64_t> seen;    // blocks of keys
+  std::vector<int64_t> places;  // [blocks of queries, blocks of keys] of what is kept, or −1
 };
 
 struct Backward {
@@ -469,6 +476,44 @@ struct Backward {
   // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
   float* sums;
 };
+
+// A quarter of the products with one block of keys and values: scores, and gradients of weights.
+ASTRA_TILE_INLINE void productsInPart(const BackwardRoom& room, int64_t sizeBlocks, int64_t keyBlock, int part,
+                                      float* to) {
+  const uint16_t* left = part < 2 ? room.query : room.gradient;
+  const uint16_t* right = (part < 2 ? room.keys : room.values) + keyBlock * sizeBlocks * kNumbers;
+  const int64_t middle = (sizeBlocks + 1) / 2;
+  if (part % 2 == 0) beginSums();
+  for (int64_t at = part % 2 == 0 ? 0 : middle; at < (part % 2 == 0 ? middle : sizeBlocks); ++at) {
+    addProduct(left + at * kNumbers, right + at * kNumbers);
+  }
+  if (part % 2 == 1) storeSums(to + part / 2 * kNumbers);
+}
+
+// Pairs of rows of one block, a quarter of them: from scores and gradients of weights to weights and gradients of scores.
+ASTRA_TILE_INLINE void differentiateInPart(const float* scores, int part, __m512 factor, const float* shifts,
+                                           const float* means, uint16_t* kept, uint16_t* gradientLines) {
+  const float* ofWeights = scores + kNumbers;
+  for (int64_t pair = part * kTile / 4; pair < (part + 1) * kTile / 4; ++pair) {
+    __m512i weights[2], gradients[2];
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t row = 2 * pair + i;
+      const __m512 shift = _mm512_set1_ps(shifts[row]), mean = _mm512_set1_ps(means[row]);
+      const float *score = scores + row * kBlock, *ofWeight = ofWeights + row * kBlock;
+      const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score), factor, shift));
+      const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score + kTile), factor, shift));
+      weights[i] = rounded(first, second);
+      gradients[i] = rounded(_mm512_mul_ps(first, _mm512_sub_ps(_mm512_load_ps(ofWeight), mean)),
+                             _mm512_mul_ps(second, _mm512_sub_ps(_mm512_load_ps(ofWeight + kTile), mean)));
+      _mm512_store_si512(gradientLines + row * kBlock, gradients[i]);
+    }
+    uint16_t* to = kept + pair * 32;
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(weights[0], weights[1]));
+    _mm512_store_si512(to + 512, _mm512_unpackhi_epi16(weights[0], weights[1]));
+    _mm512_store_si512(to + kNumbers, _mm512_unpacklo_epi16(gradients[0], gradients[1]));
+    _mm512_store_si512(to + kNumbers + 512, _mm512_unpackhi_epi16(gradients[0], gradients[1]));
+  }
+}
 
 // Scores again, and from them and the gradients of the output those of the scores, which are the gradient of the query.
 // Weights and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are then in
@@ -506,37 +551,28 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
   const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
   const __m512 factor = _mm512_set1_ps(work.scale * kLog2E);
   int64_t count = 0;
+  const int64_t firstKept = kept;
   for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
-    int64_t& keptAt = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
-    keptAt = -1;
-    if ((kinds[keyBlock] & kSeen) == 0) continue;
-    keptAt = kept++;
-    float *scores = room.products, *ofWeights = room.products + kNumbers;
-    product(room.query, room.keys + keyBlock * work.sizeBlocks * kNumbers, work.sizeBlocks, scores);
-    product(room.gradient, room.values + keyBlock * work.sizeBlocks * kNumbers, work.sizeBlocks, ofWeights);
+    const bool isSeen = (kinds[keyBlock] & kSeen) != 0;
+    room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)] = isSeen ? kept++ : -1;
+    if (isSeen) room.seen[static_cast<size_t>(count++)] = keyBlock;
+  }
+  // The tiles multiply one block while vectors are made of the one before.
+  for (int part = 0; part < 4 && count > 0; ++part) {
+    productsInPart(room, work.sizeBlocks, room.seen[0], part, room.products);
+  }
+  for (int64_t at = 0; at < count; ++at) {
+    const int64_t keyBlock = room.seen[static_cast<size_t>(at)];
+    float* scores = room.products + at % 2 * 2 * kNumbers;
+    float* next = room.products + (at + 1) % 2 * 2 * kNumbers;
     if ((kinds[keyBlock] & kChanged) != 0) addBias(work, group, within, queryBlock, keyBlock, scores);
-    uint16_t* weightPairs = room.kept + 2 * keptAt * kNumbers;
-    uint16_t* gradientPairs = weightPairs + kNumbers;
-    uint16_t* gradientLines = room.scoreGradients + count * kNumbers;
-    for (int64_t pair = 0; pair < kTile; ++pair) {
-      __m512i weights[2], gradients[2];
-      for (int64_t i = 0; i < 2; ++i) {
-        const int64_t row = 2 * pair + i;
-        const __m512 shift = _mm512_set1_ps(shifts[row]), mean = _mm512_set1_ps(means[row]);
-        const float *score = scores + row * kBlock, *ofWeight = ofWeights + row * kBlock;
-        const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score), factor, shift));
-        const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score + kTile), factor, shift));
-        weights[i] = rounded(first, second);
-        gradients[i] = rounded(_mm512_mul_ps(first, _mm512_sub_ps(_mm512_load_ps(ofWeight), mean)),
-                               _mm512_mul_ps(second, _mm512_sub_ps(_mm512_load_ps(ofWeight + kTile), mean)));
-        _mm512_store_si512(gradientLines + row * kBlock, gradients[i]);
+    for (int part = 0; part < 4; ++part) {
+      if (at + 1 < count) {
+        productsInPart(room, work.sizeBlocks, room.seen[static_cast<size_t>(at + 1)], part, next);
       }
-      _mm512_store_si512(weightPairs + pair * 32, _mm512_unpacklo_epi16(weights[0], weights[1]));
-      _mm512_store_si512(weightPairs + 512 + pair * 32, _mm512_unpackhi_epi16(weights[0], weights[1]));
-      _mm512_store_si512(gradientPairs + pair * 32, _mm512_unpacklo_epi16(gradients[0], gradients[1]));
-      _mm512_store_si512(gradientPairs + 512 + pair * 32, _mm512_unpackhi_epi16(gradients[0], gradients[1]));
+      differentiateInPart(scores, part, factor, shifts, means, room.kept + 2 * (firstKept + at) * kNumbers,
+                          room.scoreGradients + at * kNumbers);
     }
-    room.seen[static_cast<size_t>(count++)] = keyBlock;
   }
   isWritten();
 
@@ -554,23 +590,59 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
   }
 }
 
-// Adds what `count` blocks of queries give to the gradients of values and keys: sums[values and keys, blocks of keys,
-// blocks of E], each block 32 of E × 32 keys.
-ASTRA_TILE_CODE void sumOverQueries(const Work& work, const BackwardRoom& room, int64_t count, float* sums) {
+// Sums over blocks of queries for 16 keys and for as many of E: what is kept is read once, all the rest comes from the
+// first-level cache. `left` and `to` are of the first tile of E, `right` is of the keys.
+template <int tiles>
+ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int64_t count, int64_t keyBlock, bool begin,
+                                const uint16_t* left, const uint16_t* right, float* to) {
+  if (begin) {
+    beginSums();
+  } else {
+    _tile_loadd(0, to, 128);
+    _tile_loadd(1, to + 512, 128);
+    if constexpr (tiles > 2) _tile_loadd(2, to + 1024, 128);
+    if constexpr (tiles > 2) _tile_loadd(3, to + 1536, 128);
+  }
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t kept = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
+    if (kept < 0) continue;
+    const uint16_t* columns = left + place * work.sizeBlocks * kNumbers;
+    _tile_loadd(7, right + 2 * kept * kNumbers, 64);
+    _tile_loadd(4, columns, 64);
+    _tile_dpbf16ps(0, 4, 7);
+    _tile_loadd(5, columns + 512, 64);
+    _tile_dpbf16ps(1, 5, 7);
+    if constexpr (tiles > 2) {
+      _tile_loadd(6, columns + 1024, 64);
+      _tile_dpbf16ps(2, 6, 7);
+      _tile_loadd(4, columns + 1536, 64);
+      _tile_dpbf16ps(3, 4, 7);
+    }
+  }
+  _tile_stored(0, to, 128);
+  _tile_stored(1, to + 512, 128);
+  if constexpr (tiles > 2) _tile_stored(2, to + 1024, 128);
+  if constexpr (tiles > 2) _tile_stored(3, to + 1536, 128);
+}
+
+// What `count` blocks of queries give, added unless they begin them, to the gradients of values and keys: sums[values and
+// keys, blocks of keys, blocks of E], each block 32 of E × 32 keys.
+ASTRA_TILE_CODE void sumOverQueries(const Work& work, const BackwardRoom& room, int64_t count, bool begin,
+                                    float* sums) {
   isWritten();
-  const int64_t all = work.keyBlocks * work.sizeBlocks;
-  for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
-    for (int64_t column = 0; column < work.sizeBlocks; ++column) {
-      for (int64_t side = 0; side < 2; ++side) {
-        const uint16_t* left = side == 0 ? room.gradientColumns : room.queryColumns;
-        float* to = sums + (side * all + keyBlock * work.sizeBlocks + column) * kNumbers;
-        loadSums(to);
-        for (int64_t place = 0; place < count; ++place) {
-          const int64_t kept = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
-          if (kept < 0) continue;
-          addProduct(left + (place * work.sizeBlocks + column) * kNumbers, room.kept + (2 * kept + side) * kNumbers);
+  for (int64_t side = 0; side < 2; ++side) {
+    for (int64_t column = 0; column < work.sizeBlocks; column += 2) {
+      const uint16_t* left = (side == 0 ? room.gradientColumns : room.queryColumns) + column * kNumbers;
+      for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+        float* to = sums + ((side * work.keyBlocks + keyBlock) * work.sizeBlocks + column) * kNumbers;
+        for (int64_t half = 0; half < 2; ++half) {
+          const uint16_t* right = room.kept + side * kNumbers + half * kNumbers / 2;
+          if (column + 1 < work.sizeBlocks) {
+            sumTiles<4>(work, room, count, keyBlock, begin, left, right, to + half * kTile);
+          } else {
+            sumTiles<2>(work, room, count, keyBlock, begin, left, right, to + half * kTile);
+          }
         }
-        storeSums(to);
       }
     }
   }
@@ -581,26 +653,32 @@ ASTRA_TILE_CODE void writeTurned(const float* sums, int64_t heads, int64_t apart
                                  int64_t line, int64_t column) {
   const int64_t present = to.size - column;
   const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
+  alignas(64) static constexpr uint16_t kPaired[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i paired = _mm512_load_si512(kPaired);
+  const __m512 times = _mm512_set1_ps(factor);
   for (int64_t half = 0; half < 2; ++half) {
-    __m512i lanes[2][kTile];
-    for (int64_t part = 0; part < 2; ++part) {
-      for (int64_t i = 0; i < kTile; ++i) {
-        const float* at = sums + (part * kTile + i) * kBlock + half * kTile;
-        __m512 sum = _mm512_load_ps(at);
-        for (int64_t head = 1; head < heads; ++head) sum = _mm512_add_ps(sum, _mm512_load_ps(at + head * apart));
-        lanes[part][i] = _mm512_castps_si512(_mm512_mul_ps(sum, _mm512_set1_ps(factor)));
+    __m512i lanes[kTile];
+    for (int64_t pair = 0; pair < kTile; ++pair) {
+      const float* at = sums + pair * 2 * kBlock + half * kTile;
+      __m512 even = _mm512_load_ps(at), odd = _mm512_load_ps(at + kBlock);
+      for (int64_t head = 1; head < heads; ++head) {
+        even = _mm512_add_ps(even, _mm512_load_ps(at + head * apart));
+        odd = _mm512_add_ps(odd, _mm512_load_ps(at + head * apart + kBlock));
       }
-      transpose(lanes[part]);
+      const __m512i both = rounded(_mm512_mul_ps(even, times), _mm512_mul_ps(odd, times));
+      lanes[pair] = _mm512_permutexvar_epi16(paired, both);
     }
+    transpose(lanes);
     for (int64_t i = 0; i < kTile; ++i) {
       // The order of the columns is that of the interleaved pairs.
       const int64_t row = line + i / 4 * 8 + half * 4 + i % 4;
-      if (row >= to.count) continue;
-      _mm512_mask_storeu_epi16(to.first + row * to.stride + column, mask,
-                               rounded(_mm512_castsi512_ps(lanes[0][i]), _mm512_castsi512_ps(lanes[1][i])));
+      if (row < to.count) _mm512_mask_storeu_epi16(to.first + row * to.stride + column, mask, lanes[i]);
     }
   }
 }
+
+int64_t sumsOfHead(const Work& work) { return 2 * work.keyBlocks * work.sizeBlocks * kNumbers; }
 
 // Gradients of one head's values and keys from the sums of `heads` heads.
 void writeSums(const Backward& backward, const float* sums, int64_t heads, int64_t batch, int64_t group) {
@@ -609,37 +687,36 @@ void writeSums(const Backward& backward, const float* sums, int64_t heads, int64
   for (int64_t block = 0; block < all; ++block) {
     const int64_t line = block / work.sizeBlocks * kBlock, column = block % work.sizeBlocks * kBlock;
     const float* own = sums + block * kNumbers;
-    const int64_t apart = 2 * all * kNumbers;
-    writeTurned(own, heads, apart, 1, backward.value.at(batch, group), line, column);
-    writeTurned(own + all * kNumbers, heads, apart, work.scale, backward.key.at(batch, group), line, column);
+    writeTurned(own, heads, sumsOfHead(work), 1, backward.value.at(batch, group), line, column);
+    writeTurned(own + all * kNumbers, heads, sumsOfHead(work), work.scale, backward.key.at(batch, group), line, column);
   }
 }
 
 // Heads `from` … `to` − 1 of all rows of the batch.
-ASTRA_TILE_CODE void differentiateHeads(const Backward& backward, int64_t from, int64_t to) {
+ASTRA_TILE_CODE void differentiateHeads(const Backward& backward, BackwardRoom& room, int64_t from, int64_t to) {
   const Work& work = backward.work;
-  BackwardRoom room(work);
   const TileScope tiles(kTile);
-  const int64_t sumsOfHead = 2 * work.keyBlocks * work.sizeBlocks * kNumbers;
-  int64_t arranged = -1;
   for (int64_t head = from; head < to; ++head) {
-    const int64_t batch = head / work.heads, group = head / work.shared() % work.groups;
-    if (std::exchange(arranged, head / work.shared()) != head / work.shared()) {
-      arrangeAll<Form::words>(work.key.at(batch, group), room.keys);
-      arrangeAll<Form::words>(work.value.at(batch, group), room.values);
-      arrangeAll<Form::pairs>(work.key.at(batch, group), room.keyPairs);
+    const int64_t batch = head / work.heads, group = head / work.shared();
+    if (std::exchange(room.arranged, group) != group) {
+      const Rows keys = work.key.at(batch, group % work.groups), values = work.value.at(batch, group % work.groups);
+      for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
+        const int64_t at = keyBlock * work.sizeBlocks * kNumbers;
+        arrange<Form::words>(keys, keyBlock * kBlock, room.keys + at);
+        arrange<Form::pairs>(keys, keyBlock * kBlock, room.keyPairs + at);
+        arrange<Form::words>(values, keyBlock * kBlock, room.values + at);
+      }
     }
-    float* sums = work.shared() == 1 ? room.sums : backward.sums + head * sumsOfHead;
-    std::fill_n(sums, sumsOfHead, 0.0f);
+    float* sums = work.shared() == 1 ? room.sums : backward.sums + head * sumsOfHead(work);
     for (int64_t first = 0; first < work.queryBlocks; first += room.most) {
       const int64_t count = std::min(room.most, work.queryBlocks - first);
       int64_t kept = 0;
       for (int64_t place = 0; place < count; ++place) {
         differentiateBlock(backward, room, batch, head % work.heads, first + place, place, kept);
       }
-      sumOverQueries(work, room, count, sums);
+      sumOverQueries(work, room, count, first == 0, sums);
     }
-    if (work.shared() == 1) writeSums(backward, sums, 1, batch, group);
+    if (work.shared() == 1) writeSums(backward, sums, 1, batch, group % work.groups);
   }
 }
 
@@ -700,7 +777,8 @@ napi_value fusedAttention(Call& call) {
   // Neighbouring blocks share what is arranged of their keys and values.
   const int64_t even = blocks / (4 * at::get_num_threads());
   const int64_t piece = std::max({int64_t{1}, even, kWorth / work.keyBlocks});
-  inPieces(blocks, piece, [&](int64_t from, int64_t to) { attendBlocks(forward, from, to); });
+  Rooms<ForwardRoom> rooms(work);
+  inPieces(blocks, piece, [&](int64_t from, int64_t to) { attendBlocks(forward, rooms.own(), from, to); });
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
                               wrapTensor(*call.engine, call.env, std::move(logSumExp))});
 #else
@@ -739,9 +817,8 @@ napi_value fusedAttentionBackward(Call& call) {
   };
   at::Tensor ofQuery = like(query), ofKey = like(key), ofValue = like(value);
   const int64_t heads = work.batch * work.heads;
-  const int64_t sumsOfHead = 2 * work.keyBlocks * work.sizeBlocks * kNumbers;
   const at::Tensor sums =
-      at::empty({work.shared() == 1 ? 0 : heads * sumsOfHead}, query.options().dtype(at::kFloat));
+      at::empty({work.shared() == 1 ? 0 : heads * sumsOfHead(work)}, query.options().dtype(at::kFloat));
   const Backward backward{work,
                           Heads(byHead(plainOutput, work.heads)),
                           Heads(byHead(plainGradient, work.heads)),
@@ -751,12 +828,13 @@ napi_value fusedAttentionBackward(Call& call) {
                           Heads(ofValue),
                           static_cast<float*>(sums.data_ptr())};
   const int64_t piece = std::max<int64_t>(1, kWorth / (work.queryBlocks * work.keyBlocks));
-  inPieces(heads, piece, [&](int64_t from, int64_t to) { differentiateHeads(backward, from, to); });
+  Rooms<BackwardRoom> rooms(work);
+  inPieces(heads, piece, [&](int64_t from, int64_t to) { differentiateHeads(backward, rooms.own(), from, to); });
   if (work.shared() > 1) {
     inPieces(work.batch * work.groups, std::max<int64_t>(1, kWorth / work.keyBlocks), [&](int64_t from, int64_t to) {
       for (int64_t group = from; group < to; ++group) {
-        writeSums(backward, backward.sums + group * work.shared() * sumsOfHead, work.shared(), group / work.groups,
-                  group % work.groups);
+        writeSums(backward, backward.sums + group * work.shared() * sumsOfHead(work), work.shared(),
+                  group / work.groups, group % work.groups);
       }
     });
   }
