@@ -136,14 +136,20 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
   return bias;
 }
 
+// Attention of one segment: queries attend to keys of their own segment only.
 struct Work {
   Heads query, key, value;
   Bias bias;
   int64_t batch, heads, groups, queries, columns, size;
   int64_t queryBlocks, keyBlocks, sizeBlocks;
+  int64_t firstQuery, allQueries;  // its place among the queries of all segments
   float scale;
 
   int64_t shared() const { return heads / groups; }
+  // Place of a number of [B, H, T].
+  int64_t place(int64_t row, int64_t head, int64_t query) const {
+    return (row * heads + head) * allQueries + firstQuery + query;
+  }
 };
 
 // How the numbers of a block lie.
@@ -291,15 +297,20 @@ ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const R
   }
 }
 
+// The greatest of all segments.
+struct Extent {
+  int64_t queryBlocks = 0, keyBlocks = 0, sizeBlocks = 0, shared = 0;
+};
+
 // Memory of each thread, the same at every piece of work: it stays in the caches of its core.
 template <typename Room>
 class Rooms {
  public:
-  explicit Rooms(const Work& work) {
-    const int64_t threads = at::get_num_threads(), bytes = Room::blocksOf(work) * kNumbers * 2;
+  explicit Rooms(const Extent& extent) {
+    const int64_t threads = at::get_num_threads(), bytes = Room::blocksOf(extent) * kNumbers * 2;
     memory_ = at::empty({threads * bytes}, at::TensorOptions().dtype(at::kByte));
     for (int64_t thread = 0; thread < threads; ++thread) {
-      rooms_.emplace_back(work, static_cast<uint16_t*>(memory_.data_ptr()) + thread * bytes / 2);
+      rooms_.emplace_back(extent, static_cast<uint16_t*>(memory_.data_ptr()) + thread * bytes / 2);
     }
   }
   Room& own() { return rooms_[static_cast<size_t>(at::get_thread_num())]; }
@@ -315,18 +326,19 @@ uint16_t* take(uint16_t*& memory, int64_t blocks) { return std::exchange(memory,
 float* takeSums(uint16_t*& memory, int64_t blocks) { return reinterpret_cast<float*>(take(memory, 2 * blocks)); }
 
 struct ForwardRoom {
-  ForwardRoom(const Work& work, uint16_t* memory) : seen(static_cast<size_t>(work.keyBlocks)) {
-    keys = take(memory, work.keyBlocks * work.sizeBlocks);
-    values = take(memory, work.keyBlocks * work.sizeBlocks);
-    query = take(memory, work.sizeBlocks);
-    scores = takeSums(memory, work.keyBlocks);
+  ForwardRoom(const Extent& extent, uint16_t* memory) : seen(static_cast<size_t>(extent.keyBlocks)) {
+    keys = take(memory, extent.keyBlocks * extent.sizeBlocks);
+    values = take(memory, extent.keyBlocks * extent.sizeBlocks);
+    query = take(memory, extent.sizeBlocks);
+    scores = takeSums(memory, extent.keyBlocks);
     sums = takeSums(memory, 1);
   }
-  static int64_t blocksOf(const Work& work) {
-    return work.keyBlocks * (2 * work.sizeBlocks + 2) + work.sizeBlocks + 2;
+  static int64_t blocksOf(const Extent& extent) {
+    return extent.keyBlocks * (2 * extent.sizeBlocks + 2) + extent.sizeBlocks + 2;
   }
 
-  int64_t arranged = -1;       // whose keys and values are here
+  const Work* arranged = nullptr;  // whose keys and values are here, and of which of its groups
+  int64_t arrangedGroup = 0;
   uint16_t *keys, *values;     // by words, by pairs
   uint16_t* query;             // lines of one block
   float *scores, *sums;
@@ -336,8 +348,17 @@ struct ForwardRoom {
 struct Forward {
   const Work& work;
   Heads output;
-  float* logSumExp;  // [B, H, T]
+  float* logSumExp;  // [B, H, all T]
 };
+
+// Whether keys and values of other heads are to be arranged.
+template <typename Room>
+bool isNew(Room& room, const Work& work, int64_t group) {
+  const bool isNew = room.arranged != &work || room.arrangedGroup != group;
+  room.arranged = &work;
+  room.arrangedGroup = group;
+  return isNew;
+}
 
 // Weights, 2^(score · factor − shift), take the place of the scores, in half of their room.
 ASTRA_TILE_INLINE void weigh(float* scores, int64_t rows, __m512 factor, const float* shifts, __m512* totals) {
@@ -394,7 +415,7 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
     weigh(room.scores + at * kNumbers, rows, factor, shifts, totals);
     isWritten();
   }
-  float* logSumExp = forward.logSumExp + (batch * work.heads + head) * work.queries + line;
+  float* logSumExp = forward.logSumExp + work.place(batch, head, line);
   for (int64_t row = 0; row < rows; ++row) {
     const float total = _mm512_reduce_add_ps(totals[row]);
     logSumExp[row] = shifts[row] == kNone ? kNone : factors[row] * work.scale + std::log(total);
@@ -417,7 +438,7 @@ ASTRA_TILE_CODE void attendBlocks(const Forward& forward, ForwardRoom& room, int
   for (int64_t block = from; block < to; ++block) {
     const int64_t head = block / work.queryBlocks, batch = head / work.heads;
     const int64_t group = head / work.shared();
-    if (std::exchange(room.arranged, group) != group) {
+    if (isNew(room, work, group)) {
       const Rows keys = work.key.at(batch, group % work.groups), values = work.value.at(batch, group % work.groups);
       for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
         const int64_t at = keyBlock * work.sizeBlocks * kNumbers;
@@ -430,32 +451,33 @@ ASTRA_TILE_CODE void attendBlocks(const Forward& forward, ForwardRoom& room, int
 }
 
 struct BackwardRoom {
-  BackwardRoom(const Work& work, uint16_t* memory)
-      : most(mostOf(work)), seen(static_cast<size_t>(work.keyBlocks)),
-        places(static_cast<size_t>(most * work.keyBlocks)) {
-    const int64_t all = work.keyBlocks * work.sizeBlocks;
+  BackwardRoom(const Extent& extent, uint16_t* memory)
+      : most(mostOf(extent)), seen(static_cast<size_t>(extent.keyBlocks)),
+        places(static_cast<size_t>(most * extent.keyBlocks)) {
+    const int64_t all = extent.keyBlocks * extent.sizeBlocks;
     keys = take(memory, all);
     values = take(memory, all);
     keyPairs = take(memory, all);
-    query = take(memory, work.sizeBlocks);
-    gradient = take(memory, work.sizeBlocks);
-    queryColumns = take(memory, most * work.sizeBlocks);
-    gradientColumns = take(memory, most * work.sizeBlocks);
-    kept = take(memory, 2 * most * work.keyBlocks);
-    scoreGradients = take(memory, work.keyBlocks);
+    query = take(memory, extent.sizeBlocks);
+    gradient = take(memory, extent.sizeBlocks);
+    queryColumns = take(memory, most * extent.sizeBlocks);
+    gradientColumns = take(memory, most * extent.sizeBlocks);
+    kept = take(memory, 2 * most * extent.keyBlocks);
+    scoreGradients = take(memory, extent.keyBlocks);
     products = takeSums(memory, 4);
-    sums = takeSums(memory, work.shared() == 1 ? 2 * all : 0);
+    sums = takeSums(memory, extent.shared == 1 ? 2 * all : 0);
   }
-  static int64_t mostOf(const Work& work) {
-    return std::clamp<int64_t>(kMostKept / work.keyBlocks, 1, std::min(kMostPlaces, work.queryBlocks));
+  static int64_t mostOf(const Extent& extent) {
+    return std::clamp<int64_t>(kMostKept / extent.keyBlocks, 1, std::min(kMostPlaces, extent.queryBlocks));
   }
-  static int64_t blocksOf(const Work& work) {
-    const int64_t all = work.keyBlocks * work.sizeBlocks, most = mostOf(work);
-    return (work.shared() == 1 ? 7 : 3) * all + 2 * (1 + most) * work.sizeBlocks + (2 * most + 1) * work.keyBlocks + 8;
+  static int64_t blocksOf(const Extent& extent) {
+    const int64_t all = extent.keyBlocks * extent.sizeBlocks, most = mostOf(extent);
+    return (extent.shared == 1 ? 7 : 3) * all + 2 * (1 + most) * extent.sizeBlocks + (2 * most + 1) * extent.keyBlocks + 8;
   }
 
   int64_t most;                 // blocks of queries between two sums over queries
-  int64_t arranged = -1;        // whose keys and values are here
+  const Work* arranged = nullptr;  // whose keys and values are here, and of which of its groups
+  int64_t arrangedGroup = 0;
   uint16_t *keys, *values;      // by words
   uint16_t* keyPairs;           // by pairs
   uint16_t *query, *gradient;   // lines of one block of queries
@@ -471,7 +493,7 @@ struct BackwardRoom {
 struct Backward {
   const Work& work;
   Heads output, gradient;  // of the forward pass, and what arrives for it
-  const float* logSumExp;  // [B, H, T]
+  const float* logSumExp;  // [B, H, all T]
   Heads query, key, value;  // results
   // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
   float* sums;
@@ -533,7 +555,7 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
 
   // Of rows that are not there: weights 0.
   float shifts[kBlock], means[kBlock];
-  const float* logSumExp = backward.logSumExp + (batch * work.heads + head) * work.queries + line;
+  const float* logSumExp = backward.logSumExp + work.place(batch, head, line);
   for (int64_t row = 0; row < kBlock; ++row) {
     shifts[row] = row < rows ? logSumExp[row] * kLog2E : kNone;
     __m512 sum = _mm512_setzero_ps();
@@ -698,7 +720,7 @@ ASTRA_TILE_CODE void differentiateHeads(const Backward& backward, BackwardRoom& 
   const TileScope tiles(kTile);
   for (int64_t head = from; head < to; ++head) {
     const int64_t batch = head / work.heads, group = head / work.shared();
-    if (std::exchange(room.arranged, group) != group) {
+    if (isNew(room, work, group)) {
       const Rows keys = work.key.at(batch, group % work.groups), values = work.value.at(batch, group % work.groups);
       for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
         const int64_t at = keyBlock * work.sizeBlocks * kNumbers;
@@ -720,65 +742,133 @@ ASTRA_TILE_CODE void differentiateHeads(const Backward& backward, BackwardRoom& 
   }
 }
 
-// Whether there is such work; `work` tells where it is.
-bool applies(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
-             double scale) {
-  for (const at::Tensor* tensor : {&query, &key, &value}) {
-    if (!isPlain(*tensor, at::kBFloat16) || tensor->dim() != 4 || tensor->numel() == 0) return false;
-    if (tensor->stride(3) != 1 && tensor->size(3) != 1) return false;
-  }
-  const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3), groups = key.size(1);
-  if (size > kMostHeadSize || heads % groups != 0 || key.size(0) != batch || key.size(3) != size ||
-      value.sizes() != key.sizes()) {
-    return false;
-  }
-  // Scores of what is forbidden, and biases divided by the scale, stay finite.
-  if (!(scale >= 1e-6 && scale <= 1e6)) return false;
-  if (bias.defined()) {
-    if (!isPlain(bias, at::kBFloat16) || bias.dim() != 3 || bias.size(2) != key.size(2)) return false;
-    if (bias.size(0) != 1 && bias.size(0) != batch * groups) return false;
-    if (bias.size(1) != 1 && bias.size(1) != heads / groups * query.size(2)) return false;
-  }
-  return mayUseTiles();
-}
+// What a call is about: all tokens attend to all under one bias or none, or tokens lie end to end in segments that each
+// have a bias of their own, with as many columns as the segment has tokens.
+struct Given {
+  at::Tensor query, key, value;
+  std::vector<at::Tensor> biases;
+  double scale;
 
-Work workOf(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
-            double scale) {
-  const int64_t batch = query.size(0), heads = query.size(1), groups = key.size(1);
-  const int64_t queries = query.size(2), columns = key.size(2), size = query.size(3);
-  return {Heads(query), Heads(key), Heads(value), biasOf(bias, batch * groups, heads / groups, queries, columns),
-          batch, heads, groups, queries, columns, size, blocksOf(queries), blocksOf(columns), blocksOf(size),
-          static_cast<float>(scale)};
-}
+  explicit Given(const Call& call)
+      : query(call.tensor(0, "query")), key(call.tensor(1, "key")), value(call.tensor(2, "value")),
+        biases(call.tensors(3, "biases")), scale(call.number(4, "scale")) {}
 
-// [B, T, H·E] as heads.
-at::Tensor byHead(const at::Tensor& tensor, int64_t heads) {
-  return tensor.view({tensor.size(0), tensor.size(1), heads, tensor.size(2) / heads}).transpose(1, 2);
+  int64_t shared() const { return query.size(1) / key.size(1); }
+  int64_t width() const { return query.size(1) * query.size(3); }
+
+  bool fitsBias(const at::Tensor& bias, int64_t queries) const {
+    return bias.defined() && isPlain(bias, at::kBFloat16) && bias.dim() == 3 && bias.numel() > 0 &&
+           (bias.size(0) == 1 || bias.size(0) == query.size(0) * key.size(1)) &&
+           (bias.size(1) == 1 || bias.size(1) == shared() * queries);
+  }
+
+  bool applies() const {
+    for (const at::Tensor* tensor : {&query, &key, &value}) {
+      if (!isPlain(*tensor, at::kBFloat16) || tensor->dim() != 4 || tensor->numel() == 0) return false;
+      if (tensor->stride(3) != 1 && tensor->size(3) != 1) return false;
+    }
+    if (query.size(3) > kMostHeadSize || query.size(1) % key.size(1) != 0 || key.size(0) != query.size(0) ||
+        key.size(3) != query.size(3) || value.sizes() != key.sizes()) {
+      return false;
+    }
+    // Scores of what is forbidden, and biases divided by the scale, stay finite.
+    if (!(scale >= 1e-6 && scale <= 1e6)) return false;
+    if (biases.size() == 1) {
+      if (!fitsBias(biases[0], query.size(2)) || biases[0].size(2) != key.size(2)) return false;
+    } else if (biases.size() > 1) {
+      int64_t tokens = 0;
+      for (const at::Tensor& bias : biases) {
+        if (!bias.defined() || bias.dim() != 3 || !fitsBias(bias, bias.size(2))) return false;
+        tokens += bias.size(2);
+      }
+      if (tokens != query.size(2) || tokens != key.size(2)) return false;
+    }
+    return mayUseTiles();
+  }
+};
+
+class Segments {
+ public:
+  explicit Segments(const Given& given) {
+    const int64_t tokens = given.query.size(2), columns = given.key.size(2);
+    if (given.biases.size() <= 1) {
+      add(given, given.biases.empty() ? at::Tensor() : given.biases[0], 0, tokens, columns);
+    } else {
+      for (const at::Tensor& bias : given.biases) add(given, bias, next_, bias.size(2), bias.size(2));
+    }
+  }
+
+  const std::vector<Work>& works() const { return works_; }
+  const Extent& extent() const { return extent_; }
+
+  // Heads of [B, T, H·E].
+  static Heads headsOf(const Work& work, const at::Tensor& tensor) {
+    const at::Tensor byHead = tensor.view({work.batch, work.allQueries, work.heads, work.size}).transpose(1, 2);
+    return part(byHead, work.firstQuery, work.queries);
+  }
+  static Heads part(const at::Tensor& tensor, int64_t first, int64_t count) {
+    return Heads(tensor.narrow(2, first, count));
+  }
+
+ private:
+  void add(const Given& given, const at::Tensor& bias, int64_t first, int64_t queries, int64_t columns) {
+    const int64_t batch = given.query.size(0), groups = given.key.size(1);
+    works_.push_back({part(given.query, first, queries), part(given.key, first, columns),
+                      part(given.value, first, columns),
+                      biasOf(bias, batch * groups, given.shared(), queries, columns), batch, given.query.size(1),
+                      groups, queries, columns, given.query.size(3), blocksOf(queries), blocksOf(columns),
+                      blocksOf(given.query.size(3)), first, given.query.size(2), static_cast<float>(given.scale)});
+    const Work& work = works_.back();
+    extent_ = {std::max(extent_.queryBlocks, work.queryBlocks), std::max(extent_.keyBlocks, work.keyBlocks),
+               work.sizeBlocks, work.shared()};
+    next_ += queries;
+  }
+
+  std::vector<Work> works_;
+  Extent extent_;
+  int64_t next_ = 0;
+};
+
+// Work on what several segments consist of, one after the other: `counts` of each.
+template <typename Part>
+void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& part) {
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  inPieces(total, piece, [&](int64_t from, int64_t to) {
+    int64_t first = 0;
+    for (size_t at = 0; at < counts.size() && first < to; first += counts[at++]) {
+      const int64_t begin = std::max<int64_t>(0, from - first), end = std::min(counts[at], to - first);
+      if (begin < end) part(at, begin, end);
+    }
+  });
 }
 
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
 #endif
 
-// fusedAttention(query, key, value, bias, scale): [[B, T, H·E], log-sum-exp [B, H, T]], or null where it does not apply
+// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], log-sum-exp [B, H, T]], or null where it does not apply
 napi_value fusedAttention(Call& call) {
-  const at::Tensor& query = call.tensor(0, "query");
-  const at::Tensor& key = call.tensor(1, "key");
-  const at::Tensor& value = call.tensor(2, "value");
-  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
-  const double scale = call.number(4, "scale");
 #ifdef ASTRA_TILES
   const at::AutoGradMode mode(false);
-  if (!applies(query, key, value, bias, scale)) return makeNull(call.env);
-  const Work work = workOf(query, key, value, bias, scale);
-  at::Tensor output = at::empty({work.batch, work.queries, work.heads * work.size}, query.options());
-  at::Tensor logSumExp = at::empty({work.batch, work.heads, work.queries}, query.options().dtype(at::kFloat));
-  const Forward forward{work, Heads(byHead(output, work.heads)), static_cast<float*>(logSumExp.data_ptr())};
-  const int64_t blocks = work.batch * work.heads * work.queryBlocks;
+  const Given given(call);
+  if (!given.applies()) return makeNull(call.env);
+  const Segments segments(given);
+  const at::Tensor& query = given.query;
+  at::Tensor output = at::empty({query.size(0), query.size(2), given.width()}, query.options());
+  at::Tensor logSumExp = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
+  std::vector<Forward> parts;
+  std::vector<int64_t> counts;
+  int64_t blocks = 0;
+  for (const Work& work : segments.works()) {
+    parts.push_back({work, Segments::headsOf(work, output), static_cast<float*>(logSumExp.data_ptr())});
+    counts.push_back(work.batch * work.heads * work.queryBlocks);
+    blocks += counts.back();
+  }
+  Rooms<ForwardRoom> rooms(segments.extent());
   // Neighbouring blocks share what is arranged of their keys and values.
   const int64_t even = blocks / (4 * at::get_num_threads());
-  const int64_t piece = std::max({int64_t{1}, even, kWorth / work.keyBlocks});
-  Rooms<ForwardRoom> rooms(work);
-  inPieces(blocks, piece, [&](int64_t from, int64_t to) { attendBlocks(forward, rooms.own(), from, to); });
+  inPiecesOf(counts, std::max({int64_t{1}, even, kWorth / segments.extent().keyBlocks}),
+             [&](size_t at, int64_t from, int64_t to) { attendBlocks(parts[at], rooms.own(), from, to); });
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
                               wrapTensor(*call.engine, call.env, std::move(logSumExp))});
 #else
@@ -786,54 +876,60 @@ napi_value fusedAttention(Call& call) {
 #endif
 }
 
-// fusedAttentionBackward(query, key, value, bias, scale, output, logSumExp, gradient): of the query, key and value
+// fusedAttentionBackward(query, key, value, biases, scale, output, logSumExp, gradient): of the query, key and value
 napi_value fusedAttentionBackward(Call& call) {
-  const at::Tensor& query = call.tensor(0, "query");
-  const at::Tensor& key = call.tensor(1, "key");
-  const at::Tensor& value = call.tensor(2, "value");
-  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
-  const double scale = call.number(4, "scale");
+#ifdef ASTRA_TILES
+  const at::AutoGradMode mode(false);
+  const Given given(call);
   const at::Tensor& output = call.tensor(5, "output");
   const at::Tensor& logSumExp = call.tensor(6, "logSumExp");
   const at::Tensor& gradient = call.tensor(7, "gradient");
-#ifdef ASTRA_TILES
-  const at::AutoGradMode mode(false);
-  if (!applies(query, key, value, bias, scale)) throw Refusal("there is no fused attention of these tensors");
-  const std::vector<int64_t> outputShape{query.size(0), query.size(2), query.size(1) * query.size(3)};
+  if (!given.applies()) throw Refusal("there is no fused attention of these tensors");
+  const std::vector<int64_t> outputShape{given.query.size(0), given.query.size(2), given.width()};
   for (const at::Tensor* tensor : {&output, &gradient}) {
     if (!isPlain(*tensor, at::kBFloat16) || tensor->sizes() != outputShape) {
       throw Refusal("output and gradient must be bfloat16[B, T, H·E], got " + describeTensor(*tensor));
     }
   }
-  if (!isPlain(logSumExp, at::kFloat) || logSumExp.sizes() != query.sizes().slice(0, 3)) {
+  if (!isPlain(logSumExp, at::kFloat) || logSumExp.sizes() != given.query.sizes().slice(0, 3)) {
     throw Refusal("logSumExp must be float32[B, H, T], got " + describeTensor(logSumExp));
   }
-  const Work work = workOf(query, key, value, bias, scale);
+  const Segments segments(given);
   const at::Tensor plainOutput = output.contiguous(), plainGradient = gradient.contiguous();
   const at::Tensor plainSums = logSumExp.contiguous();
-  // Token by token, as the projections before the attention write and read.
-  const auto like = [&](const at::Tensor& tensor) {
-    return at::empty({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)}, tensor.options()).transpose(1, 2);
+  // Token by token, as the projections before the attention are written and read.
+  const auto like = [](const at::Tensor& tensor) {
+    const std::vector<int64_t> byToken{tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)};
+    return at::empty(byToken, tensor.options()).transpose(1, 2);
   };
-  at::Tensor ofQuery = like(query), ofKey = like(key), ofValue = like(value);
-  const int64_t heads = work.batch * work.heads;
-  const at::Tensor sums =
-      at::empty({work.shared() == 1 ? 0 : heads * sumsOfHead(work)}, query.options().dtype(at::kFloat));
-  const Backward backward{work,
-                          Heads(byHead(plainOutput, work.heads)),
-                          Heads(byHead(plainGradient, work.heads)),
-                          static_cast<const float*>(plainSums.data_ptr()),
-                          Heads(ofQuery),
-                          Heads(ofKey),
-                          Heads(ofValue),
-                          static_cast<float*>(sums.data_ptr())};
-  const int64_t piece = std::max<int64_t>(1, kWorth / (work.queryBlocks * work.keyBlocks));
-  Rooms<BackwardRoom> rooms(work);
-  inPieces(heads, piece, [&](int64_t from, int64_t to) { differentiateHeads(backward, rooms.own(), from, to); });
-  if (work.shared() > 1) {
-    inPieces(work.batch * work.groups, std::max<int64_t>(1, kWorth / work.keyBlocks), [&](int64_t from, int64_t to) {
+  at::Tensor ofQuery = like(given.query), ofKey = like(given.key), ofValue = like(given.value);
+  int64_t numbers = 0;
+  for (const Work& work : segments.works()) {
+    if (work.shared() > 1) numbers += work.batch * work.heads * sumsOfHead(work);
+  }
+  const at::Tensor sums = at::empty({numbers}, given.query.options().dtype(at::kFloat));
+  auto* next = static_cast<float*>(sums.data_ptr());
+  std::vector<Backward> parts;
+  std::vector<int64_t> heads, groups;
+  for (const Work& work : segments.works()) {
+    parts.push_back({work, Segments::headsOf(work, plainOutput), Segments::headsOf(work, plainGradient),
+                     static_cast<const float*>(plainSums.data_ptr()),
+                     Segments::part(ofQuery, work.firstQuery, work.queries),
+                     Segments::part(ofKey, work.firstQuery, work.columns),
+                     Segments::part(ofValue, work.firstQuery, work.columns), next});
+    heads.push_back(work.batch * work.heads);
+    groups.push_back(work.batch * work.groups);
+    if (work.shared() > 1) next += heads.back() * sumsOfHead(work);
+  }
+  const Extent& extent = segments.extent();
+  Rooms<BackwardRoom> rooms(extent);
+  inPiecesOf(heads, std::max<int64_t>(1, kWorth / (extent.queryBlocks * extent.keyBlocks)),
+             [&](size_t at, int64_t from, int64_t to) { differentiateHeads(parts[at], rooms.own(), from, to); });
+  if (extent.shared > 1) {
+    inPiecesOf(groups, std::max<int64_t>(1, kWorth / extent.keyBlocks), [&](size_t at, int64_t from, int64_t to) {
+      const Work& work = parts[at].work;
       for (int64_t group = from; group < to; ++group) {
-        writeSums(backward, backward.sums + group * work.shared() * sumsOfHead(work), work.shared(),
+        writeSums(parts[at], parts[at].sums + group * work.shared() * sumsOfHead(work), work.shared(),
                   group / work.groups, group % work.groups);
       }
     });

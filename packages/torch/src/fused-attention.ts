@@ -17,7 +17,8 @@ import type { Tensor } from "./tensor.js";
  * @param query [B, H, T, E], E ≤ 256
  * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
  * @param value [B, G, S, E]
- * @param bias [B·G or 1, (H/G)·T or 1, S], added to the scores; at most −1e29 = may not be attended to
+ * @param biases none; or one, [B·G or 1, (H/G)·T or 1, S], added to the scores: at most −1e29 = may not be attended to;
+ * or several, one for each of the texts that lie end to end, each with as many columns as its text has tokens
  * @returns [B, T, H·E], or null where this is not the case: another type, device or processor, other shapes, a bias
  * that wants a gradient
  */
@@ -25,40 +26,34 @@ export function fusedAttention(
   query: Tensor,
   key: Tensor,
   value: Tensor,
-  bias: Tensor | null,
+  biases: readonly Tensor[],
   scale: number,
 ): Tensor | null {
-  for (const [name, given] of Object.entries({ query, key, value, bias })) {
-    if (isTensor(given) || (name === "bias" && given === null)) continue;
-    throw new TorchError(`fusedAttention: ${name} must be a Tensor, got ${describeValue(given)}`);
+  const name = "fusedAttention";
+  for (const given of [query, key, value, ...biases]) {
+    if (!isTensor(given)) throw new TorchError(`${name}: a Tensor is wanted, got ${describeValue(given)}`);
   }
-  if (bias?.requiresGrad && isGradEnabled()) return null;
+  if (isGradEnabled() && biases.some((bias) => bias.requiresGrad)) return null;
+  const handles = (tensors: readonly Tensor[]) => tensors.map((tensor) => tensor.handle);
   const results = addon().fusedAttention(
     query.handle,
     key.handle,
     value.handle,
-    bias?.handle ?? null,
+    handles(biases),
     scale,
   );
   if (results === null) return null;
   return differentiable({
-    name: "fusedAttention",
+    name,
     inputs: [query, key, value],
     forward: () => {
       const [output, logSumExp] = results.map(wrap) as [Tensor, Tensor];
-      return { output, saved: [query, key, value, output, logSumExp, ...(bias === null ? [] : [bias])] };
+      return { output, saved: [query, key, value, output, logSumExp, ...biases] };
     },
     backward: (gradOutput, saved) => {
-      const [q, k, v, output, logSumExp, b] = saved.map((tensor) => tensor.handle) as [
-        number,
-        number,
-        number,
-        number,
-        number,
-        number?,
-      ];
+      const [q, k, v, output, logSumExp, ...own] = handles(saved) as [number, number, number, number, number];
       return addon()
-        .fusedAttentionBackward(q, k, v, b ?? null, scale, output, logSumExp, gradOutput.handle)
+        .fusedAttentionBackward(q, k, v, own, scale, output, logSumExp, gradOutput.handle)
         .map(wrap);
     },
   });

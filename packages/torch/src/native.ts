@@ -113,14 +113,14 @@ export interface NativeAddon {
     query: Handle,
     key: Handle,
     value: Handle,
-    bias: Handle | null,
+    biases: readonly Handle[],
     scale: number,
   ): [output: Handle, logSumExp: Handle] | null;
   fusedAttentionBackward(
     query: Handle,
     key: Handle,
     value: Handle,
-    bias: Handle | null,
+    biases: readonly Handle[],
     scale: number,
     output: Handle,
     logSumExp: Handle,

@@ -96,8 +96,11 @@ export function attend(
   if (biases.length <= 1) {
     const bias = biases[0] ?? null;
     const decoded = query.size(2) === 1 ? decodeAttention(query, key, value, bias, scale, shared) : null;
-    return decoded ?? attendTogether(query, key, value, bias, scale);
+    if (decoded !== null) return decoded;
   }
+  const fused = fusedAttention(query, key, value, biases, scale);
+  if (fused !== null) return fused;
+  if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
   const lengths = biases.map((bias) => bias.size(-1));
   const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
   const parts = biases.map((bias, at) =>
@@ -113,8 +116,6 @@ function attendTogether(
   bias: Tensor | null,
   scale: number,
 ): Tensor {
-  const fused = fusedAttention(query, key, value, bias, scale);
-  if (fused !== null) return fused;
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
