@@ -32,9 +32,9 @@ constexpr int64_t kMostHeadSize = 256;
 constexpr int64_t kMostPlaces = 8, kMostKept = 256;
 
 constexpr float kForbids = -1e29f;  // biases at or below it
-constexpr float kNever = -1e30f;    // the score of what is forbidden
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kNone = std::numeric_limits<float>::infinity();  // log-sum-exp of a row that may attend to nothing
+constexpr float kNone = std::numeric_limits<float>::infinity();  // subtracted where nothing may be attended to
+constexpr float kNever = -kNone;                                 // the product of what is forbidden
 
 int64_t blocksOf(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
@@ -348,7 +348,7 @@ struct ForwardRoom {
 struct Forward {
   const Work& work;
   Heads output;
-  float* logSumExp;  // [B, H, all T]
+  float* logSumExp;  // [B, H, all T], divided by the scale
 };
 
 // Whether keys and values of other heads are to be arranged.
@@ -360,14 +360,14 @@ bool isNew(Room& room, const Work& work, int64_t group) {
   return isNew;
 }
 
-// Weights, 2^(score · factor − shift), take the place of the scores, in half of their room.
+// Weights, 2^((product − shift) · factor), take the place of the scores, in half of their room.
 ASTRA_TILE_INLINE void weigh(float* scores, int64_t rows, __m512 factor, const float* shifts, __m512* totals) {
   auto* weights = reinterpret_cast<uint16_t*>(scores);
   for (int64_t row = 0; row < rows; ++row) {
     const __m512 shift = _mm512_set1_ps(shifts[row]);
     const float* at = scores + row * kBlock;
-    const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(at), factor, shift));
-    const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(at + kTile), factor, shift));
+    const __m512 first = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(at), shift), factor));
+    const __m512 second = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(at + kTile), shift), factor));
     totals[row] = _mm512_add_ps(totals[row], _mm512_add_ps(first, second));
     _mm512_store_si512(weights + row * kBlock, rounded(first, second));
   }
@@ -400,8 +400,8 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
   float shifts[kBlock], factors[kBlock];
   __m512 totals[kBlock];
   for (int64_t row = 0; row < rows; ++row) {
-    factors[row] = _mm512_reduce_max_ps(greatest[row]);
-    shifts[row] = factors[row] <= kNever ? kNone : factors[row] * (work.scale * kLog2E);
+    shifts[row] = _mm512_reduce_max_ps(greatest[row]);
+    if (shifts[row] == kNever) shifts[row] = kNone;
     totals[row] = _mm512_setzero_ps();
   }
   // While weights are computed, those before them are multiplied with the first block of their values.
@@ -418,7 +418,7 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
   float* logSumExp = forward.logSumExp + work.place(batch, head, line);
   for (int64_t row = 0; row < rows; ++row) {
     const float total = _mm512_reduce_add_ps(totals[row]);
-    logSumExp[row] = shifts[row] == kNone ? kNone : factors[row] * work.scale + std::log(total);
+    logSumExp[row] = shifts[row] == kNone ? kNone : shifts[row] + std::log(total) / work.scale;
     factors[row] = total == 0 ? 0 : 1 / total;
   }
   for (int64_t column = 0; column < work.sizeBlocks; ++column) {
@@ -493,7 +493,7 @@ struct BackwardRoom {
 struct Backward {
   const Work& work;
   Heads output, gradient;  // of the forward pass, and what arrives for it
-  const float* logSumExp;  // [B, H, all T]
+  const float* logSumExp;  // [B, H, all T], divided by the scale
   Heads query, key, value;  // results
   // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
   float* sums;
@@ -522,8 +522,8 @@ ASTRA_TILE_INLINE void differentiateInPart(const float* scores, int part, __m512
       const int64_t row = 2 * pair + i;
       const __m512 shift = _mm512_set1_ps(shifts[row]), mean = _mm512_set1_ps(means[row]);
       const float *score = scores + row * kBlock, *ofWeight = ofWeights + row * kBlock;
-      const __m512 first = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score), factor, shift));
-      const __m512 second = powerOf2(_mm512_fmsub_ps(_mm512_load_ps(score + kTile), factor, shift));
+      const __m512 first = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(score), shift), factor));
+      const __m512 second = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(score + kTile), shift), factor));
       weights[i] = rounded(first, second);
       gradients[i] = rounded(_mm512_mul_ps(first, _mm512_sub_ps(_mm512_load_ps(ofWeight), mean)),
                              _mm512_mul_ps(second, _mm512_sub_ps(_mm512_load_ps(ofWeight + kTile), mean)));
@@ -557,7 +557,7 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
   float shifts[kBlock], means[kBlock];
   const float* logSumExp = backward.logSumExp + work.place(batch, head, line);
   for (int64_t row = 0; row < kBlock; ++row) {
-    shifts[row] = row < rows ? logSumExp[row] * kLog2E : kNone;
+    shifts[row] = row < rows ? logSumExp[row] : kNone;
     __m512 sum = _mm512_setzero_ps();
     for (int64_t column = 0; row < rows && column < work.size; column += kTile) {
       const int64_t present = work.size - column;
@@ -771,7 +771,7 @@ struct Given {
         key.size(3) != query.size(3) || value.sizes() != key.sizes()) {
       return false;
     }
-    // Scores of what is forbidden, and biases divided by the scale, stay finite.
+    // Biases divided by the scale stay finite.
     if (!(scale >= 1e-6 && scale <= 1e6)) return false;
     if (biases.size() == 1) {
       if (!fitsBias(biases[0], query.size(2)) || biases[0].size(2) != key.size(2)) return false;
@@ -846,7 +846,8 @@ void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& p
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
 #endif
 
-// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], log-sum-exp [B, H, T]], or null where it does not apply
+// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], log-sum-exp [B, H, T] divided by the scale], or null
+// where it does not apply
 napi_value fusedAttention(Call& call) {
 #ifdef ASTRA_TILES
   const at::AutoGradMode mode(false);

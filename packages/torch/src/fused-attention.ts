@@ -35,13 +35,7 @@ export function fusedAttention(
   }
   if (isGradEnabled() && biases.some((bias) => bias.requiresGrad)) return null;
   const handles = (tensors: readonly Tensor[]) => tensors.map((tensor) => tensor.handle);
-  const results = addon().fusedAttention(
-    query.handle,
-    key.handle,
-    value.handle,
-    handles(biases),
-    scale,
-  );
+  const results = addon().fusedAttention(query.handle, key.handle, value.handle, handles(biases), scale);
   if (results === null) return null;
   return differentiable({
     name,
