@@ -28,8 +28,8 @@ constexpr int64_t kBlock = 32;
 constexpr int64_t kNumbers = kBlock * kBlock;
 constexpr int64_t kMostHeadSize = 256;
 // Between two sums over queries the backward pass keeps at most so many blocks of queries, whose columns stay in the
-// first-level cache, and so many pairs of blocks, 1 MiB.
-constexpr int64_t kMostPlaces = 8, kMostKept = 256;
+// first-level cache, and so many pairs of blocks, 512 KiB of the second-level cache.
+constexpr int64_t kMostPlaces = 8, kMostKept = 128;
 
 constexpr float kForbids = -1e29f;  // biases at or below it
 constexpr float kLog2E = 1.4426950408889634f;
