@@ -179,7 +179,7 @@ describe("attend in bfloat16", () => {
             expect(rounded!.dtype).toBe("bfloat16");
             const difference = rounded!.detach().to("float64").sub(whole!.detach()).abs().amax();
             // Without tiles scores and weights are rounded on their way as well.
-            expect(difference.item()).toBeLessThan(2 ** -6 * Number(whole!.detach().abs().amax().item()));
+            expect(difference.item()).toBeLessThan(2 ** -6 * whole!.detach().abs().amax().item());
           }
           for (const each of [...given, ...exact]) each.grad = null;
         }

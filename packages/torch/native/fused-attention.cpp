@@ -1,6 +1,6 @@
-// Attention of several tokens a row, softmax(q kᵀ · scale + bias) v, and its gradients, on the processor's tiles. Scores
-// are kept for 32 queries at a time; the backward pass computes them again from what the forward pass saved of each row,
-// the logarithm of its sum (Dao 2023, arXiv 2307.08691).
+// Attention of several tokens a row, softmax(q kᵀ · scale + bias) v, and its gradients, on the processor's tiles.
+// Scores are kept for 32 queries at a time; the backward pass computes them again from what the forward pass saved of
+// each row, the logarithm of its sum (Dao 2023, arXiv 2307.08691).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,8 +22,8 @@ namespace {
 #ifdef ASTRA_TILES
 #define ASTRA_TILE_INLINE ASTRA_TILE_CODE inline __attribute__((always_inline))
 
-// Everything is worked on in blocks of 32 × 32 numbers: as a left operand two tiles of 16 lines each, as a right operand
-// two tiles of 16 columns each, as a product in float32 its lines one after the other.
+// Everything is worked on in blocks of 32 × 32 numbers: as a left operand two tiles of 16 lines each, as a right
+// operand two tiles of 16 columns each, as a product in float32 its lines one after the other.
 constexpr int64_t kBlock = 32;
 constexpr int64_t kNumbers = kBlock * kBlock;
 constexpr int64_t kMostHeadSize = 256;
@@ -67,7 +67,7 @@ enum : uint8_t {
 struct Bias {
   at::Tensor tensor;  // [B·G or 1, (H/G)·T or 1, S], or undefined
   bool perGroup = false, perQuery = false;
-  int64_t queries = 0, columns = 0, queryBlocks = 0, keyBlocks = 0;
+  int64_t queries = 0, queryBlocks = 0, keyBlocks = 0;
   std::vector<uint8_t> kinds;  // [B·G or 1, heads of a group, blocks of queries (or 1, 1), blocks of keys]
 
   // Of one block of queries, for each block of keys.
@@ -105,7 +105,6 @@ ASTRA_TILE_CODE void inspectRow(const uint16_t* bias, int64_t columns, uint8_t* 
 Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t queries, int64_t columns) {
   Bias bias;
   bias.queries = queries;
-  bias.columns = columns;
   bias.queryBlocks = blocksOf(queries);
   bias.keyBlocks = blocksOf(columns);
   if (tensor.defined()) {
@@ -131,7 +130,9 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
     });
   }
   if (columns % kBlock != 0) {
-    for (int64_t line = 1; line <= lines; ++line) bias.kinds[static_cast<size_t>(line * bias.keyBlocks - 1)] |= kChanged;
+    for (int64_t line = 1; line <= lines; ++line) {
+      bias.kinds[static_cast<size_t>(line * bias.keyBlocks - 1)] |= kChanged;
+    }
   }
   return bias;
 }
@@ -239,7 +240,8 @@ ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int6
   storeSums(to);
 }
 
-// 2^x, to 3e-6 of itself; 0 where it would be subnormal. The series is the one whose greatest error within ±1/2 is least.
+// 2^x, to 3e-6 of itself; 0 where it would be subnormal. Of all series of four terms and 1, the greatest error of this
+// one within ±1/2 is the least.
 ASTRA_TILE_INLINE __m512 powerOf2(__m512 x) {
   const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
   const __m512 rounding = _mm512_set1_ps(12582912.0f);
@@ -339,10 +341,10 @@ struct ForwardRoom {
 
   const Work* arranged = nullptr;  // whose keys and values are here, and of which of its groups
   int64_t arrangedGroup = 0;
-  uint16_t *keys, *values;     // by words, by pairs
-  uint16_t* query;             // lines of one block
+  uint16_t *keys, *values;         // by words, by pairs
+  uint16_t* query;                 // lines of one block
   float *scores, *sums;
-  std::vector<int64_t> seen;   // blocks of keys
+  std::vector<int64_t> seen;       // blocks of keys
 };
 
 struct Forward {
@@ -360,7 +362,7 @@ bool isNew(Room& room, const Work& work, int64_t group) {
   return isNew;
 }
 
-// Weights, 2^((product − shift) · factor), take the place of the scores, in half of their room.
+// Weights, 2^((score − shift) · factor), take the place of the scores, in half of their room.
 ASTRA_TILE_INLINE void weigh(float* scores, int64_t rows, __m512 factor, const float* shifts, __m512* totals) {
   auto* weights = reinterpret_cast<uint16_t*>(scores);
   for (int64_t row = 0; row < rows; ++row) {
@@ -472,28 +474,29 @@ struct BackwardRoom {
   }
   static int64_t blocksOf(const Extent& extent) {
     const int64_t all = extent.keyBlocks * extent.sizeBlocks, most = mostOf(extent);
-    return (extent.shared == 1 ? 7 : 3) * all + 2 * (1 + most) * extent.sizeBlocks + (2 * most + 1) * extent.keyBlocks + 8;
+    const int64_t sums = extent.shared == 1 ? 4 * all : 0;
+    return 3 * all + sums + 2 * (1 + most) * extent.sizeBlocks + (2 * most + 1) * extent.keyBlocks + 8;
   }
 
-  int64_t most;                 // blocks of queries between two sums over queries
+  int64_t most;                    // blocks of queries between two sums over queries
   const Work* arranged = nullptr;  // whose keys and values are here, and of which of its groups
   int64_t arrangedGroup = 0;
-  uint16_t *keys, *values;      // by words
-  uint16_t* keyPairs;           // by pairs
-  uint16_t *query, *gradient;   // lines of one block of queries
+  uint16_t *keys, *values;         // by words
+  uint16_t* keyPairs;              // by pairs
+  uint16_t *query, *gradient;      // lines of one block of queries
   uint16_t *queryColumns, *gradientColumns;
-  uint16_t* kept;               // weights and their scores' gradients, by pairs of queries
-  uint16_t* scoreGradients;     // lines
-  float* products;              // scores, and gradients of weights, of two blocks
-  float* sums;                  // of one head, where no other shares its keys
-  std::vector<int64_t> seen;    // blocks of keys
-  std::vector<int64_t> places;  // [blocks of queries, blocks of keys] of what is kept, or −1
+  uint16_t* kept;                  // weights and their scores' gradients, by pairs of queries
+  uint16_t* scoreGradients;        // lines
+  float* products;                 // scores, and gradients of weights, of two blocks
+  float* sums;                     // of one head, where no other shares its keys
+  std::vector<int64_t> seen;       // blocks of keys
+  std::vector<int64_t> places;     // [blocks of queries, blocks of keys] of what is kept, or −1
 };
 
 struct Backward {
   const Work& work;
   Heads output, gradient;  // of the forward pass, and what arrives for it
-  const float* logSumExp;  // [B, H, all T], divided by the scale
+  const float* logSumExp;   // [B, H, all T], divided by the scale
   Heads query, key, value;  // results
   // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
   float* sums;
@@ -512,7 +515,7 @@ ASTRA_TILE_INLINE void productsInPart(const BackwardRoom& room, int64_t sizeBloc
   if (part % 2 == 1) storeSums(to + part / 2 * kNumbers);
 }
 
-// Pairs of rows of one block, a quarter of them: from scores and gradients of weights to weights and gradients of scores.
+// A quarter of the pairs of rows of one block: from scores and gradients of weights to weights and gradients of scores.
 ASTRA_TILE_INLINE void differentiateInPart(const float* scores, int part, __m512 factor, const float* shifts,
                                            const float* means, uint16_t* kept, uint16_t* gradientLines) {
   const float* ofWeights = scores + kNumbers;
@@ -538,8 +541,8 @@ ASTRA_TILE_INLINE void differentiateInPart(const float* scores, int part, __m512
 }
 
 // Scores again, and from them and the gradients of the output those of the scores, which are the gradient of the query.
-// Weights and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are then in
-// the order that interleaving within parts of 128 bits leaves.
+// Weights and gradients of scores are kept by pairs of queries for the sums over queries; the keys of a block are then
+// in the order that interleaving within parts of 128 bits leaves.
 ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& room, int64_t batch, int64_t head,
                                         int64_t queryBlock, int64_t place, int64_t& kept) {
   const Work& work = backward.work;
@@ -647,8 +650,8 @@ ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int6
   if constexpr (tiles > 2) _tile_stored(3, to + 1536, 128);
 }
 
-// What `count` blocks of queries give, added unless they begin them, to the gradients of values and keys: sums[values and
-// keys, blocks of keys, blocks of E], each block 32 of E × 32 keys.
+// What `count` blocks of queries give, added unless they begin them, to the gradients of values and keys:
+// sums[values and keys, blocks of keys, blocks of E], each block 32 of E × 32 keys.
 ASTRA_TILE_CODE void sumOverQueries(const Work& work, const BackwardRoom& room, int64_t count, bool begin,
                                     float* sums) {
   isWritten();
