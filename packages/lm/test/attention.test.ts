@@ -1,4 +1,4 @@
-import { Generator, randn, scope, tensor, type Tensor } from "@astra-rl/torch";
+import { Generator, randn, scope, tensor, type DType, type Tensor } from "@astra-rl/torch";
 import { checkGradient } from "@astra-rl/torch/testing";
 import { describe, expect, it } from "vitest";
 import { attend, attentionBias, attentionBiases } from "../src/families/attention.js";
@@ -145,6 +145,47 @@ describe.each([1, 2, 3, 6])("attend with %i key/value heads", (groups) => {
       checkGradient((query, key, value) => attend(query!, key!, value!, [bias!], scale), inputs(groups));
     });
   });
+});
+
+describe("attend in bfloat16", () => {
+  it.each([1, 2, 6])(
+    "is what it is in float64 but for rounding, gradients too, with %i key/value heads",
+    (groups) => {
+      scope(() => {
+        const generator = new Generator(groups);
+        const make = (heads: number) =>
+          randn([1, heads, 90, 16], { generator }).to("bfloat16").requiresGrad_();
+        const given = [make(size.H), make(groups), make(groups)] as const;
+        const exact = given.map((each) => each.detach().to("float64").requiresGrad_()) as [
+          Tensor,
+          Tensor,
+          Tensor,
+        ];
+        const arriving = randn([1, 90, size.H * 16], { generator }).to("bfloat16");
+        const segments = [
+          { length: 40, mask: null },
+          { length: 1, mask: null },
+          { length: 49, mask: null },
+        ];
+        for (const parts of [undefined, segments]) {
+          const biases = (dtype: DType) =>
+            attentionBiases({ mask: null, segments: parts }, 90, { ...options(groups), dtype });
+          const got = attend(...given, biases("bfloat16"), 0.25);
+          const expected = attend(...exact, biases("float64"), 0.25);
+          got.backward(arriving);
+          expected.backward(arriving.to("float64"));
+          const pairs = [[got, expected], ...given.map((each, at) => [each.grad!, exact[at]!.grad!])];
+          for (const [rounded, whole] of pairs) {
+            expect(rounded!.dtype).toBe("bfloat16");
+            const difference = rounded!.detach().to("float64").sub(whole!.detach()).abs().amax();
+            // Without tiles scores and weights are rounded on their way as well.
+            expect(difference.item()).toBeLessThan(2 ** -6 * whole!.detach().abs().amax().item());
+          }
+          for (const each of [...given, ...exact]) each.grad = null;
+        }
+      });
+    },
+  );
 });
 
 describe("attentionBias", () => {

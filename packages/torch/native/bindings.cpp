@@ -25,6 +25,7 @@ NAPI_MODULE_INIT() {
     astra::defineGenerator(env, exports, engine);
     astra::defineMapping(env, exports, engine);
     astra::defineAttention(env, exports, engine);
+    astra::defineFusedAttention(env, exports, engine);
     astra::defineProduct(env, exports, engine);
     astra::defineFused(env, exports, engine);
     astra::defineNorm(env, exports, engine);

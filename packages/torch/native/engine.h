@@ -99,6 +99,7 @@ void defineAutograd(napi_env env, napi_value exports, Engine* engine);
 void defineGenerator(napi_env env, napi_value exports, Engine* engine);
 void defineMapping(napi_env env, napi_value exports, Engine* engine);
 void defineAttention(napi_env env, napi_value exports, Engine* engine);
+void defineFusedAttention(napi_env env, napi_value exports, Engine* engine);
 void defineProduct(napi_env env, napi_value exports, Engine* engine);
 void defineFused(napi_env env, napi_value exports, Engine* engine);
 void defineNorm(napi_env env, napi_value exports, Engine* engine);

@@ -34,6 +34,7 @@ export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
 export { appendColumns, decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
+export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { sortedTopK } from "./sorted-top-k.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";

@@ -117,6 +117,23 @@ export interface NativeAddon {
     pieces: Handle | null,
   ): Handle | null;
   appendColumns(buffer: Handle, added: Handle, row: number, column: number): Handle;
+  fusedAttention(
+    query: Handle,
+    key: Handle,
+    value: Handle,
+    biases: readonly Handle[],
+    scale: number,
+  ): [output: Handle, logSumExp: Handle] | null;
+  fusedAttentionBackward(
+    query: Handle,
+    key: Handle,
+    value: Handle,
+    biases: readonly Handle[],
+    scale: number,
+    output: Handle,
+    logSumExp: Handle,
+    gradient: Handle,
+  ): [query: Handle, key: Handle, value: Handle];
 
   bfloat16Norm(
     input: Handle,

@@ -2,6 +2,7 @@ import {
   cat,
   decodeAttention,
   full,
+  fusedAttention,
   zeros,
   type DType,
   type SharedColumns,
@@ -74,7 +75,8 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * Plain products, because libtorch 1.13 has no stable fused operator; for one token a row, the engine's own pass.
+ * The engine's own passes where they apply: bfloat16 on the CPU, for one token a row or with tiles. Elsewhere plain
+ * products, because libtorch 1.13 has no stable fused operator.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
@@ -94,8 +96,11 @@ export function attend(
   if (biases.length <= 1) {
     const bias = biases[0] ?? null;
     const decoded = query.size(2) === 1 ? decodeAttention(query, key, value, bias, scale, shared) : null;
-    return decoded ?? attendTogether(query, key, value, bias, scale);
+    if (decoded !== null) return decoded;
   }
+  const fused = fusedAttention(query, key, value, biases, scale);
+  if (fused !== null) return fused;
+  if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
   const lengths = biases.map((bias) => bias.size(-1));
   const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
   const parts = biases.map((bias, at) =>
