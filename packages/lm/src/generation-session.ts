@@ -20,7 +20,7 @@ export interface SessionOptions {
   reserve?: number;
   /** Memory limit of the key/value caches in bytes, or one that several sessions share. Default: none. */
   cacheBudget?: number | CacheBudget;
-  /** Most tokens, padding included, in one forward pass over given text. Default 4096. */
+  /** Most tokens, padding included, in one forward pass over given text. Default 2048. */
   tokenBudget?: number;
   /** Take finished rows out of the decode batch. Default true; it changes no result. */
   compaction?: boolean;
@@ -88,7 +88,7 @@ export class GenerationSession {
     this.#batchOptions = {
       model,
       budget: options.cacheBudget,
-      tokenBudget: options.tokenBudget ?? 4096,
+      tokenBudget: options.tokenBudget ?? 2048,
       count: (work: Partial<WorkCounts>) => {
         this.counters.add(work);
         options.work?.add(work);
@@ -156,9 +156,10 @@ export class GenerationSession {
 
   /**
    * A session whose row i continues this session's row `rows[i]`; rows may repeat. What was read is taken over, not
-   * read again: what the chosen rows have pending is read first. Both sessions live on independently.
+   * read again: what the chosen rows have pending is read first. Both sessions live on independently, unless this one is
+   * to be consumed: then it is disposed of, and its memory goes as it is taken over.
    */
-  fork(rows: readonly number[]): GenerationSession {
+  fork(rows: readonly number[], { consume = false }: { consume?: boolean } = {}): GenerationSession {
     this.#alive("fork");
     rows.forEach((row) => {
       checkWhole("GenerationSession.fork: row", row, 0, this.#rows.length - 1);
@@ -176,15 +177,13 @@ export class GenerationSession {
         const own = new Set(batch.rows);
         const positions = parents.flatMap((parent, at) => (own.has(parent) ? [at] : []));
         const columns = positions.reduce((most, at) => Math.max(most, parents[at]!.ids.length), 0) + reserve;
-        for (const piece of pieces(
-          positions,
-          batch.bytesWith(columns) / batch.rows.length,
-          batchOptions.budget,
-        )) {
+        const parts = pieces(positions, batch.bytesWith(columns) / batch.rows.length, batchOptions.budget);
+        for (const piece of parts) {
           const child = batch.children(
             piece.map((at) => parents[at]!),
             reserve,
             batchOptions,
+            consume && piece === parts.at(-1),
           );
           piece.forEach((at, slot) => (children[at] = child.rows[slot]!));
           batches.push(child);
@@ -193,7 +192,11 @@ export class GenerationSession {
       return { rows: children as SessionRow[], batches };
     };
     const options = { ...this.#options, cacheBudget: cacheBudget as CacheBudget };
-    return new GenerationSession(this.model, this.tokenizer, options, this.#lineage, make);
+    try {
+      return new GenerationSession(this.model, this.tokenizer, options, this.#lineage, make);
+    } finally {
+      if (consume) this.dispose();
+    }
   }
 
   /** Reads everything that is pending. Only for measuring: whatever needs it does it by itself. */

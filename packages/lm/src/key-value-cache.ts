@@ -1,4 +1,14 @@
-import { AstraError, appendColumns, arange, bytesOf, dispose, keep, scope, tensor, zeros } from "@astra-rl/torch";
+import {
+  AstraError,
+  appendColumns,
+  arange,
+  bytesOf,
+  dispose,
+  keep,
+  scope,
+  tensor,
+  zeros,
+} from "@astra-rl/torch";
 import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ModelConfig } from "./causal-lm.js";
 
@@ -158,9 +168,14 @@ export class KeyValueCache implements AttentionCache {
    * repeat: this is how children take over what their parent has read.
    *
    * @param columns ascending; absent = all columns
-   * @param capacity room in the new cache
+   * @param options.capacity room in the new cache
+   * @param options.consume this cache is of no use any more: it is freed layer by layer, as each is taken over
    */
-  select(rows: readonly number[], columns?: readonly (readonly number[])[], capacity = 0): KeyValueCache {
+  select(
+    rows: readonly number[],
+    columns?: readonly (readonly number[])[],
+    { capacity = 0, consume = false }: { capacity?: number; consume?: boolean } = {},
+  ): KeyValueCache {
     const lists = columns ?? rows.map(() => Array.from({ length: this.columns }, (_, column) => column));
     const length = lists.reduce((longest, list) => Math.max(longest, list.length), 0);
     const selected = new KeyValueCache({
@@ -186,11 +201,17 @@ export class KeyValueCache implements AttentionCache {
         .mul(oldCapacity)
         .add(tensor(wanted, { device }).view([rows.length, 1, wide]))
         .reshape([-1]);
-      const gather = (buffer: Tensor) =>
-        keep(buffer.view([-1, size]).indexSelect(0, flat).view([rows.length, heads, wide, size]));
+      const gather = (buffer: Tensor) => {
+        const taken = scope(() =>
+          buffer.view([-1, size]).indexSelect(0, flat).view([rows.length, heads, wide, size]),
+        );
+        if (consume) buffer.dispose();
+        return keep(taken);
+      };
       selected.#buffers = { keys: keys.map(gather), values: values.map(gather), capacity: wide };
     });
     selected.setColumns(length);
+    if (consume) this.dispose();
     return selected;
   }
 
@@ -262,7 +283,6 @@ export class KeyValueCache implements AttentionCache {
     this.#buffers.values = this.#buffers.values.map(enlarge);
     this.#buffers.capacity = capacity;
   }
-
 }
 
 function roundUp(columns: number): number {

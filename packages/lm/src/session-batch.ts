@@ -80,8 +80,9 @@ export class RowBatch implements CacheHolder {
    *
    * @param room columns to make room for
    * @param options of the session that the children belong to
+   * @param consume this batch will not be used any more: its memory may go as it is taken over
    */
-  children(parents: readonly SessionRow[], room: number, options: BatchOptions): RowBatch {
+  children(parents: readonly SessionRow[], room: number, options: BatchOptions, consume: boolean): RowBatch {
     const { budget } = options;
     const columns = parents.map((row) => row.columns());
     const longest = columns.reduce((most, list) => Math.max(most, list.length), 0);
@@ -94,8 +95,8 @@ export class RowBatch implements CacheHolder {
     );
     if (cached) {
       const slots = parents.map((row) => row.slot);
-      batch.cache = this.cache!.select(slots, columns, longest + room);
       batch.last = scope(() => keep(this.last!.indexSelect(0, idTensor(slots, this.last!.device))));
+      batch.cache = this.cache!.select(slots, columns, { capacity: longest + room, consume });
     }
     return batch;
   }
@@ -127,8 +128,8 @@ export class RowBatch implements CacheHolder {
     const packed = this.cache.select(
       this.rows.map((row) => row.slot),
       lists,
+      { consume: true },
     );
-    this.cache.dispose();
     this.cache = packed;
     this.rows.forEach((row, at) => {
       row.evict();

@@ -181,6 +181,25 @@ describe.each([
     );
   });
 
+  it("forks into the same rows where the parent is consumed, also in parts, and frees it", () => {
+    const given = prompts([4, 7, 2]);
+    const rows = [2, 0, 0, 2, 1];
+    for (const options of [{}, { cacheBudget: 20_000 }]) {
+      using parent = open(given, options);
+      using twin = open(given, options);
+      using copied = parent.fork(rows);
+      using moved = twin.fork(rows, { consume: true });
+      expect(twin.cacheBytes).toBe(0);
+      expect(() => twin.fork([0])).toThrow(/fork: the session was disposed of/);
+      const sampling: Sampling = { maxNewTokens: 6, topK: 30, recordBehaviour: true };
+      expectSame(moved.generate(sampling, keysOf(5)), copied.generate(sampling, keysOf(5)));
+      expect(moved.rows()).toEqual(copied.rows());
+    }
+    using parent = open(given);
+    expect(() => parent.fork([9], { consume: true })).toThrow(/row/);
+    expect(parent.rows()).toEqual(given);
+  });
+
   it("gives a row the same utterance batched or alone", () => {
     const given = prompts([6, 1, 12, 3, 3]);
     const keys = keysOf(5);

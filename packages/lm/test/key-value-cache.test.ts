@@ -1,4 +1,12 @@
-import { arange, liveTensors, scope, type Tensor } from "@astra-rl/torch";
+import {
+  arange,
+  liveTensors,
+  maxMemoryAllocated,
+  memoryAllocated,
+  resetPeakMemoryStats,
+  scope,
+  type Tensor,
+} from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { KeyValueCache } from "../src/key-value-cache.js";
 
@@ -132,7 +140,7 @@ describe("KeyValueCache", () => {
         [0, 3],
         [1, 2, 4],
       ],
-      40,
+      { capacity: 40 },
     );
     expect(packed.columns).toBe(3);
     expect(packed.capacity).toBeGreaterThanOrEqual(40);
@@ -145,6 +153,27 @@ describe("KeyValueCache", () => {
     append(cache, [1, 2, 3], 5, 1);
     expect(columnsOf(packed)[1]![3]).toBe(10_090);
     expect(columnsOf(cache)[0]![5]).toBe(10_005);
+  });
+
+  it("gives its memory away layer by layer as it is taken over", () => {
+    const selected = (consume: boolean) => {
+      using cache = new KeyValueCache({ layers: LAYERS, capacity: 4000 });
+      append(cache, [1, 2], 0, 3);
+      const held = cache.bytes;
+      resetPeakMemoryStats();
+      const base = memoryAllocated();
+      using child = cache.select([1, 0], undefined, { capacity: 4000, consume });
+      expect(cache.bytes).toBe(consume ? 0 : held);
+      expect(columnsOf(child)).toEqual([
+        [20_000, 20_001, 20_002],
+        [10_000, 10_001, 10_002],
+      ]);
+      return (maxMemoryAllocated() - base) / held;
+    };
+    // Beside what is moved, one of four buffers, and the places of what is taken.
+    const [copied, moved] = [selected(false), selected(true)];
+    expect(copied).toBeGreaterThan(1);
+    expect(copied - moved).toBeGreaterThan(0.7);
   });
 
   it("moves rows among each other and places another cache's columns", () => {

@@ -32,8 +32,8 @@ constexpr size_t kAsksTheKernel = 64u << 20;  // smaller requests cannot be the 
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
-// Kept blocks may make the process larger than its tensors ever were together by this much and a sixteenth.
-constexpr size_t kSlack = 64u << 20;
+// Kept blocks may make the process larger than its tensors ever were together by this much and a thirty-second.
+constexpr size_t kSlack = 32u << 20;
 
 // Bytes that can still be used without swapping; 0 where the kernel does not tell.
 size_t availableMemory() {
@@ -152,7 +152,7 @@ class BlockPool {
 
   size_t allowance(size_t used) const {
     const size_t most = std::max(highest_, used);
-    return most + most / 16 + kSlack - used;
+    return most + most / 32 + kSlack - used;
   }
 
   // Puts a block among the free ones, joined with neighbours of its state.

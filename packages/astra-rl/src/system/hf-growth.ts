@@ -234,9 +234,7 @@ function openShared(role: ModelRole, contexts: readonly (readonly number[])[]): 
 /** The session with these of its rows, in this order; the one that was given is used up. */
 function replaced(session: GenerationSession, rows: readonly number[]): GenerationSession {
   if (rows.length === session.rowCount && rows.every((row, index) => row === index)) return session;
-  const child = session.fork(rows);
-  session.dispose();
-  return child;
+  return session.fork(rows, { consume: true });
 }
 
 /** Likelihood of an utterance from the log-probabilities of its tokens. */
