@@ -33,7 +33,7 @@ constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; s
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
 // Kept blocks may make the process larger than its tensors ever were together by this much and a thirty-second.
-constexpr size_t kSlack = 32u << 20;
+constexpr size_t kSlack = 96u << 20;
 
 // Bytes that can still be used without swapping; 0 where the kernel does not tell.
 size_t availableMemory() {
