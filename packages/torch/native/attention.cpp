@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -326,15 +327,19 @@ napi_value appendColumns(Call& call) {
     const auto bytes = static_cast<int64_t>(c10::elementSize(buffer.scalar_type()));
     auto* to = static_cast<char*>(target.data_ptr());
     const auto* from = static_cast<const char*>(added.data_ptr());
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t head = 0; head < added.size(1); ++head) {
-        for (int64_t at = 0; at < columns; ++at) {
-          std::memcpy(to + (r * target.stride(0) + head * target.stride(1) + at * target.stride(2)) * bytes,
-                      from + (r * added.stride(0) + head * added.stride(1) + at * added.stride(2)) * bytes,
-                      static_cast<size_t>(added.size(3) * bytes));
-        }
-      }
-    }
+    const int64_t heads = added.size(1), length = added.size(3) * bytes;
+    at::parallel_for(0, rows * heads, std::max<int64_t>(1, (1 << 16) / (columns * length + 1)),
+                     [&](int64_t first, int64_t last) {
+                       for (int64_t at = first; at < last; ++at) {
+                         const int64_t r = at / heads, head = at % heads;
+                         char* own = to + (r * target.stride(0) + head * target.stride(1)) * bytes;
+                         const char* given = from + (r * added.stride(0) + head * added.stride(1)) * bytes;
+                         for (int64_t c = 0; c < columns; ++c) {
+                           std::memcpy(own + c * target.stride(2) * bytes, given + c * added.stride(2) * bytes,
+                                       static_cast<size_t>(length));
+                         }
+                       }
+                     });
   } else {
     target.copy_(added);
   }

@@ -20,8 +20,6 @@ namespace astra {
 namespace {
 
 #ifdef ASTRA_TILES
-#define ASTRA_TILE_INLINE ASTRA_TILE_CODE inline __attribute__((always_inline))
-
 // Everything is worked on in blocks of 32 × 32 numbers: as a left operand two tiles of 16 lines each, as a right
 // operand two tiles of 16 columns each, as a product in float32 its lines one after the other.
 constexpr int64_t kBlock = 32;
@@ -238,20 +236,6 @@ ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int6
   beginSums();
   for (int64_t block = 0; block < blocks; ++block) addProduct(left + block * kNumbers, right + block * kNumbers);
   storeSums(to);
-}
-
-// 2^x, to 3e-6 of itself; 0 where it would be subnormal. Of all series of four terms and 1, the greatest error of this
-// one within ±1/2 is the least.
-ASTRA_TILE_INLINE __m512 powerOf2(__m512 x) {
-  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-  const __m512 rounding = _mm512_set1_ps(12582912.0f);
-  const __m512 n = _mm512_sub_ps(_mm512_add_ps(x, rounding), rounding);  // to the nearest integer
-  const __m512 f = _mm512_sub_ps(x, n);
-  __m512 series = _mm512_fmadd_ps(_mm512_set1_ps(0.009582873f), f, _mm512_set1_ps(0.055906481f));
-  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(0.240240986f));
-  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(0.693124187f));
-  series = _mm512_fmadd_ps(series, f, _mm512_set1_ps(1.0f));
-  return _mm512_maskz_scalef_ps(normal, series, n);
 }
 
 ASTRA_TILE_INLINE __m512i rounded(__m512 first, __m512 second) {

@@ -61,13 +61,65 @@ void geluBackward(const uint16_t* __restrict input, const uint16_t* __restrict g
   }
 }
 
+#ifdef ASTRA_TILES
+// The same with the processor's own powers of 2 and reciprocals, 16 numbers at a time.
+ASTRA_TILE_INLINE __m512 sigmoidOf(__m512 u) {
+  // The least of both is the second where that is not a number.
+  const __m512 power = _mm512_min_ps(_mm512_set1_ps(126.0f), _mm512_mul_ps(u, _mm512_set1_ps(-1.44269504f)));
+  const __m512 sum = _mm512_add_ps(_mm512_set1_ps(1.0f), powerOf2(power));
+  const __m512 guess = _mm512_rcp14_ps(sum);
+  return _mm512_mul_ps(guess, _mm512_fnmadd_ps(sum, guess, _mm512_set1_ps(2.0f)));  // Newton's step
+}
+
+ASTRA_TILE_INLINE __m512 loadWide(const uint16_t* from, __mmask16 mask) {
+  const __m256i stored = _mm256_maskz_loadu_epi16(mask, from);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+}
+
+ASTRA_TILE_INLINE void storeNarrow(uint16_t* to, __mmask16 mask, __m512 values) {
+  _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
+template <bool backward>
+ASTRA_TILE_CODE void geluOnVectors(const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count) {
+  const __m512 a = _mm512_set1_ps(kA), b = _mm512_set1_ps(kB), thrice = _mm512_set1_ps(3 * kA);
+  for (int64_t i = 0; i < count; i += kTile) {
+    const __mmask16 mask = count - i >= kTile ? __mmask16{0xffff} : static_cast<__mmask16>((1u << (count - i)) - 1);
+    const __m512 x = loadWide(input + i, mask);
+    const __m512 square = _mm512_mul_ps(x, x);
+    const __m512 s = sigmoidOf(_mm512_mul_ps(_mm512_fmadd_ps(a, square, b), x));
+    if constexpr (backward) {
+      const __m512 slope = _mm512_mul_ps(_mm512_fmadd_ps(thrice, square, b), x);
+      const __m512 derivative = _mm512_fmadd_ps(slope, _mm512_fnmadd_ps(s, s, s), s);
+      storeNarrow(output + i, mask, _mm512_mul_ps(loadWide(gradient + i, mask), derivative));
+    } else {
+      storeNarrow(output + i, mask, _mm512_mul_ps(x, s));
+    }
+  }
+}
+#endif
+
+void geluAnyhow(const uint16_t* input, uint16_t* output, int64_t count) {
+#ifdef ASTRA_TILES
+  if (mayUseTiles()) return geluOnVectors<false>(input, nullptr, output, count);
+#endif
+  gelu(input, output, count);
+}
+
+void geluBackwardAnyhow(const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count) {
+#ifdef ASTRA_TILES
+  if (mayUseTiles()) return geluOnVectors<true>(input, gradient, output, count);
+#endif
+  geluBackward(input, gradient, output, count);
+}
+
 // geluTanh(input): bfloat16, any shape
 napi_value geluTanh(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor input = bfloat16(call, 0, "input").contiguous();
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
-    gelu(words(input) + from, words(output) + from, to - from);
+    geluAnyhow(words(input) + from, words(output) + from, to - from);
   });
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
@@ -83,7 +135,7 @@ napi_value geluTanhBackward(Call& call) {
   }
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
-    geluBackward(words(input) + from, words(gradient) + from, words(output) + from, to - from);
+    geluBackwardAnyhow(words(input) + from, words(gradient) + from, words(output) + from, to - from);
   });
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
