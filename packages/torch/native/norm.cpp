@@ -131,7 +131,8 @@ void gradients(const float* __restrict row, const float* __restrict arrived, Mea
 
 int64_t grainOf(int64_t size) { return std::max<int64_t>(1, kGrain / size); }
 
-// bfloat16Norm(input, weight, bias, centred, epsilon): [result, measures as float32 [rows, 2]]
+// bfloat16Norm(input, weight, bias, centred, epsilon, recording): [result], and where gradients are recorded measures as
+// float32 [rows, 2]
 napi_value bfloat16Norm(Call& call) {
   const at::AutoGradMode mode(false);
   const Rows input(call, 0, "input");
@@ -140,7 +141,8 @@ napi_value bfloat16Norm(Call& call) {
   const bool centred = call.boolean(3, "centred");
   const auto epsilon = static_cast<float>(call.number(4, "epsilon"));
   at::Tensor result = at::empty(input.tensor().sizes(), input.tensor().options().dtype(at::kBFloat16));
-  at::Tensor measures = at::empty({rows, 2}, input.tensor().options().dtype(at::kFloat));
+  const bool recording = call.boolean(5, "recording");
+  at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.tensor().options().dtype(at::kFloat));
   auto* measured = static_cast<float*>(measures.data_ptr());
   at::parallel_for(0, rows, grainOf(size), [&](int64_t from, int64_t to) {
     std::vector<float> room;
@@ -148,12 +150,14 @@ napi_value bfloat16Norm(Call& call) {
       const float* row = input.row(at, room);
       const Measure by = measure(row, size, centred, epsilon);
       normalise(row, by, weight.data(), bias.data(), words(result) + at * size, size);
+      if (!recording) continue;
       measured[2 * at] = by.mean;
       measured[2 * at + 1] = by.scale;
     }
   });
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(result)),
-                              wrapTensor(*call.engine, call.env, std::move(measures))});
+  std::vector<napi_value> results{wrapTensor(*call.engine, call.env, std::move(result))};
+  if (recording) results.push_back(wrapTensor(*call.engine, call.env, std::move(measures)));
+  return makeArray(call.env, results);
 }
 
 // bfloat16NormBackward(input, gradient, weight, measures, centred): gradients of input, in its type, and in float32 of

@@ -6,6 +6,7 @@ import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { isTensor, wrap } from "./operator-call.js";
 import { layerNorm } from "./operators.js";
+import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 export interface AutocastNormOptions {
@@ -66,14 +67,15 @@ function norm(
   const wanted = inputs.map((operand) => operand?.requiresGrad === true);
   const dtypes = inputs.map((operand) => operand?.dtype);
   const isCentred = bias !== null;
+  const recording = isGradEnabled() && wanted.includes(true);
   return differentiable({
     name: where,
     inputs,
     forward: () => {
-      const [result, measures] = addon()
-        .bfloat16Norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, epsilon)
-        .map(wrap) as [Tensor, Tensor];
-      return { output: result, saved: [input, weight, measures] };
+      const [result, ...measures] = addon()
+        .bfloat16Norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, epsilon, recording)
+        .map(wrap);
+      return { output: result!, saved: [input, weight, ...measures] };
     },
     backward: (gradOutput, [savedInput, savedWeight, measures]) =>
       addon()

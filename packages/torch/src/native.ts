@@ -141,7 +141,8 @@ export interface NativeAddon {
     bias: Handle | null,
     centred: boolean,
     epsilon: number,
-  ): [result: Handle, measures: Handle];
+    recording: boolean,
+  ): [result: Handle, measures?: Handle];
   bfloat16NormBackward(
     input: Handle,
     gradient: Handle,
