@@ -85,6 +85,7 @@ class BlockPool {
     if (block->size > size) enter(cut(block, size), found);
     used_ += size;
     highest_ = std::max(highest_, used_);
+    recent_ = std::max(recent_, used_);
     inUse_.emplace(block->start, block);
     *taken = size;
     return block->start;
@@ -110,11 +111,20 @@ class BlockPool {
     shrinkTo(0);
   }
 
-  // The same, and the most that was in use is counted anew.
+  // What was kept for more than was in use since the call before the last goes back.
+  void trim() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    highest_ = std::max(recent_, earlier_);
+    earlier_ = recent_;
+    recent_ = used_;
+    shrinkTo(allowance(used_));
+  }
+
+  // All kept pages go back, and the most that was in use is counted anew.
   void empty() {
     std::lock_guard<std::mutex> lock(mutex_);
     shrinkTo(0);
-    highest_ = used_;
+    highest_ = recent_ = earlier_ = used_;
   }
 
  private:
@@ -235,7 +245,9 @@ class BlockPool {
   Shelf shelves_[2];
   std::unordered_map<void*, Block*> inUse_;
   std::list<Block*> age_;  // kept blocks, longest unused first
-  size_t used_ = 0, kept_ = 0, highest_ = 0;
+  size_t used_ = 0, kept_ = 0;
+  size_t highest_ = 0;               // that was ever in use, or since trim() found less
+  size_t recent_ = 0, earlier_ = 0;  // most in use since the last call of trim(), and between the two before
 };
 
 #else
@@ -260,6 +272,7 @@ class BlockPool {
     return size;
   }
   void giveBack() {}
+  void trim() {}
   void empty() {}
 
  private:
@@ -386,6 +399,12 @@ napi_value emptyCache(Call& call) {
   return makeUndefined(call.env);
 }
 
+// trimCache(): see BlockPool::trim
+napi_value trimCache(Call& call) {
+  pool().trim();
+  return makeUndefined(call.env);
+}
+
 }  // namespace
 
 void defineMemory(napi_env env, napi_value exports, Engine* engine) {
@@ -394,6 +413,7 @@ void defineMemory(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "maxMemoryAllocated", maxMemoryAllocated);
   define(env, exports, engine, "resetPeakMemoryStats", resetPeakMemoryStats);
   define(env, exports, engine, "emptyCache", emptyCache);
+  define(env, exports, engine, "trimCache", trimCache);
 }
 
 void takeOverCpuMemory() {

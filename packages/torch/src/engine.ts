@@ -101,3 +101,11 @@ export function resetPeakMemoryStats(): void {
 export function emptyCache(): void {
   addon().emptyCache();
 }
+
+/**
+ * Gives back what is kept for more than tensors took since the call before the last. A long run calls it after each step:
+ * what an unusual step needed does not stay for good, and what every step needs is not fetched again.
+ */
+export function trimCache(): void {
+  addon().trimCache();
+}

@@ -51,6 +51,7 @@ export {
   synchronize,
   threads,
   type EngineInformation,
+  trimCache,
 } from "./engine.js";
 export * from "./nn/index.js";
 export * from "./optim/index.js";

@@ -164,6 +164,7 @@ export interface NativeAddon {
   maxMemoryAllocated(): number;
   resetPeakMemoryStats(): void;
   emptyCache(): void;
+  trimCache(): void;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;

@@ -4,6 +4,7 @@ import {
   createOptimizer,
   createSchedule,
   scope,
+  trimCache,
   type Optimizer,
   type OptimizerOptions,
   type Schedule,
@@ -118,6 +119,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
     const values = await this.trainStep();
     Object.assign(values, await this.evaluateStep(values.step));
     this.stepsDone += 1;
+    trimCache();
     const record = metricsRecord(values);
     await this.persist(record);
     this.#options.onStep?.(record);
