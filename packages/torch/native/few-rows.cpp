@@ -90,8 +90,7 @@ ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int64_t first, int count,
   if (work.bias != nullptr && work.wideBias) {
     bias = _mm512_maskz_loadu_ps(present, static_cast<const float*>(work.bias) + first);
   } else if (work.bias != nullptr) {
-    const __m256i stored = _mm256_maskz_loadu_epi16(present, static_cast<const uint16_t*>(work.bias) + first);
-    bias = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+    bias = loadWide(static_cast<const uint16_t*>(work.bias) + first, present);
   }
   for (int group = 0; group < groups; ++group) {
     __m512i lanes[16];

@@ -260,8 +260,7 @@ ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int6
       __m512 sums = _mm512_load_ps(at);
       __mmask16 allowed = mask;
       if (bias != nullptr) {
-        const __m256i stored = _mm256_maskz_loadu_epi16(mask, bias + row * stride + column + half * kTile);
-        const __m512 biases = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+        const __m512 biases = loadWide(bias + row * stride + column + half * kTile, mask);
         allowed = _mm512_mask_cmp_ps_mask(mask, biases, forbids, _CMP_NLE_UQ);
         sums = _mm512_fmadd_ps(biases, perScale, sums);
       }
@@ -549,10 +548,9 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
     for (int64_t column = 0; row < rows && column < work.size; column += kTile) {
       const int64_t present = work.size - column;
       const __mmask16 mask = static_cast<__mmask16>(present >= kTile ? ~0u : (1u << present) - 1);
-      const __m256i a = _mm256_maskz_loadu_epi16(mask, gradient.first + (line + row) * gradient.stride + column);
-      const __m256i b = _mm256_maskz_loadu_epi16(mask, output.first + (line + row) * output.stride + column);
-      sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(a), 16)),
-                            _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16)), sum);
+      const __m512 a = loadWide(gradient.first + (line + row) * gradient.stride + column, mask);
+      const __m512 b = loadWide(output.first + (line + row) * output.stride + column, mask);
+      sum = _mm512_fmadd_ps(a, b, sum);
     }
     means[row] = _mm512_reduce_add_ps(sum);
   }
@@ -662,9 +660,7 @@ ASTRA_TILE_CODE void writeTurned(const float* sums, int64_t heads, int64_t apart
                                  int64_t line, int64_t column) {
   const int64_t present = to.size - column;
   const __mmask32 mask = present >= kBlock ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
-  alignas(64) static constexpr uint16_t kPaired[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  const __m512i paired = _mm512_load_si512(kPaired);
+  const __m512i paired = _mm512_load_si512(kInterleaved);
   const __m512 times = _mm512_set1_ps(factor);
   for (int64_t half = 0; half < 2; ++half) {
     __m512i lanes[kTile];

@@ -11,14 +11,13 @@
 #include <ATen/ops/empty_like.h>
 
 #include "engine.h"
+#include "pieces.h"
 #include "plain-tensor.h"
 #include "tiles.h"
 #include "vector-math.h"
 
 namespace astra {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;  // elements below which a second thread costs more than it saves
 
 const at::Tensor& bfloat16(Call& call, size_t index, const char* name) {
   const at::Tensor& tensor = call.tensor(index, name);
@@ -69,11 +68,6 @@ ASTRA_TILE_INLINE __m512 sigmoidOf(__m512 u) {
   const __m512 sum = _mm512_add_ps(_mm512_set1_ps(1.0f), powerOf2(power));
   const __m512 guess = _mm512_rcp14_ps(sum);
   return _mm512_mul_ps(guess, _mm512_fnmadd_ps(sum, guess, _mm512_set1_ps(2.0f)));  // Newton's step
-}
-
-ASTRA_TILE_INLINE __m512 loadWide(const uint16_t* from, __mmask16 mask) {
-  const __m256i stored = _mm256_maskz_loadu_epi16(mask, from);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
 }
 
 ASTRA_TILE_INLINE void storeNarrow(uint16_t* to, __mmask16 mask, __m512 values) {
@@ -261,15 +255,12 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
 
 constexpr int64_t kStrip = 256;  // columns whose sums stay in the first-level cache
 
-inline float wide(float number) { return number; }
-inline float wide(uint16_t number) { return widen(number); }
-
 template <typename Number>
 ASTRA_INLINE void addRows(const Number* __restrict from, int64_t stride, int64_t rows, int64_t columns,
                           float* __restrict sums) {
   for (int64_t column = 0; column < columns; ++column) sums[column] = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) sums[column] += wide(from[row * stride + column]);
+    for (int64_t column = 0; column < columns; ++column) sums[column] += widen(from[row * stride + column]);
   }
 }
 

@@ -11,13 +11,13 @@
 #include <ATen/ops/empty_like.h>
 
 #include "engine.h"
+#include "pieces.h"
 #include "plain-tensor.h"
 #include "vector-math.h"
 
 namespace astra {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // numbers below which a second thread costs more than it saves
 constexpr int64_t kBlock = 64;       // rows whose shares of the parameters' gradients are added first
 
 ASTRA_VECTOR_CLONES
@@ -129,8 +129,6 @@ void gradients(const float* __restrict row, const float* __restrict arrived, Mea
   }
 }
 
-int64_t grainOf(int64_t size) { return std::max<int64_t>(1, kGrain / size); }
-
 // bfloat16Norm(input, weight, bias, centred, epsilon, recording): [result], and where gradients are recorded measures as
 // float32 [rows, 2]
 napi_value bfloat16Norm(Call& call) {
@@ -144,7 +142,7 @@ napi_value bfloat16Norm(Call& call) {
   const bool recording = call.boolean(5, "recording");
   at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.tensor().options().dtype(at::kFloat));
   auto* measured = static_cast<float*>(measures.data_ptr());
-  at::parallel_for(0, rows, grainOf(size), [&](int64_t from, int64_t to) {
+  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [&](int64_t from, int64_t to) {
     std::vector<float> room;
     for (int64_t at = from; at < to; ++at) {
       const float* row = input.row(at, room);

@@ -9,6 +9,9 @@
 
 namespace astra {
 
+// Numbers passed over once, below which a second thread costs more than it saves.
+constexpr int64_t kGrain = 1 << 14;
+
 // Threads take pieces of [0, total) as they come: one that was held up keeps nobody waiting for its share. A piece should
 // be worth a thread's start.
 template <typename Work>

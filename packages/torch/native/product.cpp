@@ -124,10 +124,6 @@ ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t lin
 template <bool wide, bool alongLines>
 ASTRA_TILE_CODE void packPanels(const Operand& side, Form form, int64_t from, int64_t to, int64_t step, int64_t steps,
                                 uint16_t* packed) {
-  alignas(64) static constexpr uint16_t kInterleaved[32] = {
-      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31,
-  };
   const __m512i interleave = _mm512_load_si512(kInterleaved);
   const int64_t lines = (to - from) * kPanel;
   // In the order of memory: neighbouring numbers of a line, or of neighbouring lines, are read after one another.

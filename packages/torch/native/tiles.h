@@ -70,6 +70,18 @@ class TileScope {
   TileConfiguration before_;
 };
 
+// Numbers of one and of another vector in turn, as pairs of a tile.
+alignas(64) inline constexpr uint16_t kInterleaved[32] = {
+    0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+    8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31,
+};
+
+// 16 bfloat16 numbers, 0 where the mask leaves one out.
+ASTRA_TILE_INLINE __m512 loadWide(const uint16_t* from, __mmask16 mask) {
+  const __m256i stored = _mm256_maskz_loadu_epi16(mask, from);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored), 16));
+}
+
 // 2^x, to 3e-6 of itself; 0 where it would be subnormal. Of all series of four terms and 1, the greatest error of this
 // one within ±1/2 is the least.
 ASTRA_TILE_INLINE __m512 powerOf2(__m512 x) {

@@ -1,5 +1,4 @@
-// The largest numbers of each row in order: libtorch's own function sorts partly, in as many passes as there are rows in
-// its heap, and leaves equal numbers in any order.
+// The largest numbers of each row in order. libtorch's own function leaves equal numbers in any order.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -10,17 +9,14 @@
 #include <ATen/ops/empty.h>
 
 #include "engine.h"
+#include "pieces.h"
 #include "plain-tensor.h"
 #include "vector-math.h"
 
 namespace astra {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // numbers below which a second thread costs more than it saves
 constexpr int64_t kChunk = 64;       // numbers that are passed over together
-
-inline float wide(float number) { return number; }
-inline float wide(uint16_t number) { return widen(number); }
 
 // Ordered as the numbers are, both zeros alike and what is not a number above all.
 inline int32_t keyOf(float number) {
@@ -38,7 +34,7 @@ ASTRA_INLINE void largestOfChunks(const Number* __restrict row, int64_t size, in
     int32_t greatest = INT32_MIN;
 #pragma omp simd reduction(max : greatest)
     for (int64_t i = chunk * kChunk; i < end; ++i) {
-      const int32_t key = keyOf(wide(row[i]));
+      const int32_t key = keyOf(widen(row[i]));
       greatest = key > greatest ? key : greatest;
     }
     largest[chunk] = greatest;
@@ -82,7 +78,7 @@ void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* val
     if (room.largest[static_cast<size_t>(chunk)] < least) continue;
     const int64_t end = std::min(size, (chunk + 1) * kChunk);
     for (int64_t i = chunk * kChunk; i < end; ++i) {
-      const int32_t key = keyOf(wide(row[i]));
+      const int32_t key = keyOf(widen(row[i]));
       if (key >= least) room.candidates.push_back({key, i});
     }
   }

@@ -29,6 +29,9 @@ inline float widen(uint16_t bits) {
   return value;
 }
 
+// For loops over numbers of either type.
+inline float widen(float value) { return value; }
+
 inline uint16_t narrow(float value) {
   uint32_t word;
   std::memcpy(&word, &value, sizeof word);

@@ -4,7 +4,7 @@ import { differentiable } from "./differentiable.js";
 import type { DType } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
-import { isTensor, wrap } from "./operator-call.js";
+import { requireTensor, wrap } from "./operator-call.js";
 import { linear } from "./operators.js";
 import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
@@ -105,11 +105,6 @@ export function autocastLinear(
       ];
     },
   });
-}
-
-function requireTensor(where: string, name: string, value: unknown): Tensor {
-  if (isTensor(value)) return value;
-  throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
 }
 
 /**

@@ -2,9 +2,8 @@
 import { cast } from "./cast.js";
 import { differentiable } from "./differentiable.js";
 import type { DType } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
-import { isTensor, wrap } from "./operator-call.js";
+import { requireTensor, wrap } from "./operator-call.js";
 import { layerNorm } from "./operators.js";
 import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
@@ -54,10 +53,9 @@ function norm(
   bias: Tensor | null,
   { epsilon, dtype }: AutocastNormOptions,
 ): Tensor {
-  for (const [name, value] of Object.entries({ input, weight, ...(bias && { bias }) })) {
-    if (!isTensor(value))
-      throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
-  }
+  requireTensor(where, "input", input);
+  requireTensor(where, "weight", weight);
+  if (bias !== null) requireTensor(where, "bias", bias);
   const isOnePass =
     dtype === "bfloat16" && [input, weight, bias].every((each) => each === null || isReadable(each));
   if (!isOnePass) return composed(input, weight, bias, { epsilon, dtype });

@@ -1,13 +1,10 @@
-import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
-import { isTensor, wrap } from "./operator-call.js";
+import { requireTensor, wrap } from "./operator-call.js";
 import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 function handle(where: string, name: string, value: unknown): number {
-  if (!isTensor(value))
-    throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
-  return value.handle;
+  return requireTensor(where, name, value).handle;
 }
 
 /**

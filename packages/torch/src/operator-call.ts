@@ -54,6 +54,12 @@ export function isTensor(value: unknown): value is Tensor {
   return value instanceof TensorHandle;
 }
 
+/** For functions that are not generated: `value` where it is a Tensor. */
+export function requireTensor(where: string, name: string, value: unknown): Tensor {
+  if (isTensor(value)) return value;
+  throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
+}
+
 export function isScalar(value: unknown): value is Scalar {
   return typeof value === "number" || typeof value === "boolean" || typeof value === "bigint";
 }

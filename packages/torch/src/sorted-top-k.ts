@@ -1,6 +1,5 @@
-import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
-import { isTensor, wrap } from "./operator-call.js";
+import { requireTensor, wrap } from "./operator-call.js";
 import { noGrad } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
@@ -16,8 +15,7 @@ import type { Tensor } from "./tensor.js";
  * @returns values in the input's type and int64 indices, both [rows, k]
  */
 export function sortedTopK(input: Tensor, k: number): { values: Tensor; indices: Tensor } {
-  if (!isTensor(input))
-    throw new TorchError(`sortedTopK: input must be a Tensor, got ${describeValue(input)}`);
+  requireTensor("sortedTopK", "input", input);
   if (input.device === "cpu" && (input.dtype === "float32" || input.dtype === "bfloat16")) {
     const [values, indices] = addon().sortedTopK(input.handle, k).map(wrap) as [Tensor, Tensor];
     return { values, indices };

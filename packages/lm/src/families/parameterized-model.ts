@@ -28,7 +28,7 @@ export abstract class ParameterizedModel implements CausalLM {
     readonly config: ModelConfig,
     private readonly parameters: Map<string, Tensor>,
     /**
-     * With float32 parameters and bfloat16 products, each weight is cast once per forward pass inside the graph:
+     * With float32 parameters and bfloat16 products, weights are rounded as they are multiplied (autocastLinear):
      * gradients arrive in float32 at the float32 master weights.
      */
     readonly computeDtype: DType,
