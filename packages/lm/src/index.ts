@@ -37,3 +37,13 @@ export {
   type TokenLogprobsOptions,
 } from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";
+export { Codec } from "./format/codec.js";
+export type { ConversationFormat, Line, Piece, Span, Voice } from "./format/conversation-format.js";
+export { PlainFormat } from "./format/plain.js";
+export {
+  LocalConversation,
+  type Heard,
+  type SpeakKey,
+  type Spoken,
+} from "./conversation/local-conversation.js";
+export { LocalSpeaker, type LocalSpeakerOptions } from "./conversation/local-speaker.js";

@@ -13,6 +13,11 @@ napi_value requiresGrad(Call& call) { return makeBoolean(call.env, call.tensor(0
 
 napi_value isLeaf(Call& call) { return makeBoolean(call.env, call.tensor(0, "tensor").is_leaf()); }
 
+// version(tensor): how often it was changed in place, by whatever operator
+napi_value version(Call& call) {
+  return makeNumber(call.env, static_cast<double>(call.tensor(0, "tensor")._version()));
+}
+
 napi_value setRequiresGrad(Call& call) {
   const at::Tensor& tensor = call.tensor(0, "tensor");
   const bool value = call.boolean(1, "value");
@@ -105,6 +110,7 @@ napi_value gradients(Call& call) {
 void defineAutograd(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "requiresGrad", requiresGrad);
   define(env, exports, engine, "isLeaf", isLeaf);
+  define(env, exports, engine, "version", version);
   define(env, exports, engine, "setRequiresGrad", setRequiresGrad);
   define(env, exports, engine, "gradient", gradient);
   define(env, exports, engine, "setGradient", setGradient);

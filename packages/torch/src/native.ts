@@ -48,6 +48,7 @@ export interface NativeAddon {
 
   requiresGrad(tensor: Handle): boolean;
   isLeaf(tensor: Handle): boolean;
+  version(tensor: Handle): number;
   setRequiresGrad(tensor: Handle, value: boolean): void;
   gradient(tensor: Handle, known: Handle | null): Handle | null;
   setGradient(tensor: Handle, gradient: Handle | null): void;

@@ -9,6 +9,8 @@ export interface NodeKey {
   seed: number;
   episode: number;
   node: number;
+  /** Another number names other draws of the same node: a further attempt at it. Default 0. */
+  draw?: number;
 }
 
 /** Which episode to grow: a number n is seed n, episode 0. */

@@ -13,6 +13,18 @@ export interface Failure {
   attempts: number;
 }
 
+/** Thrown by a call that has been repeated already: the failure is data as it stands, and the call is not tried again. */
+export class RecordedFailure extends AstraError {
+  override name = "RecordedFailure";
+
+  constructor(
+    message: string,
+    readonly failure: Failure,
+  ) {
+    super(message);
+  }
+}
+
 /** How a call that may fail is repeated. */
 export interface RetryOptions {
   /** Tries in all, the first included. Default 3. */
@@ -53,6 +65,7 @@ export async function attempt<T>(
     try {
       return { value: await call(), failure: null };
     } catch (error) {
+      if (error instanceof RecordedFailure) return { failure: error.failure };
       if (!isRecordable(error)) throw error;
       if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
       if (delay > 0) await sleep(delay * 2 ** (tried - 1));

@@ -18,19 +18,45 @@ export {
   type Metric,
   type Metrics,
 } from "./evaluator.js";
-export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
+export {
+  attempt,
+  isRecordable,
+  messageOf,
+  RecordedFailure,
+  type Failure,
+  type RetryOptions,
+} from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
-export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
+export {
+  likelihoodOf,
+  Node,
+  type Likelihood,
+  type NodeFactory,
+  type NodeFields,
+  type NodeJSON,
+} from "./node.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
 export {
-  System,
-  ValueFunctionSystem,
+  Growth,
   type Assessment,
   type ExpandRequest,
-  type Growth,
+  type GrowthMemory,
+  type GrowthOptions,
   type Outcome,
-  type Sources,
+  type Purpose,
   type Work,
   type WorkCounters,
-} from "./system.js";
+} from "./growth.js";
+export type {
+  Conversation,
+  Heard,
+  Line,
+  Speaker,
+  Spoken,
+  Tester,
+  TesterOutput,
+  Voice,
+} from "./roles.js";
+export { hasValues, System, ValueFunctionSystem, type Sources } from "./system.js";
+export { TokenTable } from "./token-table.js";

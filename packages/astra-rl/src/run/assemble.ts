@@ -3,6 +3,7 @@ import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { Algorithm, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
+import { paperReward } from "../reward/index.js";
 import { ASTSampler } from "../sampler/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
@@ -38,18 +39,19 @@ export async function assembleEvaluationSystem(
   return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
 }
 
-async function rolloutOptions({ models, generation, reward, scorer }: Configuration, hub: HubOptions) {
+async function rolloutOptions({ models, generation, reward, scorer: section }: Configuration, hub: HubOptions) {
+  const scorer = await assembleScorer(section);
   const { tester, target, device, targetDevice = device, dtype } = models;
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     hub,
-    scorer: await assembleScorer(scorer),
+    scorer,
     device,
     targetDevice,
     inferenceDtype: dtype,
     generation,
-    reward,
+    reward: paperReward(scorer, reward as never),
   };
 }
 

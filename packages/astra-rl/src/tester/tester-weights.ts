@@ -1,20 +1,17 @@
 import type { CausalLM, Tokenizer } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
-import type { ModelSource } from "./model-shelf.js";
 
 /** The weights of a tester that training changes. */
-export interface TrainedTester {
+export interface TesterWeights {
   readonly tokenizer: Tokenizer;
   /** Computes log-probabilities with a gradient into `parameters()`. */
   readonly model: CausalLM;
-  /** What the tester speaks with now, brought up to date where parameters have changed. */
+  /** What the tester speaks with now; brought up to date by itself where the parameters have changed. */
   readonly speaking: CausalLM;
   parameters(): Iterable<Tensor>;
-  /** To be called when the parameters have changed. */
-  updated(): void;
   /** Runs a computation that a gradient will flow through. */
   training<T>(compute: () => T): T;
   save(folder: string): Promise<void>;
   /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
-  restore(source: ModelSource): Promise<void>;
+  restore(source: string): Promise<void>;
 }

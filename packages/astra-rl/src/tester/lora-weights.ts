@@ -6,8 +6,7 @@ import {
   type Tokenizer,
 } from "@astra-rl/lm";
 import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
-import type { ModelSource } from "./model-shelf.js";
-import type { TrainedTester } from "./trained-tester.js";
+import type { TesterWeights } from "./tester-weights.js";
 
 export interface LoRAOptions extends LoRAConfiguration {
   /** Seed of the adapter's initial matrices. Default 0. */
@@ -20,7 +19,7 @@ type BaseName = Parameters<LoRA["save"]>[1];
  * A tester whose weights are a frozen base, which target and baseline may share, and a small trained adapter. There is
  * nothing to copy after an update: the base with the adapter is what speaks.
  */
-export class LoRATester implements TrainedTester {
+export class LoRAWeights implements TesterWeights {
   readonly tokenizer: Tokenizer;
   readonly model: CausalLM;
   readonly #adapter: LoRA;
@@ -43,8 +42,6 @@ export class LoRATester implements TrainedTester {
     yield* this.#adapter.namedParameters().values();
   }
 
-  updated(): void {}
-
   training<T>(compute: () => T): T {
     this.#adapter.training = true;
     try {
@@ -60,12 +57,7 @@ export class LoRATester implements TrainedTester {
     await this.tokenizer.save(folder);
   }
 
-  async restore(source: ModelSource): Promise<void> {
-    if (typeof source !== "string") {
-      throw new UsageError(
-        "HFASTSystem: a tester with an adapter is restored from the folder that it was saved in",
-      );
-    }
+  async restore(source: string): Promise<void> {
     const { device } = this.model;
     const saved = await LoRA.load(source, this.model.projections(), { device });
     try {

@@ -1,0 +1,2 @@
+// Checkpoints in memory: each loaded once, however many roles it plays. It must not know what a model is used for.
+export { ModelShelf, type InferenceDType, type ModelShelfOptions, type ModelSource } from "./model-shelf.js";
