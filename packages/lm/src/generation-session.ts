@@ -18,6 +18,12 @@ export interface SessionOptions {
    * known to follow does not make it drop text, and read the rest, again. Default 0.
    */
   reserve?: number;
+  /**
+   * So many leading ids of each row stay when text is dropped from the left, which then goes from behind them: what a
+   * tokenizer puts before a text, a system prompt. One number for all rows or one for each; at most all of a row's ids
+   * are pinned, and what is appended later never is. Default 0.
+   */
+  pinned?: number | readonly number[];
   /** Memory limit of the key/value caches in bytes, or one that several sessions share. Default: none. */
   cacheBudget?: number | CacheBudget;
   /** Most tokens, padding included, in one forward pass over given text. Default 2048. */
@@ -43,6 +49,22 @@ export interface Generation {
   /** log P of each id under the distribution that it was drawn from; empty unless asked for. */
   behaviourLogprobs: number[][];
   finished: FinishReason[];
+  /**
+   * How many of the ids stay in the row. All, except that a final end or stop id which is no text (a special token) is
+   * no part of the conversation.
+   */
+  kept: number[];
+}
+
+/** Which of the appended ids of a row are scored: those from `from` up to but without `to`. */
+export type ScoredSpan = readonly [from: number, to: number];
+
+export interface ReadOptions {
+  /**
+   * true: log P of every appended id. false: of none, and the ids stay pending until something needs them. Spans, by row,
+   * ascending and apart: of the ids within them. Default true.
+   */
+  score?: boolean | readonly (readonly ScoredSpan[])[];
 }
 
 /** Shared by a session and its forks. */
@@ -111,14 +133,15 @@ export class GenerationSession {
     prompts: readonly (readonly number[])[],
     options: SessionOptions = {},
   ): GenerationSession {
-    const { cacheBudget = Infinity, reserve = 0 } = options;
+    const { cacheBudget = Infinity, reserve = 0, pinned = 0 } = options;
     const budget = typeof cacheBudget === "number" ? new CacheBudget(cacheBudget) : cacheBudget;
     checkWhole("reserve", reserve, 0, model.config.contextLength - 1);
     checkWhole("tokenBudget", options.tokenBudget ?? 1, 1);
     checkWhole("checkInterval", options.checkInterval ?? 1, 1);
+    const pins = pinsOf("GenerationSession.open: pinned", pinned, prompts, model);
     const rows = prompts.map((prompt, at) => {
       checkIds(`GenerationSession.open: prompt ${at}`, prompt, model.config.vocabSize);
-      return new SessionRow(prompt.length > 0 ? prompt : [standIn(model)]);
+      return new SessionRow(prompt.length > 0 ? prompt : [standIn(model)], pins[at]!);
     });
     const make = (batchOptions: BatchOptions) => ({ rows, batches: plan(rows, batchOptions, reserve) });
     return new GenerationSession(
@@ -205,30 +228,43 @@ export class GenerationSession {
   }
 
   /**
-   * Appends given tokens to each row (none is legal) and reads them.
+   * Appends given tokens to each row (none is legal) and reads them, unless nothing is to be scored.
    *
-   * @returns for each row log P of each of the tokens given everything before it, under the full distribution
-   * @throws UsageError where an id is outside the vocabulary or a row gets more tokens than the window can hold
+   * @returns for each row log P of each of the tokens that are scored, given everything before it, under the full
+   * distribution
+   * @throws UsageError where an id is outside the vocabulary, a span outside the ids, or a row gets more tokens than the
+   * window can hold beside what is pinned
    */
-  read(tokens: readonly (readonly number[])[]): number[][] {
+  read(tokens: readonly (readonly number[])[], { score = true }: ReadOptions = {}): number[][] {
     this.#alive("read");
     const { contextLength, vocabSize } = this.model.config;
     this.#checkRows("read", tokens);
-    tokens.forEach((ids, row) => {
-      checkIds(`GenerationSession.read: row ${row}`, ids, vocabSize);
-      if (ids.length >= contextLength) {
+    if (typeof score !== "boolean") this.#checkRows("read: score", score);
+    const wanted = tokens.map((ids, row) => {
+      const where = `GenerationSession.read: row ${row}`;
+      checkIds(where, ids, vocabSize);
+      const front = Math.max(1, this.#rows[row]!.pinned);
+      if (score !== false && front + ids.length > contextLength) {
         throw new UsageError(
-          `GenerationSession.read: row ${row}: ${ids.length} tokens do not fit behind at least one token of ` +
-            `context in the model's window of ${contextLength}; give fewer at a time`,
+          `${where}: ${ids.length} tokens do not fit behind at least ${front} of context in the model's window of ` +
+            `${contextLength}; give fewer at a time`,
         );
       }
+      return typeof score === "boolean" ? [...ids.keys()] : indicesOf(where, score[row]!, ids.length);
     });
+    this.#rows.forEach((row, at) => row.append(tokens[at]!));
+    if (score === false) return this.#rows.map(() => []);
     return noGrad(() => {
-      const scored = new Map<SessionRow, number>();
+      const scored = new Map<SessionRow, number[]>();
       this.#rows.forEach((row, at) => {
-        row.ids.push(...tokens[at]!);
-        if (tokens[at]!.length > 0) scored.set(row, tokens[at]!.length);
-        this.#fitWindow(row, this.#options.reserve ?? 0, tokens[at]!.length);
+        const { length } = tokens[at]!;
+        this.#fitWindow(row, this.#options.reserve ?? 0, length);
+        const first = row.ids.length - length;
+        if (wanted[at]!.length > 0)
+          scored.set(
+            row,
+            wanted[at]!.map((index) => first + index),
+          );
       });
       const results = new Map<SessionRow, number[]>();
       this.#forEachBatch(0, (batch) => {
@@ -237,6 +273,31 @@ export class GenerationSession {
       });
       return this.#rows.map((row) => results.get(row) ?? []);
     });
+  }
+
+  /**
+   * Makes each row hold exactly these ids; an empty one stands as in `open`. What was read of a row's old beginning is
+   * kept as far as the ids agree, the rest is pending.
+   *
+   * @param options.pinned as in `SessionOptions`; absent = as before
+   * @throws UsageError where an id is outside the vocabulary
+   */
+  rewrite(
+    rows: readonly (readonly number[])[],
+    { pinned }: { pinned?: number | readonly number[] } = {},
+  ): void {
+    this.#alive("rewrite");
+    this.#checkRows("rewrite", rows);
+    rows.forEach((ids, row) => {
+      checkIds(`GenerationSession.rewrite: row ${row}`, ids, this.model.config.vocabSize);
+    });
+    const written = rows.map((ids) => (ids.length > 0 ? ids : [standIn(this.model)]));
+    const pins =
+      pinned === undefined
+        ? this.#rows.map((row) => row.pinned)
+        : pinsOf("GenerationSession.rewrite: pinned", pinned, rows, this.model);
+    this.#rows.forEach((row, at) => row.rewrite(written[at]!, pins[at]!));
+    for (const batch of this.#batches) batch.settleColumns();
   }
 
   /**
@@ -283,9 +344,11 @@ export class GenerationSession {
     const resolved = resolveSampling(sampling);
     const { maxNewTokens, greedy } = resolved;
     const { contextLength } = this.model.config;
-    if (maxNewTokens >= contextLength) {
+    const front = this.#rows.reduce((most, row) => Math.max(most, row.pinned), 1);
+    if (front + maxNewTokens > contextLength) {
+      const context = front === 1 ? "at least one token of context" : `the ${front} pinned tokens`;
       throw new UsageError(
-        `sampling.maxNewTokens: must leave at least one token of context in the model's window of ` +
+        `sampling.maxNewTokens: must leave ${context} in the model's window of ` +
           `${contextLength}, got ${maxNewTokens}`,
       );
     }
@@ -314,6 +377,7 @@ export class GenerationSession {
       logprobs: utterances.map(({ logprobs }) => logprobs),
       behaviourLogprobs: utterances.map(({ behaviour }) => behaviour),
       finished: utterances.map(({ finished }) => finished),
+      kept: utterances.map(({ kept }) => kept),
     };
   }
 
@@ -341,16 +405,16 @@ export class GenerationSession {
   }
 
   /**
-   * Drops ids from the left of a row that no longer fits.
+   * Drops ids from the left of a row that no longer fits, behind those that are pinned.
    *
    * @param free tokens of the window to leave free when something is dropped
-   * @param whole ids at the end that must stay, with one more in front of them
+   * @param whole ids at the end that must stay, with what is pinned, or at least one more, in front of them
    * @param needed tokens of the window that must be free
    */
   #fitWindow(row: SessionRow, free: number, whole: number, needed = 0): void {
     const { contextLength } = this.model.config;
     if (row.ids.length + needed <= contextLength) return;
-    const kept = Math.max(contextLength - free, Math.min(contextLength, whole + 1));
+    const kept = Math.max(contextLength - free, Math.min(contextLength, whole + Math.max(1, row.pinned)));
     row.dropLeft(row.ids.length - kept);
     if (this.#lineage.warned) return;
     this.#lineage.warned = true;
@@ -425,6 +489,42 @@ function standIn(model: CausalLM): number {
     );
   }
   return id;
+}
+
+/** How many leading ids of each row are pinned. */
+function pinsOf(
+  what: string,
+  pinned: number | readonly number[],
+  rows: readonly (readonly number[])[],
+  model: CausalLM,
+): number[] {
+  const pins = typeof pinned === "number" ? rows.map(() => pinned) : [...pinned];
+  if (pins.length !== rows.length) {
+    throw new UsageError(`${what}: expected one number for each of ${rows.length} rows, got ${pins.length}`);
+  }
+  for (const [row, pin] of pins.entries()) {
+    checkWhole(what, pin, 0);
+    const most = model.config.contextLength - 1;
+    if (Math.min(pin, rows[row]!.length) > most) checkWhole(what, pin, 0, most);
+  }
+  return pins;
+}
+
+/** The indices within spans. */
+function indicesOf(where: string, spans: readonly ScoredSpan[], length: number): number[] {
+  const indices: number[] = [];
+  let end = 0;
+  for (const [from, to] of spans) {
+    if (!Number.isSafeInteger(from) || !Number.isSafeInteger(to) || from < end || to < from || to > length) {
+      throw new UsageError(
+        `${where}: spans to score must be [from, to] in ascending order within its ${length} ids, ` +
+          `got ${describeValue(spans)}`,
+      );
+    }
+    for (let index = from; index < to; index += 1) indices.push(index);
+    end = to;
+  }
+  return indices;
 }
 
 function checkWhole(what: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {

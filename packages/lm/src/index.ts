@@ -22,7 +22,13 @@ export {
   type InitializeOptions,
 } from "./families/initialize.js";
 export { generate } from "./generation.js";
-export { GenerationSession, type Generation, type SessionOptions } from "./generation-session.js";
+export {
+  GenerationSession,
+  type Generation,
+  type ReadOptions,
+  type ScoredSpan,
+  type SessionOptions,
+} from "./generation-session.js";
 export type { TokenDecoder } from "./generation-stop.js";
 export { bytesPerColumn, KeyValueCache, type KeyValueCacheOptions } from "./key-value-cache.js";
 export { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";

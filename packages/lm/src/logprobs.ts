@@ -17,6 +17,8 @@ import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-tri
 export interface ScoredRow {
   readonly context: readonly number[];
   readonly continuation: readonly number[];
+  /** So many leading ids of the context stay when it is cut from the left. Default 0. */
+  readonly pinned?: number;
 }
 
 export interface TokenLogprobsOptions {
@@ -44,14 +46,14 @@ export interface ReadCounters {
 /**
  * log P of every continuation token, given all tokens before it.
  *
- * A context is cut from the left so that it fits the model's window together with its continuation; an empty context is
- * stood in for by the beginning-of-text token (the end-of-text token where there is none). An empty continuation is
- * legal: a row of zeros. Logits are computed at scored positions only, and log-probabilities in float32.
+ * A context is cut from the left, behind its pinned ids, so that it fits the model's window together with its
+ * continuation; an empty context is stood in for by the beginning-of-text token (the end-of-text token where there is
+ * none). An empty continuation is legal: a row of zeros. Logits are computed at scored positions only, and log-probabilities in float32.
  *
  * @returns float32 (float64 for a float64 model) [B, T], T the longest continuation, aligned to the continuation's
  * tokens and 0 beyond each row's length; differentiable with respect to the model's parameters where gradients are on
- * @throws UsageError for ids outside the vocabulary, and for a continuation that leaves no room in the window for even
- * one token of context: cutting it would score something else than was asked for
+ * @throws UsageError for ids outside the vocabulary, and for a continuation that leaves no room in the window for what
+ * is pinned, or for even one token of context: cutting it would score something else than was asked for
  */
 export function tokenLogprobs(
   model: CausalLM,
@@ -89,8 +91,8 @@ export function tokenLogprobs(
 }
 
 /**
- * The context that is really read before a row's continuation: cut from the left so that both fit the model's window,
- * and never empty.
+ * The context that is really read before a row's continuation: cut from the left, behind its pinned ids, so that both
+ * fit the model's window, and never empty.
  *
  * @param where begins every message
  * @throws UsageError for ids outside the vocabulary, a continuation that leaves no room for a context, and an empty
@@ -108,14 +110,24 @@ export function contextThatFits(
       `${where}: token ids must be integers from 0 to ${config.vocabSize - 1}, got ${describeValue(id)}`,
     );
   }
-  const room = config.contextLength - continuation.length;
-  if (room < 1) {
+  const pinned = Math.min(row.pinned ?? 0, context.length);
+  if (!Number.isSafeInteger(pinned) || pinned < 0) {
     throw new UsageError(
-      `${where}: the continuation and one token of context must fit the model's window of ` +
+      `${where}: pinned must be a whole number of at least 0, got ${describeValue(row.pinned)}`,
+    );
+  }
+  const room = config.contextLength - continuation.length;
+  if (room < Math.max(1, pinned)) {
+    const least = pinned > 1 ? `the ${pinned} pinned tokens` : "one token";
+    throw new UsageError(
+      `${where}: the continuation and ${least} of context must fit the model's window of ` +
         `${config.contextLength} tokens, but the continuation has ${continuation.length}`,
     );
   }
-  if (context.length > 0) return context.slice(-room);
+  if (context.length > room) {
+    return [...context.slice(0, pinned), ...context.slice(context.length - (room - pinned))];
+  }
+  if (context.length > 0) return context;
   const standIn = config.bosId ?? config.eosIds[0];
   if (standIn === undefined) {
     throw new UsageError(

@@ -11,6 +11,9 @@ const SCORE_LIMIT = 2 ** 25;
 /** Most logits that are made at once where log-probabilities are read off. */
 const LOGIT_LIMIT = 2 ** 24;
 
+/** Indices of ids whose log-probabilities are wanted, ascending, by row. */
+export type Scored = ReadonlyMap<SessionRow, readonly number[]>;
+
 /** What the batches of a session share. */
 export interface BatchOptions {
   model: CausalLM;
@@ -141,15 +144,11 @@ export class RowBatch implements CacheHolder {
    * Reads what is pending.
    *
    * @param chosen the rows to read; absent = all
-   * @param scored by row: how many of its last ids need their log-probability; all of them pending
+   * @param scored by row: where in it the ids lie that need their log-probability; ascending, all of them pending
    * @param room columns that will be needed soon
    * @returns by row: log P of those ids given everything before them, under the full distribution
    */
-  catchUp(
-    chosen?: ReadonlySet<SessionRow>,
-    scored?: ReadonlyMap<SessionRow, number>,
-    room = 0,
-  ): Map<SessionRow, number[]> {
+  catchUp(chosen?: ReadonlySet<SessionRow>, scored?: Scored, room = 0): Map<SessionRow, number[]> {
     const results = new Map<SessionRow, number[]>();
     const due = this.rows.filter((row) => row.pending > 0 && (chosen === undefined || chosen.has(row)));
     if (due.length === 0) return results;
@@ -225,7 +224,7 @@ export class RowBatch implements CacheHolder {
   #read(
     first: number,
     end: number,
-    scored: ReadonlyMap<SessionRow, number> | undefined,
+    scored: Scored | undefined,
     results: Map<SessionRow, number[]>,
     only?: ReadonlySet<SessionRow>,
   ): void {
@@ -240,7 +239,7 @@ export class RowBatch implements CacheHolder {
   /** Reads rows of which nothing is cached in a cache of their own, and moves the result into their slots. */
   #readApart(
     fresh: readonly SessionRow[],
-    scored: ReadonlyMap<SessionRow, number> | undefined,
+    scored: Scored | undefined,
     results: Map<SessionRow, number[]>,
   ): void {
     let rest = fresh;
@@ -268,17 +267,15 @@ export class RowBatch implements CacheHolder {
     cache: KeyValueCache,
     rows: readonly SessionRow[],
     counts: readonly number[],
-    scored: ReadonlyMap<SessionRow, number> | undefined,
+    scored: Scored | undefined,
     results: Map<SessionRow, number[]>,
   ): void {
     const { model, tokenBudget } = this.options;
     const before = cache.columns;
     const starts = rows.map((row) => row.cached);
     const longest = Math.max(...counts);
-    // Column (counted from the first new one) whose hidden state predicts a row's first scored id; −1 = `last` does.
-    const firstPredictor = rows.map((row, at) => counts[at]! - (scored?.get(row) ?? 0) - 1);
     for (const row of rows) if (scored?.has(row)) results.set(row, []);
-    this.#scoreFirst(rows, firstPredictor, scored, results);
+    this.#scoreFirst(rows, scored, results);
     const perPass = Math.min(
       Math.floor(tokenBudget / rows.length),
       Math.floor(SCORE_LIMIT / (rows.length * model.config.heads * (before + longest))),
@@ -308,7 +305,7 @@ export class RowBatch implements CacheHolder {
           );
           this.last.indexCopy_(0, slots, states.indexSelect(0, sources));
         }
-        this.#scoreRest(states, rows, starts, counts, firstPredictor, from, width, scored, results);
+        this.#scoreRest(states, rows, starts, from, width, scored, results);
       });
     }
     this.#countRead(rows, counts, longest);
@@ -317,32 +314,30 @@ export class RowBatch implements CacheHolder {
   /** Log-probabilities of scored ids that nothing pending precedes: their predictor was read earlier. */
   #scoreFirst(
     rows: readonly SessionRow[],
-    firstPredictor: readonly number[],
-    scored: ReadonlyMap<SessionRow, number> | undefined,
+    scored: Scored | undefined,
     results: Map<SessionRow, number[]>,
   ): void {
-    const early = rows.filter((row, at) => firstPredictor[at] === -1 && (scored?.get(row) ?? 0) > 0);
+    const early = rows.filter((row) => scored?.get(row)?.[0] === row.cached);
     const ids = early.map((row) => row.ids[row.cached]!);
     this.peek(early, ids).forEach((logprob, at) => results.get(early[at]!)!.push(logprob));
   }
 
+  /** Log-probabilities of the scored ids that are predicted in columns `from` … `from + width` − 1 of the new ones. */
   #scoreRest(
     states: Tensor,
     rows: readonly SessionRow[],
     starts: readonly number[],
-    counts: readonly number[],
-    firstPredictor: readonly number[],
     from: number,
     width: number,
-    scored: ReadonlyMap<SessionRow, number> | undefined,
+    scored: Scored | undefined,
     results: Map<SessionRow, number[]>,
   ): void {
     const wanted: { row: SessionRow; state: number; id: number }[] = [];
     rows.forEach((row, at) => {
-      if ((scored?.get(row) ?? 0) === 0) return;
-      const end = Math.min(from + width, counts[at]! - 1);
-      for (let column = Math.max(from, firstPredictor[at]!); column < end; column += 1) {
-        wanted.push({ row, state: at * width + column - from, id: row.ids[starts[at]! + column + 1]! });
+      for (const index of scored?.get(row) ?? []) {
+        const column = index - starts[at]! - 1;
+        if (column < from || column >= from + width) continue;
+        wanted.push({ row, state: at * width + column - from, id: row.ids[index]! });
       }
     });
     if (wanted.length === 0) return;
@@ -450,13 +445,10 @@ export class RowBatch implements CacheHolder {
   #countRead(rows: readonly SessionRow[], counts: readonly number[], longest: number): void {
     let [read, reread, forwarded] = [0, 0, 0];
     rows.forEach((row, at) => {
-      const count = counts[at]!;
-      const end = row.cached + count;
-      const again = Math.min(count, Math.max(0, row.furthest - row.cached));
-      const sampled = row.sampledPending !== null && row.sampledPending < end ? 1 : 0;
-      read += count - sampled;
-      reread += again;
-      forwarded += count;
+      const cost = row.costOf(counts[at]!);
+      read += cost.read;
+      reread += cost.reread;
+      forwarded += counts[at]!;
     });
     this.options.count({
       tokensRead: read,

@@ -49,6 +49,8 @@ export interface Utterance {
   /** log P of each id under the distribution it was drawn from; empty where not recorded. */
   behaviour: number[];
   finished: FinishReason;
+  /** How many of the ids stay in the row: all but a final end id that is no text. */
+  kept: number;
 }
 
 /** A row that is still speaking. */
@@ -355,6 +357,7 @@ class Decoder {
       logprobs: read(logprobs),
       behaviour: read(behaviour),
       finished,
+      kept: staying,
     };
     if (utterance.logprobs.some(Number.isNaN)) {
       throw new AstraError(
@@ -372,10 +375,7 @@ class Decoder {
     } else if (staying > 0 && staying <= this.#forwarded) {
       cached = staying - 1; // too long ago: its last id has to be read once more
     }
-    row.ids.push(...output.slice(0, staying));
-    row.extend(this.#base, cached);
-    row.furthest = Math.max(row.furthest, row.ids.length - Math.max(0, staying - this.#forwarded));
-    row.sampledPending = staying > this.#forwarded ? row.ids.length - 1 : null;
+    row.say(output.slice(0, staying), this.#base, Math.min(staying, this.#forwarded), cached);
     this.#useful += Math.min(output.length, this.#forwarded);
     this.#batch.options.count({ tokensGenerated: output.length });
   }

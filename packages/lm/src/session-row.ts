@@ -12,22 +12,25 @@ interface Ancestor {
  * One text of a session: its token ids and which cache columns hold them.
  *
  * The first `cached` ids have been read and lie, in order, in the columns of the row's spans; the rest is pending: it
- * goes through the model together with whatever is read next.
+ * goes through the model together with whatever is read next. There is always at least one id.
  */
 export class SessionRow {
-  ids: number[];
-  /** Row of the cache that is this row's. */
+  /** Row of the cache that is this row's; its batch numbers it. */
   slot = 0;
+  #ids: number[];
+  #pinned: number;
   /** Ids that the model has ever read, from the first: reading one of them again is counted as such. */
-  furthest = 0;
+  #furthest = 0;
   /** Index of the first id that is pending and was sampled, not given; there is at most one, the last sampled. */
-  sampledPending: number | null = null;
+  #sampledPending: number | null = null;
   #spans: Span[] = [];
   /** Oldest first; all its columns lie at the left, without holes. */
   #ancestors: Ancestor[] = [];
 
-  constructor(ids: readonly number[]) {
-    this.ids = [...ids];
+  /** @param pinned so many leading ids stay when ids are dropped from the left; at most all that are given */
+  constructor(ids: readonly number[], pinned = 0) {
+    this.#ids = [...ids];
+    this.#pinned = Math.min(pinned, ids.length);
   }
 
   /**
@@ -36,9 +39,9 @@ export class SessionRow {
    * @param fork one object for all children that are made of this row at once
    */
   child(cached: boolean, fork: object): SessionRow {
-    const row = new SessionRow(this.ids);
-    row.furthest = this.furthest;
-    row.sampledPending = this.sampledPending;
+    const row = new SessionRow(this.#ids, this.#pinned);
+    row.#furthest = this.#furthest;
+    row.#sampledPending = this.#sampledPending;
     if (cached && this.cached > 0) {
       row.#spans = [[0, this.cached]];
       row.#ancestors = [...this.#ancestors, { fork, columns: this.cached }];
@@ -46,12 +49,21 @@ export class SessionRow {
     return row;
   }
 
+  get ids(): readonly number[] {
+    return this.#ids;
+  }
+
+  /** So many leading ids are never dropped. */
+  get pinned(): number {
+    return this.#pinned;
+  }
+
   get cached(): number {
     return this.#spans.reduce((sum, [start, end]) => sum + end - start, 0);
   }
 
   get pending(): number {
-    return this.ids.length - this.cached;
+    return this.#ids.length - this.cached;
   }
 
   /** Column after the last one in use. */
@@ -74,6 +86,53 @@ export class SessionRow {
     for (const [start, end] of this.#spans) mask.fill(1, offset + start, offset + end);
   }
 
+  /** What reading the next pending ids adds to the counters: given ids, and ids that had been read before. */
+  costOf(count: number): { read: number; reread: number } {
+    const { cached } = this;
+    const sampled = this.#sampledPending !== null && this.#sampledPending < cached + count ? 1 : 0;
+    return {
+      read: count - sampled,
+      reread: Math.min(count, Math.max(0, this.#furthest - cached)),
+    };
+  }
+
+  /** Appends given ids, which are pending. */
+  append(ids: readonly number[]): void {
+    this.#ids.push(...ids);
+  }
+
+  /**
+   * Appends sampled ids. Nothing may be pending before.
+   *
+   * @param start column of the first
+   * @param forwarded how many of them went through the model
+   * @param cached how many of these count as read: the rest is pending
+   */
+  say(ids: readonly number[], start: number, forwarded: number, cached: number): void {
+    const before = this.#ids.length;
+    this.#ids.push(...ids);
+    this.extend(start, cached);
+    this.#furthest = Math.max(this.#furthest, before + forwarded);
+    this.#sampledPending = ids.length > forwarded ? this.#ids.length - 1 : null;
+  }
+
+  /**
+   * Holds these ids from now on, at least one. What is cached of a common beginning stays so; but a row that ends earlier
+   * than before leaves its last id pending, since the hidden state after it is not known any more.
+   *
+   * @param pinned so many leading ids are never dropped; at most all
+   */
+  rewrite(ids: readonly number[], pinned = this.#pinned): void {
+    const limit = Math.min(ids.length, this.#ids.length);
+    let common = 0;
+    while (common < limit && ids[common] === this.#ids[common]) common += 1;
+    this.rewind(ids.length < this.#ids.length ? Math.min(common, ids.length - 1) : common);
+    this.#ids = [...ids];
+    this.#pinned = Math.min(pinned, ids.length);
+    this.#furthest = Math.min(this.#furthest, common);
+    if (this.#sampledPending !== null && this.#sampledPending >= common) this.#sampledPending = null;
+  }
+
   /** Takes the next pending ids for read, in neighbouring columns. */
   extend(start: number, count: number): void {
     if (count === 0) return;
@@ -81,11 +140,11 @@ export class SessionRow {
     if (last !== undefined && last[1] === start) last[1] += count;
     else this.#spans.push([start, start + count]);
     const { cached } = this;
-    this.furthest = Math.max(this.furthest, cached);
-    if (this.sampledPending !== null && this.sampledPending < cached) this.sampledPending = null;
+    this.#furthest = Math.max(this.#furthest, cached);
+    if (this.#sampledPending !== null && this.#sampledPending < cached) this.#sampledPending = null;
   }
 
-  /** Forgets the columns of all but the first `count` cached ids. */
+  /** Forgets the columns of all but the first `count` cached ids, if there are more. */
   rewind(count: number): void {
     let excess = this.cached - count;
     while (excess > 0) {
@@ -95,9 +154,9 @@ export class SessionRow {
       excess -= taken;
       if (last[0] === last[1]) this.#spans.pop();
     }
-    this.#ancestors = this.#ancestors.map(({ fork, columns }) => {
-      return { fork, columns: Math.min(columns, count) };
-    });
+    this.#ancestors = this.#ancestors
+      .map(({ fork, columns }) => ({ fork, columns: Math.min(columns, count) }))
+      .filter(({ columns }) => columns > 0);
   }
 
   /** Forgets all columns: everything is pending again. */
@@ -106,12 +165,18 @@ export class SessionRow {
     this.#ancestors = [];
   }
 
-  /** Drops ids from the left. Positions shift, so nothing that was cached remains true. */
+  /**
+   * Drops ids behind the pinned ones. Positions shift, so of what was cached only the pinned ids remain true, and those
+   * few are read again with the rest: keeping them would leave holes as wide as the window.
+   */
   dropLeft(count: number): void {
-    this.ids.splice(0, count);
-    this.furthest = Math.max(0, this.furthest - count);
-    if (this.sampledPending !== null) {
-      this.sampledPending = this.sampledPending < count ? null : this.sampledPending - count;
+    const pinned = this.#pinned;
+    const shifted = (index: number) => (index < pinned ? index : Math.max(pinned, index - count));
+    this.#ids.splice(pinned, count);
+    this.#furthest = shifted(this.#furthest);
+    if (this.#sampledPending !== null) {
+      const wasDropped = this.#sampledPending >= pinned && this.#sampledPending < pinned + count;
+      this.#sampledPending = wasDropped ? null : shifted(this.#sampledPending);
     }
     this.evict();
   }

@@ -43,6 +43,7 @@ function expectSame(actual: Generation, expected: Generation): void {
   expect(actual.ids).toEqual(expected.ids);
   expect(actual.text).toEqual(expected.text);
   expect(actual.finished).toEqual(expected.finished);
+  expect(actual.kept).toEqual(expected.kept);
   expectClose(actual.logprobs, expected.logprobs);
   expectClose(actual.behaviourLogprobs, expected.behaviourLogprobs);
 }
@@ -345,6 +346,292 @@ describe.each([
     );
     expect(messages).toHaveLength(1);
     expect(messages[0]).toContain(`window of ${contextLength} tokens`);
+  });
+
+  it("drops text behind what is pinned, whoever drops it", () => {
+    const { contextLength } = model.config;
+    const given = prompts([contextLength + 30, contextLength - 3, 4, 2]);
+    const pinned = [1, 3, 1, 5];
+    const cut = (ids: readonly number[], row: number, length: number) =>
+      ids.length <= length
+        ? [...ids]
+        : [...ids.slice(0, pinned[row]), ...ids.slice(ids.length - length + pinned[row]!)];
+    using session = open(given, { pinned });
+    const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
+    const spoken = session.generate(sampling, keysOf(4));
+    const context = given.map((prompt, row) => {
+      const expected = referenceGenerate(
+        model,
+        tokenizer,
+        cut(prompt, row, contextLength - 10),
+        sampling,
+        keysOf(4)[row]!,
+      );
+      expect(spoken.ids[row]).toEqual(expected.ids);
+      return expected.row;
+    });
+    const heard = prompts([6, 1, 5, 2]);
+    const expected = heard.map((tokens, row) => {
+      context[row] = cut([...context[row]!, ...tokens], row, contextLength);
+      return referenceLogprobs(model, context[row]!.slice(0, -tokens.length), tokens);
+    });
+    expectClose(session.read(heard), expected);
+    expect(session.rows()).toEqual(context);
+    context
+      .slice(0, 2)
+      .forEach((ids, row) => expect(ids.slice(0, pinned[row])).toEqual(given[row]!.slice(0, pinned[row])));
+    // Forks keep their pins, and rows that had less than was pinned do not pin what came later.
+    using child = session.fork([0, 3]);
+    const more = prompts([contextLength - 4, contextLength - 4]);
+    expectClose(
+      child.read(more),
+      [0, 3].map((row, at) => {
+        const kept = Math.min(pinned[row]!, given[row]!.length);
+        const context_ = [
+          ...context[row]!.slice(0, kept),
+          ...context[row]!.slice(context[row]!.length - 4 + kept),
+        ];
+        return referenceLogprobs(model, context_, more[at]!);
+      }),
+    );
+  });
+
+  it("refuses what leaves no room for what is pinned", () => {
+    const { contextLength } = model.config;
+    const [long] = prompts([contextLength + 4]) as [number[]];
+    using session = open([long], { pinned: 5 });
+    expect(() => session.generate({ maxNewTokens: contextLength - 4 })).toThrow(
+      `must leave the 5 pinned tokens in the model's window of ${contextLength}`,
+    );
+    expect(() => session.read(prompts([contextLength - 4]))).toThrow(
+      /do not fit behind at least 5 of context/,
+    );
+    expect(session.read(prompts([contextLength - 5]))[0]).toHaveLength(contextLength - 5);
+    expect(session.rows()[0]!.slice(0, 5)).toEqual(long.slice(0, 5));
+    expect(() => open([long], { pinned: contextLength })).toThrow(/pinned: must be a whole number from 0 to/);
+    expect(() => open([long], { pinned: -1 })).toThrow(/pinned: must be a whole number/);
+    expect(() => open([long], { pinned: [1, 1] })).toThrow(
+      /pinned: expected one number for each of 1 rows, got 2/,
+    );
+  });
+
+  it("scores what it is asked to, and reads nothing where that is nothing", () => {
+    const given = prompts([4, 2, 6]);
+    const heard = prompts([5, 3, 4]);
+    const expected = given.map((prompt, row) => referenceLogprobs(model, prompt, heard[row]!));
+    using spans = open(given);
+    const score = [
+      [
+        [0, 2],
+        [3, 5],
+      ],
+      [],
+      [[1, 4]],
+    ] as const;
+    expectClose(spans.read(heard, { score }), [
+      [...expected[0]!.slice(0, 2), ...expected[0]!.slice(3, 5)],
+      [],
+      expected[2]!.slice(1, 4),
+    ]);
+    expect(spans.counters.tokensRead).toBe(24);
+    // The last hidden state predicts the first of what comes now.
+    expectClose(spans.read([[3, 4], [5], [6]], { score: [[[0, 1]], [[0, 1]], []] }), [
+      referenceLogprobs(model, [...given[0]!, ...heard[0]!], [3]),
+      referenceLogprobs(model, [...given[1]!, ...heard[1]!], [5]),
+      [],
+    ]);
+
+    using later = open(given);
+    expect(later.read(heard, { score: false })).toEqual([[], [], []]);
+    expect(later.counters).toMatchObject({ tokensRead: 0, tokensForwarded: 0 });
+    expect(later.rows()).toEqual(given.map((prompt, row) => [...prompt, ...heard[row]!]));
+    expectClose(
+      later.read([[3], [5], [6]]),
+      given.map((prompt, row) =>
+        referenceLogprobs(model, [...prompt, ...heard[row]!], [3 + row + Math.min(row, 1)]),
+      ),
+    );
+    expect(later.counters).toMatchObject({ tokensRead: 27, tokensReread: 0 });
+
+    for (const bad of [
+      [[2, 1]],
+      [[0, 6]],
+      [[-1, 2]],
+      [
+        [0, 2],
+        [1, 3],
+      ],
+      [[0.5, 2]],
+    ] as [number, number][][]) {
+      expect(() => later.read([[1, 2, 3, 4, 5], [], []], { score: [bad, [], []] })).toThrow(
+        /spans to score must be/,
+      );
+    }
+    expect(() => later.read([[], [], []], { score: [[]] })).toThrow(
+      /score: expected one entry for each of 3 rows/,
+    );
+    expect(later.rows()[0]).toHaveLength(10);
+  });
+
+  it("rewritten, says what a fresh session says, and reads only what is new", () => {
+    const given = prompts([8, 5, 6, 7, 3, 9]);
+    using session = open(given);
+    const sampling: Sampling = { maxNewTokens: 6, topK: 40, recordBehaviour: true };
+    const spoken = session.generate(sampling, keysOf(6));
+    const ids = session.rows();
+    const [random] = prompts([20]) as [number[]];
+    const other = (id: number) => (id === 1 ? 2 : 1);
+    const texts = [
+      ids[0]!, // as it was
+      [...ids[1]!.slice(0, 5), other(ids[1]![5] ?? 1), ...random.slice(0, 3)], // another utterance
+      ids[2]!.slice(0, 6), // without its utterance
+      [...ids[3]!.slice(0, 2), other(ids[3]![2]!), ...ids[3]!.slice(3)], // edited in front
+      [other(ids[4]![0]!), ...random], // another text
+      [...ids[5]!, ...random.slice(0, 4)], // longer
+    ];
+    const common = [ids[0]!.length, 5, 5, 2, 0, ids[5]!.length];
+    const before = { ...session.counters };
+    session.rewrite(texts);
+    expect(session.rows()).toEqual(texts);
+    expect(session.counters).toMatchObject(before);
+    using fresh = open(texts);
+    const heard = prompts([2, 1, 3, 1, 0, 2]);
+    expectClose(session.read(heard), fresh.read(heard));
+    expect(session.rows()).toEqual(fresh.rows());
+    const forwarded = texts.map((text, row) => {
+      // What was sampled last has not been through the model yet; what is known of the others is kept.
+      const spokenIds = spoken.kept[row]!;
+      const wasCached = ids[row]!.length - (spoken.ids[row]!.length === 6 && spokenIds === 6 ? 1 : 0);
+      return text.length - Math.min(common[row]!, wasCached) + heard[row]!.length;
+    });
+    const done = session.counters.tokensForwarded - before.tokensForwarded;
+    expect(done).toBe(forwarded.reduce((sum, count) => sum + count, 0));
+    // Only the row that ends earlier than before reads an id again: its last one.
+    expect(session.counters.tokensReread - before.tokensReread).toBe(1);
+    const said = session.generate(sampling, keysOf(6, 1));
+    expectSame(said, fresh.generate(sampling, keysOf(6, 1)));
+    using child = session.fork([5, 1, 1, 4]);
+    using freshChild = fresh.fork([5, 1, 1, 4]);
+    expectSame(child.generate(sampling, keysOf(4, 2)), freshChild.generate(sampling, keysOf(4, 2)));
+  });
+
+  it("rewritten, computes the very numbers of a fresh session: in float64 nothing else is left between them", () => {
+    const exact = model.copy("float64");
+    const [old, heard, ending] = [
+      prompts([9, 4, 6]),
+      prompts([3, 2, 5]),
+      randomIds(3, model.config.vocabSize),
+    ];
+    const texts = [[...old[0]!.slice(0, 6), ...ending], [...old[1]!, ...ending], old[2]!.slice(0, 2)];
+    using session = GenerationSession.open(exact, tokenizer, old);
+    session.read(heard);
+    session.rewrite(texts);
+    using fresh = GenerationSession.open(exact, tokenizer, texts);
+    expectClose(session.read(heard), fresh.read(heard), 2e-6);
+    exact.dispose();
+  });
+
+  it("rewritten over and over, forked in between, out of memory or not, never says what a fresh one does not", () => {
+    for (const options of [{}, { cacheBudget: 1 }, { tokenBudget: 9 }]) {
+      const alphabet = randomIds(3, model.config.vocabSize);
+      const text = (length: number) => Array.from({ length }, () => alphabet[stream.integer(3)]!);
+      let texts = [4, 7, 1, 5].map(text);
+      let session = open(texts, options);
+      for (let turn = 0; turn < 6; turn += 1) {
+        texts = session.rows().map((ids) => {
+          const kept = stream.integer(ids.length + 1);
+          return [...ids.slice(0, kept), ...text(stream.integer(5) + (kept === 0 ? 1 : 0))];
+        });
+        session.rewrite(texts);
+        if (turn % 3 === 1) {
+          const next = session.fork([3, 0, 0, 2]);
+          texts = [3, 0, 0, 2].map((row) => texts[row]!);
+          session.dispose();
+          session = next;
+        }
+        if (turn % 2 === 0) continue; // two in a row
+        const heard = [text(2), text(0), text(1), text(3)];
+        expectClose(
+          session.read(
+            heard,
+            turn % 4 === 1 ? {} : { score: heard.map(({ length }) => [[0, length]] as const) },
+          ),
+          heard.map((ids, row) => referenceLogprobs(model, texts[row]!, ids)),
+        );
+        texts = texts.map((ids, row) => [...ids, ...heard[row]!]);
+        const sampling: Sampling = { maxNewTokens: 2, topK: 20 };
+        const keys = keysOf(4, turn);
+        const spoken = session.generate(sampling, keys);
+        texts.forEach((ids, row) =>
+          expect(spoken.ids[row]).toEqual(referenceGenerate(model, tokenizer, ids, sampling, keys[row]!).ids),
+        );
+      }
+      session.dispose();
+    }
+  });
+
+  it("keeps what is pinned of a rewritten row", () => {
+    const { contextLength } = model.config;
+    const [first, second, third] = prompts([4, contextLength + 3, contextLength + 6]) as [
+      number[],
+      number[],
+      number[],
+    ];
+    using session = open([first, first], { pinned: 2 });
+    session.prefill();
+    session.rewrite([second, third], { pinned: [2, 6] });
+    const heard = prompts([1, 1]);
+    session.read(heard);
+    expect(session.rows()).toEqual([
+      [...second.slice(0, 2), ...second.slice(6), ...heard[0]!],
+      [...third.slice(0, 6), ...third.slice(13), ...heard[1]!],
+    ]);
+    session.rewrite([third, []]);
+    session.read(heard);
+    expect(session.rows()[0]).toEqual([...third.slice(0, 2), ...third.slice(9), ...heard[0]!]);
+    expect(session.rows()[1]).toHaveLength(2);
+    expect(() => session.rewrite([first])).toThrow(/rewrite: expected one entry for each of 2 rows, got 1/);
+    expect(() => session.rewrite([first, [-1]])).toThrow(/rewrite: row 1: a token id/);
+  });
+
+  it("says how many of the sampled ids stay in the row", () => {
+    const given = prompts([5, 2, 8, 3, 6, 4]);
+    using free = open(given, { endIds: [] });
+    const sampling: Sampling = { maxNewTokens: 8 };
+    const { ids } = free.generate(sampling, keysOf(6));
+    // Whatever the third token is ends a row: by an end id or a stop id, with text or without.
+    const third = [...new Set(ids.map((row) => row[2]!))];
+    const silent = new Set([third[0]!, third[1]!, third[2]!]);
+    const quiet = {
+      decode: (given_: readonly number[], options?: { skipSpecialTokens?: boolean }) =>
+        tokenizer.decode(
+          given_.filter((id) => !silent.has(id)),
+          options,
+        ) +
+        given_
+          .filter((id) => !silent.has(id))
+          .map((id) => `<${id}>`)
+          .join(""),
+    };
+    for (const by of ["end", "stop"] as const) {
+      using session = GenerationSession.open(model, quiet, given, { endIds: by === "end" ? third : [] });
+      const spoken = session.generate({ ...sampling, stopIds: by === "stop" ? third : [] }, keysOf(6));
+      spoken.ids.forEach((sampled, row) => {
+        expect(spoken.finished[row]).toBe(by === "end" ? "eos" : "stop");
+        expect(spoken.kept[row]).toBe(sampled.length - (silent.has(sampled.at(-1)!) ? 1 : 0));
+        expect(spoken.logprobs[row]).toHaveLength(sampled.length);
+      });
+      expect(new Set(spoken.kept.map((kept, row) => spoken.ids[row]!.length - kept))).toEqual(
+        new Set([0, 1]),
+      );
+      expect(session.rows()).toEqual(
+        given.map((prompt, row) => [...prompt, ...spoken.ids[row]!.slice(0, spoken.kept[row])]),
+      );
+    }
+    using cut = open(given, { endIds: [] });
+    const stopped = cut.generate({ ...sampling, stopStrings: [tokenizer.decode([ids[0]![3]!])] }, keysOf(6));
+    expect(stopped.kept).toEqual(stopped.ids.map((row) => row.length));
+    expect(cut.rows()).toEqual(given.map((prompt, row) => [...prompt, ...stopped.ids[row]!]));
   });
 
   it("with room reserved reads a full window only once", () => {

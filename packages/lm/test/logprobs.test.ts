@@ -4,7 +4,12 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CausalLM } from "../src/causal-lm.js";
 import { loadCausalLM } from "../src/checkpoint.js";
 import { initializeGPT2 } from "../src/families/initialize.js";
-import { tokenLogprobs, type ScoredRow, type TokenLogprobsOptions } from "../src/logprobs.js";
+import {
+  contextThatFits,
+  tokenLogprobs,
+  type ScoredRow,
+  type TokenLogprobsOptions,
+} from "../src/logprobs.js";
 import type { Tokenizer } from "../src/tokenizer.js";
 import { goldenCausal } from "./golden/families.js";
 import { golden, goldenFolder } from "./golden/gpt2.js";
@@ -250,9 +255,27 @@ describe("tokenLogprobs of the golden GPT-2", () => {
       { context: [1], continuation: Array.from({ length: 64 }, () => 1) },
       /window of 64 tokens, but the continuation has 64/,
     ],
+    [
+      "a continuation that leaves no room for what is pinned",
+      { context: [1, 2, 3, 4], continuation: Array.from({ length: 61 }, () => 1), pinned: 4 },
+      /and the 4 pinned tokens of context must fit the model's window of 64 tokens, but the continuation has 61/,
+    ],
+    ["pins that are no number", { context: [1, 2], continuation: [1], pinned: 0.5 }, /pinned must be .*0\.5/],
   ])("refuses %s", (_, row, message) => {
     expect(() => tokenLogprobs(model, [row])).toThrow(UsageError);
     expect(() => tokenLogprobs(model, [row])).toThrow(message);
+  });
+
+  it("cuts a long context behind its pinned ids", () => {
+    const context = Array.from({ length: 70 }, (_, at) => (7 * at) % 300);
+    const continuation = [5, 6, 7];
+    const cut = [...context.slice(0, 4), ...context.slice(-57)];
+    const row = { context, continuation, pinned: 4 };
+    expect(contextThatFits(model.config, row)).toEqual(cut);
+    expect(values(model, [row])).toEqual(values(model, [{ context: cut, continuation }]));
+    expect(contextThatFits(model.config, { ...row, context: [8], pinned: 4 })).toEqual([8]);
+    const full = { context, continuation: context.slice(0, 60), pinned: 4 };
+    expect(contextThatFits(model.config, full)).toEqual(context.slice(0, 4));
   });
 
   it("takes no rows, and rows without anything to score", () => {
