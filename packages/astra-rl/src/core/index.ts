@@ -20,7 +20,14 @@ export {
 } from "./evaluator.js";
 export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
-export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
+export {
+  likelihoodOf,
+  Node,
+  type Likelihood,
+  type NodeFactory,
+  type NodeFields,
+  type NodeJSON,
+} from "./node.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
 export {
@@ -34,3 +41,4 @@ export {
   type Work,
   type WorkCounters,
 } from "./system.js";
+export { TokenTable } from "./token-table.js";

@@ -9,6 +9,7 @@ import {
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import type { Likelihood, Node } from "./node.js";
+import type { TokenTable } from "./token-table.js";
 import type { Tensor } from "@astra-rl/torch";
 
 /** One node to grow. */
@@ -85,28 +86,27 @@ export abstract class System<S = string, A = string> {
   abstract rolloutPromptWithTarget(prompts: readonly S[], keys?: readonly NodeKey[]): Promise<S[]>;
 
   /**
-   * log P_tester of each continuation token after its context: [B, T], 0 beyond each row's length, with a
-   * gradient into `parameters()`.
+   * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
    */
   abstract getTesterLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the frozen baseline; no gradient. */
   abstract getBaselineLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the target, in the target's tokens; no gradient. */
   abstract getTargetLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** One reward for each turn; throws when one cannot be had. */
   abstract reward(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<number[]>;
@@ -245,7 +245,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTesterLogprobs";
     checkPaired(where, contexts, continuations);
     return this.#logprobs(
@@ -260,7 +260,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getBaselineLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getBaselineLogprobs(contexts, continuations, sources);
@@ -271,7 +271,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTargetLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getTargetLogprobs(contexts, continuations, sources);
@@ -290,7 +290,7 @@ export abstract class System<S = string, A = string> {
     return rewards;
   }
 
-  /** Rules for a [batch, T] result; the first result of any kind fixes the device of all. */
+  /** Rules for a table of so many rows; the first result of any kind fixes the device of all. */
   protected tensorRules(batch: number, gradient: boolean): TensorRules {
     return { batch, gradient, device: this.#device };
   }
@@ -299,9 +299,9 @@ export abstract class System<S = string, A = string> {
     this.#device ??= tensor.device;
   }
 
-  #logprobs(where: string, logprobs: Tensor, batch: number, gradient: boolean): Tensor {
+  #logprobs(where: string, logprobs: TokenTable, batch: number, gradient: boolean): TokenTable {
     checkLogprobs(where, logprobs, this.tensorRules(batch, gradient));
-    this.rememberDevice(logprobs);
+    this.rememberDevice(logprobs.values);
     return logprobs;
   }
 }
@@ -309,25 +309,25 @@ export abstract class System<S = string, A = string> {
 /** A system that can also say how good each token of a continuation is, for actor-critic algorithms. */
 export abstract class ValueFunctionSystem<S = string, A = string> extends System<S, A> {
   /**
-   * Value of each continuation token: [B, T], aligned with `getTesterLogprobs`, with a gradient. Position t is
-   * the value of the state in which token t is chosen, so the value after the last token is not included.
+   * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
+   * state in which token t is chosen, so the value after the last token is not included.
    */
   abstract value(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   async valueAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
     const values = await this.value(contexts, continuations, sources);
     checkValues(where, values, this.tensorRules(contexts.length, true));
-    this.rememberDevice(values);
+    this.rememberDevice(values.values);
     return values;
   }
 }

@@ -3,6 +3,7 @@ import {
   attempt,
   checkCount,
   checkPaired,
+  likelihoodOf,
   type Assessment,
   type Likelihood,
   type RetryOptions,
@@ -47,8 +48,7 @@ export abstract class ASTSystem extends System {
   }
 
   /**
-   * How likely the target finds each probe after its context. The default sums rows of `getTargetLogprobs`, taking a
-   * row to end at its last value that is not 0; a system that knows its tokens counts them instead.
+   * How likely the target finds each probe after its context. The default sums the rows of `getTargetLogprobs`.
    */
   async likelihood(
     contexts: readonly string[],
@@ -56,19 +56,9 @@ export abstract class ASTSystem extends System {
     sources?: Sources,
   ): Promise<Likelihood[]> {
     const logprobs = await this.getTargetLogprobsAndValidate(contexts, probes, sources);
-    const values = logprobs.toTypedArray() as Float32Array | Float64Array;
-    const columns = logprobs.shape[1]!;
+    const rows = logprobs.rows();
     logprobs.dispose();
-    return contexts.map((_, row) => {
-      let total = 0;
-      let tokens = 0;
-      for (let token = 0; token < columns; token++) {
-        const value = values[row * columns + token]!;
-        total += value;
-        if (value !== 0) tokens = token + 1;
-      }
-      return { nll: tokens === 0 ? null : -total / tokens, total, tokens };
-    });
+    return rows.map(likelihoodOf);
   }
 
   override async assess(

@@ -1,6 +1,13 @@
 import type { GenerationSession } from "@astra-rl/lm";
 import { AstraError } from "@astra-rl/torch";
-import type { Assessment, ExpandRequest, Growth, Likelihood, Outcome } from "../core/index.js";
+import {
+  likelihoodOf,
+  type Assessment,
+  type ExpandRequest,
+  type Growth,
+  type Likelihood,
+  type Outcome,
+} from "../core/index.js";
 import type { ModelRole, Utterance } from "./model-role.js";
 import { nextContexts, tokensOf, type SpokenTokens, type TurnTokens } from "./turn-tokens.js";
 
@@ -235,18 +242,4 @@ function openShared(role: ModelRole, contexts: readonly (readonly number[])[]): 
 function replaced(session: GenerationSession, rows: readonly number[]): GenerationSession {
   if (rows.length === session.rowCount && rows.every((row, index) => row === index)) return session;
   return session.fork(rows, { consume: true });
-}
-
-/** Likelihood of an utterance from the log-probabilities of its tokens. */
-export function likelihoodOf(logprobs: readonly number[]): Likelihood {
-  // Rounding may leave a sum of zeros a hair above zero, or at −0.
-  const total = Math.min(
-    0,
-    logprobs.reduce((sum, logprob) => sum + logprob, 0),
-  );
-  return {
-    nll: logprobs.length === 0 ? null : Math.abs(total) / logprobs.length,
-    total,
-    tokens: logprobs.length,
-  };
 }
