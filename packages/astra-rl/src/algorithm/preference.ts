@@ -129,18 +129,14 @@ export class Preference<S = string, A = string> extends Algorithm<
     const continuations = [...batch.chosen, ...batch.rejected];
     const sources = [...batch.chosenSources, ...batch.rejectedSources];
     return scope(async () => {
-      // Both [2B, T], the chosen continuations in the first B rows.
-      const tester = (await this.system.getTesterLogprobsAndValidate(
-        contexts,
-        continuations,
-        sources,
-      )) as Tensor;
-      const baseline = (await noGrad(() =>
+      // Both of 2B rows, the chosen continuations in the first B rows.
+      const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations, sources);
+      const baseline = await noGrad(() =>
         this.system.getBaselineLogprobsAndValidate(contexts, continuations, sources),
-      )) as Tensor;
-      const lengths = tokenCounts(tester, baseline);
-      const testerSums = tester.sum([-1]);
-      const baselineSums = baseline.sum([-1]).to(testerSums.dtype);
+      );
+      const { lengths } = tester;
+      const testerSums = tester.sums();
+      const baselineSums = baseline.sums().to(testerSums.dtype);
       const losses = this.loss(
         {
           chosen: testerSums.narrow(0, 0, pairs),
@@ -182,26 +178,6 @@ export class Preference<S = string, A = string> extends Algorithm<
       "drift/per_token": tokens === 0 ? 0 : ratios.reduce((sum, ratio) => sum + ratio, 0) / tokens,
     };
   }
-}
-
-/**
- * Tokens of each row. Log-probabilities are 0 beyond a row's length, so the last position that is not 0 under one
- * of the models ends it; a last token that both models hold certain adds nothing to any sum and is not counted.
- */
-function tokenCounts(tester: Tensor, baseline: Tensor): number[] {
-  const tables = [tester, baseline].map((table) => ({
-    values: table.detach().toTypedArray() as ArrayLike<number>,
-    columns: table.shape[1]!,
-  }));
-  return Array.from({ length: tester.shape[0]! }, (_, row) =>
-    Math.max(
-      ...tables.map(({ values, columns }) => {
-        let length = columns;
-        while (length > 0 && values[row * columns + length - 1] === 0) length -= 1;
-        return length;
-      }),
-    ),
-  );
 }
 
 function numbers(vector: Tensor): number[] {

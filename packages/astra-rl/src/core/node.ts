@@ -12,6 +12,20 @@ export interface Likelihood {
   tokens: number;
 }
 
+/** Likelihood of a probe from the log-probabilities of its tokens. */
+export function likelihoodOf(logprobs: readonly number[]): Likelihood {
+  // Rounding may leave a sum of zeros a hair above zero, or at −0.
+  const total = Math.min(
+    0,
+    logprobs.reduce((sum, logprob) => sum + logprob, 0),
+  );
+  return {
+    nll: logprobs.length === 0 ? null : Math.abs(total) / logprobs.length,
+    total,
+    tokens: logprobs.length,
+  };
+}
+
 /** What a node is made of; every field that is not given is empty. */
 export interface NodeFields<S = string, A = string> {
   context: S;
