@@ -34,6 +34,7 @@ export {
   type NodeFactory,
   type NodeFields,
   type NodeJSON,
+  type TokensRecord,
 } from "./node.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";

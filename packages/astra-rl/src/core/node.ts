@@ -26,6 +26,30 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
   };
 }
 
+/** Token ids behind a turn, each model's in its own vocabulary. */
+export interface TokensRecord {
+  tester?: {
+    /** What it had read before it spoke. */
+    context: number[];
+    /** What it said, as it stays in the conversation. */
+    probe: number[];
+    /** The id that ended the probe and is no part of its text; absent where there was none. */
+    end?: number;
+  };
+  target?: {
+    /** What it had read before the probe. */
+    context: number[];
+    /** What it then read: the probe, and the scaffold around it. */
+    heard: number[];
+    /** The probe alone. */
+    probe: number[];
+    response: number[];
+    end?: number;
+  };
+  /** Whether a method returned a text of its own in place of what the models said or had read; absent where not. */
+  edited?: true;
+}
+
 /** What a node is made of; every field that is not given is empty. */
 export interface NodeFields<S = string, A = string> {
   context: S;
@@ -69,7 +93,10 @@ export class Node<S = string, A = string> {
   likelihood: Likelihood | null;
   /** What went wrong with this turn after the retries; null when nothing did. */
   failure: Failure | null;
-  /** Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. */
+  /**
+   * Belongs to the system that made the node (token ids, recorded log-probabilities). Serialised only where asked for,
+   * by its method `toRecord`.
+   */
   declare tokens: unknown;
 
   constructor(fields: NodeFields<S, A>) {

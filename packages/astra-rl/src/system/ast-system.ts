@@ -435,8 +435,9 @@ class ConversationMemory implements GrowthMemory {
     this.#level!.probed(probes);
   }
 
-  endLevel(outcomes: readonly Outcome[]): TurnTokens[] {
-    return this.#level!.end(outcomes);
+  endLevel(outcomes: readonly Outcome[]): (TurnTokens | undefined)[] {
+    const kept = this.#level!.end(outcomes);
+    return kept.map((tokens) => (tokens.tester === null && tokens.target === null ? undefined : tokens));
   }
 
   close(): void {

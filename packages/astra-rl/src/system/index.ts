@@ -7,4 +7,4 @@ export {
   type HFEvaluationSystemOptions,
 } from "./hf-evaluation-system.js";
 export { DEFAULT_SAMPLING, type GenerationOptions, type HFSystemOptions } from "./hf-parts.js";
-export type { TargetTokens, TesterTokens, TurnTokens } from "./turn-tokens.js";
+export { TurnTokens, type TargetTokens, type TesterTokens } from "./turn-tokens.js";

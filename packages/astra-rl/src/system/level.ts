@@ -11,7 +11,7 @@ import type {
   Tester,
 } from "../core/index.js";
 import { align, type Utterance } from "./align.js";
-import { tokensOf, type TargetTokens, type TesterTokens, type TurnTokens } from "./turn-tokens.js";
+import { tokensOf, TurnTokens, type TargetTokens, type TesterTokens } from "./turn-tokens.js";
 
 /** The models that take part in a system's conversations. */
 export interface Speakers {
@@ -246,13 +246,13 @@ export class Level {
       const answer = answerOf(place, outcome.response) ?? place.answers.at(-1);
       const isOwn = tester === null || tester.logprobs !== null;
       const isAnswered = target === null || answerOf(place, outcome.response) !== undefined;
-      return {
+      return new TurnTokens({
         owner: this.#owner,
         tester,
         target,
         edited: place.edited || !isOwn || (!isAnswered && outcome.failure === null),
         baselineLogprobs: isOwn ? (answer?.baselineLogprobs ?? null) : null,
-      };
+      });
     });
     this.#rows = new Map(kept.map((tokens, row) => [tokens, row]));
     return kept;

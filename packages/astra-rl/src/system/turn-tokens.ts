@@ -1,10 +1,10 @@
-import type { Line, Node, NodeKey, Sources } from "../core/index.js";
+import type { Line, Node, NodeKey, Sources, TokensRecord } from "../core/index.js";
 
 /**
  * The token ids behind one turn, as the models sampled and read them, so that nothing that was sampled is ever
  * tokenised again: encoding a decoded text can give other ids than those that made it.
  */
-export interface TurnTokens {
+export class TurnTokens {
   /** The system that made the turn; no other can make sense of the ids. */
   readonly owner: object;
   /** null where the system has no tester of its own. */
@@ -18,6 +18,42 @@ export interface TurnTokens {
   readonly edited: boolean;
   /** log P of each id of the tester's probe under the baseline; null until something has asked for it. */
   baselineLogprobs: readonly number[] | null;
+
+  constructor({ owner, tester, target, edited, baselineLogprobs }: Omit<TurnTokens, "toRecord">) {
+    this.owner = owner;
+    this.tester = tester;
+    this.target = target;
+    this.edited = edited;
+    this.baselineLogprobs = baselineLogprobs;
+  }
+
+  /** The ids as a record holds them. */
+  toRecord(): TokensRecord {
+    const { tester, target, edited } = this;
+    const record: TokensRecord = {};
+    if (tester !== null) {
+      record.tester = { context: [...tester.context], ...said("probe", tester.probe, tester.lines) };
+    }
+    if (target !== null) {
+      const { context, heard, probe, response, lines } = target;
+      record.target = {
+        context: [...context],
+        heard: [...heard],
+        probe: heard.slice(...probe),
+        ...said("response", response, lines),
+      };
+    }
+    if (edited) record.edited = true;
+    return record;
+  }
+}
+
+/** An utterance's ids that stay in the conversation, and the silent one that ended it, where there was one. */
+function said<Name extends string>(name: Name, ids: readonly number[], lines: readonly Line[]) {
+  const kept = lines.at(-1)!.ids!;
+  return { [name]: [...kept], ...(ids.length > kept.length ? { end: ids[kept.length]! } : {}) } as {
+    [key in Name]: number[];
+  } & { end?: number };
 }
 
 /** The tester's side of a turn, in its ids. */
@@ -50,8 +86,7 @@ export interface TargetTokens {
 
 /** The ids behind a node; null when the system did not make it. */
 export function tokensOf(owner: object, node: Node): TurnTokens | null {
-  const tokens = node.tokens as TurnTokens | undefined;
-  return typeof tokens === "object" && tokens !== null && tokens.owner === owner ? tokens : null;
+  return node.tokens instanceof TurnTokens && node.tokens.owner === owner ? node.tokens : null;
 }
 
 /**

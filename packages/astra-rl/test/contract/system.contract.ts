@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { NodeKey, System } from "../../src/core/index.js";
+import { Growth, type NodeKey, type System } from "../../src/core/index.js";
 
 export interface SystemContract {
   create: () => Promise<System>;
@@ -54,7 +54,7 @@ export function systemContract(name: string, { create, contexts, continuations }
     it("takes no rows", async () => {
       expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
       expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
-      expect(await system.expand([])).toEqual([]);
+      expect(await new Growth(system).expand([])).toEqual([]);
       expect(await system.assess([], [], [])).toEqual([]);
     });
 

@@ -1,7 +1,7 @@
 import { loadCausalLM, tokenLogprobs, type ScoredRow } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
-import type { Graph, Node } from "../../src/core/index.js";
+import { Growth, type ExpandRequest, type Graph, type Node, type Outcome, type System } from "../../src/core/index.js";
 import type { ASTSystem, TurnTokens } from "../../src/system/index.js";
 
 export const tokensOf = (node: Node): TurnTokens => node.tokens as TurnTokens;
@@ -52,7 +52,7 @@ export function expectClose(
  * was sampled stands in the children's contexts, and the target's log-probabilities are those of its ids.
  */
 export async function expectFaithful(system: ASTSystem, graph: Graph, target: string): Promise<void> {
-  const speakers = system.parts as { tester: Decoding; target: Decoding };
+  const speakers = system.parts as unknown as { tester: Decoding; target: Decoding };
   const text = (speaker: Decoding, ids: readonly number[]) => speaker.codec.decode(without(speaker, ids));
   const rows: ScoredRow[] = [];
   const recorded: number[][] = [];
@@ -82,3 +82,30 @@ interface Decoding {
 }
 
 const without = ({ codec }: Decoding, ids: readonly number[]) => ids.slice(codec.prefix.length);
+
+/** The ids and numbers of a turn in one flat view. */
+export function turn(node: Node) {
+  const { tester, target, baselineLogprobs } = tokensOf(node);
+  return {
+    testerContext: tester!.context,
+    targetContext: target!.context,
+    probe: { sampled: tester!.probe, kept: keptProbe(node), heard: heardProbe(node) },
+    response: { sampled: target!.response, kept: keptResponse(node) },
+    testerLogprobs: tester!.logprobs!,
+    targetLogprobs: target!.logprobs,
+    baselineLogprobs,
+  };
+}
+
+/** One level of its own. */
+export async function growLevel(
+  system: System,
+  requests: readonly ExpandRequest[],
+): Promise<Outcome[]> {
+  const growth = new Growth(system);
+  try {
+    return await growth.expand(requests);
+  } finally {
+    growth.close();
+  }
+}

@@ -15,7 +15,7 @@ export class ToySystem extends ASTSystem {
   readonly batches: { tester: number[]; target: number[] } = { tester: [], target: [] };
 
   constructor(scorer: Scorer, options: ASTSystemOptions = {}) {
-    super(scorer, options);
+    super({ scorer }, options);
   }
 
   override rolloutPromptWithTester(

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { type NodeKey, Scorer, type ScoreOutcome, type TokenTable } from "../../src/core/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
+import { growLevel } from "../support/faithful.js";
 import { table } from "../support/table.js";
 import { toyLogprobs, ToySystem } from "../support/toy-system.js";
 
@@ -115,8 +116,8 @@ describe("ASTSystem", () => {
       }
     }
     const system = new Flaky(keywords(), { retry: { attempts: 2 } });
-    const outcomes = await system.expand(requests(["a ", "broken ", "c "]));
-    const plain = await new ToySystem(keywords()).expand(requests(["a ", "broken ", "c "]));
+    const outcomes = await growLevel(system, requests(["a ", "broken ", "c "]));
+    const plain = await growLevel(new ToySystem(keywords()), requests(["a ", "broken ", "c "]));
     expect(outcomes[0]).toEqual(plain[0]);
     expect(outcomes[2]).toEqual(plain[2]);
     expect(outcomes[1]!.failure).toEqual({ stage: "target", message: "502", attempts: 2 });
@@ -130,13 +131,13 @@ describe("ASTSystem", () => {
         return Promise.reject(new UsageError("no such checkpoint"));
       }
     }
-    await expect(new Wrong(keywords()).expand(requests(["a"]))).rejects.toThrow("no such checkpoint");
+    await expect(growLevel(new Wrong(keywords()), requests(["a"]))).rejects.toThrow("no such checkpoint");
     class Short extends ToySystem {
       override rolloutPromptWithTarget(): Promise<string[]> {
         return Promise.resolve([]);
       }
     }
-    await expect(new Short(keywords()).expand(requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
+    await expect(growLevel(new Short(keywords()), requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
     class Probabilities extends ToySystem {
       override getTargetLogprobs(
         _: readonly string[],
@@ -145,7 +146,7 @@ describe("ASTSystem", () => {
         return Promise.resolve(table(continuations.map((text) => toyLogprobs(text).map(Math.exp))));
       }
     }
-    await expect(new Probabilities(keywords()).expand(requests(["a"]))).rejects.toThrow(
+    await expect(growLevel(new Probabilities(keywords()), requests(["a"]))).rejects.toThrow(
       /look like probabilities/u,
     );
   });

@@ -8,8 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Graph, Node, type NodeKey } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
-import { HFASTSystem, type HFASTSystemOptions, type TurnTokens } from "../../src/system/index.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { samplerContract } from "../contract/sampler.contract.js";
+import { growLevel, turn as tokens } from "../support/faithful.js";
 import { systemContract } from "../contract/system.contract.js";
 
 // A random GPT-2 of two layers with a window of 64 tokens, and others with other tokenizers.
@@ -33,7 +34,6 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
     log: () => {},
     ...options,
   });
-const tokens = (node: Node) => node.tokens as TurnTokens;
 const nodesOf = (graphs: readonly Graph[]) => graphs.flatMap((graph) => [...graph.nodes()]);
 
 systemContract("HFASTSystem", {
@@ -65,7 +65,7 @@ async function growNodeByNode(
     const children: Node[] = [];
     for (let child = 0; child < width; child++) {
       const key: NodeKey = { seed: graph.seed, episode: graph.episode, node: number * width + child + 1 };
-      const [outcome] = await system.expand([{ context, parent, key }]);
+      const [outcome] = await growLevel(system, [{ context, parent, key }]);
       const { next, ...fields } = outcome!;
       const node = new Node({ context, ...fields });
       node.children = await grow(next, node, key.node, level - 1);
@@ -174,7 +174,7 @@ describe("HFASTSystem rollouts", () => {
       for (const parent of graph.children) {
         const { testerContext, targetContext, probe, response } = tokens(parent);
         for (const child of parent.children) {
-          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.heard]);
+          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.kept]);
           expect(tokens(child).targetContext).toEqual([...targetContext, ...probe.heard, ...response.kept]);
         }
       }
@@ -205,7 +205,7 @@ describe("HFASTSystem rollouts", () => {
     expect(counting.counters()).toEqual({
       tester: {
         // The prompt once, and the responses that a probe follows on.
-        read: prompt + sum(inner.map((node) => tokens(node).response.heard.length)),
+        read: prompt + sum(inner.map((node) => tokens(node).response.kept.length)),
         generated: sum(nodes.map((node) => tokens(node).probe.sampled.length)),
         trained: 0,
       },
@@ -311,8 +311,8 @@ describe("HFASTSystem weights", () => {
   it("holds one set for tester, target and baseline until the tester is updated", async () => {
     const system = await load({ inferenceDtype: "bfloat16" });
     expect(system.tester.model).toBe(system.target.model);
-    expect(system.targetIsBaseline).toBe(true);
-    await system.testerUpdated();
+    expect(system.target.sharesWeights(system.baseline)).toBe(true);
+    noGrad(() => [...system.parameters()][0]!.mul_(1));
     expect(system.tester.model).not.toBe(system.target.model);
     expect(system.tester.model.dtype).toBe("bfloat16");
     expect(system.testerModel.dtype).toBe("float32");
@@ -330,7 +330,6 @@ describe("HFASTSystem weights", () => {
         noGrad(() => {
           for (const parameter of system.parameters()) parameter.mul_(factor);
         });
-        await system.testerUpdated();
       };
       await change(-0.5);
       expect(await system.rolloutPromptWithTester(context)).not.toEqual(before);
@@ -396,12 +395,16 @@ describe("HFASTSystem with models of different kinds", () => {
     ["Qwen", QWEN],
   ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
     const system = await load({ target });
-    expect(system.sharedTokens).toBe(false);
+    expect(system.target.sharesTokens(system.tester)).toBe(false);
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
     const nodes = [...graph.nodes()];
     for (const node of nodes) {
       expect(tokens(node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe));
-      expect(tokens(node).response.heard).toEqual(system.tester.tokenizer.encode(node.response));
+      for (const child of node.children) {
+        const before = [...tokens(node).testerContext, ...tokens(node).probe.kept];
+        const heard = system.tester.tokenizer.encode(node.response);
+        expect(tokens(child).testerContext).toEqual([...before, ...heard]);
+      }
     }
     expectClose(
       nodes.map((node) => tokens(node).targetLogprobs),
@@ -423,7 +426,7 @@ describe("HFASTSystem with models of different kinds", () => {
   it("takes checkpoints that are already loaded, and leaves them alone", async () => {
     const mine = await loadCausalLM(GPT2);
     const system = await load({ tester: mine, target: mine });
-    expect(system.targetIsBaseline).toBe(true);
+    expect(system.target.sharesWeights(system.baseline)).toBe(true);
     const graph = await new ASTSampler(system, PROMPTS, { depth: 1 }).rollout(0);
     const folder = await load();
     const other = await new ASTSampler(folder, PROMPTS, { depth: 1 }).rollout(0);
