@@ -20,6 +20,7 @@ export {
   type GPT2Sizes,
   type InitializeOptions,
 } from "./families/initialize.js";
+export * from "./format/index.js";
 export * from "./generation/index.js";
 export {
   contextThatFits,
