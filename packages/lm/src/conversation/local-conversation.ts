@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Line, Piece } from "../format/conversation-format.js";
-import type { GenerationSession } from "../generation-session.js";
-import type { DrawKey } from "../keyed-random.js";
+import type { GenerationSession } from "../generation/session.js";
+import type { DrawKey } from "../generation/keyed-random.js";
 import type { LocalSpeaker } from "./local-speaker.js";
 
 /** One utterance as it was sampled. */
@@ -71,11 +71,23 @@ export class LocalConversation {
     });
     const session = speaker.openSession(distinct);
     try {
-      return new LocalConversation(speaker, forked(session, children), rows);
+      const open = new LocalConversation(speaker, forked(session, children), rows);
+      open.#standIns();
+      return open;
     } catch (error) {
       session.dispose();
       throw error;
     }
+  }
+
+  /** A row that is empty begins with an id that stands for nothing; from here on it is the opening's. */
+  #standIns(): void {
+    const held = this.#session.rows();
+    this.#rows.forEach((row, at) => {
+      if (idsOf(row.pieces).length > 0) return;
+      const ids = held[at]!;
+      row.pieces = row.pieces.map((piece, line) => (line === 0 ? { ids, body: [0, ids.length] } : piece));
+    });
   }
 
   get rowCount(): number {

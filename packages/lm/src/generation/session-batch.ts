@@ -1,5 +1,5 @@
 import { arange, cat, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import type { CausalLM, ForwardOptions } from "./causal-lm.js";
+import type { CausalLM, ForwardOptions } from "../causal-lm.js";
 import { bytesPerColumn, cacheBytes, KeyValueCache } from "./key-value-cache.js";
 import { idTensor, sampledLogprobs } from "./sampling-filters.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
@@ -30,47 +30,61 @@ export interface BatchOptions {
  */
 export class RowBatch implements CacheHolder {
   readonly options: BatchOptions;
-  rows: SessionRow[];
-  /** null = evicted or nothing read yet: every id of every row is pending. */
-  cache: KeyValueCache | null = null;
-  /**
-   * Hidden state [rows, D] after each row's last cached id, the one that predicts what follows. It speaks for a row
-   * only while nothing of that row is pending.
-   */
-  last: Tensor | null = null;
+  #rows: readonly SessionRow[];
+  #cache: KeyValueCache | null = null;
+  #last: Tensor | null = null;
   readonly #columnBytes: number;
 
-  constructor(rows: SessionRow[], options: BatchOptions) {
-    this.rows = rows;
+  constructor(rows: readonly SessionRow[], options: BatchOptions) {
+    this.#rows = rows;
     this.options = options;
     this.#columnBytes = bytesPerColumn(options.model.config, options.model.computeDtype);
     this.#number();
     options.budget.touch(this);
   }
 
+  /** Row i has slot i. */
+  get rows(): readonly SessionRow[] {
+    return this.#rows;
+  }
+
+  /** null = evicted or nothing read yet: every id of every row is pending. */
+  get cache(): KeyValueCache | null {
+    return this.#cache;
+  }
+
+  /**
+   * Hidden state [rows, D] after each row's last cached id, the one that predicts what follows. It speaks for a row
+   * only while nothing of that row is pending.
+   */
+  get last(): Tensor | null {
+    return this.#last;
+  }
+
   get cacheBytes(): number {
-    return this.cache?.bytes ?? 0;
+    return this.#cache?.bytes ?? 0;
   }
 
   /** Columns that the cache would hold if every row's pending ids were read and so many more followed. */
   columnsWith(more: number): number {
-    return this.rows.reduce(
-      (most, row) => Math.max(most, (row.cached === 0 ? 0 : (this.cache?.columns ?? 0)) + row.pending + more),
+    return this.#rows.reduce(
+      (most, row) =>
+        Math.max(most, (row.cached === 0 ? 0 : (this.#cache?.columns ?? 0)) + row.pending + more),
       0,
     );
   }
 
   /** Bytes that the cache would take with so many columns. */
   bytesWith(columns: number): number {
-    return cacheBytes(this.rows.length, columns, this.#columnBytes);
+    return cacheBytes(this.#rows.length, columns, this.#columnBytes);
   }
 
   evict(): void {
-    this.cache?.dispose();
-    this.last?.dispose();
-    this.cache = null;
-    this.last = null;
-    for (const row of this.rows) row.evict();
+    this.#cache?.dispose();
+    this.#last?.dispose();
+    this.#cache = null;
+    this.#last = null;
+    for (const row of this.#rows) row.evict();
   }
 
   dispose(): void {
@@ -90,7 +104,7 @@ export class RowBatch implements CacheHolder {
     const columns = parents.map((row) => row.columns());
     const longest = columns.reduce((most, list) => Math.max(most, list.length), 0);
     const bytes = cacheBytes(parents.length, longest + room, this.#columnBytes);
-    const cached = this.cache !== null && this.last !== null && budget.makeRoom(bytes, [this]);
+    const cached = this.#cache !== null && this.#last !== null && budget.makeRoom(bytes, [this]);
     const forks = new Map(parents.map((row) => [row, {}]));
     const batch = new RowBatch(
       parents.map((row) => row.child(cached, forks.get(row)!)),
@@ -98,8 +112,8 @@ export class RowBatch implements CacheHolder {
     );
     if (cached) {
       const slots = parents.map((row) => row.slot);
-      batch.last = scope(() => keep(this.last!.indexSelect(0, idTensor(slots, this.last!.device))));
-      batch.cache = this.cache!.select(slots, columns, { capacity: longest + room, consume });
+      batch.#last = scope(() => keep(this.#last!.indexSelect(0, idTensor(slots, this.#last!.device))));
+      batch.#cache = this.#cache!.select(slots, columns, { capacity: longest + room, consume });
     }
     return batch;
   }
@@ -108,13 +122,13 @@ export class RowBatch implements CacheHolder {
   arrange(order: readonly SessionRow[]): void {
     const moved = order.filter((row, slot) => row.slot !== slot);
     const from = moved.map((row) => row.slot);
-    this.rows = [...order];
+    this.#rows = [...order];
     this.#number();
     const to = moved.map((row) => row.slot);
-    if (moved.length === 0 || this.cache === null) return;
-    this.cache.move(to, from);
+    if (moved.length === 0 || this.#cache === null) return;
+    this.#cache.move(to, from);
     scope(() => {
-      const { last } = this;
+      const last = this.#last;
       if (last === null) return;
       last.indexCopy_(0, idTensor(to, last.device), last.indexSelect(0, idTensor(from, last.device)));
     });
@@ -122,19 +136,19 @@ export class RowBatch implements CacheHolder {
 
   /** Moves columns together where more of them are holes than is worth carrying along. */
   tidy(): void {
-    if (this.cache === null) return;
-    const longest = this.rows.reduce((most, row) => Math.max(most, row.cached), 0);
-    const { columns } = this.cache;
+    if (this.#cache === null) return;
+    const longest = this.#rows.reduce((most, row) => Math.max(most, row.cached), 0);
+    const { columns } = this.#cache;
     if (columns - longest <= Math.max(64, longest / 2)) return;
-    const lists = this.rows.map((row) => row.columns());
+    const lists = this.#rows.map((row) => row.columns());
     if (!this.options.budget.makeRoom(this.bytesWith(longest), [this])) return;
-    const packed = this.cache.select(
-      this.rows.map((row) => row.slot),
+    const packed = this.#cache.select(
+      this.#rows.map((row) => row.slot),
       lists,
       { consume: true },
     );
-    this.cache = packed;
-    this.rows.forEach((row, at) => {
+    this.#cache = packed;
+    this.#rows.forEach((row, at) => {
       row.evict();
       row.extend(0, lists[at]!.length);
     });
@@ -150,25 +164,25 @@ export class RowBatch implements CacheHolder {
    */
   catchUp(chosen?: ReadonlySet<SessionRow>, scored?: Scored, room = 0): Map<SessionRow, number[]> {
     const results = new Map<SessionRow, number[]>();
-    const due = this.rows.filter((row) => row.pending > 0 && (chosen === undefined || chosen.has(row)));
+    const due = this.#rows.filter((row) => row.pending > 0 && (chosen === undefined || chosen.has(row)));
     if (due.length === 0) return results;
     const { model, budget } = this.options;
     budget.touch(this);
     this.tidy();
-    const columns = Math.max(...due.map((row) => row.pending + (row.cached > 0 ? this.cache!.columns : 0)));
+    const columns = Math.max(...due.map((row) => row.pending + (row.cached > 0 ? this.#cache!.columns : 0)));
     budget.makeRoom(Math.max(0, this.bytesWith(columns) - this.cacheBytes), [this]);
     const fresh = due.filter((row) => row.cached === 0).sort((a, b) => b.pending - a.pending);
-    if (this.cache === null) {
-      this.cache = KeyValueCache.forModel(model, this.rows.length, columns + room);
+    if (this.#cache === null) {
+      this.#cache = KeyValueCache.forModel(model, this.#rows.length, columns + room);
       // Nothing is in the slots yet, so rows of like length may as well be neighbours.
-      const rest = this.rows.filter((row) => !fresh.includes(row));
-      this.rows = [...fresh, ...rest];
+      const rest = this.#rows.filter((row) => !fresh.includes(row));
+      this.#rows = [...fresh, ...rest];
       this.#number();
       for (const [first, end] of this.#ranges(0, fresh.length)) this.#read(first, end, scored, results);
     } else {
       const extending = due.filter((row) => row.cached > 0);
       if (extending.length > 0) {
-        const idle = this.rows.filter((row) => !extending.includes(row));
+        const idle = this.#rows.filter((row) => !extending.includes(row));
         if (idle.length > extending.length / 3) this.arrange([...extending, ...idle]);
         const slots = extending.map((row) => row.slot);
         for (const [first, end] of this.#ranges(Math.min(...slots), Math.max(...slots) + 1)) {
@@ -183,14 +197,19 @@ export class RowBatch implements CacheHolder {
 
   /** The cache holds as many columns as the row that reaches furthest. */
   settleColumns(): void {
-    this.cache?.setColumns(this.rows.reduce((most, row) => Math.max(most, row.lastColumn), 0));
+    this.#cache?.setColumns(this.#rows.reduce((most, row) => Math.max(most, row.lastColumn), 0));
+  }
+
+  /** Takes in the hidden state [1, D] after a row's last cached id. */
+  remember(row: SessionRow, state: Tensor): void {
+    scope(() => void this.#last!.narrow(0, row.slot, 1).copy_(state));
   }
 
   /** Log P of one id after each row, under the full distribution; no row may have pending ids. */
   peek(rows: readonly SessionRow[], ids: readonly number[]): number[] {
     if (rows.length === 0) return [];
     return scope(() => {
-      const { last } = this;
+      const last = this.#last;
       const slots = idTensor(
         rows.map((row) => row.slot),
         last!.device,
@@ -200,7 +219,7 @@ export class RowBatch implements CacheHolder {
   }
 
   #number(): void {
-    this.rows.forEach((row, slot) => (row.slot = slot));
+    this.#rows.forEach((row, slot) => (row.slot = slot));
   }
 
   /** Splits slots into runs whose padded tokens stay within the token budget, a row at least. */
@@ -209,11 +228,11 @@ export class RowBatch implements CacheHolder {
     let first = from;
     let longest = 0;
     for (let slot = from; slot < to; slot += 1) {
-      longest = Math.max(longest, this.rows[slot]!.pending);
+      longest = Math.max(longest, this.#rows[slot]!.pending);
       if (slot > first && longest * (slot + 1 - first) > this.options.tokenBudget) {
         ranges.push([first, slot]);
         first = slot;
-        longest = this.rows[slot]!.pending;
+        longest = this.#rows[slot]!.pending;
       }
     }
     ranges.push([first, to]);
@@ -228,11 +247,11 @@ export class RowBatch implements CacheHolder {
     results: Map<SessionRow, number[]>,
     only?: ReadonlySet<SessionRow>,
   ): void {
-    const rows = this.rows.slice(first, end);
+    const rows = this.#rows.slice(first, end);
     const counts = rows.map((row) => (only === undefined || only.has(row) ? row.pending : 0));
     if (counts.every((count) => count === 0)) return;
-    const { columns } = this.cache!;
-    this.#run(this.cache!.slice(first, end - first), rows, counts, scored, results);
+    const { columns } = this.#cache!;
+    this.#run(this.#cache!.slice(first, end - first), rows, counts, scored, results);
     rows.forEach((row, at) => row.extend(columns, counts[at]!));
   }
 
@@ -251,7 +270,7 @@ export class RowBatch implements CacheHolder {
       try {
         const counts = rows.map((row) => row.pending);
         this.#run(apart, rows, counts, scored, results);
-        this.cache!.place(
+        this.#cache!.place(
           rows.map((row) => row.slot),
           apart,
         );
@@ -287,8 +306,8 @@ export class RowBatch implements CacheHolder {
         const { ids, options } = this.#inputs(cache, rows, starts, counts, from, width);
         const hidden = model.forward(ids, options);
         const states = hidden.reshape([rows.length * width, hidden.size(-1)]);
-        this.last ??= keep(
-          zeros([this.rows.length, hidden.size(-1)], { dtype: hidden.dtype, device: hidden.device }),
+        this.#last ??= keep(
+          zeros([this.#rows.length, hidden.size(-1)], { dtype: hidden.dtype, device: hidden.device }),
         );
         const ending = rows.flatMap((row, at) => {
           const column = counts[at]! - 1 - from;
@@ -303,7 +322,7 @@ export class RowBatch implements CacheHolder {
             ending.map(({ state }) => state),
             states.device,
           );
-          this.last.indexCopy_(0, slots, states.indexSelect(0, sources));
+          this.#last.indexCopy_(0, slots, states.indexSelect(0, sources));
         }
         this.#scoreRest(states, rows, starts, from, width, scored, results);
       });

@@ -1,7 +1,7 @@
 import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
-import type { CausalLM } from "./causal-lm.js";
+import type { CausalLM } from "../causal-lm.js";
 import { bytesPerColumn, cacheBytes } from "./key-value-cache.js";
-import type { TokenDecoder } from "./generation-stop.js";
+import type { TokenDecoder } from "./stop.js";
 import type { DrawKey } from "./keyed-random.js";
 import { resolveSampling, type Sampling } from "./sampling.js";
 import { RowBatch, type BatchOptions } from "./session-batch.js";

@@ -10,7 +10,7 @@ import {
   zeros,
 } from "@astra-rl/torch";
 import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
-import type { AttentionCache, CausalLM, ModelConfig } from "./causal-lm.js";
+import type { AttentionCache, CausalLM, ModelConfig } from "../causal-lm.js";
 
 /** Columns are reserved in multiples of this, so that a few tokens more do not move the whole cache. */
 const COLUMN_STEP = 16;

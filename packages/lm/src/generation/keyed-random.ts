@@ -120,63 +120,13 @@ export function keyedUniform(key: DrawKey, index: number): number {
   return toUniform(philox(words, deriveKey("keyedUniform", DRAW, seed, stream)));
 }
 
-/** Where a stream stands; plain JSON. */
-export interface KeyedStreamState {
-  seed: number;
-  name: string;
-  /** Draws taken so far. */
-  counter: number;
-}
-
-/**
- * Draws in sequence, for what has an order by nature (shuffling, choosing prompts). Its whole state is a counter, so
- * it is saved and restored as JSON.
- */
+/** Draws in sequence, for what has an order by nature, such as texts that are made up one after the other. */
 export class KeyedStream {
-  readonly seed: number;
-  readonly name: string;
-  #counter: number;
+  #counter = 0;
   readonly #key: readonly [number, number];
 
-  constructor(seed: number, name: string, counter = 0) {
-    checkCounter("KeyedStream", "counter", counter, Number.MAX_SAFE_INTEGER);
-    this.seed = seed;
-    this.name = name;
-    this.#counter = counter;
+  constructor(seed: number, name: string) {
     this.#key = deriveKey("KeyedStream", STREAM, seed, name);
-  }
-
-  static fromState(state: KeyedStreamState): KeyedStream {
-    if (typeof state !== "object" || state === null || typeof state.name !== "string") {
-      throw new UsageError(
-        `KeyedStream.fromState: expected {seed, name, counter}, got ${describeValue(state)}`,
-      );
-    }
-    return new KeyedStream(state.seed, state.name, state.counter);
-  }
-
-  get counter(): number {
-    return this.#counter;
-  }
-
-  getState(): KeyedStreamState {
-    return { seed: this.seed, name: this.name, counter: this.#counter };
-  }
-
-  toJSON(): KeyedStreamState {
-    return this.getState();
-  }
-
-  /** Continues from a saved state of the same stream. */
-  setState(state: KeyedStreamState): void {
-    if (state.seed !== this.seed || state.name !== this.name) {
-      throw new UsageError(
-        `KeyedStream.setState: the state belongs to stream ${describeValue(state.name)} of seed ${state.seed}, ` +
-          `this is ${describeValue(this.name)} of seed ${this.seed}`,
-      );
-    }
-    checkCounter("KeyedStream.setState", "counter", state.counter, Number.MAX_SAFE_INTEGER);
-    this.#counter = state.counter;
   }
 
   /** The next number, uniform in [0, 1) with 53 bits. */
@@ -194,42 +144,5 @@ export class KeyedStream {
       );
     }
     return Math.floor(this.uniform() * limit);
-  }
-
-  /**
-   * One of the items.
-   *
-   * @param weights relative chances, one for each item, none negative; absent = all alike
-   */
-  choice<T>(items: readonly T[], weights?: readonly number[]): T {
-    if (items.length === 0) throw new UsageError("KeyedStream.choice: there is nothing to choose from");
-    if (weights === undefined) return items[this.integer(items.length)]!;
-    const total = weights.reduce((sum, weight) => sum + weight, 0);
-    const valid = weights.length === items.length && weights.every((weight) => weight >= 0);
-    if (!valid || !(total > 0) || !Number.isFinite(total)) {
-      throw new UsageError(
-        `KeyedStream.choice: ${items.length} items need as many weights, none negative and not all zero, ` +
-          `got ${describeValue(weights)}`,
-      );
-    }
-    let rest = this.uniform() * total;
-    let last = 0;
-    for (let at = 0; at < items.length; at += 1) {
-      if (weights[at] === 0) continue;
-      last = at;
-      rest -= weights[at]!;
-      if (rest < 0) break;
-    }
-    return items[last]!;
-  }
-
-  /** A shuffled copy (Fisher–Yates); every order equally likely. */
-  shuffle<T>(items: readonly T[]): T[] {
-    const shuffled = [...items];
-    for (let at = shuffled.length - 1; at > 0; at -= 1) {
-      const other = this.integer(at + 1);
-      [shuffled[at], shuffled[other]] = [shuffled[other]!, shuffled[at]!];
-    }
-    return shuffled;
   }
 }

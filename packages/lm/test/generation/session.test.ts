@@ -12,10 +12,10 @@ import {
   type Sampling,
   type SessionOptions,
   type Tokenizer,
-} from "../src/index.js";
-import { goldenCausal } from "./golden/families.js";
-import { goldenFolder } from "./golden/gpt2.js";
-import { referenceGenerate, referenceLogprobs } from "./reference-decoding.js";
+} from "../../src/index.js";
+import { goldenCausal } from "../golden/families.js";
+import { goldenFolder } from "../golden/gpt2.js";
+import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
 
 const MISTRAL = goldenCausal.find(({ name }) => name === "mistral")!.folder; // sliding window of 8
 const QWEN = goldenCausal.find(({ name }) => name === "qwen3")!.folder;
@@ -490,7 +490,8 @@ describe.each([
       [...ids[5]!, ...random.slice(0, 4)], // longer
     ];
     const common = [ids[0]!.length, 5, 5, 2, 0, ids[5]!.length];
-    const before = { ...session.counters };
+    const { tokensRead, tokensForwarded, tokensReread } = session.counters;
+    const before = { tokensRead, tokensForwarded, tokensReread };
     session.rewrite(texts);
     expect(session.rows()).toEqual(texts);
     expect(session.counters).toMatchObject(before);

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { KeyedStream } from "../src/keyed-random.js";
+import { KeyedStream } from "../../src/generation/keyed-random.js";
 import {
   candidateIds,
   drawCandidate,
@@ -12,9 +12,9 @@ import {
   penalizeRepetition,
   sampledLogprobs,
   spread,
-} from "../src/sampling-filters.js";
-import { resolveSampling, type Sampling } from "../src/sampling.js";
-import { logSoftmax, referenceFilter } from "./reference-decoding.js";
+} from "../../src/generation/sampling-filters.js";
+import { resolveSampling, type Sampling } from "../../src/generation/sampling.js";
+import { logSoftmax, referenceFilter } from "../reference-decoding.js";
 
 interface Expected {
   endIds: number[];
@@ -24,7 +24,7 @@ interface Expected {
 }
 
 const expected = JSON.parse(
-  readFileSync(new URL("golden/sampling-expected.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../golden/sampling-expected.json", import.meta.url), "utf8"),
 ) as Expected;
 
 let before = 0;

@@ -8,7 +8,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { KeyValueCache } from "../src/key-value-cache.js";
+import { KeyValueCache } from "../../src/generation/key-value-cache.js";
 
 const LAYERS = 2;
 const HEADS = 3;

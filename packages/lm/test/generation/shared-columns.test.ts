@@ -1,8 +1,8 @@
 import { scope } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SessionRow } from "../src/session-row.js";
-import { sharedColumns } from "../src/shared-columns.js";
+import { SessionRow } from "../../src/generation/session-row.js";
+import { sharedColumns } from "../../src/generation/shared-columns.js";
 
 function read(rows: readonly SessionRow[]): { order: number[]; pieces: number[][] } | null {
   return scope(() => {

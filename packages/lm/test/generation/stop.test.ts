@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StopDetector, type TokenDecoder } from "../src/generation-stop.js";
+import { StopDetector, type TokenDecoder } from "../../src/generation/stop.js";
 
 /** Token i is the i-th of these byte strings; tokens may end within a character. The last is special. */
 const bytes = [

@@ -9,10 +9,10 @@ import {
   type DrawKey,
   type Sampling,
   type Tokenizer,
-} from "../src/index.js";
-import { goldenCausal } from "./golden/families.js";
-import { golden, goldenFolder } from "./golden/gpt2.js";
-import { referenceLogprobs } from "./reference-decoding.js";
+} from "../../src/index.js";
+import { goldenCausal } from "../golden/families.js";
+import { golden, goldenFolder } from "../golden/gpt2.js";
+import { referenceLogprobs } from "../reference-decoding.js";
 
 const keysOf = (count: number, seed = 3): DrawKey[] =>
   Array.from({ length: count }, (_, node) => ({ seed, stream: "target", episode: 0, node }));
@@ -254,6 +254,7 @@ describe("generation with the golden GPT-2", () => {
       logprobs: [],
       behaviourLogprobs: [],
       finished: [],
+      kept: [],
     });
     expect(session.read([])).toEqual([]);
     const fork = session.fork([]);

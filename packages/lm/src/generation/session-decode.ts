@@ -1,6 +1,6 @@
 import { AstraError, cast, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import type { CausalLM } from "./causal-lm.js";
-import { decodeUtterance, StopDetector, type TokenDecoder } from "./generation-stop.js";
+import type { CausalLM } from "../causal-lm.js";
+import { decodeUtterance, StopDetector, type TokenDecoder } from "./stop.js";
 import type { KeyValueCache } from "./key-value-cache.js";
 import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
@@ -371,7 +371,7 @@ class Decoder {
     let cached = Math.min(staying, this.#forwarded);
     const state = history.find(({ tokens }) => tokens === staying);
     if (state !== undefined && staying > 0) {
-      scope(() => void this.#batch.last!.narrow(0, slot, 1).copy_(state.hidden.narrow(0, slot, 1)));
+      scope(() => this.#batch.remember(row, state.hidden.narrow(0, slot, 1)));
     } else if (staying > 0 && staying <= this.#forwarded) {
       cached = staying - 1; // too long ago: its last id has to be read once more
     }

@@ -1,0 +1,18 @@
+/**
+ * Sampling and sessions: texts that a model reads and continues, nothing twice. Knows token ids, caches and draws;
+ * must not know which family a model is of, how text becomes ids, or who talks to whom.
+ */
+export { generate } from "./generate.js";
+export { keyedUniform, KeyedStream, type DrawKey } from "./keyed-random.js";
+export { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
+export {
+  GenerationSession,
+  type Generation,
+  type ReadOptions,
+  type ScoredSpan,
+  type SessionOptions,
+} from "./session.js";
+export { CacheBudget } from "./session-budget.js";
+export { WorkCounters, type WorkCounts } from "./session-counters.js";
+export type { FinishReason } from "./session-decode.js";
+export type { TokenDecoder } from "./stop.js";

@@ -1,0 +1,190 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Codec } from "../../src/format/codec.js";
+import { Tokenizer } from "../../src/tokenizer.js";
+import { goldenFamilies } from "../golden/families.js";
+import { golden, goldenFolder } from "../golden/gpt2.js";
+import { namedCodecs, type NamedCodec } from "./codecs.js";
+
+const CUT = "\uFFFD";
+const codecs = await namedCodecs();
+
+/** Texts whose edges are awkward; no special tokens spelled out, no "▁", which SentencePiece takes for a space. */
+const text = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom(
+        ..." |  |   |\n|\n\n|\n \n|\t|\r\n|a|The| train|Don't|1234|.|...| . |é|e\u0301|\u0301|n\u0303o|각|ᄀ".split(
+          "|",
+        ),
+        ..."今天|天气很好 |東京|😀|👩‍👩‍👧|🇫🇷|مرحبا|שלום| שלום|Привет|\u00a0|\u200b|\u3000|_|<s|##x".split("|"),
+      ),
+      fc.string({ unit: "grapheme", maxLength: 4 }).filter((each) => !/[\u2581\uFEFF\uFFFD]/u.test(each)),
+    ),
+    { maxLength: 8 },
+  )
+  .map((pieces) => pieces.join(""));
+
+/** Ids as a model may sample them: those of a text, or any, none of them a part of a character. */
+function sampled({ codec, tokenizer }: NamedCodec): fc.Arbitrary<number[]> {
+  const whole = Array.from({ length: tokenizer.vocabSize }, (_, id) => id).filter(
+    (id) => !codec.decode([id]).includes(CUT),
+  );
+  return fc.oneof(
+    text.map((each) => codec.continue(each)),
+    fc.array(fc.constantFrom(...whole), { maxLength: 6 }),
+    fc.tuple(text, fc.nat(20)).map(([each, from]) => codec.continue(each).slice(from)),
+  );
+}
+
+describe("what two models read is what is recorded", () => {
+  const pairs = codecs.flatMap((tester) => codecs.map((target) => [tester, target] as const));
+
+  it.each(pairs.map(([tester, target]) => [tester.name, target.name, tester, target] as const))(
+    "where %s speaks with %s",
+    (_, __, tester, target) => {
+      const turns = fc.array(fc.tuple(sampled(tester), sampled(target)), { minLength: 1, maxLength: 3 });
+      fc.assert(
+        fc.property(text.filter(Boolean), turns, (prompt, spoken) => {
+          const sides = [tester, target].map((side) => ({
+            ...side,
+            row: side.codec.begin(prompt),
+            said: side.codec.heard(prompt, "begin"),
+          }));
+          // Where nothing but the prefix stands in a row, what comes next is the beginning of a text itself.
+          fc.pre(sides.every(({ said }) => said !== ""));
+          for (const turn of spoken) {
+            turn.forEach((ids, who) => {
+              const record = sides[who]!.codec.decode(ids);
+              if (record.includes(CUT)) return; // cut inside a character
+              sides.forEach((side, at) => {
+                side.row.push(...(at === who ? ids : side.codec.continue(record)));
+                side.said += at === who ? record : side.codec.heard(record);
+                if (side.hears !== null) expect(side.codec.heard(record)).toBe(side.hears(record));
+              });
+            });
+          }
+          for (const { tokenizer, row, said } of sides) {
+            expect(tokenizer.decode(row)).toBe(said.replaceAll("<unk>", ""));
+          }
+        }),
+        { numRuns: 40 },
+      );
+    },
+  );
+});
+
+describe.each(codecs)("the codec of $name", ({ name, codec, tokenizer, hears }) => {
+  it("begins a text as the tokenizer does, without what it puts behind", () => {
+    fc.assert(
+      fc.property(text, (each) => {
+        const whole = tokenizer.encode(each, { addSpecialTokens: true });
+        const ids = codec.begin(each);
+        expect(whole.slice(0, ids.length)).toEqual(ids);
+        expect(ids.slice(0, codec.prefix.length)).toEqual(codec.prefix);
+        expect(ids.slice(codec.prefix.length)).toEqual(tokenizer.encode(each));
+      }),
+      { numRuns: 60 },
+    );
+    expect(codec.begin("")).toEqual(codec.prefix);
+  });
+
+  it("says what ids add behind others, wherever a text is cut into ids", () => {
+    fc.assert(
+      fc.property(text, fc.nat(30), (each, at) => {
+        const ids = codec.continue(each);
+        const [first, rest] = [ids.slice(0, at), ids.slice(at)];
+        const texts = [codec.decode(first), codec.decode(rest)];
+        fc.pre(!texts.join("").includes(CUT));
+        expect(texts.join("")).toBe(codec.decode(ids));
+        expect(codec.continue("")).toEqual([]);
+        expect(codec.decode([])).toBe("");
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("counts the bytes behind each id", () => {
+    fc.assert(
+      fc.property(text, (each) => {
+        const ids = codec.continue(each);
+        const lengths = codec.byteLengths(ids);
+        const whole = Buffer.from(codec.heard(each));
+        expect(lengths).toHaveLength(ids.length);
+        expect(lengths.reduce((sum, length) => sum + length, 0)).toBe(whole.length);
+        // Wherever a whole character ends, the bytes so far are those of the ids so far.
+        let bytes = 0;
+        ids.forEach((_, index) => {
+          bytes += lengths[index]!;
+          const sofar = codec.decode(ids.slice(0, index + 1), { skipSpecialTokens: false });
+          if (!sofar.includes(CUT)) expect(whole.subarray(0, bytes).toString()).toBe(sofar);
+        });
+      }),
+      { numRuns: 60 },
+    );
+    const cut = codec.continue("日").slice(0, 1);
+    expect(codec.byteLengths(cut)).toHaveLength(cut.length);
+  });
+
+  it("says which text it hears where it has no ids for one", () => {
+    const special = tokenizer.decode([tokenizer.eosId ?? 0], { skipSpecialTokens: false });
+    const spelled = `a${special}`;
+    expect(codec.heard(spelled).replaceAll(" ", "")).toBe(spelled);
+    expect(codec.continue(spelled)).toContain(tokenizer.eosId ?? 0);
+    if (hears === null) {
+      expect(codec.heard("今天ﬁ")).not.toBe("今天ﬁ");
+      expect(codec.heard(" a", "begin")).toBe("a");
+    } else if (name !== "bytes with a space in front") {
+      expect(codec.heard("x", "begin")).toBe("x");
+    } else {
+      expect(codec.heard("x", "begin")).toBe(" x");
+    }
+  });
+});
+
+describe.each(goldenFamilies)("the codec of the golden $name", ({ folder, expected }) => {
+  it("begins texts as Python's tokenizer(text), less its end-of-text", async () => {
+    const codec = Codec.of(await Tokenizer.load(folder));
+    const [empty] = expected.tokenizer.filter(({ text: each }) => each === "");
+    const end = empty!.idsWithSpecials.length - codec.prefix.length;
+    for (const { text: each, idsWithSpecials } of expected.tokenizer) {
+      expect(codec.begin(each)).toEqual(idsWithSpecials.slice(0, idsWithSpecials.length - end));
+    }
+    expect(codec.begin("")).toEqual(codec.prefix);
+    expect([...codec.prefix, ...empty!.idsWithSpecials.slice(codec.prefix.length)]).toEqual(
+      empty!.idsWithSpecials,
+    );
+  });
+});
+
+describe("the codec of a byte-level tokenizer", () => {
+  it("is the tokenizer itself, id for id", async () => {
+    const tokenizer = await Tokenizer.load(goldenFolder);
+    const codec = Codec.of(tokenizer);
+    expect(Codec.of(tokenizer)).toBe(codec);
+    expect(codec.prefix).toEqual([]);
+    fc.assert(
+      fc.property(text, fc.array(fc.nat(tokenizer.vocabSize + 3), { maxLength: 9 }), (each, ids) => {
+        expect(codec.begin(each)).toEqual(tokenizer.encode(each));
+        expect(codec.continue(each)).toEqual(tokenizer.encode(each));
+        expect(codec.heard(each)).toBe(each);
+        expect(codec.decode(ids)).toBe(tokenizer.decode(ids));
+      }),
+    );
+    for (const { context } of golden.logprobs)
+      expect(codec.begin(context)).toEqual(tokenizer.encode(context));
+  });
+
+  it("reads and writes nothing twice", async () => {
+    const tokenizer = await Tokenizer.load(goldenFolder);
+    const codec = Codec.of(tokenizer);
+    const calls: string[] = [];
+    const { encode, decode } = tokenizer;
+    tokenizer.encode = (...given) => (calls.push("encode"), encode.apply(tokenizer, given));
+    tokenizer.decode = (...given) => (calls.push("decode"), decode.apply(tokenizer, given));
+    const ids = codec.continue(" hello there");
+    codec.begin("hello");
+    codec.decode(ids);
+    expect(calls).toEqual(["encode", "encode", "decode"]);
+  });
+});
