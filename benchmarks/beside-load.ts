@@ -56,7 +56,9 @@ function stepsOfSmall(): number[] {
       "--quiet",
       ...settings.flatMap((setting) => ["--set", setting]),
     ]);
-    const lines = readFileSync(join(folder, "run", "metrics.jsonl"), "utf8").trim().split("\n");
+    const lines = readFileSync(join(folder, "run", "metrics.jsonl"), "utf8")
+      .trim()
+      .split("\n");
     return lines.map((line) => {
       const record = JSON.parse(line) as Record<string, number>;
       return record["time/rollout_s"]! + record["time/update_s"]!;
@@ -70,16 +72,7 @@ function stepsOf124m(): number[] {
   const script = join(root, "benchmarks", "step.ts");
   const prompts = join(world, "prompts", "train.json");
   const settings = ["--model", values.model, "--prompts", prompts, "--dtype", values.dtype];
-  const output = run([
-    "--import",
-    "tsx",
-    script,
-    ...settings,
-    "--episodes",
-    "2",
-    "--steps",
-    String(steps),
-  ]);
+  const output = run(["--import", "tsx", script, ...settings, "--episodes", "2", "--steps", String(steps)]);
   const report = JSON.parse(output.trim().split("\n").at(-1)!) as { steps: { seconds: number }[] };
   return report.steps.map((step) => step.seconds);
 }
@@ -137,8 +130,7 @@ function measure(name: string, timed: Timed): Row {
 }
 
 const atStart = machineIsBusy();
-if (atStart.isBusy)
-  log(`the machine is busy (load ${atStart.load.toFixed(2)}): figures without a verdict`);
+if (atStart.isBusy) log(`the machine is busy (load ${atStart.load.toFixed(2)}): figures without a verdict`);
 
 const kinds: Record<string, { name: string; timed: Timed; prepare?: () => Promise<void> }> = {
   small: { name: "small (the demo's, 8 episodes)", timed: stepsOfSmall },

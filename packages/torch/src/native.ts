@@ -254,7 +254,8 @@ function load(): NativeAddon {
     const native = require(file) as NativeAddon;
     native.setErrorClass(TorchError, OutOfMemoryError);
     native.registerOperators(operatorNames);
-    if (namedThreads(process.env) === null) native.setThreads(computingCores(native.systemLimits(null).processors));
+    if (namedThreads(process.env) === null)
+      native.setThreads(computingCores(native.systemLimits(null).processors));
     return native;
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);

@@ -66,7 +66,9 @@ function writableParent(): { parent: string; limitFile: string } | string {
     return "this system has no control groups";
   }
   const version1 = /^\d+:(?:[^:]*,)?memory(?:,[^:]*)?:(.*)$/mu.exec(groups)?.[1];
-  const mount1 = mounts.find(([, , type, options]) => type === "cgroup" && options?.split(",").includes("memory"));
+  const mount1 = mounts.find(
+    ([, , type, options]) => type === "cgroup" && options?.split(",").includes("memory"),
+  );
   if (version1 !== undefined && mount1 !== undefined)
     return { parent: join(mount1[1]!, version1), limitFile: "memory.limit_in_bytes" };
   const version2 = /^0::(.*)$/mu.exec(groups)?.[1];

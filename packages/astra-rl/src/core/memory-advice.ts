@@ -1,6 +1,6 @@
 import { OutOfMemoryError } from "@astra-rl/torch";
 
-/** What makes each part of a run need less memory, by the keys of a configuration. */
+/** What makes each part of a run need less memory, by the keys of a configuration or a command's options. */
 export const MEMORY_ADVICE = {
   load: "load less: a smaller model, models.dtype=bfloat16, or models.lora instead of training all weights",
   rollout:
@@ -9,7 +9,10 @@ export const MEMORY_ADVICE = {
   update:
     "lower training.batchSize (and raise training.gradientAccumulationSteps instead), sampler.depth or " +
     "generation.*.maxNewTokens, or set models.gradientCheckpointing=true or models.lora",
-  evaluation: "lower evaluation.batchSize, evaluation.depth or generation.*.maxNewTokens",
+  evaluation:
+    "lower evaluation.batchSize (training.evaluationRollouts in training), evaluation.depth or generation.*.maxNewTokens",
+  generate: "lower --batch-size or --max-new-tokens",
+  logprobs: "lower --batch-size",
 } as const;
 
 /** Runs something; where memory does not suffice for it, the error says what to change, once. */
