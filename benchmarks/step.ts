@@ -5,11 +5,11 @@
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
  *         [--dtype bfloat16|float32] [--threads 2] [--seed 0]
  *
- * With --from N the episodes are those from training step N on.
+ * With --from N the episodes are those from training step N on. Without --threads the engine decides.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { engineInformation, liveTensors, setThreads } from "@astra-rl/torch";
+import { engineInformation, liveTensors, setThreads, threads } from "@astra-rl/torch";
 import {
   ASTSampler,
   DPO,
@@ -28,7 +28,7 @@ const { values } = parseArgs({
     steps: { type: "string", default: "3" },
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
-    threads: { type: "string", default: "2" },
+    threads: { type: "string" },
     seed: { type: "string", default: "0" },
   },
 });
@@ -58,7 +58,7 @@ class WatchedSampler extends ASTSampler {
   }
 }
 
-setThreads(Number(values.threads));
+if (values.threads !== undefined) setThreads(Number(values.threads));
 const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 const system = await HFASTSystem.load({
   tester: values.model,
@@ -105,12 +105,13 @@ trainer.harness.setState({
 });
 await trainer.train();
 const live = liveTensors();
+const threadsUsed = threads();
 trainer.dispose();
 system.dispose();
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
-    threads: Number(values.threads),
+    threads: threadsUsed,
     dtype: values.dtype,
     steps,
     liveTensors: live,

@@ -31,6 +31,7 @@ NAPI_MODULE_INIT() {
     astra::defineNorm(env, exports, engine);
     astra::defineTopK(env, exports, engine);
     astra::defineMemory(env, exports, engine);
+    astra::defineLimits(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {

@@ -328,6 +328,8 @@ napi_value call(Call& call) {
   try {
     c10::AutoGradMode mode(gradients);
     op.handle->callBoxed(&stack);
+  } catch (const NoMemory& refusal) {
+    throw NoMemory(std::string(refusal.what()) + describeArguments(call, op));
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
     throw Refusal(message.substr(0, message.find('\n')) + describeArguments(call, op));

@@ -20,7 +20,8 @@ struct Mapping;
 
 struct Engine {
   napi_env environment = nullptr;
-  napi_ref errorClass = nullptr;  // JavaScript's TorchError
+  napi_ref errorClass = nullptr;        // JavaScript's TorchError
+  napi_ref memoryErrorClass = nullptr;  // JavaScript's OutOfMemoryError
   HandleTable<at::Tensor> tensors;
   HandleTable<at::Generator> generators;
   HandleTable<std::shared_ptr<Mapping>> mappings;
@@ -39,6 +40,11 @@ struct Engine {
 // A rule that the caller broke; becomes a JavaScript TorchError "where: rule".
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// The system has no memory for what was asked; becomes a JavaScript OutOfMemoryError.
+struct NoMemory : Refusal {
+  using Refusal::Refusal;
 };
 
 // A JavaScript exception is already pending; nothing is to be added.
@@ -105,6 +111,7 @@ void defineFused(napi_env env, napi_value exports, Engine* engine);
 void defineNorm(napi_env env, napi_value exports, Engine* engine);
 void defineTopK(napi_env env, napi_value exports, Engine* engine);
 void defineMemory(napi_env env, napi_value exports, Engine* engine);
+void defineLimits(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);
 

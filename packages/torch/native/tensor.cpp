@@ -171,8 +171,11 @@ napi_value liveBytes(Call& call) {
   return makeNumber(call.env, bytes);
 }
 
+// setErrorClass(TorchError, OutOfMemoryError)
 napi_value setErrorClass(Call& call) {
   check(call.env, napi_create_reference(call.env, call.arguments[0], 1, &call.engine->errorClass), "the error class");
+  check(call.env, napi_create_reference(call.env, call.arguments[1], 1, &call.engine->memoryErrorClass),
+        "the error class for memory");
   return makeUndefined(call.env);
 }
 

@@ -1,6 +1,7 @@
 /** What engine runs here, on how many threads and which devices. */
 import type { Device } from "./dtype.js";
-import { addon, physicalCores, processorFlags } from "./native.js";
+import { addon, processorFlags } from "./native.js";
+import { computingCores } from "./threads.js";
 
 export interface EngineInformation {
   /** libtorch's version, e.g. "1.13.0". */
@@ -15,6 +16,7 @@ export interface EngineInformation {
   coreType: string | null;
   oneDnn: boolean;
   threads: number;
+  /** Cores that this process may compute on at the same time. */
   physicalCores: number;
   /** Whether the processor multiplies bfloat16 in hardware. */
   bf16: boolean;
@@ -42,7 +44,7 @@ export function engineInformation(): EngineInformation {
     coreType: isOpenBlas ? native.blasCore : null,
     oneDnn: native.oneDnn,
     threads: native.threads,
-    physicalCores: physicalCores(),
+    physicalCores: computingCores(addon().systemLimits(null).processors),
     bf16: flags.has("avx512_bf16") || flags.has("amx_bf16") || flags.has("bf16"),
     cuda: native.cuda,
     cudaDevices: native.cudaDevices,
@@ -50,25 +52,16 @@ export function engineInformation(): EngineInformation {
   };
 }
 
-/** Threads that one operator may use. */
-export function threads(): number {
-  return addon().threads();
-}
-
-export function setThreads(count: number): void {
-  addon().setThreads(count);
-}
-
 export function cudaAvailable(): boolean {
   return addon().information().cudaDevices > 0;
 }
 
 /**
- * The most bytes that one CPU tensor may take in this process; larger ones are refused with a TorchError.
- * Null: no limit but the memory that the machine has available, which always holds.
+ * The most bytes that one CPU tensor may take in this process; larger ones are refused with an OutOfMemoryError. Null: no
+ * limit but the memory that the machine and the process's control groups have left, which always holds.
  */
 export function setAllocationLimit(bytes: number | null): void {
-  addon().setAllocationLimit(bytes ?? 0);
+  addon().setAllocationLimit(bytes);
 }
 
 /** Waits until the device has done all that was asked of it; returns at once for the CPU. */

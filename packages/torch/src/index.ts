@@ -2,7 +2,7 @@
  * @module @astra-rl/torch: tensors, operators, autograd and memory over libtorch.
  * It must not know text, models by name, or reward.
  */
-export { AstraError, describeValue, TorchError, UsageError } from "./errors.js";
+export { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 export { Tensor, type NestedNumbers } from "./tensor.js";
 export type { Reduction, Scalar } from "./operator-call.js";
@@ -57,12 +57,11 @@ export {
   memoryAllocated,
   resetPeakMemoryStats,
   setAllocationLimit,
-  setThreads,
   synchronize,
-  threads,
   type EngineInformation,
   trimCache,
 } from "./engine.js";
+export { claimThreads, setThreads, threads } from "./thread-policy.js";
 export * from "./nn/index.js";
 export * from "./optim/index.js";
 export * from "./safetensors/index.js";

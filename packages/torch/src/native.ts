@@ -4,12 +4,12 @@
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { AstraError, TorchError } from "./errors.js";
+import { AstraError, OutOfMemoryError, TorchError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
+import { computingCores, namedThreads, waitingVariables } from "./threads.js";
 
 /** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
@@ -29,8 +29,23 @@ export interface NativeInformation {
   configuration: string;
 }
 
+/** What the machine and the control groups that the process is in let it use. */
+export interface SystemLimits {
+  /** Bytes that can still be taken without swapping; 0 where the system does not tell. */
+  availableMemory: number;
+  /** Bytes of which those are left; 0 where the system does not tell. */
+  memoryLimit: number;
+  /** Whose limit it is, for messages. */
+  memoryOf: string;
+  /** Processors' worth of time; 0 without a limit. */
+  processors: number;
+}
+
 export interface NativeAddon {
-  setErrorClass(constructor: new (message: string) => Error): void;
+  setErrorClass(
+    constructor: new (message: string) => Error,
+    memoryConstructor: new (message: string) => Error,
+  ): void;
   registerOperators(names: readonly string[]): void;
   schema(name: string): string | null;
   operatorNames(): string[];
@@ -160,12 +175,13 @@ export interface NativeAddon {
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
   selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
 
-  setAllocationLimit(bytes: number): void;
+  setAllocationLimit(bytes: number | null): void;
   memoryAllocated(): number;
   maxMemoryAllocated(): number;
   resetPeakMemoryStats(): void;
   emptyCache(): void;
   trimCache(): void;
+  systemLimits(root: string | null): SystemLimits;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;
@@ -174,6 +190,7 @@ export interface NativeAddon {
 
 interface Preload {
   setVariable(name: string, value: string): boolean;
+  pauseNanoseconds(): number;
   load(path: string): string | null;
 }
 
@@ -207,20 +224,6 @@ export function processorFlags(): ReadonlySet<string> {
   return new Set((line?.[1] ?? "").trim().split(/\s+/u));
 }
 
-/**
- * Cores that can compute at the same time: the second hyper-thread of a core adds nothing to matrix products.
- * Never more than the processors that this process may use.
- */
-export function physicalCores(): number {
-  const cores = new Set<string>();
-  for (const block of readText("/proc/cpuinfo").split("\n\n")) {
-    const core = /^core id\s*:\s*(\d+)/mu.exec(block)?.[1];
-    if (core !== undefined) cores.add(`${/^physical id\s*:\s*(\d+)/mu.exec(block)?.[1] ?? 0}:${core}`);
-  }
-  const usable = availableParallelism();
-  return Math.max(1, cores.size === 0 ? usable : Math.min(cores.size, usable));
-}
-
 /** OpenBLAS's OpenMP build on Debian; its pthread twin and the reference BLAS are several times slower. */
 function openMpBlas(libraryFolder: string): string | null {
   const file = join(libraryFolder, "openblas-openmp", "libblas.so.3");
@@ -242,14 +245,18 @@ function load(): NativeAddon {
     if (flags.has("avx512f") && flags.has("avx512bw") && flags.has("avx512vl")) {
       preload.setVariable("OPENBLAS_CORETYPE", flags.has("avx512_bf16") ? "Cooperlake" : "SkylakeX");
     }
+    for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {
+      preload.setVariable(name, value);
+    }
     const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
     const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
     // Whichever BLAS the machine selected stays selected; this process takes the fast one.
     if (blas !== null) preload.load(blas);
     const native = require(file) as NativeAddon;
-    native.setErrorClass(TorchError);
+    native.setErrorClass(TorchError, OutOfMemoryError);
     native.registerOperators(operatorNames);
-    if (process.env["OMP_NUM_THREADS"] === undefined) native.setThreads(physicalCores());
+    if (namedThreads(process.env) === null)
+      native.setThreads(computingCores(native.systemLimits(null).processors));
     return native;
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);

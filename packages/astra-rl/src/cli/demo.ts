@@ -1,7 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { setThreads } from "@astra-rl/torch";
 import { parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
@@ -35,9 +34,6 @@ export function demoCommand(streams: Streams) {
     .action(async ({ seed, algorithm, runDir, set, json, quiet }) => {
       const output = createOutput(streams, { quiet });
       const started = performance.now();
-      // The embedded model is so small that a second thread waits more than it works; and one thread gives the same
-      // sums, so the same run, on every number of cores.
-      if (process.env.OMP_NUM_THREADS === undefined) setThreads(1);
       const configuration = await demoConfiguration(seed, algorithm, set ?? []);
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       const prompts = await loadPrompts(configuration, "test");

@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { readConfiguration } from "../configuration/index.js";
-import type { Graph, Node } from "../core/index.js";
+import { withMemoryAdvice, type Graph, type Node } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
@@ -36,7 +36,7 @@ export function rolloutCommand(streams: Streams) {
             seed: configuration.seed,
             episode: done + index,
           }));
-          for (const graph of await sampler.rolloutMany(starts)) {
+          for (const graph of await withMemoryAdvice("rollout", () => sampler.rolloutMany(starts))) {
             if (json) output.json(graphRecord(graph));
             else showGraph(graph, output);
           }

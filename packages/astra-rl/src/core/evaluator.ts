@@ -1,6 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
+import { withMemoryAdvice } from "./memory-advice.js";
 import type { EvalRolloutOptions, Sampler } from "./sampler.js";
 import { overrides, refuseTwins } from "./twins.js";
 
@@ -56,7 +57,9 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
-      const graphs = await this.sampler.evalRolloutMany(batch, { seed, episode: episode + done });
+      const graphs = await withMemoryAdvice("evaluation", () =>
+        this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
+      );
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
       onProgress?.(metrics.length, starts.length);
     }

@@ -27,6 +27,7 @@ export {
   type RetryOptions,
 } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
+export { MEMORY_ADVICE, withMemoryAdvice } from "./memory-advice.js";
 export {
   likelihoodOf,
   Node,

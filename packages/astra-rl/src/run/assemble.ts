@@ -1,7 +1,7 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
-import type { Algorithm, System } from "../core/index.js";
+import { withMemoryAdvice, type Algorithm, type System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { paperReward } from "../reward/index.js";
 import { ASTSampler } from "../sampler/index.js";
@@ -23,12 +23,13 @@ export async function assembleSystem(
   hub: HubOptions = {},
 ): Promise<HFASTSystem> {
   const { baseline, lora, gradientCheckpointing } = configuration.models;
-  return HFASTSystem.load({
+  const options = {
     ...(await rolloutOptions(configuration, hub)),
     ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
     gradientCheckpointing,
-  });
+  };
+  return withMemoryAdvice("load", () => HFASTSystem.load(options));
 }
 
 /** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
@@ -36,7 +37,8 @@ export async function assembleEvaluationSystem(
   configuration: Configuration,
   hub: HubOptions = {},
 ): Promise<HFEvaluationSystem> {
-  return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
+  const options = await rolloutOptions(configuration, hub);
+  return withMemoryAdvice("load", () => HFEvaluationSystem.load(options));
 }
 
 async function rolloutOptions({ models, generation, reward, scorer: section }: Configuration, hub: HubOptions) {

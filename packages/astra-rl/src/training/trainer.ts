@@ -10,7 +10,14 @@ import {
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
-import type { Algorithm, Graph, Sampler, System, WorkCounters } from "../core/index.js";
+import {
+  withMemoryAdvice,
+  type Algorithm,
+  type Graph,
+  type Sampler,
+  type System,
+  type WorkCounters,
+} from "../core/index.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
 import type { Experience, ExperienceBatch } from "./experience.js";
 import { Harness } from "./harness.js";
@@ -140,9 +147,9 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const before = structuredClone(this.system.counters());
       const start = this.clock();
       this.report({ phase: "rollout" });
-      const experience = await this.harness.experience();
+      const experience = await withMemoryAdvice("rollout", () => this.harness.experience());
       const rolledOut = this.clock();
-      const totals = await this.#update(experience);
+      const totals = await withMemoryAdvice("update", () => this.#update(experience));
       const updated = this.clock();
       return {
         step,

@@ -1,5 +1,6 @@
 import {
   arange,
+  claimThreads,
   dispose,
   embedding,
   layerNorm,
@@ -112,6 +113,7 @@ export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
 export class BertClassifier implements SequenceClassifier {
   readonly dtype: DType;
   readonly device: Device;
+  readonly #releaseThreads: () => void;
 
   /** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
   constructor(
@@ -121,6 +123,7 @@ export class BertClassifier implements SequenceClassifier {
     const first = this.#parameter(`${config.prefix}.embeddings.word_embeddings.weight`);
     this.dtype = first.dtype;
     this.device = first.device;
+    this.#releaseThreads = claimThreads([...parameters.values()]);
   }
 
   namedParameters(): Map<string, Tensor> {
@@ -161,6 +164,7 @@ export class BertClassifier implements SequenceClassifier {
   }
 
   dispose(): void {
+    this.#releaseThreads();
     dispose([...this.parameters.values()]);
   }
 
