@@ -42,21 +42,26 @@ export async function inCopy(
 /** Loads a checkpoint and, where it can be, reads a few tokens with it. Whatever happens, nothing stays alive. */
 export async function loadAndRead(name: string, folder: string): Promise<void> {
   const before = liveTensors();
+  const failed = await read(name, folder).then(
+    () => null,
+    (error: unknown) => ({ error }),
+  );
+  if (liveTensors() !== before) throw new Error(`${liveTensors() - before} tensors stay alive`);
+  if (({} as Record<string, unknown>)["polluted"] !== undefined) throw new Error("a prototype was changed");
+  if (failed !== null) throw failed.error;
+}
+
+async function read(name: string, folder: string): Promise<void> {
+  if (/bert/.test(name)) {
+    (await loadSequenceClassifier(folder)).model.dispose();
+    return;
+  }
+  const { model } = await loadCausalLM(folder);
   try {
-    if (/bert/.test(name)) {
-      (await loadSequenceClassifier(folder)).model.dispose();
-      return;
-    }
-    const { model } = await loadCausalLM(folder);
-    try {
-      if (model.config.contextLength < 4) return;
-      const rows = [{ context: [1, 2], continuation: [3, 4] }];
-      noGrad(() => scope(() => void tokenLogprobs(model, rows).toArray()));
-    } finally {
-      model.dispose();
-    }
+    if (model.config.contextLength < 4) return;
+    const rows = [{ context: [1, 2], continuation: [3, 4] }];
+    noGrad(() => scope(() => void tokenLogprobs(model, rows).toArray()));
   } finally {
-    if (liveTensors() !== before) throw new Error(`${liveTensors() - before} tensors stay alive`);
-    if (({} as Record<string, unknown>)["polluted"] !== undefined) throw new Error("a prototype was changed");
+    model.dispose();
   }
 }

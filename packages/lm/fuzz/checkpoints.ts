@@ -33,7 +33,9 @@ function mutateWeights(bytes: Buffer, random: Random): Buffer {
     return Buffer.concat([mutateBytes(bytes.subarray(0, 8 + length), random), data]);
   }
   const header = JSON.parse(bytes.subarray(8, 8 + length).toString()) as Record<string, unknown>;
-  const json = Buffer.from(JSON.stringify(random.once(3) ? renamed(header, random) : mutateJson(header, random)) ?? "");
+  const json = Buffer.from(
+    JSON.stringify(random.once(3) ? renamed(header, random) : mutateJson(header, random)) ?? "",
+  );
   const size = Buffer.alloc(8);
   size.writeBigUInt64LE(BigInt(json.length));
   return Buffer.concat([size, json, data]);
@@ -55,7 +57,14 @@ function renamed(header: Record<string, unknown>, random: Random): Record<string
         case 2:
           return [key, { dtype: random.pick(["F32", "I32", "BF16", "F16", "I16", dtype]), shape, ...rest }];
         default:
-          return [key, { dtype, shape: random.pick([[...shape].reverse(), [1, ...shape], [shape.reduce((a, b) => a * b, 1)]]), ...rest }];
+          return [
+            key,
+            {
+              dtype,
+              shape: random.pick([[...shape].reverse(), [1, ...shape], [shape.reduce((a, b) => a * b, 1)]]),
+              ...rest,
+            },
+          ];
       }
     }),
   );

@@ -27,8 +27,14 @@ await fuzz(import.meta.url, {
     if (random.once(8)) return mutateAdapter();
     const name = random.pick([...checkpoints.keys()]);
     const source = checkpoints.get(name)!;
-    const file = random.once(6) ? "generation_config.json" : random.once(3) && name.includes("sharded") ? INDEX : "config.json";
-    const original = JSON.parse(contentOf(join(source, /bert/.test(name) ? "config.json" : file)).toString()) as unknown;
+    const file = random.once(6)
+      ? "generation_config.json"
+      : random.once(3) && name.includes("sharded")
+        ? INDEX
+        : "config.json";
+    const original = JSON.parse(
+      contentOf(join(source, /bert/.test(name) ? "config.json" : file)).toString(),
+    ) as unknown;
     const target = /bert/.test(name) ? "config.json" : file;
     await inCopy(source, [target], async (folder) => {
       writeFileSync(join(folder, target), mutatedFile(original, random));

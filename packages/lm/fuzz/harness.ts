@@ -1,5 +1,6 @@
 // Runs cases of a fuzzer in a process of their own, so that a crash or a hang has a seed instead of an end.
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { AstraError } from "@astra-rl/torch";
@@ -18,8 +19,10 @@ export interface Fuzzer {
 
 /** Processor seconds that a case may take. */
 const CASE_SECONDS = 5;
-/** Seconds without a word, on a machine that may be busy, before a case counts as hung. */
-const SILENCE = 120;
+/** Processor seconds without a word before a case counts as hung; the clock's say nothing on a busy machine. */
+const SILENCE = 60;
+/** Seconds of the clock, for a case that waits for something that never comes. */
+const LONGEST_SILENCE = 1200;
 /** MiB of JavaScript values: a case that needs more ends its process. */
 const HEAP = 1024;
 
@@ -58,7 +61,8 @@ async function runChild(fuzzer: Fuzzer, seed: number, cases: number): Promise<vo
     }
     const { user, system } = process.cpuUsage(before);
     const seconds = (user + system) / 1e6;
-    if (seconds > CASE_SECONDS) tell({ failed: at, why: `took ${seconds.toFixed(1)} s of the processor's time` });
+    if (seconds > CASE_SECONDS)
+      tell({ failed: at, why: `took ${seconds.toFixed(1)} s of the processor's time` });
   }
   await end();
   tell({ done: true });
@@ -67,7 +71,8 @@ async function runChild(fuzzer: Fuzzer, seed: number, cases: number): Promise<vo
 
 /** What is wrong with an error; null where nothing is. */
 function verdict(error: unknown, fuzzer: Fuzzer): string | null {
-  if (!(error instanceof AstraError)) return `raw error: ${error instanceof Error ? error.stack : String(error)}`;
+  if (!(error instanceof AstraError))
+    return `raw error: ${error instanceof Error ? error.stack : String(error)}`;
   if (error.message.startsWith("internal:")) return `fault of our own: ${error.stack}`;
   if (!fuzzer.namesPlace(error.message)) return `does not say where: ${error.message}`;
   if (error.message.length > 4000) return `message of ${error.message.length} characters`;
@@ -91,7 +96,7 @@ async function runParent(script: string, name: string, seed: number, cases: numb
     failures++;
     process.stdout.write(`${name}: seed ${at}: ${why}\n`);
   };
-  for (let next = seed; next < seed + cases; ) {
+  for (let next = seed; next < seed + cases;) {
     const begun = (at: number) => (done = at - seed);
     const ended = await runProcess(script, next, seed + cases - next, { begun, fail });
     done = ended === null ? cases : ended.at - seed + 1;
@@ -123,22 +128,39 @@ function runProcess(
     let why: string | null = null;
     let done = false;
     let output = "";
-    const hung = () => {
-      why = `no word for ${SILENCE} s`;
+    // When the silence was first noticed, and what the process had used; null where there was a word since.
+    let heard: { time: number; used: number } | null = null;
+    const watchdog = setInterval(() => {
+      heard ??= { time: Date.now(), used: processSeconds(child.pid) };
+      const used = processSeconds(child.pid) - heard.used;
+      const waited = (Date.now() - heard.time) / 1000;
+      if (used < SILENCE && waited < LONGEST_SILENCE) return;
+      why = `no word for ${used.toFixed(0)} s of the processor's time and ${waited.toFixed(0)} s of the clock's`;
       child.kill("SIGKILL");
-    };
-    let watchdog = setTimeout(hung, SILENCE * 1000);
+    }, 5000);
     child.stderr!.on("data", (chunk: Buffer) => (output = (output + chunk.toString()).slice(-2000)));
     child.on("message", (report: Report) => {
-      clearTimeout(watchdog);
-      watchdog = setTimeout(hung, SILENCE * 1000);
       if ("begun" in report) tell.begun((at = report.begun));
       else if ("failed" in report) tell.fail(report.failed, report.why);
       else done = true;
+      heard = null;
     });
     child.on("close", (code, signal) => {
-      clearTimeout(watchdog);
+      clearInterval(watchdog);
       resolve(done ? null : { at, why: why ?? `the process ended (${signal ?? code}): ${output}` });
     });
   });
+}
+
+/** Processor seconds of a process so far; 0 where the system does not say. */
+function processSeconds(id: number | undefined): number {
+  try {
+    // The name in brackets may hold spaces; user and system time are the 12th and 13th of what follows, in hundredths.
+    const fields = readFileSync(`/proc/${id}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  } catch {
+    return 0;
+  }
 }

@@ -10,10 +10,52 @@ import { mutateJson } from "./mutate-json.js";
 import type { Random } from "./random.js";
 
 const WHERE = "chat_template.jinja";
-const names = ["messages", "message", "ns", "ns.a", "ns.b", "x", "y", "loop", "loop.index", "f", "tools", "bos_token", "nobody"];
+const names = [
+  "messages",
+  "message",
+  "ns",
+  "ns.a",
+  "ns.b",
+  "x",
+  "y",
+  "loop",
+  "loop.index",
+  "f",
+  "tools",
+  "bos_token",
+  "nobody",
+];
 const numbers = ["0", "1", "2", "-1", "3", "30", "1000", "10**9", "10**300", "2**53", "0.5", "1e3"];
-const filters = ["trim", "length", "upper", "tojson", "list", "first", "last", "reverse", "sort", "unique", "string", "int", "items", "safe", "dictsort", "title"];
-const methods = ["strip", "split", "upper", "items", "keys", "get", "lstrip", "title", "capitalize", "rstrip"];
+const filters = [
+  "trim",
+  "length",
+  "upper",
+  "tojson",
+  "list",
+  "first",
+  "last",
+  "reverse",
+  "sort",
+  "unique",
+  "string",
+  "int",
+  "items",
+  "safe",
+  "dictsort",
+  "title",
+];
+const methods = [
+  "strip",
+  "split",
+  "upper",
+  "items",
+  "keys",
+  "get",
+  "lstrip",
+  "title",
+  "capitalize",
+  "rstrip",
+];
 const literals = ["'a'", "'aaaaaaaa'", "'\\n'", "' '", "''", "'role'", "'😀'", "true", "none", "[]", "{}"];
 
 class Writer {
@@ -53,7 +95,12 @@ class Writer {
       case 13:
         return `(${inner()} if ${inner()} else ${inner()})`;
       case 14:
-        return random.pick([`f(${inner()})`, `f(${inner()}, y=${inner()})`, `namespace(a=${inner()})`, `strftime_now(${inner()})`]);
+        return random.pick([
+          `f(${inner()})`,
+          `f(${inner()}, y=${inner()})`,
+          `namespace(a=${inner()})`,
+          `strftime_now(${inner()})`,
+        ]);
       default:
         return `(${inner()} is ${random.pick(["defined", "string", "mapping", "none", "odd", "iterable"])})`;
     }
@@ -77,14 +124,21 @@ class Writer {
       case 6:
         return `{% macro f(x, y=1) %}${body()}{% endmacro %}`;
       case 7:
-        return random.pick(["{% break %}", "{% continue %}", `{% call f(x) %}${body()}{% endcall %}`, `{% filter ${random.pick(filters)} %}${body()}{% endfilter %}`]);
+        return random.pick([
+          "{% break %}",
+          "{% continue %}",
+          `{% call f(x) %}${body()}{% endcall %}`,
+          `{% filter ${random.pick(filters)} %}${body()}{% endfilter %}`,
+        ]);
       default:
         return `{{${random.pick(["", "-"])} ${this.expression(3)} }}`;
     }
   }
 
   body(depth: number): string {
-    return Array.from({ length: 1 + this.random.below(3) }, () => this.statement(depth)).join(this.random.pick(["", "\n", "  ", "text"]));
+    return Array.from({ length: 1 + this.random.below(3) }, () => this.statement(depth)).join(
+      this.random.pick(["", "\n", "  ", "text"]),
+    );
   }
 }
 
@@ -99,7 +153,14 @@ function spliced(random: Random): string {
   const pieces = random.pick(published).split(/(?=\{[{%])|(?<=[%}]\})|(?<= )/);
   for (let times = 1 + random.below(4); times > 0; times--) {
     const at = random.below(pieces.length);
-    const piece = random.pick([random.pick(pieces), random.pick(numbers), "{%", "}}", " ".repeat(random.below(9000)), "("]);
+    const piece = random.pick([
+      random.pick(pieces),
+      random.pick(numbers),
+      "{%",
+      "}}",
+      " ".repeat(random.below(9000)),
+      "(",
+    ]);
     pieces.splice(at, random.below(2), piece);
   }
   return pieces.join("");
@@ -116,9 +177,15 @@ await fuzz(import.meta.url, {
   begin: async () => () => {},
   runCase: async (random) => {
     const writer = new Writer(random);
-    const source = random.once(4) ? spliced(random) : `{% set ns = namespace(a='a', b=[1]) %}${writer.body(3)}`;
+    const source = random.once(4)
+      ? spliced(random)
+      : `{% set ns = namespace(a='a', b=[1]) %}${writer.body(3)}`;
     const given = random.once(5) ? mutateJson(messages, random) : messages;
-    new BoundedTemplate(source, WHERE).render({ messages: given, bos_token: "<s>", add_generation_prompt: true });
+    new BoundedTemplate(source, WHERE).render({
+      messages: given,
+      bos_token: "<s>",
+      add_generation_prompt: true,
+    });
   },
   namesPlace: (message) => message.startsWith(`${WHERE}: `),
 });

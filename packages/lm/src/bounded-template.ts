@@ -26,7 +26,7 @@ interface Evaluator {
 const BaseInterpreter = Interpreter as unknown as new (scope: Scope) => Evaluator;
 const newScope = () => new (Environment as unknown as new () => Scope)();
 
-/** Characters of a template. The longest that are published have about 30,000. */
+/** Characters of a template. */
 export const MAXIMUM_TEMPLATE = 2 ** 18;
 /** White space in a row: the parser's patterns take time quadratic in it. */
 const MAXIMUM_SPACE = 4096;
@@ -117,7 +117,8 @@ export class BoundedTemplate {
           : cause instanceof RangeError && /call stack|string length|array length/i.test(cause.message)
             ? `it needs more than the interpreter's memory: ${cause.message}`
             : null;
-      if (limit !== null) throw new UsageError(`${this.where}: ${limit}; do not use this template`, { cause });
+      if (limit !== null)
+        throw new UsageError(`${this.where}: ${limit}; do not use this template`, { cause });
       throw new UsageError(`${this.where}: the template refuses this conversation: ${shortened(cause)}`, {
         cause,
       });

@@ -109,7 +109,9 @@ function checkLayers(files: WeightFiles, expectation: Expectation): void {
   const { parameterName, layers, layersKey, place } = expectation;
   const keys = [...files.keys()];
   if (layers <= keys.length) return;
-  const found = new Set(keys.map((key) => layerOf(parameterName(key) ?? "")).filter((layer) => layer !== null));
+  const found = new Set(
+    keys.map((key) => layerOf(parameterName(key) ?? "")).filter((layer) => layer !== null),
+  );
   throw new UsageError(
     `${place}: "${layersKey}" must be the number of layers whose tensors are there (${found.size}), but it is ${layers}`,
   );

@@ -19,7 +19,8 @@ const hostile: Readonly<Record<string, string>> = {
     "{% set r = range(99999) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}",
   "loops in loops that leave at once":
     "{% for i in range(99999) %}{% for j in [1] %}{% break %}{% endfor %}{% for j in range(999) %}{% continue %}{% endfor %}{% endfor %}",
-  "names that are not defined": "{% for i in range(99999) %}{% for j in range(99) %}{{ nobody }}{% endfor %}{% endfor %}",
+  "names that are not defined":
+    "{% for i in range(99999) %}{% for j in range(99) %}{{ nobody }}{% endfor %}{% endfor %}",
   "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
   "a macro that calls itself twice, thirty deep":
     "{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(30) }}",
@@ -52,14 +53,15 @@ const hostile: Readonly<Record<string, string>> = {
   "a search that compares everything with everything":
     "{% set ns = namespace(a='a', b='a') %}{% for i in range(19) %}{% set ns.a = ns.a + ns.a %}{% endfor %}" +
     "{% for i in range(18) %}{% set ns.b = ns.b + ns.b %}{% endfor %}{{ ('b' + ns.b) in ns.a }}",
-  "sorting": "{% for i in range(99999) %}{% if range(99999) | sort(reverse=true) %}{% endif %}{% endfor %}",
+  sorting: "{% for i in range(99999) %}{% if range(99999) | sort(reverse=true) %}{% endif %}{% endfor %}",
   "text taken apart":
     "{% set ns = namespace(s='a ') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}" +
     "{% for i in range(99999) %}{% set x = ns.s.split() %}{% endfor %}",
   "text cut":
     "{% set ns = namespace(s='a ') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}" +
     "{% for i in range(99999) %}{% set x = ns.s[::2] %}{% endfor %}",
-  "the time, again and again": "{% for i in range(99999) %}{% for j in range(99) %}{{ strftime_now('%B') }}{% endfor %}{% endfor %}",
+  "the time, again and again":
+    "{% for i in range(99999) %}{% for j in range(99) %}{{ strftime_now('%B') }}{% endfor %}{% endfor %}",
   "brackets in brackets": `{{ ${"(".repeat(100_000)}1${")".repeat(100_000)} }}`,
   "a sum of a hundred thousand": `{{ ${"1+".repeat(100_000)}1 }}`,
   "white space before a tag": `${" ".repeat(200_000)}{% set x = 1 %}`,
@@ -90,7 +92,9 @@ describe("a template that comes with a model", () => {
     expect(() => render(hostile["a loop of 10^10"]!)).toThrow(
       "chat_template.jinja: a range may have at most 100000 numbers, but one has 10000000000; do not use this template",
     );
-    expect(() => render(hostile["loops in loops"]!)).toThrow(/rendering may take \d+ steps .* but takes more/);
+    expect(() => render(hostile["loops in loops"]!)).toThrow(
+      /rendering may take \d+ steps .* but takes more/,
+    );
     expect(() => render(hostile["doubled text"]!)).toThrow(/a text may have at most \d+ characters/);
     expect(() => render(hostile["a macro that calls itself"]!)).toThrow(/nested at most 400 deep/);
     expect(() => render(hostile["brackets in brackets"]!)).toThrow(/nested too deeply/);
@@ -128,7 +132,9 @@ describe("a template that comes with a model", () => {
 
   it("writes the date as Python does", () => {
     const today = new Date();
-    const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][today.getMonth()];
+    const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][
+      today.getMonth()
+    ];
     const day = String(today.getDate()).padStart(2, "0");
     expect(render("{{ strftime_now('%d %b %Y') }}")).toBe(`${day} ${month} ${today.getFullYear()}`);
   });

@@ -396,7 +396,9 @@ describe("a listing of a hostile hub", () => {
     ["last", ["a/b", "a"]],
     ["far away", ["a/b/c/d", "x", "a/b"]],
   ])("may not name a file that is a folder of another: %s", async (_, names) => {
-    expect(await refusal(listing(content, ...names))).toMatch(/"a(\/b)?" and "a\/b.*the first would be a folder/);
+    expect(await refusal(listing(content, ...names))).toMatch(
+      /"a(\/b)?" and "a\/b.*the first would be a folder/,
+    );
   });
 
   it("may not name a file that an earlier listing made a folder, or the other way round", async () => {
@@ -465,7 +467,9 @@ describe("a listing of a hostile hub", () => {
   it("may name a revision that is a folder of others in the cache", async () => {
     handler = good;
     await downloadModel("owner/name@a/b", options());
-    expect(await refusal(good, { revision: "a" })).toMatch(/the revision "a" cannot be noted in the cache: .*in the way/);
+    expect(await refusal(good, { revision: "a" })).toMatch(
+      /the revision "a" cannot be noted in the cache: .*in the way/,
+    );
     const offline = options({ revision: "a" }, { HF_HUB_OFFLINE: "1" });
     await expect(downloadModel("owner/name", offline)).rejects.toThrow(/is not in the cache/);
   });
