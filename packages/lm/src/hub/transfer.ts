@@ -112,7 +112,7 @@ export async function downloadBlob(
         // Once may be a damaged partial file or a bad proxy; twice is the server.
         if (mismatches >= 2) {
           throw new UsageError(
-            `hub: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
+            `hub: model "${cache.modelId}": ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
           );
         }
         throw new RetryableError(sentence, null);

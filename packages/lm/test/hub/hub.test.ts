@@ -436,6 +436,11 @@ describe("a listing of a hostile hub", () => {
     expect(await refusal(listing(content, "a/b"))).toMatch(/"a\/b" .* in the way/);
   });
 
+  it("whose checksums are wrong is named", async () => {
+    const wrong = { rfilename: "a", size: content.length, blobId: "0".repeat(40) };
+    expect(await refusal(listing(content, wrong))).toMatch(/"a" does not match its checksum .*, twice/);
+  });
+
   it("may not answer for another commit than the one that was asked for", async () => {
     const other = "f".repeat(40);
     expect(await refusal(listing(content, "a"), { revision: other })).toMatch(/"sha" is not the commit/);
