@@ -59,9 +59,10 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
   const files = await WeightFiles.open(directory);
   try {
     const expectation = {
-      shapes: family.parameterShapes(config),
+      shapes: () => family.parameterShapes(config),
       parameterName: (key: string) => family.parameterName(key, config),
       layers: config.layers,
+      layersKey: family.layersKey,
       place,
     };
     const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
@@ -122,9 +123,10 @@ export async function loadSequenceClassifier(
   const files = await WeightFiles.open(directory);
   try {
     const expectation = {
-      shapes: family.parameterShapes(config),
+      shapes: () => family.parameterShapes(config),
       parameterName: family.parameterName,
       layers: config.layers,
+      layersKey: family.layersKey,
       place: fields.where,
     };
     const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
@@ -181,10 +183,12 @@ function withGenerationSettings(
   fields: JsonFields | null,
   tokenizer: Tokenizer,
 ): ModelConfig {
+  const inside = (ids: readonly number[]) => ids.filter((id) => id < config.vocabSize);
   const firstOf = (name: string, configured: readonly number[], token: number | null): number[] => {
-    const given = fields?.ids(name).filter((id) => id < config.vocabSize) ?? [];
+    const given = inside(fields?.ids(name) ?? []);
     if (given.length > 0) return given;
-    return configured.length > 0 ? [...configured] : token === null ? [] : [token];
+    const known = inside(configured);
+    return known.length > 0 ? known : token === null ? [] : [token];
   };
   const one = (id: number | null) => (id === null ? [] : [id]);
   return {

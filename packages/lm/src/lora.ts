@@ -18,6 +18,7 @@ import {
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import { STORED_AS_FLOAT } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
 export interface LoRAConfiguration {
@@ -112,6 +113,11 @@ export class LoRA implements Adapter {
             const key = `${PREFIX}${name}.lora_${part}.weight`;
             const entry = file.tensors.get(key);
             if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
+            if (!STORED_AS_FLOAT.includes(entry.dtype)) {
+              throw new UsageError(
+                `${path}: "${key}" must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
+              );
+            }
             if (String(entry.shape) !== String(shape)) {
               throw new UsageError(
                 `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
@@ -276,7 +282,8 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   const bias = fields.string("bias", { fallback: "none" });
   if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
   for (const name of ["rank_pattern", "alpha_pattern"]) {
-    if (Object.keys((fields.values[name] ?? {}) as object).length > 0) throw fields.error(name, "empty");
+    const pattern = fields.values[name] ?? {};
+    if (typeof pattern !== "object" || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
   }
   const targets = fields.values["target_modules"];
   if (!Array.isArray(targets) || !targets.every((target) => typeof target === "string")) {
@@ -284,10 +291,12 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   }
   const alpha = fields.positive("lora_alpha");
   const dropoutValue = fields.values["lora_dropout"] ?? 0;
+  if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
   return checkConfiguration(fields.where, {
     rank: fields.integer("r"),
     alpha,
-    targetModules: targets as string[],
-    dropout: Number(dropoutValue),
+    // Each once: comparing every projection with every name of a very long list would not end.
+    targetModules: [...new Set(targets as string[])],
+    dropout: dropoutValue,
   });
 }

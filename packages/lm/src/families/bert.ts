@@ -32,8 +32,20 @@ export interface BertConfig extends SequenceClassifierConfig {
   readonly normEpsilon: number;
 }
 
+/** Beginning of the class names in Hugging Face's `architectures`, by `model_type`. */
+const CLASS_NAMES: ReadonlyMap<string, string> = new Map([
+  ["bert", "Bert"],
+  ["roberta", "Roberta"],
+  ["xlm-roberta", "XLMRoberta"],
+]);
+
+const LAYERS_KEY = "num_hidden_layers";
+
 export function parseBertConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
+  const architecture = CLASS_NAMES.get(modelType);
+  if (architecture === undefined)
+    throw fields.error("model_type", `one of ${[...CLASS_NAMES.keys()].join(", ")}`);
   const roberta = modelType !== "bert";
   const hiddenSize = fields.integer("hidden_size");
   const heads = fields.integer("num_attention_heads");
@@ -48,7 +60,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   const firstPosition = roberta ? padId + 1 : 0;
   const positions = fields.integer("max_position_embeddings", { minimum: firstPosition + 1 });
   return {
-    architecture: { bert: "Bert", roberta: "Roberta" }[modelType] ?? "XLMRoberta",
+    architecture,
     modelType,
     prefix: roberta ? "roberta" : "bert",
     vocabSize: fields.integer("vocab_size"),
@@ -59,7 +71,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
     firstPosition,
     positions,
     hiddenSize,
-    layers: fields.integer("num_hidden_layers"),
+    layers: fields.integer(LAYERS_KEY),
     heads,
     intermediateSize: fields.integer("intermediate_size"),
     tokenTypes: fields.integer("type_vocab_size", { fallback: 2 }),
@@ -72,7 +84,8 @@ function parseLabels(fields: JsonFields): readonly string[] {
   if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
   const map = fields.values["id2label"] as Record<string, unknown>;
   const count = typeof map === "object" ? Object.keys(map).length : 0;
-  const labels = Array.from({ length: count }, (_, index) => map[String(index)]);
+  const own = (key: string) => (Object.hasOwn(map, key) ? map[key] : undefined);
+  const labels = Array.from({ length: count }, (_, index) => own(String(index)));
   if (count === 0 || !labels.every((label) => typeof label === "string")) {
     throw fields.error("id2label", `an object from "0", "1", … to names`);
   }
@@ -212,7 +225,8 @@ export const bert = {
     "RobertaForSequenceClassification",
     "XLMRobertaForSequenceClassification",
   ],
-  modelTypes: ["bert", "roberta", "xlm-roberta"],
+  modelTypes: [...CLASS_NAMES.keys()],
+  layersKey: LAYERS_KEY,
   parseConfig: parseBertConfig,
   parameterShapes: bertShapes,
   parameterName,

@@ -19,9 +19,18 @@ export class HubRequestError extends Error {
   }
 }
 
+/** An error of a file operation: it has a path, unlike those of connections; reading an open file alone gives none. */
+export function isFileSystemError(error: unknown): error is NodeJS.ErrnoException {
+  if (!(error instanceof Error)) return false;
+  const { code, path } = error as NodeJS.ErrnoException;
+  return code !== undefined && (typeof path === "string" || ["EISDIR", "EIO"].includes(code));
+}
+
 const ATTEMPTS = 5;
 const RETRY_DELAY = 500;
 const STALL_TIMEOUT = 30_000;
+/** Bytes of a listing: the largest repositories have some tens of thousands of files of a few hundred bytes each. */
+const LONGEST_ANSWER = 2 ** 26;
 /** A server may ask for hours; past this the user is told instead of kept waiting. Milliseconds. */
 const LONGEST_WAIT = 60_000;
 
@@ -35,7 +44,7 @@ interface RequestOptions {
 export async function requestJson(url: string, options: RequestOptions): Promise<unknown> {
   return withRetries(options, async (signal) => {
     const response = await request(url, {}, options.token, signal);
-    const text = await response.text();
+    const text = await boundedText(response);
     try {
       return JSON.parse(text) as unknown;
     } catch (cause) {
@@ -46,6 +55,23 @@ export async function requestJson(url: string, options: RequestOptions): Promise
       );
     }
   });
+}
+
+/** An answer's body; a server that sends without end is stopped. */
+async function boundedText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    if (bytes > LONGEST_ANSWER) {
+      throw new HubRequestError(
+        `${new URL(response.url).origin} answered with more than ${LONGEST_ANSWER} bytes where a list of files was asked for`,
+        response.status,
+      );
+    }
+    chunks.push(chunk);
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks));
 }
 
 interface BlobFile {
@@ -86,7 +112,7 @@ export async function downloadBlob(
         // Once may be a damaged partial file or a bad proxy; twice is the server.
         if (mismatches >= 2) {
           throw new UsageError(
-            `hub: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
+            `hub: model "${cache.modelId}": ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
           );
         }
         throw new RetryableError(sentence, null);
@@ -237,6 +263,8 @@ async function withRetries<T>(
       return await attempt(controller.signal, alive);
     } catch (cause) {
       if (cause instanceof HubRequestError || cause instanceof UsageError) throw cause;
+      // Of this machine's disk; another attempt finds it as it is.
+      if (isFileSystemError(cause)) throw cause;
       const retryable = cause instanceof RetryableError ? cause : null;
       const message = retryable?.message ?? "the connection was lost";
       const pause = retryable?.after ?? (options.retryDelay ?? RETRY_DELAY) * 2 ** (tries - 1);
