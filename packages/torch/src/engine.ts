@@ -1,6 +1,6 @@
 /** What engine runs here, on how many threads and which devices. */
 import type { Device } from "./dtype.js";
-import { addon, physicalCores, processorFlags } from "./native.js";
+import { addon, physicalCores, type Isa } from "./native.js";
 
 export interface EngineInformation {
   /** libtorch's version, e.g. "1.13.0". */
@@ -16,7 +16,9 @@ export interface EngineInformation {
   oneDnn: boolean;
   threads: number;
   physicalCores: number;
-  /** Whether the processor multiplies bfloat16 in hardware. */
+  /** The instruction set in force: what the processor and the kernel allow, or less where ASTRA_ISA asks for less. */
+  isa: Isa;
+  /** Whether bfloat16 numbers are multiplied as they are, by the instruction set in force. */
   bf16: boolean;
   cuda: boolean;
   cudaDevices: number;
@@ -26,7 +28,6 @@ export interface EngineInformation {
 
 export function engineInformation(): EngineInformation {
   const native = addon().information();
-  const flags = processorFlags();
   const isOpenBlas = native.blasCore !== "";
   return {
     libtorch: native.version,
@@ -43,7 +44,8 @@ export function engineInformation(): EngineInformation {
     oneDnn: native.oneDnn,
     threads: native.threads,
     physicalCores: physicalCores(),
-    bf16: flags.has("avx512_bf16") || flags.has("amx_bf16") || flags.has("bf16"),
+    isa: native.isa,
+    bf16: native.bfloat16,
     cuda: native.cuda,
     cudaDevices: native.cudaDevices,
     configuration: native.configuration,

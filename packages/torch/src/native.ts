@@ -8,11 +8,15 @@ import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { AstraError, TorchError } from "./errors.js";
+import { AstraError, describeValue, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 
 /** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
+
+/** Instruction sets that computing differs by, each with all before it; "baseline" is all there is beyond x86-64. */
+export const ISAS = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"] as const;
+export type Isa = (typeof ISAS)[number];
 
 export interface NativeInformation {
   version: string;
@@ -22,6 +26,8 @@ export interface NativeInformation {
   blasConfiguration: string;
   mkl: boolean;
   oneDnn: boolean;
+  isa: Isa;
+  bfloat16: boolean;
   cuda: boolean;
   cudaDevices: number;
   threads: number;
@@ -172,6 +178,8 @@ export interface NativeAddon {
 }
 
 interface Preload {
+  /** "unknown": ASTRA_ISA names what is no instruction set, or none of this machine's. */
+  instructionSets(): [inForce: Isa | "unknown", machine: Isa];
   setVariable(name: string, value: string): boolean;
   load(path: string): string | null;
 }
@@ -200,12 +208,6 @@ function readText(path: string): string {
   }
 }
 
-/** Flags of the first processor, e.g. "avx512f"; empty where the system does not tell. */
-export function processorFlags(): ReadonlySet<string> {
-  const line = /^flags\s*:(.*)$/mu.exec(readText("/proc/cpuinfo"));
-  return new Set((line?.[1] ?? "").trim().split(/\s+/u));
-}
-
 /**
  * Cores that can compute at the same time: the second hyper-thread of a core adds nothing to matrix products.
  * Never more than the processors that this process may use.
@@ -226,6 +228,42 @@ function openMpBlas(libraryFolder: string): string | null {
   return statSync(file, { throwIfNoEntry: false }) === undefined ? null : file;
 }
 
+/** What the libraries call the instruction sets, so that ASTRA_ISA holds for them, too. */
+const LIBRARY_VARIABLES: Record<Isa, Readonly<Record<string, string>>> = {
+  baseline: limits("default", "SSE41", "Prescott", "SSE4_2"),
+  avx2: limits("avx2", "AVX2", "Haswell", "AVX2"),
+  avx512: limits("avx512", "AVX512_CORE", "SkylakeX", "AVX512"),
+  avx512_bf16: limits("avx512", "AVX512_CORE_BF16", "Cooperlake", "AVX512"),
+  amx: {},
+};
+
+function limits(aten: string, oneDnn: string, openBlas: string, mkl: string): Record<string, string> {
+  return {
+    ATEN_CPU_CAPABILITY: aten,
+    ONEDNN_MAX_CPU_ISA: oneDnn,
+    DNNL_MAX_CPU_ISA: oneDnn,
+    OPENBLAS_CORETYPE: openBlas,
+    MKL_ENABLE_INSTRUCTIONS: mkl,
+  };
+}
+
+/** Sets what the libraries read when they are loaded; variables that the user has set stay as they are. */
+function keepLibrariesWithin(preload: Preload): void {
+  const [isa, machine] = preload.instructionSets();
+  if (isa === "unknown") {
+    const asked = process.env["ASTRA_ISA"];
+    const known = ISAS.slice(0, ISAS.indexOf(machine) + 1).join(", ");
+    throw new UsageError(
+      `ASTRA_ISA must be one of ${known}, which this machine has, got ${describeValue(asked)}; unset it to use all of them`,
+    );
+  }
+  const variables = Object.entries(process.env["ASTRA_ISA"] ? LIBRARY_VARIABLES[isa] : {});
+  for (const [name, value] of variables) preload.setVariable(name, value);
+  // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
+  if (isa === "avx512") preload.setVariable("OPENBLAS_CORETYPE", "SkylakeX");
+  if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
+}
+
 function load(): NativeAddon {
   const require = createRequire(import.meta.url);
   const file = join(buildFolder, "astra_torch.node");
@@ -236,11 +274,7 @@ function load(): NativeAddon {
   }
   try {
     const preload = require(join(buildFolder, "preload.node")) as Preload;
-    // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
-    const flags = processorFlags();
-    if (flags.has("avx512f") && flags.has("avx512bw") && flags.has("avx512vl")) {
-      preload.setVariable("OPENBLAS_CORETYPE", flags.has("avx512_bf16") ? "Cooperlake" : "SkylakeX");
-    }
+    keepLibrariesWithin(preload);
     const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
     const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
     // Whichever BLAS the machine selected stays selected; this process takes the fast one.
@@ -251,6 +285,7 @@ function load(): NativeAddon {
     if (process.env["OMP_NUM_THREADS"] === undefined) native.setThreads(physicalCores());
     return native;
   } catch (cause) {
+    if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
     throw new AstraError(
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,

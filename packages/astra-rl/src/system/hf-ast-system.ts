@@ -1,6 +1,7 @@
 import type { CausalLM, LoadedCausalLM } from "@astra-rl/lm";
 import { UsageError, type Tensor } from "@astra-rl/torch";
 import type { Scorer, Sources, WorkCounters } from "../core/index.js";
+import type { ComputeTypes } from "./compute-types.js";
 import { FullTester } from "./full-tester.js";
 import {
   LanguageModelSystem,
@@ -148,6 +149,11 @@ export class HFASTSystem extends LanguageModelSystem {
     return { ...super.counters(), baseline: this.#baseline.work };
   }
 
+  /** Part of what a run computes: a resumed one must have the same. */
+  get computeTypes(): ComputeTypes {
+    return { rollouts: this.#shelf.dtype, updates: this.#trained.model.computeDtype };
+  }
+
   /** Writes the tester: a checkpoint in Hugging Face's format, or, where an adapter is trained, the adapter in PEFT's. */
   saveTester(folder: string): Promise<void> {
     return this.#trained.save(folder);
@@ -166,11 +172,17 @@ export class HFASTSystem extends LanguageModelSystem {
 
 async function trainedTester(
   shelf: ModelShelf,
-  { tester, lora }: HFASTSystemOptions,
+  { tester, lora, updateDtype = "auto" }: HFASTSystemOptions,
   baselineSource: ModelSource,
   baseline: LoadedCausalLM,
 ): Promise<TrainedTester> {
   if (lora !== undefined) {
+    if (updateDtype !== "auto" && updateDtype !== shelf.dtype) {
+      throw new UsageError(
+        `HFASTSystem: an adapter's updates go through frozen weights, in their type (${shelf.dtype}), but updateDtype is ` +
+          `${updateDtype}; leave it out, or set inferenceDtype to it`,
+      );
+    }
     return shelf.own(new LoRATester(await shelf.frozen(tester), await shelf.nameOf(tester), lora));
   }
   const startsAsBaseline = await shelf.same(tester, baselineSource);

@@ -18,5 +18,6 @@ export {
 } from "./language-model-system.js";
 export { ModelRole, type ModelRoleOptions, type RoleName, type Utterance } from "./model-role.js";
 export type { LoRAOptions } from "./lora-tester.js";
+export { fastestTypes, type ComputeTypes, type ComputeTypesChoice } from "./compute-types.js";
 export type { InferenceDType, ModelSource } from "./model-shelf.js";
 export type { SpokenTokens, TurnTokens } from "./turn-tokens.js";
