@@ -230,16 +230,16 @@ function openMpBlas(libraryFolder: string): string | null {
 
 /** What the libraries call the instruction sets, so that ASTRA_ISA holds for them, too. */
 const LIBRARY_VARIABLES: Record<Isa, Readonly<Record<string, string>>> = {
-  baseline: limits("default", "SSE41", "Prescott", "SSE4_2"),
-  avx2: limits("avx2", "AVX2", "Haswell", "AVX2"),
-  avx512: limits("avx512", "AVX512_CORE", "SkylakeX", "AVX512"),
-  avx512_bf16: limits("avx512", "AVX512_CORE_BF16", "Cooperlake", "AVX512"),
+  baseline: { ATEN_CPU_CAPABILITY: "default", ...limits("SSE41", "Prescott", "SSE4_2") },
+  avx2: { ATEN_CPU_CAPABILITY: "avx2", ...limits("AVX2", "Haswell", "AVX2") },
+  // libtorch's own loops know one kind of AVX-512, and by its own choice it may not use it.
+  avx512: limits("AVX512_CORE", "SkylakeX", "AVX512"),
+  avx512_bf16: limits("AVX512_CORE_BF16", "Cooperlake", "AVX512"),
   amx: {},
 };
 
-function limits(aten: string, oneDnn: string, openBlas: string, mkl: string): Record<string, string> {
+function limits(oneDnn: string, openBlas: string, mkl: string): Record<string, string> {
   return {
-    ATEN_CPU_CAPABILITY: aten,
     ONEDNN_MAX_CPU_ISA: oneDnn,
     DNNL_MAX_CPU_ISA: oneDnn,
     OPENBLAS_CORETYPE: openBlas,
