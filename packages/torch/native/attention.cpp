@@ -90,16 +90,15 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addScores(const Cluster& cluster, const Stretch& stretch) {
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
   if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
   scoresOf<0>(cluster, stretch);
 }
 
 // Scores to weights, their sum not yet divided by; returns the sum.
-ASTRA_VECTOR_CLONES
-float weigh(float* __restrict scores, const uint16_t* __restrict bias, int64_t columns) {
+ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, const uint16_t* __restrict bias, int64_t columns),
+                  (scores, bias, columns)) {
   if (bias != nullptr) {
 #pragma omp simd
     for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
@@ -145,8 +144,7 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addValues(const Cluster& cluster, const Stretch& stretch) {
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
   if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
   valuesOf<0>(cluster, stretch);

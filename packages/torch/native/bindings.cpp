@@ -1,6 +1,9 @@
 // Table of contents of the addon.
+#include <ATen/Context.h>
+
 #include "dispatch.h"
 #include "engine.h"
+#include "isa.h"
 #include "mapping.h"
 
 namespace astra {
@@ -8,6 +11,15 @@ namespace astra {
 Engine::Engine() = default;
 Engine::~Engine() { *alive = false; }
 
+namespace {
+
+// libtorch hands bfloat16 products to oneDNN by what the processor has; where ASTRA_ISA keeps oneDNN from using it, oneDNN
+// would refuse them.
+void keepLibtorchWithinIsa() {
+  if (isa() < kIsaAvx512 && astraMachineIsa(0) >= kIsaAvx512) at::globalContext().setUserEnabledMkldnn(false);
+}
+
+}  // namespace
 }  // namespace astra
 
 NAPI_MODULE_INIT() {
@@ -17,6 +29,7 @@ NAPI_MODULE_INIT() {
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
+    astra::keepLibtorchWithinIsa();
     astra::takeOverCpuMemory();
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);

@@ -38,8 +38,8 @@ inline float sigmoid(float u) {
   return 1.0f / (1.0f + exponentialWithin(-bounded));
 }
 
-ASTRA_VECTOR_CLONES
-void gelu(const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count) {
+ASTRA_VECTOR_LOOP(void, gelu, (const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count),
+                  (input, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float x = widen(input[i]);
@@ -47,9 +47,10 @@ void gelu(const uint16_t* __restrict input, uint16_t* __restrict output, int64_t
   }
 }
 
-ASTRA_VECTOR_CLONES
-void geluBackward(const uint16_t* __restrict input, const uint16_t* __restrict gradient, uint16_t* __restrict output,
-                  int64_t count) {
+ASTRA_VECTOR_LOOP(void, geluBackward,
+                  (const uint16_t* __restrict input, const uint16_t* __restrict gradient,
+                   uint16_t* __restrict output, int64_t count),
+                  (input, gradient, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float x = widen(input[i]);
@@ -134,8 +135,7 @@ napi_value geluTanhBackward(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
-ASTRA_VECTOR_CLONES
-float logSumExp(const uint16_t* __restrict logits, int64_t count) {
+ASTRA_VECTOR_LOOP(float, logSumExp, (const uint16_t* __restrict logits, int64_t count), (logits, count)) {
   float greatest = -INFINITY;
 #pragma omp simd reduction(max : greatest)
   for (int64_t i = 0; i < count; ++i) {
@@ -148,9 +148,10 @@ float logSumExp(const uint16_t* __restrict logits, int64_t count) {
   return greatest + std::log(total);
 }
 
-ASTRA_VECTOR_CLONES
-void softmaxTimes(const uint16_t* __restrict logits, float logNormaliser, float factor, uint16_t* __restrict output,
-                  int64_t count) {
+ASTRA_VECTOR_LOOP(void, softmaxTimes,
+                  (const uint16_t* __restrict logits, float logNormaliser, float factor,
+                   uint16_t* __restrict output, int64_t count),
+                  (logits, logNormaliser, factor, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) output[i] = narrow(factor * exponential(widen(logits[i]) - logNormaliser));
 }
@@ -264,13 +265,14 @@ ASTRA_INLINE void addRows(const Number* __restrict from, int64_t stride, int64_t
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addBfloat16Rows(const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+ASTRA_VECTOR_LOOP(void, addBfloat16Rows,
+                  (const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, float* sums),
+                  (from, stride, rows, columns, sums)) {
   addRows(from, stride, rows, columns, sums);
 }
 
-ASTRA_VECTOR_CLONES
-void addFloatRows(const float* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+ASTRA_VECTOR_LOOP(void, addFloatRows, (const float* from, int64_t stride, int64_t rows, int64_t columns, float* sums),
+                  (from, stride, rows, columns, sums)) {
   addRows(from, stride, rows, columns, sums);
 }
 
@@ -303,9 +305,10 @@ napi_value sumOfRows(Call& call) {
 // [rows, columns] float32 → [columns, rows] bfloat16, in squares whose lines stay in the first-level cache.
 constexpr int64_t kSquare = 32;
 
-ASTRA_VECTOR_CLONES
-void transposeSquare(const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
-                     int64_t rows, int64_t columns) {
+ASTRA_VECTOR_LOOP(void, transposeSquare,
+                  (const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
+                   int64_t rows, int64_t columns),
+                  (from, fromStride, to, toStride, rows, columns)) {
   uint16_t square[kSquare * kSquare];
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {

@@ -20,14 +20,14 @@ namespace {
 
 constexpr int64_t kBlock = 64;       // rows whose shares of the parameters' gradients are added first
 
-ASTRA_VECTOR_CLONES
-void widenAll(const uint16_t* __restrict from, float* __restrict to, int64_t count) {
+ASTRA_VECTOR_LOOP(void, widenAll, (const uint16_t* __restrict from, float* __restrict to, int64_t count),
+                  (from, to, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = widen(from[i]);
 }
 
-ASTRA_VECTOR_CLONES
-void narrowAll(const float* __restrict from, uint16_t* __restrict to, int64_t count) {
+ASTRA_VECTOR_LOOP(void, narrowAll, (const float* __restrict from, uint16_t* __restrict to, int64_t count),
+                  (from, to, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
 }
@@ -83,8 +83,8 @@ struct Measure {
   float mean, scale;
 };
 
-ASTRA_VECTOR_CLONES
-Measure measure(const float* __restrict row, int64_t size, bool centred, float epsilon) {
+ASTRA_VECTOR_LOOP(Measure, measure, (const float* __restrict row, int64_t size, bool centred, float epsilon),
+                  (row, size, centred, epsilon)) {
   float mean = 0;
   if (centred) {
     float sum = 0;
@@ -98,18 +98,20 @@ Measure measure(const float* __restrict row, int64_t size, bool centred, float e
   return {mean, 1.0f / std::sqrt(squares / static_cast<float>(size) + epsilon)};
 }
 
-ASTRA_VECTOR_CLONES
-void normalise(const float* __restrict row, Measure by, const float* __restrict weight, const float* __restrict bias,
-               uint16_t* __restrict to, int64_t size) {
+ASTRA_VECTOR_LOOP(void, normalise,
+                  (const float* __restrict row, Measure by, const float* __restrict weight,
+                   const float* __restrict bias, uint16_t* __restrict to, int64_t size),
+                  (row, by, weight, bias, to, size)) {
 #pragma omp simd
   for (int64_t i = 0; i < size; ++i) to[i] = narrow((row[i] - by.mean) * by.scale * weight[i] + bias[i]);
 }
 
 // Of the row; adds to those of weight and bias.
-ASTRA_VECTOR_CLONES
-void gradients(const float* __restrict row, const float* __restrict arrived, Measure by, bool centred,
-               const float* __restrict weight, float* __restrict ofRow, float* __restrict ofWeight,
-               float* __restrict ofBias, int64_t size) {
+ASTRA_VECTOR_LOOP(void, gradients,
+                  (const float* __restrict row, const float* __restrict arrived, Measure by, bool centred,
+                   const float* __restrict weight, float* __restrict ofRow, float* __restrict ofWeight,
+                   float* __restrict ofBias, int64_t size),
+                  (row, arrived, by, centred, weight, ofRow, ofWeight, ofBias, size)) {
   float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
   for (int64_t i = 0; i < size; ++i) {

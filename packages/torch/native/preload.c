@@ -5,6 +5,8 @@
 #include <time.h>
 #include <node_api.h>
 
+#include "isa.h"
+
 static int readText(napi_env env, napi_value value, char* buffer, size_t size) {
   size_t length = 0;
   return napi_get_value_string_utf8(env, value, buffer, size, &length) == napi_ok && length + 1 < size;
@@ -23,6 +25,21 @@ static napi_value setVariable(napi_env env, napi_callback_info info) {
   }
   napi_get_boolean(env, done, &result);
   return result;
+}
+
+/* instructionSets(): [what is in force, or "unknown" where ASTRA_ISA cannot be met; what the machine has]. */
+static napi_value instructionSets(napi_env env, napi_callback_info info) {
+  napi_value pair = NULL;
+  if (napi_create_array(env, &pair) != napi_ok) return NULL;
+  const int inForce = astraIsaInForce();
+  const int sets[2] = {inForce, inForce == kIsaUnknown ? astraMachineIsa(1) : inForce};
+  for (uint32_t at = 0; at < 2; ++at) {
+    napi_value name = NULL;
+    if (napi_create_string_utf8(env, astraIsaName(sets[at]), NAPI_AUTO_LENGTH, &name) == napi_ok) {
+      napi_set_element(env, pair, at, name);
+    }
+  }
+  return pair;
 }
 
 /* load(path): the library's symbols become global. Returns null, or the reason of the failure. */
@@ -74,6 +91,9 @@ NAPI_MODULE_INIT() {
   }
   if (napi_create_function(env, "pauseNanoseconds", NAPI_AUTO_LENGTH, pauseNanoseconds, NULL, &function) == napi_ok) {
     napi_set_named_property(env, exports, "pauseNanoseconds", function);
+  }
+  if (napi_create_function(env, "instructionSets", NAPI_AUTO_LENGTH, instructionSets, NULL, &function) == napi_ok) {
+    napi_set_named_property(env, exports, "instructionSets", function);
   }
   if (napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, NULL, &function) == napi_ok) {
     napi_set_named_property(env, exports, "load", function);

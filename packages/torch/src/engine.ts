@@ -1,6 +1,6 @@
 /** What engine runs here, on how many threads and which devices. */
 import type { Device } from "./dtype.js";
-import { addon, processorFlags } from "./native.js";
+import { addon, type Isa } from "./native.js";
 import { computingCores } from "./threads.js";
 
 export interface EngineInformation {
@@ -18,7 +18,9 @@ export interface EngineInformation {
   threads: number;
   /** Cores that this process may compute on at the same time. */
   physicalCores: number;
-  /** Whether the processor multiplies bfloat16 in hardware. */
+  /** The instruction set in force: what the processor and the kernel allow, or less where ASTRA_ISA asks for less. */
+  isa: Isa;
+  /** Whether bfloat16 numbers are multiplied as they are, by the instruction set in force. */
   bf16: boolean;
   cuda: boolean;
   cudaDevices: number;
@@ -28,7 +30,6 @@ export interface EngineInformation {
 
 export function engineInformation(): EngineInformation {
   const native = addon().information();
-  const flags = processorFlags();
   const isOpenBlas = native.blasCore !== "";
   return {
     libtorch: native.version,
@@ -45,7 +46,8 @@ export function engineInformation(): EngineInformation {
     oneDnn: native.oneDnn,
     threads: native.threads,
     physicalCores: computingCores(addon().systemLimits(null).processors),
-    bf16: flags.has("avx512_bf16") || flags.has("amx_bf16") || flags.has("bf16"),
+    isa: native.isa,
+    bf16: native.bfloat16,
     cuda: native.cuda,
     cudaDevices: native.cudaDevices,
     configuration: native.configuration,

@@ -7,12 +7,16 @@ import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { AstraError, OutOfMemoryError, TorchError } from "./errors.js";
+import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import { computingCores, namedThreads, waitingVariables } from "./threads.js";
 
 /** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
+
+/** Instruction sets that computing differs by, each with all before it; "baseline" is all there is beyond x86-64. */
+export const ISAS = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"] as const;
+export type Isa = (typeof ISAS)[number];
 
 export interface NativeInformation {
   version: string;
@@ -22,6 +26,8 @@ export interface NativeInformation {
   blasConfiguration: string;
   mkl: boolean;
   oneDnn: boolean;
+  isa: Isa;
+  bfloat16: boolean;
   cuda: boolean;
   cudaDevices: number;
   threads: number;
@@ -189,6 +195,8 @@ export interface NativeAddon {
 }
 
 interface Preload {
+  /** "unknown": ASTRA_ISA names what is no instruction set, or none of this machine's. */
+  instructionSets(): [inForce: Isa | "unknown", machine: Isa];
   setVariable(name: string, value: string): boolean;
   pauseNanoseconds(): number;
   load(path: string): string | null;
@@ -218,16 +226,46 @@ function readText(path: string): string {
   }
 }
 
-/** Flags of the first processor, e.g. "avx512f"; empty where the system does not tell. */
-export function processorFlags(): ReadonlySet<string> {
-  const line = /^flags\s*:(.*)$/mu.exec(readText("/proc/cpuinfo"));
-  return new Set((line?.[1] ?? "").trim().split(/\s+/u));
-}
-
 /** OpenBLAS's OpenMP build on Debian; its pthread twin and the reference BLAS are several times slower. */
 function openMpBlas(libraryFolder: string): string | null {
   const file = join(libraryFolder, "openblas-openmp", "libblas.so.3");
   return statSync(file, { throwIfNoEntry: false }) === undefined ? null : file;
+}
+
+/** What the libraries call the instruction sets, so that ASTRA_ISA holds for them, too. */
+const LIBRARY_VARIABLES: Record<Isa, Readonly<Record<string, string>>> = {
+  baseline: { ATEN_CPU_CAPABILITY: "default", ...limits("SSE41", "Prescott", "SSE4_2") },
+  avx2: { ATEN_CPU_CAPABILITY: "avx2", ...limits("AVX2", "Haswell", "AVX2") },
+  // libtorch's own loops know one kind of AVX-512, and by its own choice it may not use it.
+  avx512: limits("AVX512_CORE", "SkylakeX", "AVX512"),
+  avx512_bf16: limits("AVX512_CORE_BF16", "Cooperlake", "AVX512"),
+  amx: {},
+};
+
+function limits(oneDnn: string, openBlas: string, mkl: string): Record<string, string> {
+  return {
+    ONEDNN_MAX_CPU_ISA: oneDnn,
+    DNNL_MAX_CPU_ISA: oneDnn,
+    OPENBLAS_CORETYPE: openBlas,
+    MKL_ENABLE_INSTRUCTIONS: mkl,
+  };
+}
+
+/** Sets what the libraries read when they are loaded; variables that the user has set stay as they are. */
+function keepLibrariesWithin(preload: Preload): void {
+  const [isa, machine] = preload.instructionSets();
+  if (isa === "unknown") {
+    const asked = process.env["ASTRA_ISA"];
+    const known = ISAS.slice(0, ISAS.indexOf(machine) + 1).join(", ");
+    throw new UsageError(
+      `ASTRA_ISA must be one of ${known}, which this machine has, got ${describeValue(asked)}; unset it to use all of them`,
+    );
+  }
+  const variables = Object.entries(process.env["ASTRA_ISA"] ? LIBRARY_VARIABLES[isa] : {});
+  for (const [name, value] of variables) preload.setVariable(name, value);
+  // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
+  if (isa === "avx512") preload.setVariable("OPENBLAS_CORETYPE", "SkylakeX");
+  if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
 }
 
 function load(): NativeAddon {
@@ -240,11 +278,7 @@ function load(): NativeAddon {
   }
   try {
     const preload = require(join(buildFolder, "preload.node")) as Preload;
-    // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
-    const flags = processorFlags();
-    if (flags.has("avx512f") && flags.has("avx512bw") && flags.has("avx512vl")) {
-      preload.setVariable("OPENBLAS_CORETYPE", flags.has("avx512_bf16") ? "Cooperlake" : "SkylakeX");
-    }
+    keepLibrariesWithin(preload);
     for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {
       preload.setVariable(name, value);
     }
@@ -259,6 +293,7 @@ function load(): NativeAddon {
       native.setThreads(computingCores(native.systemLimits(null).processors));
     return native;
   } catch (cause) {
+    if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
     throw new AstraError(
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import {
   AstraError,
   cat,
+  engineInformation,
   full,
   fusedAttention,
   manualSeed,
@@ -22,12 +23,12 @@ import {
   zeros,
   type Tensor,
 } from "../src/index.js";
-import { addon, processorFlags } from "../src/native.js";
+import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-const hasTiles = processorFlags().has("amx_bf16");
+const hasTiles = engineInformation().isa === "amx";
 const startThreads = threads();
 afterAll(() => setThreads(startThreads));
 

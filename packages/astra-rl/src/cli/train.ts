@@ -7,6 +7,8 @@ import {
   assembleTrainer,
   defaultRunFolder,
   prepareRunFolder,
+  withComputeTypes,
+  withRecordedTypes,
   writeResolvedConfiguration,
 } from "../run/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
@@ -28,10 +30,12 @@ export function trainCommand(streams: Streams) {
     .option("--quiet", "results and errors only", false)
     .action(async (config, { runDir, resume, set, json, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const configuration = await readConfiguration(config, { overrides: set ?? [] });
+      const given = await readConfiguration(config, { overrides: set ?? [] });
       const folder = runDir ?? defaultRunFolder(config);
-      const system = await assembleSystem(configuration, downloadNotes(output));
+      const wanted = resume ? withRecordedTypes(given, folder) : given;
+      const system = await assembleSystem(wanted, downloadNotes(output));
       try {
+        const configuration = withComputeTypes(wanted, system.computeTypes);
         const { trainingSteps } = configuration.training;
         const interruption = stopOnInterrupt(output);
         const progress = new TrainingProgress(output, trainingSteps);

@@ -47,6 +47,12 @@ const models = z.strictObject({
       "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
         "processor has it and the model is large enough to gain",
     ),
+  updateDtype: dtype
+    .optional()
+    .describe(
+      "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
+        "there, too. Default: as dtype",
+    ),
   gradientCheckpointing: z
     .boolean()
     .default(false)

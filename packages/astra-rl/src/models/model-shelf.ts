@@ -9,6 +9,7 @@ import {
   type LoadedCausalLM,
 } from "@astra-rl/lm";
 import { engineInformation, UsageError, type Device, type DType } from "@astra-rl/torch";
+import { fastestTypes, type ComputeTypes } from "./compute-types.js";
 
 /**
  * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), the model id of either
@@ -16,10 +17,7 @@ import { engineInformation, UsageError, type Device, type DType } from "@astra-r
  */
 export type ModelSource = string | LoadedCausalLM;
 
-/**
- * Type in which rollouts compute. "auto" is bfloat16 where the machine multiplies it in hardware and a model is large
- * enough to gain from it, else float32.
- */
+/** A type to compute in. "auto" is bfloat16 where the machine and the models' size promise a gain, else float32. */
 export type InferenceDType = "auto" | "bfloat16" | "float32";
 
 export interface ModelShelfOptions {
@@ -27,8 +25,10 @@ export interface ModelShelfOptions {
   device?: Device;
   /** Where the target computes; elsewhere than the tester, it shares no weights. Default: `device`. */
   targetDevice?: Device;
-  /** Default "auto". */
+  /** Type in which rollouts and frozen models compute. Default "auto". */
   inferenceDtype?: InferenceDType;
+  /** Type of the products of updates; "auto" decides apart from rollouts. Default: `inferenceDtype`. */
+  updateDtype?: InferenceDType;
   /** How model ids are fetched. Default: as the environment says; its warnings go to stderr. */
   hub?: HubOptions;
 }
@@ -38,28 +38,42 @@ export class ModelShelf {
   readonly device: Device;
   readonly targetDevice: Device;
   readonly dtype: DType;
+  readonly updateDtype: DType;
   /** By device, then by what identifies a checkpoint. */
   readonly #frozen = new Map<Device, Map<string | LoadedCausalLM, LoadedCausalLM>>();
   readonly #owned: { dispose(): void }[] = [];
   readonly #folders: CheckpointFolders;
 
-  private constructor(device: Device, targetDevice: Device, dtype: DType, folders: CheckpointFolders) {
+  private constructor(
+    device: Device,
+    targetDevice: Device,
+    { rollouts, updates }: ComputeTypes,
+    folders: CheckpointFolders,
+  ) {
     this.device = device;
     this.targetDevice = targetDevice;
-    this.dtype = dtype;
+    this.dtype = rollouts;
+    this.updateDtype = updates;
     this.#folders = folders;
   }
 
   /** @param sources the checkpoints that will be asked for, fetched where they are on the hub; "auto" looks at their size */
   static async open(
-    { device = "cpu", targetDevice = device, inferenceDtype = "auto", hub }: ModelShelfOptions,
+    options: ModelShelfOptions,
     sources: readonly ModelSource[],
   ): Promise<ModelShelf> {
+    const { device = "cpu", targetDevice = device, inferenceDtype = "auto", hub } = options;
+    const { updateDtype = inferenceDtype } = options;
     const folders = new CheckpointFolders(hub);
     const local: ModelSource[] = [];
     for (const source of sources) local.push(await folders.local(source));
-    const dtype = inferenceDtype === "auto" ? await fastestDtype(device, local) : inferenceDtype;
-    return new ModelShelf(device, targetDevice, dtype, folders);
+    const sizes = await Promise.all(local.map(weightBytes));
+    const fastest = fastestTypes(engineInformation(), device, Math.max(...sizes));
+    const types = {
+      rollouts: inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype,
+      updates: updateDtype === "auto" ? fastest.updates : updateDtype,
+    };
+    return new ModelShelf(device, targetDevice, types, folders);
   }
 
   /** True when both name the same weights. */
@@ -96,7 +110,7 @@ export class ModelShelf {
     return loaded;
   }
 
-  /** Weights of their own in float32, with gradients; products in the inference type. */
+  /** Weights of their own in float32, with gradients; products in the type of updates. */
   async trainable(given: ModelSource): Promise<LoadedCausalLM> {
     const source = await this.#folders.local(given);
     if (typeof source === "string" && (await adapterBase(source)) !== null) {
@@ -105,7 +119,7 @@ export class ModelShelf {
           `restore the adapter, or merge the two first`,
       );
     }
-    const loaded = await this.#load(source, this.device, "float32", this.dtype);
+    const loaded = await this.#load(source, this.device, "float32", this.updateDtype);
     for (const parameter of loaded.model.namedParameters().values()) parameter.requiresGrad_(true);
     return loaded;
   }
@@ -206,15 +220,6 @@ async function identity(source: ModelSource): Promise<string | LoadedCausalLM> {
   if (typeof source !== "string") return source;
   // A folder that does not exist is reported when it is loaded, with what a checkpoint is.
   return realpath(source).catch(() => source);
-}
-
-// Below this the casts around each product cost more than the product gains, and rounding buys nothing.
-const BFLOAT16_BYTES = 2 ** 25;
-
-async function fastestDtype(device: Device, sources: readonly ModelSource[]): Promise<DType> {
-  if (device === "cpu" && !engineInformation().bf16) return "float32";
-  const sizes = await Promise.all(sources.map(weightBytes));
-  return Math.max(...sizes) >= BFLOAT16_BYTES ? "bfloat16" : "float32";
 }
 
 /** Size of a checkpoint's weights as they are stored; 0 for a folder that is not there, which loading will report. */

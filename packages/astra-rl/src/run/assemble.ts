@@ -22,10 +22,11 @@ export async function assembleSystem(
   configuration: Configuration,
   hub: HubOptions = {},
 ): Promise<HFASTSystem> {
-  const { baseline, lora, gradientCheckpointing } = configuration.models;
+  const { baseline, lora, updateDtype, gradientCheckpointing } = configuration.models;
   const options = {
     ...(await rolloutOptions(configuration, hub)),
     ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
+    ...(updateDtype === undefined ? {} : { updateDtype }),
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
     gradientCheckpointing,
   };

@@ -10,5 +10,12 @@ export {
 } from "./assemble.js";
 export { embeddedConfigurationPath, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
-export { defaultRunFolder, makeFolder, prepareRunFolder, writeResolvedConfiguration } from "./run-folder.js";
+export {
+  defaultRunFolder,
+  makeFolder,
+  prepareRunFolder,
+  withComputeTypes,
+  withRecordedTypes,
+  writeResolvedConfiguration,
+} from "./run-folder.js";
 export { assembleScorer, parseScorerSpec } from "./scorer.js";

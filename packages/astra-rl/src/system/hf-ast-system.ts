@@ -1,6 +1,6 @@
 import type { CausalLM, LoadedCausalLM, LocalSpeaker } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import { ModelShelf, type ModelSource } from "../models/index.js";
+import { ModelShelf, type ComputeTypes, type ModelSource } from "../models/index.js";
 import { FullWeights, LocalTester, LoRAWeights, type LoRAOptions, type TesterWeights } from "../tester/index.js";
 import { ASTSystem, type ASTSystemOptions, type SystemParts } from "./ast-system.js";
 import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
@@ -92,15 +92,26 @@ export class HFASTSystem extends ASTSystem {
   get testerModel(): CausalLM {
     return this.parts.tester.weights.model;
   }
+
+  /** Part of what a run computes: a resumed one must have the same. */
+  get computeTypes(): ComputeTypes {
+    return { rollouts: this.parts.baseline.model.dtype, updates: this.testerModel.computeDtype };
+  }
 }
 
 async function trainedWeights(
   shelf: ModelShelf,
-  { tester, lora }: HFASTSystemOptions,
+  { tester, lora, updateDtype = "auto" }: HFASTSystemOptions,
   baselineSource: ModelSource,
   baseline: LoadedCausalLM,
 ): Promise<TesterWeights> {
   if (lora !== undefined) {
+    if (updateDtype !== "auto" && updateDtype !== shelf.dtype) {
+      throw new UsageError(
+        `HFASTSystem: an adapter's updates go through frozen weights, in their type (${shelf.dtype}), but updateDtype is ` +
+          `${updateDtype}; leave it out, or set inferenceDtype to it`,
+      );
+    }
     return shelf.own(new LoRAWeights(await shelf.frozen(tester), await shelf.nameOf(tester), lora));
   }
   const startsAsBaseline = await shelf.same(tester, baselineSource);

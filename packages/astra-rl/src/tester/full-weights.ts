@@ -4,9 +4,9 @@ import { ModelShelf } from "../models/index.js";
 import type { TesterWeights } from "./tester-weights.js";
 
 /**
- * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. In
- * float32 the master serves for both; and until the first update a frozen model with the same weights does, so that no
- * copy is made for nothing.
+ * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. Where
+ * both compute in float32 the master serves for both; and until the first update a frozen model with the same weights
+ * does, so that no copy is made for nothing.
  */
 export class FullWeights implements TesterWeights {
   readonly tokenizer: Tokenizer;
@@ -23,7 +23,7 @@ export class FullWeights implements TesterWeights {
     this.#shelf = shelf;
     this.model = model;
     this.tokenizer = tokenizer;
-    const direct = model.dtype === shelf.dtype;
+    const direct = model.dtype === shelf.dtype && model.computeDtype === shelf.dtype;
     this.#own = !direct && twin === null;
     this.#speaking = direct ? model : (twin ?? shelf.own(model.copy(shelf.dtype)));
     this.#copied = this.#state();

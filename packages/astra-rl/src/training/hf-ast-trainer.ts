@@ -5,6 +5,7 @@ import type { EvaluationSummary, MetricsRecord, MetricValue } from "../records/i
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { RunDirectory } from "./run-directory.js";
 import {
+  computeTypesOf,
   loadOptimizer,
   restoreTester,
   readState,
@@ -148,6 +149,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   async #saveLast(directory: RunDirectory): Promise<void> {
     await directory.writeCheckpoint("last", async (folder) => {
       await saveTester(this.system, folder);
+      const types = computeTypesOf(this.system);
       const state = {
         step: this.stepsDone,
         metricsBytes: directory.metricsBytes,
@@ -156,6 +158,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
         harness: this.harness.getState(),
         sampler: this.sampler.getState(),
         configuration: Object.fromEntries(Object.entries(this.configuration)),
+        ...(types === null ? {} : { computeTypes: { ...types } }),
       };
       saveState(folder, state, this.optimizer);
     });
@@ -181,6 +184,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     const folder = directory.checkpointPath("last");
     const state = readState(folder);
     this.#checkSettings(folder, state);
+    this.#checkTypes(folder, state);
     // Everything that can be refused comes before the first change.
     directory.cutMetrics(state.metricsBytes);
     await restoreTester(this.system, folder);
@@ -192,6 +196,18 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     this.#bestScore = state.bestScore;
     this.#savedStep = state.step;
     this.logger.info(`${directory.path}: going on after step ${state.step}`);
+  }
+
+  #checkTypes(folder: string, { computeTypes: saved }: TrainerState): void {
+    const current = computeTypesOf(this.system);
+    for (const [name, then] of Object.entries(current === null ? {} : (saved ?? {}))) {
+      if (current![name] === then) continue;
+      throw new UsageError(
+        `${folder}: a run is resumed with the types it was started with, but ${name} computed in ${then} and would now in ` +
+          `${String(current![name])}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
+          `from these weights`,
+      );
+    }
   }
 
   #checkSettings(folder: string, { configuration }: TrainerState): void {

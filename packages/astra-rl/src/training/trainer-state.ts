@@ -39,6 +39,8 @@ const stateSchema = z.object({
   }),
   /** The settings of the run; those that change what it computes must be the same when it is resumed. */
   configuration: z.record(z.string(), z.unknown()),
+  /** Types that the system computes in, by what it computes; absent for a system that does not tell. */
+  computeTypes: z.record(z.string(), z.string()).optional(),
 });
 
 /** Everything but tensors that a trainer needs to go on exactly. Every random draw follows from these counters. */
@@ -57,6 +59,11 @@ export interface TesterStorage {
 
 export function testerStorage(system: object): TesterStorage | null {
   return "saveTester" in system && "restoreTester" in system ? (system as TesterStorage) : null;
+}
+
+/** What a system may tell: types that it computes in, by what it computes. A resumed run must have the same. */
+export function computeTypesOf(system: object): Readonly<Record<string, string>> | null {
+  return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
 
 /** Writes the tester's weights to a new folder. */

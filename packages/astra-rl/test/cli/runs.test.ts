@@ -123,7 +123,8 @@ describe("astra-rl train", () => {
     >;
     expect(resolved).toMatchObject({
       seed: 0,
-      models: { tester: goldenFolder },
+      // What "auto" came to stand for: a model of this size gains nothing from bfloat16.
+      models: { tester: goldenFolder, dtype: "float32", updateDtype: "float32" },
       algorithm: { name: "dpo", beta: 0.1 },
     });
     expect(liveTensors()).toBe(live);
@@ -165,6 +166,29 @@ describe("astra-rl train", () => {
     expect(rest).toMatchObject({ code: 0 });
     const strip = (text: string) => text.replace(/"time\/[^,]+,/g, "");
     expect(strip(rest.out)).toBe(strip(whole.out.split("\n").slice(1).join("\n")));
+  });
+
+  test("--resume computes in the types that the run began with, whatever auto stands for by then", async () => {
+    const train = (...rest: string[]) =>
+      runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...rest);
+    const types = () => {
+      const text = readFileSync(path("run", "config.resolved.yaml"), "utf8");
+      const { models } = parse(text) as { models: Record<string, unknown> };
+      return [models["dtype"], models["updateDtype"]];
+    };
+    const began = await train(
+      ...["--set", "models.dtype=bfloat16", "--set", "models.updateDtype=float32"],
+      ...["--set", "training.trainingSteps=1"],
+    );
+    expect(began).toMatchObject({ code: 0 });
+    expect(types()).toEqual(["bfloat16", "float32"]);
+    const refused = await train("--resume", "--set", "models.dtype=float32");
+    expect(refused).toMatchObject({ code: 2 });
+    expect(refused.err).toMatch(/resumed with the types it was started with, but rollouts computed in bfloat16/u);
+    expect(await train("--resume", "--set", "models.updateDtype=bfloat16")).toMatchObject({ code: 2 });
+    // "auto", which means float32 for this model, is float32 in a new run only.
+    expect(await train("--resume", "--set", "training.trainingSteps=2")).toMatchObject({ code: 0 });
+    expect(types()).toEqual(["bfloat16", "float32"]);
   });
 });
 

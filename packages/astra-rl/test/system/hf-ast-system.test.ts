@@ -319,6 +319,37 @@ describe("HFASTSystem weights", () => {
     system.dispose();
   });
 
+  it("computes updates in a type of their own", async () => {
+    for (const [inferenceDtype, updateDtype] of [
+      ["bfloat16", "float32"],
+      ["float32", "bfloat16"],
+      ["bfloat16", "bfloat16"],
+    ] as const) {
+      const system = await load({ inferenceDtype, updateDtype });
+      expect(system.computeTypes).toEqual({ rollouts: inferenceDtype, updates: updateDtype });
+      expect(system.testerModel.dtype).toBe("float32");
+      expect(system.testerModel.computeDtype).toBe(updateDtype);
+      for (const change of [false, true]) {
+        if (change) await system.testerUpdated();
+        expect(system.tester.model.computeDtype).toBe(inferenceDtype);
+      }
+      system.dispose();
+    }
+    const system = await load({ inferenceDtype: "bfloat16" });
+    expect(system.computeTypes).toEqual({ rollouts: "bfloat16", updates: "bfloat16" });
+    system.dispose();
+  });
+
+  it("refuses another type for the updates of an adapter, which go through the frozen weights", async () => {
+    const lora = { rank: 2, alpha: 4, targetModules: ["c_attn"] };
+    await expect(load({ lora, updateDtype: "bfloat16" })).rejects.toThrow(
+      /adapter's updates go through frozen weights, in their type \(float32\), but updateDtype is bfloat16/u,
+    );
+    const system = await load({ lora, updateDtype: "float32" });
+    expect(system.computeTypes).toEqual({ rollouts: "float32", updates: "float32" });
+    system.dispose();
+  });
+
   it.each(["float32", "bfloat16"] as const)(
     "rolls out with the updated tester only (%s)",
     async (inferenceDtype) => {
