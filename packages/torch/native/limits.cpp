@@ -81,7 +81,10 @@ std::vector<std::string> foldersOf(const std::string& root, const std::string& m
     below = group.substr(mountRoot.size());
   }
   // In a container the group may be named as the machine outside sees it, and the mount shows only what is inside.
-  if (below == "/" || below.find("/..") != std::string::npos || !isFolder(root + mount + below)) below.clear();
+  if (below.compare(0, 1, "/") != 0 || below == "/" || below.find("/..") != std::string::npos ||
+      !isFolder(root + mount + below)) {
+    below.clear();
+  }
   std::vector<std::string> folders;
   for (;; below.resize(below.rfind('/'))) {
     folders.push_back(mount + below);

@@ -143,6 +143,7 @@ describe("what the system lets a process use", () => {
       "::::",
       "0::",
       "0::/../..",
+      "0::proc",
       "a b c - d",
       "4:memory:\n4:memory",
       "\\999 - cgroup2 - -",
