@@ -9,8 +9,10 @@ import {
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import type { Likelihood, Node } from "./node.js";
+import type { Graph } from "./graph.js";
+import type { Json, Stateful } from "./state.js";
 import type { TokenTable } from "./token-table.js";
-import type { Tensor } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 
 /** One node to grow. */
 export interface ExpandRequest<S = string, A = string> {
@@ -36,6 +38,8 @@ export interface Assessment {
   /** NaN exactly when `failure` is set. */
   reward: number;
   scores: Record<string, number>;
+  /** Value of each term of the reward, before weights; empty for a reward without terms. */
+  terms: Record<string, number>;
   likelihood: Likelihood | null;
   failure: Failure | null;
 }
@@ -69,7 +73,7 @@ export interface Growth<S = string, A = string> {
  *
  * S is the type of states, contexts and responses, A the type of probes.
  */
-export abstract class System<S = string, A = string> {
+export abstract class System<S = string, A = string> implements Stateful {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -123,6 +127,23 @@ export abstract class System<S = string, A = string> {
   /** Called after each optimizer step: refresh whatever was copied from the tester's weights. */
   async testerUpdated(): Promise<void> {}
 
+  /**
+   * Told of finished training graphs in episode order, once for each experience: for rewards that remember what was
+   * tried.
+   */
+  async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
+
+  /** What the system remembers between experiences beside weights; null for nothing. */
+  getState(): Json {
+    return null;
+  }
+
+  /** Goes on where `getState` was called. */
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError("System.setState: this system remembers nothing, got the state of one that does");
+  }
+
   /** Work done so far; empty for a system that does not count. */
   counters(): WorkCounters {
     return {};
@@ -154,6 +175,7 @@ export abstract class System<S = string, A = string> {
       answered.map((row) => contexts[row]!),
       answered.map((row) => probes[row]!),
       answered.map((row) => (responses[row] as { value: S }).value),
+      answered.map((row) => keys[row]!),
     );
     checkCount("System.assess", assessments, answered.length);
     const byRow = new Map(answered.map((row, position) => [row, assessments[position]!]));
@@ -164,7 +186,7 @@ export abstract class System<S = string, A = string> {
       if (result.failure !== null) {
         // The state stops before the response that never came; a failed node is not grown further.
         const next = prompts[row]!;
-        const failed = { reward: NaN, scores: {}, likelihood: null, failure: result.failure };
+        const failed = { reward: NaN, scores: {}, terms: {}, likelihood: null, failure: result.failure };
         return { probe, response: this.emptyResponse(), next, ...failed };
       }
       return {
@@ -184,8 +206,15 @@ export abstract class System<S = string, A = string> {
   /**
    * What each turn was worth, with failures as data. The default asks `reward` for all turns at once and, when
    * that keeps failing, turn by turn.
+   *
+   * @param _keys name the turns, and say what they are grown for
    */
-  async assess(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<Assessment[]> {
+  async assess(
+    contexts: readonly S[],
+    probes: readonly A[],
+    responses: readonly S[],
+    _keys?: readonly NodeKey[],
+  ): Promise<Assessment[]> {
     if (contexts.length === 0) return [];
     const call = (rows: readonly number[]) =>
       attempt(
@@ -333,9 +362,9 @@ export abstract class ValueFunctionSystem<S = string, A = string> extends System
 }
 
 function assessed(reward: number): Assessment {
-  return { reward, scores: {}, likelihood: null, failure: null };
+  return { reward, scores: {}, terms: {}, likelihood: null, failure: null };
 }
 
 function notAssessed(failure: Failure): Assessment {
-  return { reward: NaN, scores: {}, likelihood: null, failure };
+  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
 }

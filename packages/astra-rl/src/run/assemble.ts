@@ -3,6 +3,7 @@ import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { Algorithm, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
+import { presetReward } from "../reward/index.js";
 import { ASTSampler } from "../sampler/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
@@ -38,18 +39,21 @@ export async function assembleEvaluationSystem(
   return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
 }
 
-async function rolloutOptions({ models, generation, reward, scorer }: Configuration, hub: HubOptions) {
+async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
+  const { models, generation } = configuration;
   const { tester, target, device, targetDevice = device, dtype } = models;
+  const scorer = await assembleScorer(configuration.scorer);
+  const { form: preset, ...weights } = configuration.reward;
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     hub,
-    scorer: await assembleScorer(scorer),
+    scorer,
     device,
     targetDevice,
     inferenceDtype: dtype,
     generation,
-    reward,
+    reward: presetReward(scorer, { preset, ...weights }),
   };
 }
 

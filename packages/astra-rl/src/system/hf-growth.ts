@@ -5,8 +5,8 @@ import {
   type Assessment,
   type ExpandRequest,
   type Growth,
-  type Likelihood,
   type Outcome,
+  type Turn as JudgedTurn,
 } from "../core/index.js";
 import type { ModelRole, Utterance } from "./model-role.js";
 import { nextContexts, tokensOf, type SpokenTokens, type TurnTokens } from "./turn-tokens.js";
@@ -20,11 +20,7 @@ export interface GrowthSystem {
   /** The target's weights are the baseline's as well, so that one reading of the probe serves both. */
   readonly targetIsBaseline: boolean;
   advance(context: string, probe: string, response: string): string;
-  judge(
-    probes: readonly string[],
-    responses: readonly string[],
-    likelihoods: readonly Likelihood[],
-  ): Promise<Assessment[]>;
+  judge(turns: readonly JudgedTurn[]): Promise<Assessment[]>;
 }
 
 /** The level that was grown last: its sessions, and which row of them holds which turn. */
@@ -74,9 +70,10 @@ export class HFGrowth implements Growth {
     level.rows = new Map(turns.map(({ tokens }, row) => [tokens, row]));
 
     const assessments = await this.#system.judge(
-      turns.map(({ probe }) => probe),
-      turns.map(({ response }) => response),
-      turns.map(({ tokens }) => likelihoodOf(tokens.targetLogprobs)),
+      turns.map(({ probe, response, tokens }, row) => {
+        const { context, key } = requests[row]!;
+        return { context, probe, response, key, likelihood: likelihoodOf(tokens.targetLogprobs) };
+      }),
     );
     return turns.map((turn, row) => {
       const next = this.#system.advance(requests[row]!.context, turn.probe, turn.response);
