@@ -2,7 +2,10 @@ import type { System } from "../core/index.js";
 import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
 import { Preference } from "./preference.js";
 
-export type DPOOptions = DPOLossOptions;
+export interface DPOOptions extends DPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).

@@ -2,7 +2,10 @@ import type { System } from "../core/index.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 import { Preference } from "./preference.js";
 
-export type IPOOptions = IPOLossOptions;
+export interface IPOOptions extends IPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).

@@ -15,14 +15,6 @@ export interface ExpandRequest<S = string, A = string> {
   key: NodeKey;
 }
 
-/** Why something is grown: what an evaluation sees may not change what training remembers. */
-export type Purpose = "train" | "evaluate";
-
-export interface GrowthOptions {
-  /** Default "train". */
-  purpose?: Purpose;
-}
-
 /** What the tester and the target said, and what it was worth. */
 export interface Outcome<S = string, A = string> extends Assessment {
   probe: A;
@@ -90,7 +82,7 @@ export class Growth<S = string, A = string> {
   #closed = false;
 
   /** @throws UsageError for a system that overrides a method that no longer has a say */
-  constructor(system: System<S, A>, { purpose = "train" }: GrowthOptions = {}) {
+  constructor(system: System<S, A>) {
     for (const name of ["expand", "openGrowth"]) {
       if (!(name in system)) continue;
       throw new UsageError(
@@ -99,7 +91,7 @@ export class Growth<S = string, A = string> {
       );
     }
     this.#system = system;
-    this.#memory = system.growthMemory(purpose);
+    this.#memory = system.growthMemory();
   }
 
   /** Grows one whole level: one outcome for each request, in order. */

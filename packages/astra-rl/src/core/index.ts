@@ -10,7 +10,8 @@ export {
   ContractError,
   type TensorRules,
 } from "./checks.js";
-export type { DrawKey, EpisodeSeed, NodeKey } from "./draw.js";
+export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
+export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
 export {
   Evaluator,
   type EvaluateOptions,
@@ -37,16 +38,16 @@ export {
   type NodeJSON,
   type TokensRecord,
 } from "./node.js";
+export type { RewardTerm, Turn } from "./reward-term.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
+export type { Json, Stateful } from "./state.js";
 export {
   Growth,
   type Assessment,
   type ExpandRequest,
   type GrowthMemory,
-  type GrowthOptions,
   type Outcome,
-  type Purpose,
   type Work,
   type WorkCounters,
 } from "./growth.js";

@@ -57,6 +57,8 @@ export interface Speaker {
   readonly name: string;
   /** Work done so far, in tokens. */
   readonly work: Required<Work>;
+  /** Whether it can say how likely texts are: `hear` with scores, and `score`. */
+  readonly tellsLikelihood: boolean;
   /** Begins conversations with these lines; a common beginning is read once. */
   open(starts: readonly (readonly Line[])[]): Promise<Conversation>;
   /** A line that stands for all that a row held, with the ids as the model had them. */

@@ -8,10 +8,12 @@ import {
 } from "./checks.js";
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
-import type { Assessment, GrowthMemory, Purpose, WorkCounters } from "./growth.js";
+import type { Graph } from "./graph.js";
+import type { Assessment, GrowthMemory, WorkCounters } from "./growth.js";
 import type { Node } from "./node.js";
+import type { Json, Stateful } from "./state.js";
 import type { TokenTable } from "./token-table.js";
-import type { Tensor } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 
 /**
  * The nodes that (context, continuation) pairs came from; a node that is growing is named by its key. Undefined for a
@@ -27,7 +29,7 @@ export type Sources<S = string, A = string> = readonly (Node<S, A> | NodeKey | u
  *
  * S is the type of states, contexts and responses, A the type of probes.
  */
-export abstract class System<S = string, A = string> {
+export abstract class System<S = string, A = string> implements Stateful {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -90,6 +92,23 @@ export abstract class System<S = string, A = string> {
   /** Called after each optimizer step: refresh whatever was copied from the tester's weights. */
   async testerUpdated(): Promise<void> {}
 
+  /**
+   * Told of finished training graphs in episode order, once for each experience: for rewards that remember what was
+   * tried.
+   */
+  async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
+
+  /** What the system remembers between experiences beside weights; null for nothing. */
+  getState(): Json {
+    return null;
+  }
+
+  /** Goes on where `getState` was called. */
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError("System.setState: this system remembers nothing, got the state of one that does");
+  }
+
   /** Work done so far; empty for a system that does not count. */
   counters(): WorkCounters {
     return {};
@@ -102,7 +121,7 @@ export abstract class System<S = string, A = string> {
    * What the system keeps while a tree grows, for systems that have something to keep; null otherwise. It can change no
    * result: see GrowthMemory.
    */
-  growthMemory(_purpose: Purpose): GrowthMemory<S, A> | null {
+  growthMemory(): GrowthMemory<S, A> | null {
     return null;
   }
 
@@ -114,6 +133,8 @@ export abstract class System<S = string, A = string> {
   /**
    * What each turn was worth, with failures as data. The default asks `reward` for all turns at once and, when
    * that keeps failing, turn by turn.
+   *
+   * @param _keys name the turns, and say what they are grown for
    */
   async assess(
     contexts: readonly S[],

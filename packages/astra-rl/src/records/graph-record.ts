@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Graph, Node, type GraphJSON, type NodeFactory, type NodeJSON } from "../core/index.js";
+import { Graph, Node, type Failure, type GraphJSON, type NodeFactory, type NodeJSON } from "../core/index.js";
 import { finiteOrNull, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
 /** One turn. Fields of Node subclasses (whatever their `toJSON` adds) follow behind `children`. */
@@ -12,10 +12,12 @@ export interface NodeRecord<S = string, A = string> {
   children: NodeRecord<S, A>[];
   /** Harm scores by name; absent when none were recorded. */
   scores?: Record<string, number>;
+  /** Value of each term of the reward, before weights; absent for a reward without terms. */
+  terms?: Record<string, number>;
   /** How likely the target finds the probe; absent where it is not measured. */
   likelihood?: { nll: number | null; total: number; tokens: number };
   /** Present when the turn failed. */
-  failure?: { stage: "tester" | "target" | "scorer" | "likelihood"; message: string; attempts: number };
+  failure?: { stage: Failure["stage"]; message: string; attempts: number };
   [extra: string]: unknown;
 }
 
@@ -40,12 +42,13 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
     reward: z.number().nullable(),
     children: z.array(nodeRecordSchema),
     scores: z.record(z.string(), z.number()).optional(),
+    terms: z.record(z.string(), z.number()).optional(),
     likelihood: z
       .object({ nll: z.number().nullable(), total: z.number(), tokens: z.int().nonnegative() })
       .optional(),
     failure: z
       .object({
-        stage: z.enum(["tester", "target", "scorer", "likelihood"]),
+        stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
         message: z.string(),
         attempts: z.int().nonnegative(),
       })
@@ -68,7 +71,7 @@ export function graphRecord<S, A>(graph: Graph<S, A> | GraphJSON<S, A>): GraphRe
 }
 
 function nodeRecord<S, A>(node: NodeJSON<S, A>): NodeRecord<S, A> {
-  const { context, probe, response, reward, children, scores, likelihood, failure, ...extra } = node;
+  const { context, probe, response, reward, children, scores, terms, likelihood, failure, ...extra } = node;
   const record: NodeRecord<S, A> = {
     context,
     probe,
@@ -77,6 +80,7 @@ function nodeRecord<S, A>(node: NodeJSON<S, A>): NodeRecord<S, A> {
     children: children.map(nodeRecord),
   };
   if (scores !== undefined) record.scores = sortKeys(scores);
+  if (terms !== undefined) record.terms = sortKeys(terms);
   if (likelihood !== undefined) {
     record.likelihood = { nll: likelihood.nll, total: likelihood.total, tokens: likelihood.tokens };
   }
@@ -102,12 +106,13 @@ export function graphFromRecord<S = string, A = string>(
   createNode: NodeFactory<S, A> = (fields) => new Node(fields),
 ): Graph<S, A> {
   const toNode = (node: NodeRecord<S, A>): Node<S, A> => {
-    const { reward, children, scores, likelihood, failure, ...rest } = node;
+    const { reward, children, scores, terms, likelihood, failure, ...rest } = node;
     return createNode({
       ...rest,
       reward: reward ?? NaN,
       children: children.map(toNode),
       scores: scores ?? {},
+      terms: terms ?? {},
       likelihood: likelihood ?? null,
       failure: failure ?? null,
     });

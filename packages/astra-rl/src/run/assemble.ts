@@ -3,7 +3,7 @@ import { DPO, IPO } from "../algorithm/index.js";
 import type { Configuration } from "../configuration/index.js";
 import { withMemoryAdvice, type Algorithm, type System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
-import { paperReward } from "../reward/index.js";
+import { presetReward } from "../reward/index.js";
 import { ASTSampler } from "../sampler/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
@@ -42,9 +42,11 @@ export async function assembleEvaluationSystem(
   return withMemoryAdvice("load", () => HFEvaluationSystem.load(options));
 }
 
-async function rolloutOptions({ models, generation, reward, scorer: section }: Configuration, hub: HubOptions) {
-  const scorer = await assembleScorer(section);
+async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
+  const { models, generation } = configuration;
   const { tester, target, device, targetDevice = device, dtype } = models;
+  const scorer = await assembleScorer(configuration.scorer);
+  const { form: preset, ...weights } = configuration.reward;
   return {
     tester: modelSource(tester),
     target: modelSource(target),
@@ -54,7 +56,7 @@ async function rolloutOptions({ models, generation, reward, scorer: section }: C
     targetDevice,
     inferenceDtype: dtype,
     generation,
-    reward: paperReward(scorer, reward as never),
+    reward: presetReward(scorer, { preset, ...weights }),
   };
 }
 

@@ -133,7 +133,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     { width, purpose }: { width: number; purpose: Purpose },
   ): Promise<void> {
     if (this.depth === 0 || graphs.length === 0) return;
-    const growth = new Growth(this.system, { purpose });
+    const growth = new Growth(this.system);
     try {
       let tips = graphs.map((graph): Tip<S, A> => ({
         graph,
@@ -142,7 +142,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
         number: 0,
       }));
       for (let level = 0; level < this.depth && tips.length > 0; level++) {
-        tips = await this.growLevel(growth, tips, width);
+        tips = await this.growLevel(growth, tips, { width, purpose });
       }
     } finally {
       growth.close();
@@ -153,14 +153,14 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   protected async growLevel(
     growth: Growth<S, A>,
     tips: readonly Tip<S, A>[],
-    width: number,
+    { width, purpose }: { width: number; purpose: Purpose },
   ): Promise<Tip<S, A>[]> {
     const children = tips.flatMap((tip) =>
       Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
     );
     const requests = children.map(({ tip, number }): ExpandRequest<S, A> => {
       const { seed, episode } = tip.graph;
-      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number } };
+      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number, purpose } };
     });
     const outcomes = await growth.expand(requests);
     const next: Tip<S, A>[] = [];

@@ -6,11 +6,12 @@ import {
   likelihoodOf,
   type Assessment,
   type ExpandRequest,
+  type Graph,
   type GrowthMemory,
+  type Json,
   type Likelihood,
   type NodeKey,
   type Outcome,
-  type Purpose,
   RecordedFailure,
   type RetryOptions,
   type Scorer,
@@ -19,9 +20,10 @@ import {
   System,
   type Tester,
   TokenTable,
+  type Turn,
   type WorkCounters,
 } from "../core/index.js";
-import { paperReward, type Reward, type Turn } from "../reward/index.js";
+import { paperReward, type Reward } from "../reward/index.js";
 import { Level } from "./level.js";
 import { isKey, turnTokens, type TurnTokens } from "./turn-tokens.js";
 
@@ -47,7 +49,6 @@ export interface ASTSystemOptions {
 interface Place {
   level: Level;
   row: number;
-  purpose: Purpose;
 }
 
 /** What is known of a turn while it grows. */
@@ -83,6 +84,7 @@ export class ASTSystem extends System {
           "choose the tester's initial checkpoint or another of its family",
       );
     }
+    this.#reward?.checkSystem(this.constructor.name, { tellsLikelihood: this.#tellsLikelihood() });
   }
 
   get scorer(): Scorer | undefined {
@@ -300,8 +302,34 @@ export class ASTSystem extends System {
     }
   }
 
-  override growthMemory(purpose: Purpose): GrowthMemory {
-    return new ConversationMemory(this, (key, level, row) => this.#places.set(key, { level, row, purpose }));
+  override observe(graphs: readonly Graph[]): Promise<void> {
+    return this.#reward?.observe(graphs) ?? Promise.resolve();
+  }
+
+  /** What the reward remembers. */
+  override getState(): Json {
+    return this.#reward?.getState() ?? null;
+  }
+
+  override setState(state: Json): void {
+    if (this.#reward === null) super.setState(state);
+    else this.#reward.setState(state);
+  }
+
+  override growthMemory(): GrowthMemory {
+    return new ConversationMemory(this, (key, level, row) => this.#places.set(key, { level, row }));
+  }
+
+  /** Whether somebody says how likely probes are: a part, or a method of a subclass. */
+  #tellsLikelihood(): boolean {
+    const { target, likelihood } = this.parts;
+    const base = ASTSystem.prototype;
+    return (
+      likelihood !== undefined ||
+      target?.tellsLikelihood === true ||
+      this.likelihood !== base.likelihood ||
+      this.getTargetLogprobs !== base.getTargetLogprobs
+    );
   }
 
   /** Turns judged by the reward's terms, each once while it grows. */
@@ -353,16 +381,26 @@ export class ASTSystem extends System {
         keys,
       );
     const known = await attempt("likelihood", call, this.retry);
-    if (known.failure !== null) {
+    const reward = this.#reward!;
+    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, turns.length);
+    else if (reward.needsLikelihood) {
       const { failure } = known;
       return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
     }
-    checkCount("ASTSystem.likelihood", known.value, turns.length);
-    return this.#reward!.assess(
-      turns.map((turn, row) => ({ ...turn, likelihood: known.value[row]! })),
-      // What belongs to no tree in training changes nothing that training remembers.
-      (keys && this.#places.get(keys[0]!)?.purpose) ?? "evaluate",
-    );
+    const judged: Assessment[] = [];
+    for (const purpose of ["train", "evaluate"] as const) {
+      const rows = turns.flatMap(({ key }, row) => ((key.purpose ?? "train") === purpose ? [row] : []));
+      const assessments = await reward.assess(
+        rows.map((row) => ({
+          ...turns[row]!,
+          likelihood: known.failure === null ? known.value[row]! : null,
+        })),
+        purpose,
+        this.retry,
+      );
+      rows.forEach((row, at) => (judged[row] = assessments[at]!));
+    }
+    return judged;
   }
 
   /** Ids of contexts and probes on the tester's side: those that were sampled where the nodes are known. */

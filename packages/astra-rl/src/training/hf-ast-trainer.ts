@@ -6,9 +6,11 @@ import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { RunDirectory } from "./run-directory.js";
 import {
   computeTypesOf,
+  loadGradients,
   loadOptimizer,
   restoreTester,
   readState,
+  saveGradients,
   saveState,
   saveTester,
   type TrainerState,
@@ -26,7 +28,7 @@ export interface EvaluationReport {
   summary: EvaluationSummary;
 }
 
-export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions {
+export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions<S, A> {
   /** Evaluates the tester on the dev prompts; without it there are no evaluations and no `checkpoints/best`. */
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
@@ -156,11 +158,14 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
         skippedInARow: this.skippedInARow,
         bestScore: this.#bestScore,
         harness: this.harness.getState(),
+        pending: this.pending,
+        harmWatch: this.harmWatch.getState(),
         sampler: this.sampler.getState(),
         configuration: Object.fromEntries(Object.entries(this.configuration)),
         ...(types === null ? {} : { computeTypes: { ...types } }),
       };
       saveState(folder, state, this.optimizer);
+      if (this.pending !== null) saveGradients(folder, this.parameters);
     });
     // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
     emptyCache();
@@ -191,6 +196,9 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     loadOptimizer(folder, state.optimizer, this.optimizer);
     this.harness.setState(state.harness);
     this.sampler.setState(state.sampler);
+    this.harmWatch.setState(state.harmWatch);
+    this.pending = state.pending;
+    if (state.pending !== null) loadGradients(folder, this.parameters);
     this.stepsDone = state.step;
     this.skippedInARow = state.skippedInARow;
     this.#bestScore = state.bestScore;

@@ -119,6 +119,20 @@ describe("ASTSampler", () => {
     expect(sound!.children).toHaveLength(2);
   });
 
+  it("says what turns are grown for", async () => {
+    const purposes: (string | undefined)[] = [];
+    class Watched extends ToySystem {
+      override assess(...args: Parameters<ToySystem["assess"]>): ReturnType<ToySystem["assess"]> {
+        purposes.push(...args[3]!.map(({ purpose }) => purpose));
+        return super.assess(...args);
+      }
+    }
+    const own = sampler({ depth: 1, width: 2 }, new Watched(new KeywordScorer([{ term: "bad" }])));
+    await own.rollout(0);
+    await own.evalRollout("Hello. ");
+    expect(purposes).toEqual(["train", "train", "evaluate"]);
+  });
+
   it("gives the system's data to nodes whose factory forgets it", async () => {
     class Tokened extends ToySystem {
       override growthMemory(): GrowthMemory {

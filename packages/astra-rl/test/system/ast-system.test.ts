@@ -1,6 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import { type NodeKey, Scorer, type ScoreOutcome, type TokenTable } from "../../src/core/index.js";
+import { toolboxReward } from "../../src/reward/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
 import { growLevel } from "../support/faithful.js";
@@ -59,7 +60,7 @@ describe("ASTSystem", () => {
     expect(await system.reward(["Hi. "], ["bad "], ["so "])).toEqual([turn!.reward]);
 
     // Toolbox: 0.025·e^−1.6 + 0.1·0.95 + 0.1·0.5 = 0.15004741...
-    const toolbox = new ToySystem(keywords(), { reward: { form: "toolbox" } });
+    const toolbox = new ToySystem(keywords(), { reward: toolboxReward(keywords()) });
     expect((await toolbox.reward(["Hi. "], ["bad "], ["so "]))[0]).toBeCloseTo(
       0.025 * Math.exp(-1.6) + 0.145,
       6,

@@ -15,7 +15,10 @@ import { describe, expect, it } from "vitest";
 import { liveTensors, UsageError } from "@astra-rl/torch";
 import { parseMetricsLines } from "../../src/records/index.js";
 import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
+import { DPO } from "../../src/algorithm/index.js";
+import { backUp } from "../../src/credit/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { JudgedSystem } from "../support/judged-system.js";
 import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
@@ -151,6 +154,60 @@ describe("a resumed run", () => {
     await train(folder, { ...QUICK, trainingSteps: 5 });
     expect(await train(folder, { ...QUICK, trainingSteps: 10 }, { resume: true })).toEqual(weights);
     expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
+  });
+
+  it("goes on with epochs, gradients that wait, and what reward and warnings remember", async () => {
+    // 3 episodes of 3 + 9 turns are at most 12 pairs, 4 batches an epoch, so that groups of 5 mostly wait for the next step.
+    const settings = {
+      ...QUICK,
+      numEpisodesPerExperience: 3,
+      batchSize: 3,
+      gradientAccumulationSteps: 5,
+      accumulateAcrossExperiences: true,
+      trainingSteps: 14,
+    };
+    const run = async (folder: string, stop: number | null) => {
+      const system = new JudgedSystem();
+      const controller = new AbortController();
+      const { trainer } = assemble(
+        settings,
+        {
+          runDirectory: folder,
+          resume: true,
+          credit: backUp({ gamma: 0.5 }),
+          signal: controller.signal,
+          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+        },
+        system,
+        new DPO(system, { epochs: 2 }),
+      );
+      await trainer.train();
+      const result = {
+        weights: weightsOf(system),
+        seen: system.getState(),
+        state: trainer.harness.getState(),
+      };
+      trainer.dispose();
+      system.table.grad = null;
+      system.dispose();
+      return result;
+    };
+    const before = liveTensors();
+    const whole = temporaryFolder();
+    const expected = await run(whole, null);
+    expect(expected.seen).not.toEqual({});
+    const folder = temporaryFolder();
+    const waiting: boolean[] = [];
+    for (const stop of [3, 4, 5, 11]) {
+      await run(folder, stop);
+      waiting.push(existsSync(join(folder, "checkpoints", "last", "state", "gradients.safetensors")));
+    }
+    expect(waiting).toContain(true);
+    expect(await run(folder, null)).toEqual(expected);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    const state = (of: string) => textOf(of, "checkpoints", "last", "state", "trainer.json");
+    expect(state(folder)).toBe(state(whole));
+    expect(liveTensors()).toBe(before);
   });
 
   it("has nothing to do when it is finished", async () => {

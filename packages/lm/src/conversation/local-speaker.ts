@@ -33,6 +33,7 @@ export class LocalSpeaker {
   readonly codec: Codec;
   readonly format: ConversationFormat;
   readonly sampling: Sampling;
+  readonly tellsLikelihood = true;
   readonly #options: LocalSpeakerOptions;
   readonly #sessions = new WorkCounters();
   #scored = 0;
