@@ -1,6 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
 import type { NodeKey, Scorer, TokenTable } from "../../src/core/index.js";
+import type { Reward } from "../../src/reward/index.js";
 import { ASTSystem, type ASTSystemOptions } from "../../src/system/index.js";
 import { table } from "./table.js";
 
@@ -14,8 +15,8 @@ export class ToySystem extends ASTSystem {
   /** Rows of each rollout call, in order: how the calls were batched. */
   readonly batches: { tester: number[]; target: number[] } = { tester: [], target: [] };
 
-  constructor(scorer: Scorer, options: ASTSystemOptions = {}) {
-    super({ scorer }, options);
+  constructor(scorer: Scorer, { reward, ...options }: ASTSystemOptions & { reward?: Reward } = {}) {
+    super({ scorer, ...(reward === undefined ? {} : { reward }) }, options);
   }
 
   override rolloutPromptWithTester(

@@ -174,8 +174,10 @@ const TRAINING = [
   "saveTester",
   "tensorRules",
   "rememberDevice",
+  "observe",
+  "getState",
 ];
-const RESUMING = ["restoreTester"];
+const RESUMING = ["restoreTester", "setState"];
 const OWNERS = ["dispose", "redraw", "emptyResponse"];
 
 describe("overriding HFASTSystem", () => {
