@@ -1,7 +1,7 @@
 // Table of contents of the addon.
 #include "dispatch.h"
 #include "engine.h"
-#include "mapping.h"
+#include "file.h"
 
 namespace astra {
 
@@ -23,7 +23,7 @@ NAPI_MODULE_INIT() {
     astra::defineAutograd(env, exports, engine);
     astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
-    astra::defineMapping(env, exports, engine);
+    astra::defineFile(env, exports, engine);
     astra::defineAttention(env, exports, engine);
     astra::defineFusedAttention(env, exports, engine);
     astra::defineProduct(env, exports, engine);
@@ -32,6 +32,7 @@ NAPI_MODULE_INIT() {
     astra::defineTopK(env, exports, engine);
     astra::defineMemory(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
+    astra::defineGuarded(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {
     napi_throw_error(env, nullptr, error.what());

@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { AstraError, TorchError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 
-/** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
+/** A tensor, generator or file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
 
 export interface NativeInformation {
@@ -77,9 +77,10 @@ export interface NativeAddon {
   releaseGenerator(generator: Handle): void;
   manualSeed(seed: number | bigint): void;
 
-  mapFile(path: string): [file: Handle, bytes: number];
-  mappedTensor(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
-  unmapFile(file: Handle): void;
+  openFile(path: string): [file: Handle, bytes: number];
+  readFile(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
+  isFileChanged(file: Handle): boolean;
+  closeFile(file: Handle): void;
 
   fusedAdam(
     parameters: readonly Handle[],
@@ -123,7 +124,7 @@ export interface NativeAddon {
     value: Handle,
     biases: readonly Handle[],
     scale: number,
-  ): [output: Handle, logSumExp: Handle] | null;
+  ): [output: Handle, measures: Handle] | null;
   fusedAttentionBackward(
     query: Handle,
     key: Handle,
@@ -131,7 +132,7 @@ export interface NativeAddon {
     biases: readonly Handle[],
     scale: number,
     output: Handle,
-    logSumExp: Handle,
+    measures: Handle,
     gradient: Handle,
   ): [query: Handle, key: Handle, value: Handle];
 
@@ -165,6 +166,9 @@ export interface NativeAddon {
   resetPeakMemoryStats(): void;
   emptyCache(): void;
   trimCache(): void;
+  /** For fuzzers only, as the next: see guarded.cpp. */
+  guardAllocations(alignment: number, fill: number): void;
+  failAllocation(after: number): number;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;
