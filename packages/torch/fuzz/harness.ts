@@ -128,7 +128,7 @@ function runChild(
     let refused: number | null = null;
     let hung = false;
     let errors = "";
-    child.stderr?.on("data", (chunk: Buffer) => (errors = (errors + chunk.toString()).slice(-2000)));
+    child.stderr?.on("data", (chunk: Buffer) => (errors = (errors + chunk.toString()).slice(-20_000)));
     child.on("message", (message: { failure: Failure } | { refused: number }) => {
       if ("failure" in message) fail(message.failure);
       else refused = message.refused;
@@ -147,7 +147,9 @@ function runChild(
       clearInterval(watch);
       if (code === 0 && refused !== null) return fulfil({ finished: true, refused });
       const way = hung ? `no end within ${secondsPerCase} s` : (signal ?? `exit code ${code}`);
-      fulfil({ finished: false, why: `${way} ${errors.trim().split("\n").at(-1) ?? ""}`.trim() });
+      // The line that says why, before whatever tells where.
+      const lines = errors.split("\n").filter((line) => !/^\s*$|Warning|^frame #/u.test(line));
+      fulfil({ finished: false, why: `${way} ${lines.slice(-4).join(" / ")}`.trim() });
     });
   });
 }

@@ -2,7 +2,7 @@
 import { dtypeFacts, dtypeOfCode, type DType } from "../src/dtype.js";
 import { noGrad, tensor, type Tensor } from "../src/index.js";
 import { addon } from "../src/native.js";
-import type { Random } from "./random.js";
+import { Random } from "./random.js";
 
 const dtypes = Object.keys(dtypeFacts) as DType[];
 const usualDtypes: readonly DType[] = ["float32", "float32", "float32", "int64", "bfloat16", "bool"];
@@ -17,12 +17,26 @@ const greatest: Readonly<Record<string, bigint>> = {
   bool: 1n,
 };
 
+/** Drawn once; tensors hold parts of it, so that large ones take no time to make. */
+const drawn = (() => {
+  const random = new Random(0, 0);
+  return Float64Array.from({ length: 1 << 16 }, () => random.next() * 4 - 2);
+})();
+
 function floats(random: Random, count: number): Float64Array {
   const special = [0, -0, 1, -1, 0.5, 2, -3, 1e30, -1e30, 1e-40, NaN, Infinity, -Infinity, 65504, 2 ** 31];
-  const plain = random.chance(0.6);
-  return Float64Array.from({ length: count }, () =>
-    plain || random.chance(0.7) ? random.next() * 4 - 2 : random.pick(special),
-  );
+  const values = new Float64Array(count);
+  for (let done = 0; done < count;) {
+    const part = drawn.subarray(random.integer(0, drawn.length - 1)).subarray(0, count - done);
+    values.set(part, done);
+    done += part.length;
+  }
+  if (count > 0 && random.chance(0.4)) {
+    for (let times = random.integer(1, 5); times > 0; times -= 1) {
+      values[random.integer(0, count - 1)] = random.pick(special);
+    }
+  }
+  return values;
 }
 
 function integers(random: Random, count: number, dtype: DType): bigint[] {

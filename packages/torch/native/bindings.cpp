@@ -3,6 +3,11 @@
 #include "engine.h"
 #include "file.h"
 
+#include <c10/util/Logging.h>
+
+#include <functional>
+#include <string>
+
 namespace astra {
 
 Engine::Engine() = default;
@@ -17,6 +22,8 @@ NAPI_MODULE_INIT() {
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
+    // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
+    c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);

@@ -57,12 +57,16 @@ size_t pageSize() {
   std::abort();
 }
 
+c10::DeleterFnPtr usualRelease = nullptr;
+
+// Of guarded memory, and of memory that was taken before there were guards or after.
 void release(void* data) {
   if (data == nullptr) return;
   Block block{};
   {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = blocks().find(data);
+    if (found == blocks().end()) return usualRelease(data);
     block = found->second;
     blocks().erase(found);
   }
@@ -100,7 +104,18 @@ c10::DataPtr provide(size_t bytes) {
 // Each tensor is freed by whoever made it, so that allocators may change at any time.
 class TestAllocator final : public c10::Allocator {
  public:
-  explicit TestAllocator(c10::Allocator* usual) : usual_(usual) {}
+  explicit TestAllocator(c10::Allocator* usual) : usual_(usual) {
+#ifdef __linux__
+    usualRelease = usual->raw_deleter();
+#endif
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+#ifdef __linux__
+    return &release;
+#else
+    return usual_->raw_deleter();
+#endif
+  }
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
   c10::DataPtr allocate(size_t bytes) override { return take(bytes); }
   void copy_data(void* destination, const void* source, size_t bytes) const override {

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/result_type.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "engine.h"
@@ -56,12 +57,22 @@ void checkConvolution(const torch::jit::Stack& stack) {
   }
 }
 
+// Of floating-point numbers it looks for the next one after `from`, without end where there is none.
+void checkRandom(const torch::jit::Stack& stack, size_t from) {
+  if (stack.size() <= from + 1 || !stack[from].isInt()) return;
+  if (stack[from].toInt() == std::numeric_limits<int64_t>::max()) {
+    throw Refusal("random numbers cannot begin at " + std::to_string(stack[from].toInt()));
+  }
+}
+
 }  // namespace
 
 Hazard hazardOf(const std::string& name) {
   const std::string plain = name.back() == '_' ? name.substr(0, name.size() - 1) : name;
   if (plain == "aten::remainder" || plain == "aten::fmod" || plain == "aten::floor_divide") return checkDivision;
   if (plain == "aten::div") return checkRoundedDivision;
+  if (plain == "aten::random") return [](const torch::jit::Stack& stack) { checkRandom(stack, 1); };
+  if (plain == "aten::randint") return [](const torch::jit::Stack& stack) { checkRandom(stack, 0); };
   if (plain == "aten::conv1d") return checkConvolution;
   return nullptr;
 }

@@ -198,6 +198,8 @@ describe("round trip", () => {
         whole: matrix,
         turned: matrix.transpose(0, 1),
         column: matrix.narrow(1, 1, 1),
+        number: matrix.narrow(0, 1, 1).select(1, 2),
+        apart: tensor([1, 2, 3]).slice(0, 1, 3, 2),
       });
       using file = openSafetensors(path);
       expect(file.read("whole").toArray()).toEqual([
@@ -210,6 +212,8 @@ describe("round trip", () => {
         [3, 6],
       ]);
       expect(file.read("column").toArray()).toEqual([[2], [5]]);
+      expect(file.read("number").toArray()).toEqual([6]);
+      expect(file.read("apart").toArray()).toEqual([2]);
     });
   });
 });
