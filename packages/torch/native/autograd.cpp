@@ -19,7 +19,7 @@ napi_value version(Call& call) {
 }
 
 napi_value setRequiresGrad(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   const bool value = call.boolean(1, "value");
   if (!value && !tensor.is_leaf()) {
     throw Refusal("only leaves can stop requiring gradients; use detach()");
@@ -33,7 +33,7 @@ napi_value setRequiresGrad(Call& call) {
 
 // gradient(tensor, known) → null, `known` itself where it is still the gradient, or a new handle
 napi_value gradient(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) return makeNull(call.env);
   const at::Tensor current = tensor.grad();
   if (!current.defined()) return makeNull(call.env);
@@ -47,13 +47,13 @@ napi_value gradient(Call& call) {
 }
 
 napi_value setGradient(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) throw Refusal("only a leaf holds a gradient");
   if (call.absent(1)) {
     tensor.mutable_grad() = at::Tensor();
     return makeUndefined(call.env);
   }
-  const at::Tensor& value = call.tensor(1, "gradient");
+  const at::Tensor value = call.tensor(1, "gradient");
   if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type() ||
       value.device() != tensor.device()) {
     throw Refusal("the gradient must match the tensor, " + describeTensor(tensor) + ", got " + describeTensor(value));

@@ -4,7 +4,12 @@
 #include "dispatch.h"
 #include "engine.h"
 #include "isa.h"
-#include "mapping.h"
+#include "file.h"
+
+#include <c10/util/Logging.h>
+
+#include <functional>
+#include <string>
 
 namespace astra {
 
@@ -30,13 +35,15 @@ NAPI_MODULE_INIT() {
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
     astra::keepLibtorchWithinIsa();
+    // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
+    c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);
     astra::defineAutograd(env, exports, engine);
     astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
-    astra::defineMapping(env, exports, engine);
+    astra::defineFile(env, exports, engine);
     astra::defineAttention(env, exports, engine);
     astra::defineFusedAttention(env, exports, engine);
     astra::defineProduct(env, exports, engine);
@@ -46,6 +53,7 @@ NAPI_MODULE_INIT() {
     astra::defineMemory(env, exports, engine);
     astra::defineLimits(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
+    astra::defineGuarded(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {
     napi_throw_error(env, nullptr, error.what());

@@ -197,7 +197,7 @@ bool Call::absent(size_t index) const {
   return type == napi_undefined || type == napi_null;
 }
 
-const at::Tensor& Call::tensor(size_t index, const char* name) const {
+at::Tensor Call::tensor(size_t index, const char* name) const {
   if (index >= count) throw Refusal(std::string(name) + " is missing");
   return readTensor(*engine, env, arguments[index], name);
 }

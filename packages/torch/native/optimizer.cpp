@@ -167,9 +167,8 @@ napi_value fusedAdam(Call& call) {
     const AdamParameter& p = work[piece];
     adam(p.parameter + begin, p.gradient + begin, p.expAvg + begin, p.expAvgSq + begin, end - begin, p.step);
   });
-  // Autograd must notice that values which it may have saved for a backward pass are gone.
   for (const std::vector<at::Tensor>* list : {&parameters, &expAvgs, &expAvgSqs}) {
-    for (const at::Tensor& tensor : *list) tensor.unsafeGetTensorImpl()->bump_version();
+    for (const at::Tensor& tensor : *list) noteWrite(tensor);
   }
   return makeUndefined(call.env);
 }

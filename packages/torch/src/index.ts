@@ -47,8 +47,8 @@ export { differentiable, type DifferentiableFunction } from "./differentiable.js
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { sortedTopK } from "./sorted-top-k.js";
+export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";
-export { mapFile, MappedFile } from "./mapped-file.js";
 export {
   cudaAvailable,
   emptyCache,

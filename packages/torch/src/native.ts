@@ -11,7 +11,7 @@ import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } f
 import { operatorNames } from "./operator-names.generated.js";
 import { computingCores, namedThreads, waitingVariables } from "./threads.js";
 
-/** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
+/** A tensor, generator or file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
 
 /** Instruction sets that computing differs by, each with all before it; "baseline" is all there is beyond x86-64. */
@@ -99,9 +99,10 @@ export interface NativeAddon {
   releaseGenerator(generator: Handle): void;
   manualSeed(seed: number | bigint): void;
 
-  mapFile(path: string): [file: Handle, bytes: number];
-  mappedTensor(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
-  unmapFile(file: Handle): void;
+  openFile(path: string): [file: Handle, bytes: number];
+  readFile(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
+  isFileChanged(file: Handle): boolean;
+  closeFile(file: Handle): void;
 
   fusedAdam(
     parameters: readonly Handle[],
@@ -145,7 +146,7 @@ export interface NativeAddon {
     value: Handle,
     biases: readonly Handle[],
     scale: number,
-  ): [output: Handle, logSumExp: Handle] | null;
+  ): [output: Handle, measures: Handle] | null;
   fusedAttentionBackward(
     query: Handle,
     key: Handle,
@@ -153,7 +154,7 @@ export interface NativeAddon {
     biases: readonly Handle[],
     scale: number,
     output: Handle,
-    logSumExp: Handle,
+    measures: Handle,
     gradient: Handle,
   ): [query: Handle, key: Handle, value: Handle];
 
@@ -188,6 +189,9 @@ export interface NativeAddon {
   emptyCache(): void;
   trimCache(): void;
   systemLimits(root: string | null): SystemLimits;
+  /** For fuzzers only, as the next: see guarded.cpp. */
+  guardAllocations(alignment: number, fill: number): void;
+  failAllocation(after: number): number;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;

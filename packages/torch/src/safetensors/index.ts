@@ -1,5 +1,5 @@
 /**
- * Tensors in files: the safetensors format, read by memory mapping and written atomically.
+ * Tensors in files: the safetensors format, read and written atomically.
  *
  * This folder must not know modules, optimizers or what the names in a file mean.
  */

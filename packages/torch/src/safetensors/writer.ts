@@ -90,9 +90,12 @@ function* chunksOf(
 }
 
 function bytesOfPiece(flat: Tensor, begin: number, length: number): Uint8Array {
-  return scope(
-    () => flat.narrow(0, begin, length).to("cpu").contiguous().view("uint8").toTypedArray() as Uint8Array,
-  );
+  return scope(() => {
+    const piece = flat.narrow(0, begin, length).to("cpu");
+    // One number of a strided view counts as contiguous and keeps its stride, which a view of its bytes cannot have.
+    const dense = length === 1 ? piece.repeat([1]) : piece.contiguous();
+    return dense.view("uint8").toTypedArray() as Uint8Array;
+  });
 }
 
 /** Half of a surrogate pair has no UTF-8 form; other readers refuse it. */

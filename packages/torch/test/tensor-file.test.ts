@@ -4,13 +4,13 @@ import { join } from "node:path";
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
-import { mapFile, scope } from "../src/index.js";
+import { openTensorFile, scope } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 let folder = "";
 let path = "";
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "astra-mapped-"));
+  folder = mkdtempSync(join(tmpdir(), "astra-tensor-file-"));
   path = join(folder, "numbers.bin");
   const bytes = new Uint8Array(33);
   bytes.set(new Uint8Array(Float32Array.of(1, 2, 3, 4, 5, 6).buffer), 0);
@@ -21,43 +21,43 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 expectNoLeaks();
 
-describe("mapFile", () => {
+describe("openTensorFile", () => {
   it("shows the file's numbers, aligned or not", () => {
     scope(() => {
-      using file = mapFile(path);
+      using file = openTensorFile(path);
       expect(file.bytes).toBe(33);
-      expect(file.tensor("float32", [2, 3], 0).toArray()).toEqual([
+      expect(file.read("float32", [2, 3], 0).toArray()).toEqual([
         [1, 2, 3],
         [4, 5, 6],
       ]);
-      expect(file.tensor("float32", [2], 16).toArray()).toEqual([5, 6]);
-      expect(file.tensor("uint8", [4], 24).toArray()).toEqual([7, 0, 1, 2]);
-      expect(file.tensor("bool", [4], 24).toArray()).toEqual([1, 0, 1, 1]);
-      expect(file.tensor("float32", [0, 5], 33).shape).toEqual([0, 5]);
+      expect(file.read("float32", [2], 16).toArray()).toEqual([5, 6]);
+      expect(file.read("uint8", [4], 24).toArray()).toEqual([7, 0, 1, 2]);
+      expect(file.read("bool", [4], 24).toArray()).toEqual([1, 0, 1, 1]);
+      expect(file.read("float32", [0, 5], 33).shape).toEqual([0, 5]);
       // At byte 25 an int16 is unaligned: 0x0100 little-endian from bytes 0, 1.
-      expect(file.tensor("int16", [1], 25).toArray()).toEqual([256]);
+      expect(file.read("int16", [1], 25).toArray()).toEqual([256]);
     });
   });
 
   it("lets tensors be written to without changing the file", () => {
     scope(() => {
       const before = readFileSync(path);
-      const file = mapFile(path);
-      const a = file.tensor("float32", [6], 0);
-      const b = file.tensor("float32", [6], 0);
+      const file = openTensorFile(path);
+      const a = file.read("float32", [6], 0);
+      const b = file.read("float32", [6], 0);
       a.mul_(10);
-      expect(b.toArray()).toEqual([10, 20, 30, 40, 50, 60]);
+      expect(b.toArray()).toEqual([1, 2, 3, 4, 5, 6]);
       file.close();
       expect(readFileSync(path).equals(before)).toBe(true);
-      // Closed, and still there: the tensors hold the mapping.
+      // Closed, and still there: the tensors have memory of their own.
       expect(a.sum().item()).toBe(210);
-      expect(() => file.tensor("float32", [1], 0)).toThrow("mappedTensor: the mapped file has been closed");
+      expect(() => file.read("float32", [1], 0)).toThrow("readFile: the file has been closed");
       file.close();
     });
   });
 
   it("refuses every byte outside of the file", () => {
-    using file = mapFile(path);
+    using file = openTensorFile(path);
     for (const [shape, offset] of [
       [[6], 12],
       [[9], 0],
@@ -68,23 +68,23 @@ describe("mapFile", () => {
       [[2 ** 40], 0],
       [[1], 2 ** 52],
     ] as const) {
-      expect(() => file.tensor("float32", shape, offset)).toThrow(
-        /^mappedTensor: .*outside of the file of 33 bytes/u,
+      expect(() => file.read("float32", shape, offset)).toThrow(
+        /^readFile: .*outside of the file of 33 bytes/u,
       );
     }
-    expect(() => file.tensor("float32", [2 ** 40, 2 ** 40], 0)).toThrow(
+    expect(() => file.read("float32", [2 ** 40, 2 ** 40], 0)).toThrow(
       /more elements than memory can address/u,
     );
-    expect(() => file.tensor("float32", [-1], 0)).toThrow(/must not be negative/u);
-    expect(() => file.tensor("float32", [1], 0.5)).toThrow(/byteOffset must be a safe integer/u);
+    expect(() => file.read("float32", [-1], 0)).toThrow(/must not be negative/u);
+    expect(() => file.read("float32", [1], 0.5)).toThrow(/byteOffset must be a safe integer/u);
   });
 
-  it("maps an empty file", () => {
+  it("opens an empty file", () => {
     const empty = join(folder, "empty.bin");
     writeFileSync(empty, "");
-    using file = mapFile(empty);
+    using file = openTensorFile(empty);
     expect(file.bytes).toBe(0);
-    scope(() => expect(file.tensor("int64", [0], 0).toArray()).toEqual([]));
-    expect(() => file.tensor("int64", [1], 0)).toThrow(/outside/u);
+    scope(() => expect(file.read("int64", [0], 0).toArray()).toEqual([]));
+    expect(() => file.read("int64", [1], 0)).toThrow(/outside/u);
   });
 });
