@@ -212,7 +212,7 @@ export class Tokenizer {
       if (!Number.isSafeInteger(id) || id < 0) {
         throw new UsageError(`Tokenizer.decode: a token id must be an integer ≥ 0, got ${describeValue(id)}`);
       }
-      const token = this.#added.tokenOf.get(id)?.content ?? this.#model.tokenOf.get(id);
+      const token = this.#splitter.spellingOf(id) ?? this.#model.tokenOf.get(id);
       if (token === undefined || (skipSpecialTokens && this.#added.special.has(token))) continue;
       tokens.push(token);
     }

@@ -1,9 +1,10 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { checkId, type Model } from "./model.js";
 import type { Normalizer } from "./normalizers.js";
-import { Part } from "./part.js";
+import { isText, Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import type { Piece } from "./split.js";
+import { Trie } from "./trie.js";
 
 /** A token that is found in the text before anything else is done to it. */
 export interface AddedToken {
@@ -28,7 +29,7 @@ export function readAddedToken(
   place: string,
   options: { special?: boolean } = {},
 ): AddedToken {
-  if (typeof value === "string") {
+  if (isText(value)) {
     const special = options.special ?? true;
     const rest = { singleWord: false, lstrip: false, rstrip: false };
     return checkLength({ content: value, special, normalized: !special, ...rest }, place);
@@ -100,16 +101,12 @@ export class AddedTokens {
 /** A stretch of text, or the id of an added token. */
 export type Section = Piece | number;
 
-interface TrieNode {
-  next: Map<number, TrieNode>;
-  /** The token that ends here, by id; −1 where none does. */
-  id: number;
-}
-
 /** Finds added tokens in texts: the leftmost, of those that begin together the longest. */
 export class AddedTokenSplitter {
-  readonly #given: TrieNode;
-  readonly #normalized: TrieNode;
+  readonly #given = new Trie();
+  readonly #normalized = new Trie();
+  /** By id, what a token reads as in a decoded text: where it is found in normalized text, that. */
+  readonly #spellings = new Map<number, string>();
 
   constructor(
     readonly tokens: AddedTokens,
@@ -117,8 +114,6 @@ export class AddedTokenSplitter {
     /** Reads special tokens as any other text. */
     readonly ignoreSpecial: boolean,
   ) {
-    this.#given = { next: new Map(), id: -1 };
-    this.#normalized = { next: new Map(), id: -1 };
     // Of two tokens that are the same when normalized, a special one counts first.
     const all = [...tokens.tokenOf];
     for (const [id, token] of [...all.filter(([, t]) => t.special), ...all.filter(([, t]) => !t.special)]) {
@@ -131,8 +126,14 @@ export class AddedTokenSplitter {
             `everywhere; set its "normalized" to false`,
         );
       }
-      insert(token.normalized ? this.#normalized : this.#given, spelling, id);
+      this.#spellings.set(id, spelling);
+      (token.normalized ? this.#normalized : this.#given).insert(spelling, id);
     }
+  }
+
+  /** How an added token is decoded; undefined for ids of no added token. */
+  spellingOf(id: number): string | undefined {
+    return this.#spellings.get(id);
   }
 
   splitGiven(piece: Piece): Section[] {
@@ -143,9 +144,9 @@ export class AddedTokenSplitter {
     return this.#split(piece, this.#normalized);
   }
 
-  #split(piece: Piece, root: TrieNode): Section[] {
+  #split(piece: Piece, spellings: Trie): Section[] {
     const { text } = piece;
-    if (root.next.size === 0) return text === "" ? [] : [piece];
+    if (spellings.next.size === 0) return text === "" ? [] : [piece];
     const sections: Section[] = [];
     const space = setOf("space");
     let start = 0; // what lies before it is done
@@ -153,7 +154,7 @@ export class AddedTokenSplitter {
       if (end > start) sections.push({ text: text.slice(start, end), first: piece.first && start === 0 });
     };
     for (let index = 0; index < text.length;) {
-      const [id, end] = longest(root, text, index);
+      const { id, end } = spellings.longestAt(text, index);
       if (id < 0) {
         index++;
         continue;
@@ -164,9 +165,12 @@ export class AddedTokenSplitter {
       if (this.ignoreSpecial && this.tokens.special.has(token.content)) continue;
       if (token.singleWord && (endsWithWord(text, from) || beginsWithWord(text, end))) continue;
       let [left, right] = [from, end];
-      if (token.lstrip) while (left > 0 && space.has(text.charCodeAt(left - 1))) left--;
-      left = Math.max(left, Math.min(start, from));
-      if (token.rstrip) while (right < text.length && space.has(text.charCodeAt(right))) right++;
+      if (token.lstrip) while (left > start && space.has(text.charCodeAt(left - 1))) left--;
+      if (token.rstrip) {
+        // What lies before `start` was taken along by the last token, so it is space.
+        right = Math.max(right, start);
+        while (right < text.length && space.has(text.charCodeAt(right))) right++;
+      }
       cut(left);
       sections.push(id);
       start = right;
@@ -174,29 +178,6 @@ export class AddedTokenSplitter {
     cut(text.length);
     return sections;
   }
-}
-
-function insert(root: TrieNode, spelling: string, id: number): void {
-  let node = root;
-  for (let index = 0; index < spelling.length; index++) {
-    const unit = spelling.charCodeAt(index);
-    let child = node.next.get(unit);
-    if (child === undefined) node.next.set(unit, (child = { next: new Map(), id: -1 }));
-    node = child;
-  }
-  if (node.id < 0) node.id = id;
-}
-
-/** The longest token that begins at an index: its id and where it ends; (−1, …) where there is none. */
-function longest(root: TrieNode, text: string, from: number): [id: number, end: number] {
-  let [id, end] = [-1, from];
-  let node = root.next.get(text.charCodeAt(from));
-  for (let index = from + 1; node !== undefined; index++) {
-    if (node.id >= 0) [id, end] = [node.id, index];
-    if (index >= text.length) break;
-    node = node.next.get(text.charCodeAt(index));
-  }
-  return [id, end];
 }
 
 function endsWithWord(text: string, end: number): boolean {

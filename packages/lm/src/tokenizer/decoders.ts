@@ -1,6 +1,6 @@
 import { pushBytes } from "./byte-chars.js";
 import { replace } from "./normalizers.js";
-import type { Part } from "./part.js";
+import { checkGrowth, type Part } from "./part.js";
 import { readMetaspaceOptions } from "./pre-tokenizers.js";
 import { readPattern } from "./split.js";
 
@@ -22,7 +22,13 @@ function read(part: Part): Decoder {
   switch (part.type) {
     case "Sequence": {
       const all = part.parts("decoders").map(readDecoder);
-      return (tokens) => all.reduce((current, each) => each(current), tokens);
+      const length = (texts: readonly string[]) => texts.reduce((sum, text) => sum + text.length + 1, 0);
+      return (tokens) =>
+        all.reduce((current, each) => {
+          const next = each(current);
+          checkGrowth(part.place, length(tokens), length(next));
+          return next;
+        }, tokens);
     }
     case "ByteLevel":
       for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
@@ -64,7 +70,7 @@ function read(part: Part): Decoder {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content));
+      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.place));
     }
     case "Strip": {
       const content = part.character("content");

@@ -1,6 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { readBpe } from "./bpe.js";
-import type { Part } from "./part.js";
+import { isText, type Part } from "./part.js";
+import { Trie } from "./trie.js";
 import { readUnigram } from "./unigram.js";
 
 /** Pieces of text to token ids. */
@@ -14,6 +15,9 @@ export interface Model {
 
 /** Far above any real vocabulary: one absurd id must not cost the memory of a table up to it. */
 export const LARGEST_ID = 2 ** 24;
+
+/** Longer than any token of a real vocabulary. Bounds how far a text is looked through from each of its places. */
+export const LONGEST_TOKEN = 1024;
 
 /** The model that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
 export function readModel(part: Part): Model {
@@ -65,6 +69,8 @@ function readVocabulary(part: Part): Vocabulary {
   const tokenOf = new Map<number, string>();
   for (const [token, id] of Object.entries(given.values)) {
     checkId(given.place, token, id);
+    if (!isText(token))
+      throw new UsageError(`${given.place}: ${describeValue(token)} holds half a character`);
     const other = tokenOf.get(id);
     if (other !== undefined) {
       throw new UsageError(
@@ -97,10 +103,18 @@ function unknownId(part: Part, idOf: ReadonlyMap<string, number>): number {
 /** Longest beginnings that the vocabulary has; the unknown token for words that cannot be built of them. */
 function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   const unknown = unknownId(part, idOf);
-  const prefix = part.string("continuing_subword_prefix");
-  const longestWord = part.integer("max_input_chars_per_word");
-  let longestToken = 0;
-  for (const token of idOf.keys()) longestToken = Math.max(longestToken, token.length);
+  const prefix = part.string("continuing_subword_prefix", { fallback: "##" });
+  const longestWord = part.integer("max_input_chars_per_word", { fallback: 100 });
+  const spellings = new Trie();
+  for (const [token, id] of idOf) {
+    if (token.length > LONGEST_TOKEN) {
+      throw new UsageError(
+        `${part.inside("vocab")} must hold no token of more than ${LONGEST_TOKEN} characters`,
+      );
+    }
+    if (token !== "") spellings.insert(token, id);
+  }
+  const continuing = spellings.behind(prefix);
   const encode = (text: string, ids: number[]) => {
     const before = ids.length;
     const fail = () => {
@@ -109,26 +123,13 @@ function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
     };
     if (text.length > longestWord && [...text].length > longestWord) return fail();
     for (let start = 0; start < text.length;) {
-      const begin = start > 0 ? prefix : "";
-      // Nothing longer than the longest token need be looked up.
-      let end = Math.min(text.length, start + longestToken);
-      let found: number | undefined;
-      for (; end > start; end--) {
-        if (splitsPair(text, end)) continue;
-        found = idOf.get(begin + text.slice(start, end));
-        if (found !== undefined) break;
-      }
-      if (found === undefined) return fail();
-      ids.push(found);
-      start = end;
+      const found = (start === 0 ? spellings : continuing)?.longestAt(text, start);
+      if (found === undefined || found.id < 0) return fail();
+      ids.push(found.id);
+      start = found.end;
     }
   };
   return { type: "WordPiece", idOf, tokenOf, encode };
-}
-
-function splitsPair(text: string, index: number): boolean {
-  const unit = text.charCodeAt(index);
-  return unit >= 0xdc00 && unit < 0xe000;
 }
 
 function readWordLevel(part: Part, { idOf, tokenOf }: Vocabulary): Model {

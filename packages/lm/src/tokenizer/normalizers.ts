@@ -1,4 +1,4 @@
-import type { Part } from "./part.js";
+import { checkGrowth, type Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import { bytesToChars } from "./byte-chars.js";
 import { readPrecompiled } from "./precompiled.js";
@@ -24,7 +24,12 @@ function read(part: Part): Normalizer {
     case "Sequence": {
       const all = part.parts("normalizers").map(readNormalizer);
       return {
-        normalize: (text) => all.reduce((current, { normalize }) => normalize(current), text),
+        normalize: (text) =>
+          all.reduce((current, { normalize }) => {
+            const next = normalize(current);
+            checkGrowth(part.place, text.length, next.length);
+            return next;
+          }, text),
         dropsBeginning: all.some(({ dropsBeginning }) => dropsBeginning),
       };
     }
@@ -50,7 +55,7 @@ function read(part: Part): Normalizer {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      const normalize = (text: string) => replace(text, pattern.matches(text), content);
+      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.place);
       return { normalize, dropsBeginning: content === "" };
     }
     case "ByteLevel":
@@ -146,7 +151,8 @@ export function strip(text: string, left: boolean, right: boolean): string {
   return text.slice(start, end);
 }
 
-export function replace(text: string, matches: readonly number[], content: string): string {
+export function replace(text: string, matches: readonly number[], content: string, place: string): string {
+  checkGrowth(place, text.length, (matches.length / 2) * content.length);
   let result = "";
   let position = 0;
   for (let index = 0; index < matches.length; index += 2) {

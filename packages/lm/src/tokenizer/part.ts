@@ -1,5 +1,9 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
+/** A sequence of more components than this, or nested deeper, is no tokenizer's. */
+const MOST_PARTS = 64;
+const DEEPEST = 8;
+
 /**
  * One object of a tokenizer's files: what is asked of it is checked, and what nobody asked for is refused, so that no
  * option is read over. Every error says file, component, option, why, and what to do.
@@ -12,7 +16,9 @@ export class Part {
     value: unknown,
     /** File and place in it, the beginning of every message: `tokenizer.json: "decoder"`. */
     readonly place: string,
+    readonly depth = 0,
   ) {
+    if (depth > DEEPEST) throw new UsageError(`${place.slice(0, 200)}…: parts are nested too deep`);
     if (typeof value !== "object" || value === null || Array.isArray(value)) {
       throw new UsageError(`${place} must be an object, got ${describeValue(value)}`);
     }
@@ -29,7 +35,7 @@ export class Part {
   }
 
   string<F = never>(name: string, options: { fallback?: F } = {}): string | F {
-    return this.#read(name, options, "a string", (value): value is string => typeof value === "string");
+    return this.#read(name, options, "a string of whole characters", isText);
   }
 
   /** A string of exactly one code point. */
@@ -38,7 +44,7 @@ export class Part {
       name,
       options,
       "one character",
-      (value): value is string => typeof value === "string" && [...value].length === 1,
+      (value): value is string => isText(value) && [...value].length === 1,
     );
   }
 
@@ -68,12 +74,14 @@ export class Part {
 
   /** The part under a name; null where it is absent or null. */
   part(name: string): Part | null {
-    return this.has(name) ? new Part(this.values[name], this.inside(name)) : null;
+    return this.has(name) ? new Part(this.values[name], this.inside(name), this.depth + 1) : null;
   }
 
   /** The parts of a list. */
   parts(name: string): Part[] {
-    return this.list(name).map((value, index) => new Part(value, `${this.inside(name)}[${index}]`));
+    const list = this.list(name);
+    if (list.length > MOST_PARTS) throw this.refuse(name, `it has more than ${MOST_PARTS} parts`);
+    return list.map((value, index) => new Part(value, `${this.inside(name)}[${index}]`, this.depth + 1));
   }
 
   inside(name: string): string {
@@ -112,6 +120,21 @@ export class Part {
       `${this.place}${type}: "${name}" must be ${rule}, got ${value === undefined ? "nothing" : describeValue(value)}`,
     );
   }
+}
+
+/** Halves of surrogate pairs on their own are no text; Python refuses them. */
+export function isText(value: unknown): value is string {
+  return typeof value === "string" && !/\p{Cs}/u.test(value);
+}
+
+/** No component makes a text so many times longer, unless it was made to use up the memory. */
+const MOST_GROWTH = 64;
+
+export function checkGrowth(place: string, before: number, after: number): void {
+  if (after <= Math.max(MOST_GROWTH * before, 2 ** 16)) return;
+  throw new UsageError(
+    `${place}: makes a text of ${before} characters longer than ${MOST_GROWTH} times that`,
+  );
 }
 
 export const RESAVE = "use a checkpoint whose tokenizer does without it, or tokenize in Python";

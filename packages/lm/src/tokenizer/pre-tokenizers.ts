@@ -1,5 +1,5 @@
 import { CodePointSet, setOf } from "./code-points.js";
-import type { Part } from "./part.js";
+import { checkGrowth, type Part } from "./part.js";
 import { bytesToChars } from "./byte-chars.js";
 import { Pattern } from "./pattern.js";
 import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
@@ -23,7 +23,15 @@ function read(part: Part): PreTokenizer {
   switch (part.type) {
     case "Sequence": {
       const all = part.parts("pretokenizers").map(readPreTokenizer);
-      return (pieces) => all.reduce((current, preTokenizer) => preTokenizer(current), pieces);
+      const length = (pieces: readonly Piece[]) => pieces.reduce((sum, { text }) => sum + text.length, 0);
+      return (pieces) => {
+        const before = length(pieces);
+        return all.reduce((current, preTokenizer) => {
+          const next = preTokenizer(current);
+          checkGrowth(part.place, before, length(next));
+          return next;
+        }, pieces);
+      };
     }
     case "ByteLevel":
       return readByteLevel(part);

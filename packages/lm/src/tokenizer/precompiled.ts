@@ -1,4 +1,8 @@
+import { isUtf8 } from "node:buffer";
+import { category, CodePointSet, complement, intersection, rangesOf, union } from "./code-points.js";
 import type { Part } from "./part.js";
+
+const NEWLINE = 10;
 
 /**
  * The character map of a SentencePiece model: a double-array trie over UTF-8 bytes, behind it the replacements, each
@@ -17,7 +21,8 @@ export function readPrecompiled(part: Part): (text: string) => string {
   }
   const units = Uint32Array.from({ length: size / 4 }, (_, index) => bytes.readUInt32LE(4 + index * 4));
   const replacements = bytes.subarray(4 + size);
-  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  if (!isUtf8(replacements)) throw fail("its replacements are no UTF-8");
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const encoder = new TextEncoder();
   const cache = new Map<string, string | null>();
 
@@ -49,19 +54,55 @@ export function readPrecompiled(part: Part): (text: string) => string {
     if (cache.size < 50_000) cache.set(chunk, result);
     return result;
   };
-  const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
   return (text) => {
     let result = "";
-    for (const { segment } of graphemes.segment(text)) {
-      if (segment.length < 6 && Buffer.byteLength(segment) < 6) {
-        const whole = transform(segment);
+    for (const grapheme of graphemesOf(text)) {
+      if (grapheme.length < 6 && Buffer.byteLength(grapheme) < 6) {
+        const whole = transform(grapheme);
         if (whole !== null) {
           result += whole;
           continue;
         }
       }
-      for (const char of segment) result += transform(char) ?? char;
+      for (const char of grapheme) result += transform(char) ?? char;
     }
     return result;
   };
+}
+
+const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/** Characters between two of which a grapheme cluster always ends: most, so that the slow segmenter is seldom asked. */
+function makeSimple(): CodePointSet {
+  const letters = ["Lu", "Ll", "Lt", "Nd", "Nl", "No", "P", "S", "Z"].map((name) => category(name)!);
+  const scripts = (
+    ["Han", "Hiragana", "Katakana", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew"] as const
+  ).map((name) => intersection(rangesOf(name), category("Lo")!));
+  const more = (["Thai", "Devanagari"] as const).map((name) => intersection(rangesOf(name), category("Lo")!));
+  // Regional indicators, skin tones; Thai's "am", which joins what is before it; half-width sound marks.
+  const never = union([0x1f1e6, 0x1f1ff], [0x1f3fb, 0x1f3ff], [0xe33, 0xe33], [0xff9e, 0xff9f]);
+  const hangul = [0xac00, 0xd7a3];
+  const all = union(...letters, ...scripts, ...more, hangul, [NEWLINE, NEWLINE]);
+  return new CodePointSet(intersection(all, complement(never)));
+}
+let simpleSet: CodePointSet | undefined;
+
+function* graphemesOf(text: string): Iterable<string> {
+  simpleSet ??= makeSimple();
+  let start = 0;
+  let before = false; // whether the character before is a simple one
+  for (let index = 0; index <= text.length;) {
+    const point = index < text.length ? (text.codePointAt(index) as number) : NEWLINE;
+    const here = simpleSet.has(point);
+    if (index > start && (index === text.length || (before && here))) {
+      const stretch = text.slice(start, index);
+      const single =
+        stretch.length === 1 || (stretch.length === 2 && (stretch.codePointAt(0) as number) > 0xffff);
+      if (single) yield stretch;
+      else for (const { segment } of segmenter.segment(stretch)) yield segment;
+      start = index;
+    }
+    before = here;
+    index += point > 0xffff ? 2 : 1;
+  }
 }

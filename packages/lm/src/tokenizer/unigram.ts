@@ -1,42 +1,33 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { byteTokens } from "./byte-tokens.js";
-import type { Model } from "./model.js";
-import type { Part } from "./part.js";
+import { LONGEST_TOKEN, type Model } from "./model.js";
+import { isText, type Part } from "./part.js";
+import { Trie } from "./trie.js";
 
 /** What an unknown character costs more than the least likely token. */
 const UNKNOWN_PENALTY = 10;
-
-interface TrieNode {
-  next: Map<number, TrieNode>;
-  /** The token that ends here; −1 where none does. */
-  id: number;
-}
 
 /** The most likely sequence of tokens; of equally likely ones that which comes first, as in Python. */
 export function readUnigram(part: Part): Model {
   const scores: number[] = [];
   const idOf = new Map<string, number>();
   const tokenOf = new Map<number, string>();
-  const root: TrieNode = { next: new Map(), id: -1 };
+  const root = new Trie();
   for (const [id, entry] of part.list("vocab").entries()) {
     const [token, score] = Array.isArray(entry) && entry.length === 2 ? (entry as unknown[]) : [];
-    if (typeof token !== "string" || typeof score !== "number") {
+    if (!isText(token) || !Number.isFinite(score)) {
       throw new UsageError(
         `${part.place}."vocab"[${id}] must be a token and its score, got ${describeValue(entry)}`,
       );
     }
-    scores.push(score);
+    if (token.length > LONGEST_TOKEN) {
+      throw new UsageError(`${part.place}."vocab"[${id}] must have ${LONGEST_TOKEN} characters at most`);
+    }
+    scores.push(score as number);
     tokenOf.set(id, token);
     idOf.set(token, id);
     if (token === "") continue;
-    let node = root;
-    for (let index = 0; index < token.length; index++) {
-      const unit = token.charCodeAt(index);
-      let child = node.next.get(unit);
-      if (child === undefined) node.next.set(unit, (child = { next: new Map(), id: -1 }));
-      node = child;
-    }
-    node.id = id;
+    root.insert(token, id, true);
   }
   if (scores.length === 0) throw new UsageError(`${part.place}: "vocab" must not be empty`);
   const unknown = part.integer("unk_id", { fallback: null, maximum: scores.length - 1 });
@@ -60,7 +51,7 @@ export function readUnigram(part: Part): Model {
     for (let start = 0; start < length;) {
       const charEnd = start + ((text.codePointAt(start) as number) > 0xffff ? 2 : 1);
       let single = false;
-      let node: TrieNode | undefined = root;
+      let node: Trie | undefined = root;
       for (let end = start; end < length;) {
         node = node.next.get(text.charCodeAt(end++));
         if (node === undefined) break;
