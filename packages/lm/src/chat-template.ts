@@ -23,21 +23,8 @@ export class ChatTemplate {
     const file = tokenizer.directoryFiles.get(FILE);
     const source = file === undefined ? listed(tokenizer.settings["chat_template"]) : decoded(file);
     if (source === null) return null;
-    const specials: Record<string, string> = {};
-    for (const name of ["bos_token", "eos_token", "pad_token", "unk_token"]) {
-      const token = tokenizer.settings[name];
-      if (typeof token === "string") specials[name] = token;
-      else if (typeof token === "object" && token !== null && "content" in token) {
-        if (typeof token.content !== "string") {
-          throw new UsageError(
-            `tokenizer_config.json: "${name}" must have a text under "content", got ${describeValue(token.content)}`,
-          );
-        }
-        specials[name] = token.content;
-      }
-    }
     const where = file === undefined ? `tokenizer_config.json: "chat_template"` : FILE;
-    return new ChatTemplate(new BoundedTemplate(source, where), specials);
+    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens);
   }
 
   /**
