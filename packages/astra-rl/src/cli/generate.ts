@@ -1,5 +1,5 @@
 import { Command } from "@commander-js/extra-typings";
-import { generate, loadCausalLM } from "@astra-rl/lm";
+import { Codec, generate, loadCausalLM } from "@astra-rl/lm";
 import { withMemoryAdvice } from "../core/index.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes } from "./configuration-options.js";
@@ -8,7 +8,11 @@ import { deviceOption, dtypeOption, numberWithin, wholeNumber } from "./options.
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
-/** `astra-rl generate`: one JSON line {ids, text} for each {prompt}; the ids are those sampled, the end id included. */
+/**
+ * `astra-rl generate`: one JSON line {ids, text} for each {prompt}, which is read as Python's `tokenizer(prompt)`, less
+ * what some tokenizers put behind a text. The ids are those sampled, the end id included, the text is what they add to
+ * the prompt.
+ */
 export function generateCommand(streams: Streams) {
   return new Command("generate")
     .description("Continue prompts: one JSON line {ids, text} for each {prompt}")
@@ -42,15 +46,19 @@ export function generateCommand(streams: Streams) {
       const rows = await readJsonLines(input, ["prompt"]);
       const hub = downloadNotes(output);
       const { model, tokenizer } = await loadCausalLM(modelSource(name), { device, dtype, hub });
+      const codec = Codec.of(tokenizer);
       try {
         const progress = new Progress(output, { unit: "prompt", total: rows.length });
         for (let start = 0; start < rows.length; start += batchSize) {
           const batch = rows.slice(start, start + batchSize);
-          const prompts = batch.map(({ prompt }) => tokenizer.encode(prompt));
+          const prompts = batch.map(({ prompt }) => codec.begin(prompt));
           const keys = batch.map((_, row) => ({ seed, stream: "generate", episode: start + row, node: 0 }));
           const options = { ...pick(sampling), stopStrings: stop ?? [] };
           const { ids, text } = await withMemoryAdvice("generate", () =>
-            generate(model, tokenizer, prompts, options, keys, { log: (line) => output.note(line) }),
+            generate(model, codec, prompts, options, keys, {
+              pinned: codec.prefix.length,
+              log: (line) => output.note(line),
+            }),
           );
           ids.forEach((row, index) => output.json({ ids: row, text: text[index]! }));
           progress.update(start + batch.length);

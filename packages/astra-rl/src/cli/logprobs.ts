@@ -1,5 +1,5 @@
 import { Command } from "@commander-js/extra-typings";
-import { contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
+import { Codec, contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
 import { withMemoryAdvice } from "../core/index.js";
 import { modelSource } from "../run/index.js";
@@ -11,8 +11,10 @@ import { Progress } from "./progress.js";
 
 /**
  * `astra-rl logprobs`: one JSON line {contextIds, continuationIds, logprobs} for each {context, continuation}. The
- * context's ids are those that the model read: cut from the left where the window asks for it, and the token that
- * stands in for an empty context.
+ * context's ids are those that the model read: as Python's `tokenizer(context)`, less what some tokenizers put behind a
+ * text; cut from the left, behind the beginning-of-text, where the window asks for it; for an empty context of a
+ * tokenizer that puts nothing in front, the token that stands in for it. The continuation's are those of
+ * `tokenizer(continuation, add_special_tokens=False)`.
  */
 export function logprobsCommand(streams: Streams) {
   return new Command("logprobs")
@@ -33,14 +35,19 @@ export function logprobsCommand(streams: Streams) {
       const rows = await readJsonLines(input, ["context", "continuation"]);
       const hub = downloadNotes(output);
       const { model, tokenizer } = await loadCausalLM(modelSource(name), { device, dtype, hub });
+      const codec = Codec.of(tokenizer);
       try {
         const progress = new Progress(output, { unit: "line", total: rows.length });
         for (let start = 0; start < rows.length; start += batchSize) {
           const batch = rows.slice(start, start + batchSize).map((row) => {
-            const context = tokenizer.encode(row.context);
+            const context = codec.begin(row.context);
             const continuation = tokenizer.encode(row.continuation);
-            const fitting = contextThatFits(model.config, { context, continuation }, `${input}:${row.line}`);
-            return { context: fitting, continuation };
+            const pinned = codec.prefix.length;
+            const where = `${input}:${row.line}`;
+            return {
+              context: contextThatFits(model.config, { context, continuation, pinned }, where),
+              continuation,
+            };
           });
           const logprobs = await withMemoryAdvice("logprobs", () =>
             noGrad(() => tokenLogprobs(model, batch)),

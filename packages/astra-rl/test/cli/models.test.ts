@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { liveTensors } from "@astra-rl/torch";
 import { describe, expect, test } from "vitest";
 import { golden, goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { goldenTexts, newTokens } from "../../../lm/test/golden/texts.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
 const { path } = temporaryFolder();
@@ -46,6 +47,36 @@ describe("astra-rl logprobs", () => {
     expect(liveTensors()).toBe(live);
   });
 
+  test.each(goldenTexts)(
+    "reads contexts of $name as Python's tokenizer(context)",
+    async ({ folder, pairs }) => {
+      const given = pairs.map(({ context, continuation }) => ({ context, continuation }));
+      const long = { context: "The morning train was late again. ".repeat(60), continuation: " late" };
+      writeFileSync(path("pairs.jsonl"), lines([...given, long]));
+      const result = await runCommand(
+        "logprobs",
+        "--model",
+        folder,
+        "--input",
+        path("pairs.jsonl"),
+        "--quiet",
+      );
+      expect(result).toMatchObject({ code: 0 });
+      const rows = result.json<{ contextIds: number[]; continuationIds: number[]; logprobs: number[] }>();
+      pairs.forEach(({ contextIds, continuationIds, logprobs }, row) => {
+        expect(rows[row]!.contextIds).toEqual(contextIds);
+        expect(rows[row]!.continuationIds).toEqual(continuationIds);
+        rows[row]!.logprobs.forEach((value, token) =>
+          expect(Math.abs(value - logprobs[token]!)).toBeLessThan(2e-4),
+        );
+      });
+      // Whatever begins every text begins one that had to be cut as well.
+      const begin = pairs.find(({ context }) => context === "")?.contextIds ?? [];
+      expect(rows.at(-1)!.contextIds.slice(0, begin.length)).toEqual(begin);
+      expect(rows.at(-1)!.contextIds.length).toBeLessThan(100);
+    },
+  );
+
   test("a continuation that leaves no room for a context is a mistake of the input", async () => {
     writeFileSync(path("pairs.jsonl"), lines([{ context: "a", continuation: "word ".repeat(100) }]));
     const { code, err } = await runCommand(
@@ -82,6 +113,22 @@ describe("astra-rl generate", () => {
     }
     expect(liveTensors()).toBe(live);
   });
+
+  test.each(goldenTexts)(
+    "--greedy continues prompts of $name as transformers does",
+    async ({ folder, prompts }) => {
+      writeFileSync(path("prompts.jsonl"), lines(prompts.map(({ prompt }) => ({ prompt }))));
+      const result = await runCommand(
+        "generate",
+        ...["--model", folder, "--input", path("prompts.jsonl")],
+        ...["--max-new-tokens", String(newTokens), "--greedy", "--quiet"],
+      );
+      expect(result).toMatchObject({ code: 0 });
+      expect(result.json<{ ids: number[] }>().map(({ ids }) => ids)).toEqual(
+        prompts.map(({ greedy }) => greedy),
+      );
+    },
+  );
 
   test("samples follow the seed, not the batches", async () => {
     writeFileSync(

@@ -48,15 +48,11 @@ export async function namedCodecs(): Promise<NamedCodec[]> {
     ["Llama 3", folderOf("llama32-new-spelling"), same],
     ["Mistral", folderOf("mistral"), same],
     ["Qwen", folderOf("qwen3"), same],
+    ["Qwen with NFC", folderOf("qwen2-bos"), nfc],
     ["RoBERTa", folderOf("roberta"), same],
     ["unigram", folderOf("xlm-roberta"), null],
   ];
   const made: [string, Tokenizer, NamedCodec["hears"]][] = [
-    [
-      "Qwen with NFC",
-      varied(folderOf("qwen2"), (definition) => (definition["normalizer"] = { type: "NFC" })),
-      nfc,
-    ],
     [
       "bytes with a space in front",
       varied(goldenFolder, (definition) => {

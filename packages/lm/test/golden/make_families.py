@@ -1,6 +1,7 @@
 """Makes tiny random checkpoints of every family and tokenizer kind, and the values that transformers gives for them.
 
     python3 make_families.py            (torch 2.13, transformers 5.18, tokenizers; versions are written beside the values)
+    python3 make_families.py qwen2-bos  makes only the families named
 
 Each folder `families/<name>` holds a checkpoint as transformers saves it and `expected.json`. Nothing is downloaded.
 """
@@ -9,12 +10,14 @@ import json
 import math
 import os
 import shutil
+import sys
 
 import tokenizers
 import torch
 import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+ONLY = set(sys.argv[1:])
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families")
 
 # Text of our own; only there to give the tokenizers something to merge.
@@ -81,6 +84,24 @@ def llama3_bpe(vocab_size, specials):
                 single=f"{begin} $A", pair=f"{begin} $A {begin}:1 $B:1", special_tokens=[(begin, tokenizer.token_to_id(begin))]
             ),
         ]
+    )
+    return tokenizer
+
+
+def with_begin(tokenizer, begin):
+    """A begin-of-text token in the post-processor; NFC and the pattern as Qwen's own tokenizers have them."""
+    tokenizer.normalizer = normalizers.NFC()
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A", pair=f"{begin} $A {begin}:1 $B:1", special_tokens=[(begin, tokenizer.token_to_id(begin))]
     )
     return tokenizer
 
@@ -253,6 +274,8 @@ def write(folder, values):
 
 
 def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch.float32, chat=False, eos=None):
+    if ONLY and name not in ONLY:
+        return
     config.pad_token_id = None
     model = randomise(transformers.AutoModelForCausalLM.from_config(config), seed)
     if config.tie_word_embeddings:
@@ -276,6 +299,8 @@ def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch
 
 
 def classifier(name, model, tokenizer, seed):
+    if ONLY and name not in ONLY:
+        return
     folder = save(name, randomise(model, seed), tokenizer)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
     limit = tokenizer.model_max_length
@@ -390,6 +415,18 @@ def main():
         transformers.Qwen2Config(**small, vocab_size=len(qwen) + 12, num_key_value_heads=2, tie_word_embeddings=True, eos_token_id=0, bos_token_id=None),
         qwen,
         seed=6,
+    )
+    qwen_begin = "<|startoftext|>"
+    qwen_with_begin = wrap(
+        with_begin(byte_bpe(vocabulary, ["<|endoftext|>", qwen_begin]), qwen_begin), bos_token=qwen_begin, eos_token="<|endoftext|>"
+    )
+    causal(
+        "qwen2-bos",
+        transformers.Qwen2Config(
+            **small, vocab_size=len(qwen_with_begin), num_key_value_heads=2, tie_word_embeddings=True, eos_token_id=0, bos_token_id=1
+        ),
+        qwen_with_begin,
+        seed=12,
     )
     causal(
         "qwen3",

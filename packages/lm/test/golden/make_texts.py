@@ -1,0 +1,106 @@
+"""What transformers does with texts: ids with whatever a tokenizer puts before them, log-probabilities behind them, greedy
+continuations. Over GPT-2 and the causal families that make_gpt2.py and make_families.py made; nothing is downloaded.
+
+    python3 make_texts.py               (torch 2.13, transformers 5.18; versions are written beside the values)
+
+Writes texts-expected.json.
+"""
+
+import json
+import os
+
+import tokenizers
+import torch
+import transformers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+PAIRS = [
+    ("The morning train was", " late again, and nobody knew why."),
+    ("The morning train was", "late again"),
+    (" leading space", " and trailing space "),
+    ("She said:\n", "\"Don't worry\"\n"),
+    ("Verspätung naïve e\u0301", " señor e\u0301"),
+    ("今天天气", "很好 東京"),
+    ("مرحبا", " שלום"),
+    ("😀🎉", "👩‍👩‍👧 🇫🇷"),
+    ("", "The train"),
+    ("x", "  double   spaces"),
+]
+PROMPTS = ["The morning train", " She planted tomatoes,", "今天天气很好", "Numbers such as 7, 42\n", "e\u0301 naïve", "x"]
+NEW_TOKENS = 10
+
+
+def tokenizer_of(folder):
+    """As tokenizer.json says. AutoTokenizer is the same, except that it gives Qwen2 the normalizer and the pattern of Qwen's
+    published tokenizers, whatever the file says; that of families/qwen2 has neither.
+    """
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    automatic = transformers.AutoTokenizer.from_pretrained(folder)
+    if os.path.basename(folder) != "qwen2":
+        for text in [text for pair in PAIRS for text in pair] + PROMPTS + ["1234 </s>"]:
+            assert tokenizer(text).input_ids == automatic(text).input_ids, (folder, text)
+    return tokenizer
+
+
+def values(folder):
+    tokenizer = tokenizer_of(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    window = model.config.max_position_embeddings
+    pairs, prompts = [], []
+    for context, continuation in PAIRS:
+        before = tokenizer(context).input_ids
+        after = tokenizer(continuation, add_special_tokens=False).input_ids
+        if not before or len(before) + len(after) > window:
+            continue
+        with torch.no_grad():
+            logits = model(torch.tensor([before + after])).logits[0].log_softmax(-1)
+        scored = [logits[len(before) + offset - 1, token].item() for offset, token in enumerate(after)]
+        pairs.append(
+            {
+                "context": context,
+                "continuation": continuation,
+                "contextIds": before,
+                "continuationIds": after,
+                "logprobs": [round(value, 6) for value in scored],
+            }
+        )
+    for prompt in PROMPTS:
+        batch = tokenizer(prompt, return_tensors="pt")
+        ids = batch.input_ids[0].tolist()
+        with torch.no_grad():
+            output = model.generate(
+                batch.input_ids,
+                attention_mask=batch.attention_mask,
+                max_new_tokens=NEW_TOKENS,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        prompts.append({"prompt": prompt, "ids": ids, "greedy": output[0, len(ids) :].tolist()})
+    return {"pairs": pairs, "prompts": prompts}
+
+
+def main():
+    families = os.path.join(HERE, "families")
+    folders = {"gpt2": os.path.join(HERE, "gpt2")}
+    for name in sorted(os.listdir(families)):
+        with open(os.path.join(families, name, "config.json")) as file:
+            architecture = json.load(file)["architectures"][0]
+        if architecture.endswith("ForCausalLM"):
+            folders[name] = os.path.join(families, name)
+    expected = {
+        "versions": {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "tokenizers": tokenizers.__version__,
+        },
+        "newTokens": NEW_TOKENS,
+        "models": {name: values(folder) for name, folder in folders.items()},
+    }
+    with open(os.path.join(HERE, "texts-expected.json"), "w") as file:
+        json.dump(expected, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
