@@ -22,11 +22,14 @@ function projects() {
   const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
   const preload = source("packages/torch/build/preload.node");
   if (wanted.length === 0 || !existsSync(preload)) return undefined;
-  const { instructionSets } = createRequire(import.meta.url)(preload) as { instructionSets(): [string, string] };
+  const { instructionSets } = createRequire(import.meta.url)(preload) as {
+    instructionSets: () => [string, string];
+  };
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
   const [inForce] = instructionSets();
   const smaller = wanted.filter((isa) => {
-    if (!known.includes(isa)) throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
+    if (!known.includes(isa))
+      throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
     const isSmaller = known.indexOf(isa) < known.indexOf(inForce);
     if (!isSmaller) console.warn(`SKIPPED: tests within ${isa}: ${inForce} is all that this machine has`);
     return isSmaller;

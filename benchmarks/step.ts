@@ -3,7 +3,7 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype bfloat16|float32] [--threads 2] [--seed 0]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--threads 2] [--seed 0]
  *
  * With --from N the episodes are those from training step N on.
  */
@@ -17,6 +17,7 @@ import {
   HFASTSystem,
   Scorer,
   Trainer,
+  type InferenceDType,
   type ScoreOutcome,
 } from "astra-rl";
 
@@ -28,6 +29,7 @@ const { values } = parseArgs({
     steps: { type: "string", default: "3" },
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
+    "update-dtype": { type: "string" },
     threads: { type: "string", default: "2" },
     seed: { type: "string", default: "0" },
   },
@@ -64,7 +66,8 @@ const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
   scorer: new VowelScorer(),
-  inferenceDtype: values.dtype as "bfloat16" | "float32",
+  inferenceDtype: values.dtype as InferenceDType,
+  updateDtype: (values["update-dtype"] ?? values.dtype) as InferenceDType,
   generation: { tester: sampling, target: sampling },
   reward: { form: "toolbox" },
 });
@@ -110,6 +113,8 @@ system.dispose();
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
+    isa: engineInformation().isa,
+    computeTypes: system.computeTypes,
     threads: Number(values.threads),
     dtype: values.dtype,
     steps,

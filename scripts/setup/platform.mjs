@@ -24,12 +24,15 @@ export function checkPlatform(platform = process.platform) {
 export function compilerShortcoming(description, version, architecture = process.arch) {
   if (architecture !== "x64") return null;
   if (/clang/i.test(description)) {
-    return "clang compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower; g++ 11 or later does not";
+    return "clang compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower; g++ 12 or later does not";
   }
   const major = Number.parseInt(version, 10);
-  if (!(major < 11)) return null;
+  if (!(major < 12)) return null;
+  if (major === 11) {
+    return "g++ 11 does not vectorise all of the engine's own loops (log-softmax is slower); g++ 12 or later does";
+  }
   return (
     `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and knows no tiles ` +
-    "(AMX); g++ 11 or later does not have these limits"
+    "(AMX); g++ 12 or later does not have these limits"
   );
 }

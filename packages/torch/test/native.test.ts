@@ -127,26 +127,32 @@ describe("ASTRA_ISA", () => {
         { ASTRA_ISA: asked },
       );
       expect(output).toMatch(
-        new RegExp(`^UsageError ASTRA_ISA must be one of baseline, .*which this machine has, got "${asked}"`, "u"),
+        new RegExp(
+          `^UsageError ASTRA_ISA must be one of baseline, .*which this machine has, got "${asked}"`,
+          "u",
+        ),
       );
     }
   });
 
-  it.runIf(lower.includes("avx2"))("reaches our own loops: where products are fused, sums have other last bits", () => {
-    const sums = (isa: string) =>
-      run(
-        `const waves = (rows) => torch.tensor(Array.from({ length: rows }, (_, row) =>
+  it.runIf(lower.includes("avx2"))(
+    "reaches our own loops: where products are fused, sums have other last bits",
+    () => {
+      const sums = (isa: string) =>
+        run(
+          `const waves = (rows) => torch.tensor(Array.from({ length: rows }, (_, row) =>
           Array.from({ length: 1000 }, (_, at) => Math.sin(row * 1000 + at))), { dtype: "bfloat16" });
         const [input, weight] = [waves(2), waves(64)];
         const sums = torch.autocastLinear(input, weight, null, { dtype: "bfloat16", resultDtype: "float32" });
         console.log(JSON.stringify(Array.from(sums.toTypedArray())));`,
-        { ASTRA_ISA: isa },
-      ).output;
-    const [plain, fused] = [sums("baseline"), sums("avx2")];
-    expect(plain).not.toBe(fused);
-    const numbers = [plain, fused].map((text) => JSON.parse(text) as number[]);
-    numbers[0]!.forEach((number, at) => expect(Math.abs(number - numbers[1]![at]!)).toBeLessThan(1e-4));
-  });
+          { ASTRA_ISA: isa },
+        ).output;
+      const [plain, fused] = [sums("baseline"), sums("avx2")];
+      expect(plain).not.toBe(fused);
+      const numbers = [plain, fused].map((text) => JSON.parse(text) as number[]);
+      numbers[0]!.forEach((number, at) => expect(Math.abs(number - numbers[1]![at]!)).toBeLessThan(1e-4));
+    },
+  );
 
   it.runIf(lower.includes("avx2"))("multiplies bfloat16 in libtorch's own operators as well", () => {
     const { output } = run(
