@@ -3,7 +3,7 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype bfloat16|float32] [--threads 2] [--seed 0]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--threads 2] [--seed 0]
  *
  * With --from N the episodes are those from training step N on. Without --threads the engine decides.
  */
@@ -18,6 +18,7 @@ import {
   Scorer,
   toolboxReward,
   Trainer,
+  type InferenceDType,
   type ScoreOutcome,
 } from "astra-rl";
 
@@ -29,6 +30,7 @@ const { values } = parseArgs({
     steps: { type: "string", default: "3" },
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
+    "update-dtype": { type: "string" },
     threads: { type: "string" },
     seed: { type: "string", default: "0" },
   },
@@ -66,7 +68,8 @@ const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
   scorer,
-  inferenceDtype: values.dtype as "bfloat16" | "float32",
+  inferenceDtype: values.dtype as InferenceDType,
+  updateDtype: (values["update-dtype"] ?? values.dtype) as InferenceDType,
   generation: { tester: sampling, target: sampling },
   reward: toolboxReward(scorer),
 });
@@ -107,12 +110,15 @@ trainer.harness.setState({
 });
 await trainer.train();
 const live = liveTensors();
+const types = system.computeTypes;
 const threadsUsed = threads();
 trainer.dispose();
 system.dispose();
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
+    isa: engineInformation().isa,
+    computeTypes: types,
     threads: threadsUsed,
     dtype: values.dtype,
     steps,

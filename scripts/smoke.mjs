@@ -52,7 +52,12 @@ function train(settings, computeDtype) {
   const prompts = ROWS.map(({ context }) => context);
   const { ids, logprobs } = generate(model, { decode: () => "" }, prompts, { maxNewTokens: 6, greedy: true });
   const read = scope(() =>
-    noGrad(() => tokenLogprobs(model, ids.map((own, row) => ({ context: prompts[row], continuation: own })))).toArray(),
+    noGrad(() =>
+      tokenLogprobs(
+        model,
+        ids.map((own, row) => ({ context: prompts[row], continuation: own })),
+      ),
+    ).toArray(),
   );
   const apart = logprobs.flatMap((own, row) => own.map((value, at) => Math.abs(value - read[row][at])));
   optimizer.dispose();
@@ -61,16 +66,22 @@ function train(settings, computeDtype) {
 }
 
 const { isa, bf16, libtorch, coreType } = engineInformation();
-console.log(`libtorch ${libtorch}, ${isa}${bf16 ? " with bfloat16" : ""}, BLAS for ${coreType ?? "its own choice"}`);
+console.log(
+  `libtorch ${libtorch}, ${isa}${bf16 ? " with bfloat16" : ""}, BLAS for ${coreType ?? "its own choice"}`,
+);
 for (const [name, settings] of Object.entries(MODELS)) {
   const [wide, narrow] = [train(settings, "float32"), train(settings, "bfloat16")];
   const text = ({ sums }) => sums.map((sum) => sum.toFixed(4)).join(" → ");
   console.log(`${name}: log-probability of 9 tokens ${text(wide)} in float32, ${text(narrow)} in bfloat16`);
-  console.log(`  decoding and reading differ by ${wide.apart.toExponential(1)} and ${narrow.apart.toExponential(1)}`);
+  console.log(
+    `  decoding and reading differ by ${wide.apart.toExponential(1)} and ${narrow.apart.toExponential(1)}`,
+  );
   const isLearning = [wide, narrow].every(({ sums: [before, after] }) => after > before + 5);
   const [first, second] = wide.sums.map((sum, at) => Math.abs(sum - narrow.sums[at]));
   if (!isLearning || first > 0.05 || second > 1 || wide.apart > 1e-4 || narrow.apart > 0.1) {
-    console.error(`${name}: a step must raise the log-probability, and both types must agree, as must decoding and reading`);
+    console.error(
+      `${name}: a step must raise the log-probability, and both types must agree, as must decoding and reading`,
+    );
     process.exitCode = 1;
   }
 }

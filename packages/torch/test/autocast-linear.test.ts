@@ -181,8 +181,7 @@ describe("autocastLinear", () => {
         const rows = rounded(input).reshape([-1, 24]);
         const each = rows.sum([0], { keepdim: true }).expand([10, 24]);
         expectClose(numbers(weight.grad!), numbers(each), SUMS * 24);
-        if (bias !== null)
-          expectClose(numbers(bias.grad!), numbers(ones([10]).mul(rows.shape[0]!)), SUMS);
+        if (bias !== null) expectClose(numbers(bias.grad!), numbers(ones([10]).mul(rows.shape[0]!)), SUMS);
       });
     }
   });
@@ -213,7 +212,11 @@ describe("autocastLinear", () => {
     scope(() => {
       const bias = tensor([1, -2]);
       const got = autocastLinear(ones([3, 0]), ones([2, 0]), bias, in16Bits);
-      expect(got.toArray()).toEqual(Array(3).fill([1, -2]));
+      expect(got.toArray()).toEqual([
+        [1, -2],
+        [1, -2],
+        [1, -2],
+      ]);
     });
   });
 

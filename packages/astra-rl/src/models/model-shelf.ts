@@ -58,10 +58,7 @@ export class ModelShelf {
   }
 
   /** @param sources the checkpoints that will be asked for, fetched where they are on the hub; "auto" looks at their size */
-  static async open(
-    options: ModelShelfOptions,
-    sources: readonly ModelSource[],
-  ): Promise<ModelShelf> {
+  static async open(options: ModelShelfOptions, sources: readonly ModelSource[]): Promise<ModelShelf> {
     const { device = "cpu", targetDevice = device, inferenceDtype = "auto", hub } = options;
     const { updateDtype = inferenceDtype } = options;
     const folders = new CheckpointFolders(hub);

@@ -212,7 +212,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       if (current![name] === then) continue;
       throw new UsageError(
         `${folder}: a run is resumed with the types it was started with, but ${name} computed in ${then} and would now in ` +
-          `${String(current![name])}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
+          `${current![name] ?? "nothing"}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
           `from these weights`,
       );
     }

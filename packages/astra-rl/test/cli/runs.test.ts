@@ -177,14 +177,20 @@ describe("astra-rl train", () => {
       return [models["dtype"], models["updateDtype"]];
     };
     const began = await train(
-      ...["--set", "models.dtype=bfloat16", "--set", "models.updateDtype=float32"],
-      ...["--set", "training.trainingSteps=1"],
+      "--set",
+      "models.dtype=bfloat16",
+      "--set",
+      "models.updateDtype=float32",
+      "--set",
+      "training.trainingSteps=1",
     );
     expect(began).toMatchObject({ code: 0 });
     expect(types()).toEqual(["bfloat16", "float32"]);
     const refused = await train("--resume", "--set", "models.dtype=float32");
     expect(refused).toMatchObject({ code: 2 });
-    expect(refused.err).toMatch(/resumed with the types it was started with, but rollouts computed in bfloat16/u);
+    expect(refused.err).toMatch(
+      /resumed with the types it was started with, but rollouts computed in bfloat16/u,
+    );
     expect(await train("--resume", "--set", "models.updateDtype=bfloat16")).toMatchObject({ code: 2 });
     // "auto", which means float32 for this model, is float32 in a new run only.
     expect(await train("--resume", "--set", "training.trainingSteps=2")).toMatchObject({ code: 0 });
