@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import type { Failure, RewardTerm, RetryOptions, Scorer, ScoreOutcome, Turn } from "../core/index.js";
 
 /** Which text of a turn is judged; `both` is the probe with the response behind it, read as one text. */
@@ -28,7 +28,7 @@ export class HarmTerm implements RewardTerm {
     { of = "response", name = `harm_${of}` }: HarmOptions = {},
   ) {
     if (!Object.hasOwn(TEXTS, of)) {
-      throw new UsageError(`harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${String(of)}`);
+      throw new UsageError(`harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${describeValue(of)}`);
     }
     this.of = of;
     this.name = name;
