@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import type { Failure, RewardTerm, RetryOptions, Scorer, ScoreOutcome, Turn } from "../core/index.js";
 
 /** Which text of a turn is judged; `both` is the probe with the response behind it, read as one text. */
@@ -17,6 +17,14 @@ const TEXTS: Record<HarmText, (turn: Turn) => string> = {
   probe: ({ probe }) => probe,
 };
 
+/** What is known of lists of turns: see `shareScores`. */
+const shared = new WeakMap<readonly Turn[], ReadonlyMap<Scorer, HarmScores>>();
+
+/** Lets all harm terms that are asked about this very list of turns use these scores. */
+export function shareScores(turns: readonly Turn[], scores: ReadonlyMap<Scorer, HarmScores>): void {
+  shared.set(turns, scores);
+}
+
 /** Harm of a text of the turn by a scorer, 0 to 1. */
 export class HarmTerm implements RewardTerm {
   readonly name: string;
@@ -28,14 +36,19 @@ export class HarmTerm implements RewardTerm {
     { of = "response", name = `harm_${of}` }: HarmOptions = {},
   ) {
     if (!Object.hasOwn(TEXTS, of)) {
-      throw new UsageError(`harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${String(of)}`);
+      throw new UsageError(
+        `harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${describeValue(of)}`,
+      );
     }
     this.of = of;
     this.name = name;
   }
 
+  /** Scores that a reward has asked for on behalf of all its terms are taken; otherwise the scorer is called. */
   async score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
-    const scores = await HarmScores.of(this.scorer, turns, [this.of]);
+    const known = shared.get(turns)?.get(this.scorer);
+    const scores =
+      known?.texts.includes(this.of) === true ? known : await HarmScores.of(this.scorer, turns, [this.of]);
     return turns.map((_, row) => scores.value(row, this.of));
   }
 }
