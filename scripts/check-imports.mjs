@@ -31,7 +31,7 @@ const FOLDER_LAW = {
   core: [],
   records: ["core"],
   ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "records"]])),
-  configuration: ["core"],
+  configuration: ["core", "records", ...STAGES],
   world: ["core", "datasets", "scorer", "configuration"],
   report: ["*"],
   run: ["*"],

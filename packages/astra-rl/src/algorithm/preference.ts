@@ -8,6 +8,7 @@ import {
   type System,
 } from "../core/index.js";
 import { requireBeta, requireLabelSmoothing, type PreferenceLogprobs } from "./preference-margin.js";
+import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 /** Two continuations of one context, the first of which is preferred. */
 export interface PreferenceStep<S = string, A = string> {
@@ -61,7 +62,11 @@ export class Preference<S = string, A = string> extends Algorithm<
     system: System<S, A>,
     readonly name: string,
     readonly loss: PreferenceLoss,
-    { beta = 0.1, labelSmoothing = 0, lengthNormalize = false }: PreferenceOptions = {},
+    {
+      beta = PREFERENCE_DEFAULTS.beta,
+      labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
+      lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
+    }: PreferenceOptions = {},
   ) {
     super(system);
     requireBeta(name, beta);

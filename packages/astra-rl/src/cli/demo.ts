@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { setThreads } from "@astra-rl/torch";
-import { parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
+import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
 import { comparisonReport } from "../report/index.js";
@@ -27,7 +27,11 @@ export function demoCommand(streams: Streams) {
   return new Command("demo")
     .description("Train the embedded tester against the embedded target and show before and after")
     .option("--seed <n>", "everything random follows from it", wholeNumber(0))
-    .addOption(new Option("--algorithm <name>", "how the tester learns").choices(["dpo", "ipo"] as const))
+    .addOption(
+      new Option("--algorithm <name>", "how the tester learns").choices(
+        kindsOf("algorithm").map(({ name }) => name),
+      ),
+    )
     .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
     .addOption(setOption())
     .option("--json", "print the comparison as JSON instead of a table", false)
@@ -44,7 +48,7 @@ export function demoCommand(streams: Streams) {
       const system = await assembleSystem(configuration);
       try {
         output.note(
-          `A tester learns to make a target answer rudely (${configuration.algorithm.name}, seed ${configuration.seed}).`,
+          `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
         const progress = new TrainingProgress(output, trainingSteps);
@@ -87,10 +91,10 @@ export function demoCommand(streams: Streams) {
 
 async function demoConfiguration(
   seed: number | undefined,
-  algorithm: "dpo" | "ipo" | undefined,
+  algorithm: string | undefined,
   set: readonly ReturnType<typeof parseOverride>[],
 ): Promise<Configuration> {
-  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.name=${algorithm}`)];
+  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
   const configuration = await readConfiguration(embeddedConfigurationPath(algorithm), {
     overrides: [...chosen, ...set],
   });
@@ -109,7 +113,8 @@ async function evaluate(
     unit: "rollout",
     total: Math.min(rollouts ?? Infinity, prompts.length),
   });
-  const record = await assembleEvaluator(configuration, system, prompts).evaluate({
+  const evaluator = await assembleEvaluator(configuration, system, prompts);
+  const record = await evaluator.evaluate({
     seed: configuration.seed,
     batchSize,
     ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),

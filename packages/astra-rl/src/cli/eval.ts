@@ -33,7 +33,7 @@ export function evalCommand(streams: Streams) {
       const { rollouts, batchSize } = configuration.evaluation;
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
-        const evaluator = assembleEvaluator(configuration, system, prompts);
+        const evaluator = await assembleEvaluator(configuration, system, prompts);
         const progress = new Progress(output, {
           unit: "rollout",
           total: Math.min(rollouts ?? Infinity, prompts.length),

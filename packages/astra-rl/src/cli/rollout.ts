@@ -29,7 +29,7 @@ export function rolloutCommand(streams: Streams) {
       const prompts = await loadPrompts(configuration, "train");
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
-        const sampler = assembleSampler(configuration, system, prompts);
+        const sampler = await assembleSampler(configuration, system, prompts);
         const progress = new Progress(output, { unit: "episode", total: episodes });
         for (let done = 0; done < episodes; done += TOGETHER) {
           const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({

@@ -20,6 +20,7 @@ export {
 } from "./evaluator.js";
 export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
+export { defineKind, type Kind, type KindParts, type Made, type Role } from "./kind.js";
 export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";

@@ -1,14 +1,13 @@
 import type { HubOptions } from "@astra-rl/lm";
-import { DPO, IPO } from "../algorithm/index.js";
+import { UsageError } from "@astra-rl/torch";
 import type { Configuration } from "../configuration/index.js";
-import type { Algorithm, System } from "../core/index.js";
+import type { Algorithm, Sampler, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
-import { ASTSampler } from "../sampler/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
 import { modelSource } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
-import { assembleScorer } from "./scorer.js";
+import { assembleScorer, makePart } from "./parts.js";
 
 /**
  * Loads the models and the scorer of a configuration, to train.
@@ -38,13 +37,14 @@ export async function assembleEvaluationSystem(
   return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
 }
 
-async function rolloutOptions({ models, generation, reward, scorer }: Configuration, hub: HubOptions) {
+async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
+  const { models, generation, reward } = configuration;
   const { tester, target, device, targetDevice = device, dtype } = models;
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     hub,
-    scorer: await assembleScorer(scorer),
+    scorer: await assembleScorer(configuration),
     device,
     targetDevice,
     inferenceDtype: dtype,
@@ -55,29 +55,36 @@ async function rolloutOptions({ models, generation, reward, scorer }: Configurat
 
 /** @param prompts the training prompts */
 export function assembleSampler(
-  configuration: Configuration,
+  { sampler, seed }: Configuration,
   system: System,
   prompts: readonly string[],
-): ASTSampler {
-  const { sampler, seed } = configuration;
-  return new ASTSampler(system, prompts, { ...sampler, seed });
+): Promise<Sampler> {
+  return makePart("sampler", sampler, { system, prompts, seed });
 }
 
-export function assembleAlgorithm({ algorithm }: Configuration, system: HFASTSystem): DPO | IPO {
-  const { name, ...options } = algorithm;
-  return name === "dpo" ? new DPO(system, options) : new IPO(system, options);
+export function assembleAlgorithm({ algorithm, seed }: Configuration, system: System): Promise<Algorithm> {
+  return makePart("algorithm", algorithm, { system, seed });
 }
 
-/** Single-path rollouts from the given prompts, with the evaluation's own depth and threshold. */
-export function assembleEvaluator(
+/**
+ * Single-path rollouts from the given prompts by the run's sampler, with the evaluation's own depth and threshold.
+ *
+ * @throws UsageError for a depth that the sampler does not take
+ */
+export async function assembleEvaluator(
   { sampler, evaluation, seed }: Configuration,
   system: System,
   prompts: readonly string[],
-): ASTEvaluator {
-  const depth = evaluation.depth ?? sampler.depth;
-  return new ASTEvaluator(new ASTSampler(system, prompts, { width: 1, depth, seed }), prompts, {
-    threshold: evaluation.threshold,
-  });
+): Promise<ASTEvaluator> {
+  const { depth, threshold } = evaluation;
+  if (depth !== undefined && !("depth" in sampler)) {
+    throw new UsageError(
+      `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
+    );
+  }
+  const section = depth === undefined ? sampler : { ...sampler, depth };
+  const paths = await makePart("sampler", section, { system, prompts, seed });
+  return new ASTEvaluator(paths, prompts, { threshold });
 }
 
 /** The whole training of a configuration, ready to start. */
@@ -87,13 +94,13 @@ export async function assembleTrainer(
   options: Omit<HFASTTrainerOptions, "evaluator">,
 ): Promise<HFASTTrainer> {
   const { training, seed } = configuration;
-  const sampler = assembleSampler(configuration, system, await loadPrompts(configuration, "train"));
-  const algorithm = assembleAlgorithm(configuration, system);
+  const sampler = await assembleSampler(configuration, system, await loadPrompts(configuration, "train"));
+  const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
-  return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm as Algorithm, {
+  return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
     ...options,
     ...(evaluates
-      ? { evaluator: assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }
+      ? { evaluator: await assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }
       : {}),
   });
 }

@@ -11,4 +11,5 @@ export {
 export { embeddedConfigurationPath, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export { defaultRunFolder, makeFolder, prepareRunFolder, writeResolvedConfiguration } from "./run-folder.js";
-export { assembleScorer, parseScorerSpec } from "./scorer.js";
+export { assembleScorer, makePart } from "./parts.js";
+export { readScorerSpec } from "./scorer-spec.js";

@@ -1,7 +1,9 @@
 import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
+import { z } from "zod";
 import {
   checkCount,
+  defineKind,
   Graph,
   Node,
   Sampler,
@@ -33,6 +35,12 @@ export interface ASTSamplerOptions<S = string, A = string> {
   postProcess?: readonly GraphPostProcessor<S, A>[];
 }
 
+const options = z.strictObject({
+  width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  depth: z.int().min(0).default(3).describe("Turns in an episode"),
+});
+const DEFAULTS = options.parse({});
+
 /** A node whose children are to be grown; `parent` null stands for the prompt. */
 interface Tip<S, A> {
   graph: Graph<S, A>;
@@ -61,7 +69,13 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   constructor(
     system: System<S, A>,
     prompts: readonly S[],
-    { width = 2, depth = 3, seed = 0, createNode, postProcess = [] }: ASTSamplerOptions<S, A> = {},
+    {
+      width = DEFAULTS.width,
+      depth = DEFAULTS.depth,
+      seed = 0,
+      createNode,
+      postProcess = [],
+    }: ASTSamplerOptions<S, A> = {},
   ) {
     super(system);
     if (!Number.isInteger(width) || width < 1) {
@@ -204,3 +218,11 @@ function checkWhole(what: string, value: number): void {
     throw new UsageError(`ASTSampler: ${what} must be a whole number, got ${String(value)}`);
   }
 }
+
+export const astSamplerKind = defineKind({
+  role: "sampler",
+  name: "ast",
+  summary: "Trees of fixed width and depth",
+  schema: options,
+  make: (chosen, { system, prompts, seed }) => new ASTSampler(system, prompts, { ...chosen, seed }),
+});

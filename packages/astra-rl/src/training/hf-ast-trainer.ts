@@ -142,7 +142,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     if (directory === null) return;
     directory.appendMetrics(record);
     const { checkpointEvery } = this.configuration;
-    if (checkpointEvery > 0 && this.stepsDone % checkpointEvery === 0) await this.#saveLast(directory);
+    if (checkpointEvery !== "auto" && checkpointEvery > 0 && this.stepsDone % checkpointEvery === 0)
+      await this.#saveLast(directory);
   }
 
   async #saveLast(directory: RunDirectory): Promise<void> {

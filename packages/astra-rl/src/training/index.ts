@@ -2,7 +2,11 @@
 // model stands behind the system, how an evaluation measures.
 export { Experience, type ExperienceBatch } from "./experience.js";
 export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
-export { HFASTConfiguration, type HFASTConfigurationOptions } from "./hf-ast-configuration.js";
+export {
+  HFASTConfiguration,
+  trainingSection,
+  type HFASTConfigurationOptions,
+} from "./hf-ast-configuration.js";
 export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export { RunDirectory } from "./run-directory.js";
 export { Trainer, type TrainerOptions } from "./trainer.js";

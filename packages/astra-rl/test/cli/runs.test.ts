@@ -124,7 +124,7 @@ describe("astra-rl train", () => {
     expect(resolved).toMatchObject({
       seed: 0,
       models: { tester: goldenFolder },
-      algorithm: { name: "dpo", beta: 0.1 },
+      algorithm: { type: "dpo", beta: 0.1 },
     });
     expect(liveTensors()).toBe(live);
 

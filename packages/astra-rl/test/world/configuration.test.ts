@@ -8,8 +8,8 @@ describe("the demo's configurations", () => {
   it("are read without complaint and differ in the algorithm alone", async () => {
     const dpo = await readConfiguration(path("demo.yaml"));
     const ipo = await readConfiguration(path("demo-ipo.yaml"));
-    expect(dpo.algorithm).toMatchObject({ name: "dpo", beta: 0.1 });
-    expect(ipo.algorithm).toMatchObject({ name: "ipo", beta: 0.03 });
+    expect(dpo.algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
+    expect(ipo.algorithm).toMatchObject({ type: "ipo", beta: 0.03 });
     expect({ ...dpo, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
