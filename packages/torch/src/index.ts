@@ -55,6 +55,7 @@ export {
 } from "./engine.js";
 export * from "./nn/index.js";
 export * from "./optim/index.js";
+export * from "./files/index.js";
 export * from "./safetensors/index.js";
 export {
   constantSchedule,

@@ -1,7 +1,6 @@
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { setThreads } from "@astra-rl/torch";
+import { setThreads, writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
@@ -75,10 +74,10 @@ export function demoCommand(streams: Streams) {
         const after = await evaluate(configuration, system, prompts, output);
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
-        writeFileSync(join(folder, "evaluation-before.json"), stringifyEvaluation(before));
-        writeFileSync(join(folder, "evaluation-after.json"), stringifyEvaluation(after));
-        writeFileSync(join(folder, "comparison.json"), `${JSON.stringify(comparison, null, 2)}\n`);
-        writeFileSync(join(folder, "report.txt"), `${lines.join("\n")}\n`);
+        writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
+        writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
+        writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
+        writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
         if (json)
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
@@ -128,7 +127,7 @@ function whereFilesLie(folder: string): string[] {
   const files = [
     ["report.txt", "this table"],
     ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
-    ["metrics.jsonl", "a line for each training step"],
+    ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],
     ["checkpoints/best, checkpoints/last", "the trained tester, in Hugging Face format"],
     ["config.resolved.yaml", "the configuration with all defaults"],
   ];

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError } from "@astra-rl/torch";
-import { readConfiguration } from "../configuration/index.js";
+import { configurationSettings, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
@@ -9,6 +9,7 @@ import {
   prepareRunFolder,
   writeResolvedConfiguration,
 } from "../run/index.js";
+import { checkResumable } from "../training/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { createOutput, type Streams } from "./output.js";
@@ -30,6 +31,7 @@ export function trainCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       const configuration = await readConfiguration(config, { overrides: set ?? [] });
       const folder = runDir ?? defaultRunFolder(config);
+      if (resume) checkResumable(folder, configurationSettings(configuration));
       const system = await assembleSystem(configuration, downloadNotes(output));
       try {
         const { trainingSteps } = configuration.training;

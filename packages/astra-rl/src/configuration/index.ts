@@ -4,6 +4,7 @@ export { closest } from "./closest.js";
 export { configurationJsonSchema } from "./json-schema.js";
 export { parseConfiguration, parseKindSection, readConfiguration, type ReadOptions } from "./read.js";
 export { parseOverride, type Override } from "./override.js";
+export { configurationSettings } from "./resume.js";
 export { DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
 export {
   configurationSchema,

@@ -1,6 +1,6 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import type { Configuration } from "../configuration/index.js";
+import { configurationSettings, type Configuration } from "../configuration/index.js";
 import type { Algorithm, Sampler, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
@@ -98,6 +98,7 @@ export async function assembleTrainer(
   const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
   return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
+    settings: configurationSettings(configuration),
     ...options,
     ...(evaluates
       ? { evaluator: await assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }

@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 
 const FILE = "config.resolved.yaml";
@@ -39,12 +39,10 @@ export function makeFolder(path: string): void {
   if (existsSync(path)) return;
   const parent = dirname(path);
   if (parent !== path) makeFolder(parent);
-  mkdirSync(path);
+  explainDiskErrors(path, () => mkdirSync(path));
 }
 
 /** Writes `config.resolved.yaml`, whole or not at all. */
 export function writeResolvedConfiguration(folder: string, configuration: Configuration): void {
-  const file = join(folder, FILE);
-  writeFileSync(`${file}.new`, stringifyConfiguration(configuration));
-  renameSync(`${file}.new`, file);
+  writeFileAtomic(join(folder, FILE), [stringifyConfiguration(configuration)]);
 }

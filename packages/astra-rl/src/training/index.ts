@@ -8,7 +8,10 @@ export {
   type HFASTConfigurationOptions,
 } from "./hf-ast-configuration.js";
 export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
-export { RunDirectory } from "./run-directory.js";
+export { Journal } from "./journal.js";
+export { RunDirectory, type CheckpointTag } from "./run-directory.js";
+export { wasAndIs, type RunSettings } from "./run-settings.js";
+export { checkResumable } from "./resume.js";
 export { Trainer, type TrainerOptions } from "./trainer.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";
