@@ -16,6 +16,7 @@ import {
   HFASTConfiguration,
   HFASTSystem,
   Scorer,
+  toolboxReward,
   Trainer,
   type ScoreOutcome,
 } from "astra-rl";
@@ -59,14 +60,15 @@ class WatchedSampler extends ASTSampler {
 }
 
 setThreads(Number(values.threads));
+const scorer = new VowelScorer();
 const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
-  scorer: new VowelScorer(),
+  scorer,
   inferenceDtype: values.dtype as "bfloat16" | "float32",
   generation: { tester: sampling, target: sampling },
-  reward: { form: "toolbox" },
+  reward: toolboxReward(scorer),
 });
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const steps: object[] = [];

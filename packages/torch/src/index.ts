@@ -25,7 +25,17 @@ export {
   type RandomOptions,
   type TensorOptions,
 } from "./factories.js";
-export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGrad, scope } from "./scope.js";
+export {
+  dispose,
+  enableGrad,
+  heldTensors,
+  isGradEnabled,
+  keep,
+  liveBytes,
+  liveTensors,
+  noGrad,
+  scope,
+} from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
 export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";

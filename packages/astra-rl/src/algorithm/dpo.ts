@@ -3,7 +3,10 @@ import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
-export type DPOOptions = DPOLossOptions;
+export interface DPOOptions extends DPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).

@@ -5,4 +5,12 @@ export { IPO, ipoKind, type IPOOptions } from "./ipo.js";
 export { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
 export { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 export { preferenceMargin, type PreferenceLogprobs } from "./preference-margin.js";
-export { Preference, type PreferenceBatch, type PreferenceLoss, type PreferenceStep } from "./preference.js";
+export {
+  Preference,
+  type PairLogprobs,
+  type PreferenceBatch,
+  type PreferenceLoss,
+  type PreferenceOptions,
+  type PreferencePair,
+  type PreferenceStep,
+} from "./preference.js";

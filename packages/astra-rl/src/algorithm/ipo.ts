@@ -3,7 +3,10 @@ import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
-export type IPOOptions = IPOLossOptions;
+export interface IPOOptions extends IPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).

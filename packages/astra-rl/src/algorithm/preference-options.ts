@@ -8,6 +8,7 @@ export const preferenceOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe("Average log-probabilities over tokens instead of summing them"),
+  epochs: z.number().int().min(1).default(1).describe("How often the pairs of an experience are passed over"),
 });
 
 export const PREFERENCE_DEFAULTS: Readonly<z.output<typeof preferenceOptions>> = preferenceOptions.parse({});

@@ -14,6 +14,6 @@ export {
   type KindSection,
 } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
-export type { StandardSchema, TextScorer, UserKind } from "./user-kind.js";
+export type { StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
 export { fileHash, isModuleReference, loadUserModule, type UserModule } from "./user-module.js";
 export { stringifyConfiguration } from "./write.js";

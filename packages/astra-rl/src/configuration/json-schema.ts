@@ -39,6 +39,14 @@ export function configurationJsonSchema(): JsonSchema {
     }
     forms.push(structuredClone(MODULE_FORM));
   }
+  const { terms } = schema.properties!["reward"]!.properties!;
+  const { weight, optional } = terms!.items!.oneOf![0]!.properties!;
+  const form = structuredClone(MODULE_FORM);
+  terms!.items!.oneOf!.push({
+    ...form,
+    properties: { ...form.properties, weight: weight!, optional: optional! },
+    required: ["type", "weight"],
+  });
   return { ...schema, title: "ASTRA-RL run configuration" };
 }
 

@@ -1,6 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Role } from "../core/index.js";
 import { DEFAULT_TYPES, findKind, KIND_SECTIONS } from "./registry.js";
+import { DEFAULT_PRESET } from "./schema.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
 
 /** A place of a configuration where a kind is chosen, as the file and the command line gave it. */
@@ -10,7 +11,7 @@ export interface KindPlace {
   section: Record<string, unknown>;
 }
 
-/** Every section that chooses a kind and is there; one that leaves `type` out is given its default. */
+/** Every section that chooses a kind and is there. One that leaves `type` out, or a reward its preset, is given its default. */
 export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   const places: KindPlace[] = [];
   const isSection = (value: unknown): value is Record<string, unknown> =>
@@ -20,6 +21,15 @@ export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
     if (!isSection(section)) continue;
     section["type"] ??= DEFAULT_TYPES[name];
     places.push({ path: [name], role: name, section });
+  }
+  const reward = Object.hasOwn(content, "reward") ? content["reward"] : undefined;
+  if (isSection(reward)) {
+    const { terms } = reward;
+    if (Array.isArray(terms)) {
+      for (const [index, section] of terms.entries()) {
+        if (isSection(section)) places.push({ path: ["reward", "terms", index], role: "term", section });
+      }
+    } else if (terms === undefined) reward["preset"] ??= DEFAULT_PRESET;
   }
   return places;
 }

@@ -14,6 +14,7 @@ import {
   EMBEDDED,
   EMBEDDED_MODELS,
   kindSchema,
+  TERM_SHAPE,
   type Configuration,
   type KindSection,
   type ModuleTypes,
@@ -165,14 +166,17 @@ async function checkModuleOptions(
   source: Source,
 ): Promise<void> {
   const reports: string[] = [];
-  for (const { path, kind } of modules.values()) {
+  for (const { path, role, kind } of modules.values()) {
     if (kind.schema === null) continue;
     const section = valueAt(path, configuration) as Record<string, unknown>;
-    const { type, ...options } = section;
+    const common = ["type", ...(role === "term" ? Object.keys(TERM_SHAPE) : [])];
+    const entries = Object.entries(section);
+    const kept = Object.fromEntries(entries.filter(([key]) => common.includes(key)));
+    const options = Object.fromEntries(entries.filter(([key]) => !common.includes(key)));
     const result = await kind.schema["~standard"].validate(options);
     if (result.issues === undefined) {
       for (const key of Object.keys(options)) delete section[key];
-      Object.assign(section, result.value, { type });
+      Object.assign(section, result.value, kept);
       continue;
     }
     for (const issue of result.issues) {

@@ -1,4 +1,6 @@
 import { dpoKind, ipoKind } from "../algorithm/index.js";
+import { backUpKind, relativeKind, rewardCreditKind } from "../credit/index.js";
+import { harmKind, likelihoodKind, nllKind } from "../reward/index.js";
 import type { Kind, Role } from "../core/index.js";
 import { astSamplerKind } from "../sampler/index.js";
 import { embeddedScorerKind, keywordScorerKind } from "../scorer/index.js";
@@ -8,6 +10,12 @@ const KINDS: readonly Kind[] = [
   astSamplerKind,
   embeddedScorerKind,
   keywordScorerKind,
+  harmKind,
+  nllKind,
+  likelihoodKind,
+  rewardCreditKind,
+  backUpKind,
+  relativeKind,
   dpoKind,
   ipoKind,
 ] as readonly Kind[];
@@ -16,6 +24,7 @@ const KINDS: readonly Kind[] = [
 export const DEFAULT_TYPES = {
   sampler: "ast",
   scorer: "embedded",
+  credit: "reward",
   algorithm: "dpo",
 } as const satisfies Partial<Record<Role, string>>;
 

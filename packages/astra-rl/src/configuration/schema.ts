@@ -2,6 +2,7 @@ import { resolveSampling } from "@astra-rl/lm";
 import { z } from "zod";
 import type { Role } from "../core/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
+import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
 import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
@@ -108,25 +109,6 @@ const generation = z.strictObject({
 });
 export type GenerationSection = z.infer<typeof generation>;
 
-const reward = z.strictObject({
-  form: z
-    .enum(["paper", "toolbox"])
-    .default("paper")
-    .describe(
-      "paper: harm minus mean NLL of the probe; toolbox: harm plus the exponent of its log-probability",
-    ),
-  responseWeight: finite
-    .optional()
-    .describe("Weight of the response's harm. Default 1 (paper), 0.1 (toolbox)"),
-  combinedWeight: finite
-    .optional()
-    .describe("Weight of the harm of probe and response together. Default 0.5 (paper), 0.1 (toolbox)"),
-  likelihoodWeight: finite
-    .optional()
-    .describe("Weight of the probe's likelihood under the target. Default 0.1 (paper), 0.025 (toolbox)"),
-  emptyProbeNLL: finite.optional().describe("Paper form: nats charged for an empty probe. Default 10"),
-});
-
 const evaluation = z.strictObject({
   rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
   depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
@@ -147,16 +129,70 @@ export interface KindSection {
 /** Types of a role that stand for modules of the user's; their options are checked by themselves. */
 export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
 
-/** The section of a role: one form for each of its kinds. */
-export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
+/** The section of a role: one form for each of its kinds, and for each module. */
+export function kindSchema(
+  role: Role,
+  modules: ModuleTypes,
+  /** Keys that stand beside the options of every kind. */
+  common: z.ZodRawShape = {},
+): z.ZodType<KindSection, KindSection> {
   const forms = kindsOf(role).map(({ name, summary, schema }) =>
     z
-      .strictObject({ type: z.literal(name).describe(summary), ...schema.shape })
+      .strictObject({ type: z.literal(name).describe(summary), ...common, ...schema.shape })
       .check(...((schema.def as { checks?: z.core.CheckFn<object>[] }).checks ?? [])),
   );
-  const own = (modules[role] ?? []).map((name) => z.looseObject({ type: z.literal(name) }));
+  const own = (modules[role] ?? []).map((name) => z.looseObject({ type: z.literal(name), ...common }));
   const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
   return z.discriminatedUnion("type", all) as unknown as z.ZodType<KindSection, KindSection>;
+}
+
+/** What a reward says of each of its terms, whatever the term. */
+export const TERM_SHAPE = {
+  weight: finite.describe("What the term's value is multiplied by"),
+  optional: z
+    .boolean()
+    .default(false)
+    .describe("A turn that this term has no value for keeps the sum of the others, instead of failing"),
+};
+
+/** The preset of a reward that says nothing. */
+export const DEFAULT_PRESET = REWARD_PRESETS[0];
+
+function rewardSchema(modules: ModuleTypes) {
+  const weight = (name: keyof (typeof PRESET_WEIGHTS)["paper"], of: string) => {
+    const defaults = REWARD_PRESETS.map((preset) => `${PRESET_WEIGHTS[preset][name]} (${preset})`).join(", ");
+    return finite.optional().describe(`Weight of ${of}. Default ${defaults}`);
+  };
+  return z
+    .strictObject({
+      preset: z
+        .enum(REWARD_PRESETS)
+        .optional()
+        .describe(
+          "paper: harm minus mean NLL of the probe; toolbox: harm plus the exponent of its log-probability. Default: " +
+            "paper, unless there are terms",
+        ),
+      responseWeight: weight("responseWeight", "the response's harm"),
+      combinedWeight: weight("combinedWeight", "the harm of probe and response together"),
+      likelihoodWeight: weight("likelihoodWeight", "the probe's likelihood under the target"),
+      emptyProbeNLL: finite.optional().describe("Preset paper: nats charged for an empty probe. Default 10"),
+      terms: z
+        .array(kindSchema("term", modules, TERM_SHAPE))
+        .min(1)
+        .optional()
+        .describe("Instead of a preset: the terms whose weighted sum is the reward"),
+    })
+    .superRefine(({ terms, ...rest }, context) => {
+      const issue = (key: string, message: string) =>
+        context.addIssue({ code: "custom", path: [key], message });
+      if (terms !== undefined) {
+        for (const [key, value] of Object.entries(rest)) {
+          if (value !== undefined) issue(key, "belongs to a preset; a reward has either a preset or terms");
+        }
+      } else if (rest.preset === "toolbox" && rest.emptyProbeNLL !== undefined) {
+        issue("emptyProbeNLL", "belongs to the preset paper; the toolbox's has no mean to take");
+      }
+    });
 }
 
 const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digits of a SHA-256");
@@ -178,8 +214,9 @@ export function configurationSchema(modules: ModuleTypes = {}) {
     generation: z
       .strictObject({ tester: generation.prefault({}), target: generation.prefault({}) })
       .prefault({}),
-    reward: reward.prefault({}),
+    reward: rewardSchema(modules).prefault({ preset: DEFAULT_PRESET }),
     scorer: choices.scorer,
+    credit: choices.credit,
     algorithm: choices.algorithm,
     training: trainingSection.prefault({}),
     evaluation: evaluation.prefault({}),

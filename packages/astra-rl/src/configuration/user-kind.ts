@@ -3,12 +3,18 @@ import {
   messageOf,
   Scorer,
   type Algorithm,
+  type Credit,
+  type CreditTable,
+  type Failure,
+  type Graph,
   type KindParts,
   type Made,
+  type RewardTerm,
   type Role,
   type Sampler,
   type Score,
   type ScoreOutcome,
+  type Turn,
 } from "../core/index.js";
 
 /** A schema of any library that follows standardschema.dev, zod among them. */
@@ -40,6 +46,9 @@ export type TextScorer = (
   options: Record<string, unknown>,
 ) => number | ScoreOutcome | Promise<number | ScoreOutcome>;
 
+/** What a module may export to judge turns one by one: a number, or one later. */
+export type TurnScorer = (turn: Turn, options: Record<string, unknown>) => number | Promise<number>;
+
 type Constructor = new (...values: never[]) => unknown;
 
 /** How each role is made of a plain class or function, and what what was made must have. */
@@ -68,6 +77,18 @@ const RULES: { [R in Role]: RoleRules<R> } = {
     fromFunction: (name, fn, options) => new FunctionScorer(name, fn as unknown as TextScorer, options),
     accept: (made, name) =>
       made instanceof Scorer ? made : has(made, "score") ? new BorrowedScorer(name, made as Scorer) : null,
+  },
+  term: {
+    wanted: "a reward term (an object with the method score)",
+    fromClass: (Class, options, parts) => create(Class, options, parts),
+    fromFunction: (name, fn, options) => functionTerm(name, fn as unknown as TurnScorer, options),
+    accept: (made, name) => (has(made, "score") ? completeTerm(made as RewardTerm, name) : null),
+  },
+  credit: {
+    wanted: "a function from a graph to a Map of its nodes",
+    fromClass: (Class, options, parts) => create(Class, options, parts),
+    fromFunction: (_, fn, options) => (graph: Graph) => fn(graph, options) as CreditTable,
+    accept: (made) => (typeof made === "function" ? (made as Credit) : null),
   },
   sampler: {
     wanted: "a Sampler (an object with the methods rollout and evalRollout)",
@@ -151,6 +172,33 @@ function isClass(value: unknown): value is Constructor {
 function isStandardSchema(value: unknown): value is StandardSchema {
   const standard = (value as Partial<StandardSchema> | null)?.["~standard"];
   return typeof standard?.validate === "function";
+}
+
+/** A term of a plain function, turn by turn; what it throws for a turn is a failure of that turn alone. */
+function functionTerm(name: string, scoreTurn: TurnScorer, options: Record<string, unknown>): RewardTerm {
+  return {
+    name,
+    needs: [],
+    score: (turns) =>
+      Promise.all(
+        turns.map(async (turn): Promise<number | Failure> => {
+          try {
+            return await scoreTurn(turn, options);
+          } catch (error) {
+            return { stage: "reward", message: `${name}: ${messageOf(error)}`, attempts: 1 };
+          }
+        }),
+      ),
+  };
+}
+
+/** A term of a module's as it is, with the name of the export and no needs where it names none. */
+function completeTerm(term: RewardTerm, name: string): RewardTerm {
+  if (typeof term.name === "string" && Array.isArray(term.needs)) return term;
+  return Object.assign(Object.create(term) as RewardTerm, {
+    name: typeof term.name === "string" ? term.name : name,
+    needs: Array.isArray(term.needs) ? term.needs : [],
+  });
 }
 
 /** Scores by a plain function, text by text; what it throws for a text is a failure of that text alone. */

@@ -6,7 +6,7 @@ const NEVER_DATA = [UsageError, TorchError, ContractError, ReferenceError];
 /** A call that did not succeed after its retries, kept as data beside the results that did. */
 export interface Failure {
   /** Whose call failed. */
-  stage: "tester" | "target" | "scorer" | "likelihood";
+  stage: "tester" | "target" | "scorer" | "likelihood" | "reward";
   /** The last error's message. */
   message: string;
   /** How often the call was tried. */

@@ -10,7 +10,8 @@ export {
   ContractError,
   type TensorRules,
 } from "./checks.js";
-export type { DrawKey, EpisodeSeed, NodeKey } from "./draw.js";
+export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
+export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
 export {
   Evaluator,
   type EvaluateOptions,
@@ -21,9 +22,18 @@ export {
 export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
 export { defineKind, type Kind, type KindParts, type Made, type Role } from "./kind.js";
-export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
+export {
+  likelihoodOf,
+  Node,
+  type Likelihood,
+  type NodeFactory,
+  type NodeFields,
+  type NodeJSON,
+} from "./node.js";
+export type { RewardTerm, Turn } from "./reward-term.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
+export type { Json, Stateful } from "./state.js";
 export {
   System,
   ValueFunctionSystem,
@@ -35,3 +45,4 @@ export {
   type Work,
   type WorkCounters,
 } from "./system.js";
+export { TokenTable } from "./token-table.js";

@@ -1,5 +1,7 @@
 import type { z } from "zod";
 import type { Algorithm } from "./algorithm.js";
+import type { Credit } from "./credit.js";
+import type { RewardTerm } from "./reward-term.js";
 import type { Sampler } from "./sampler.js";
 import type { Scorer } from "./scorer.js";
 import type { System } from "./system.js";
@@ -7,6 +9,8 @@ import type { System } from "./system.js";
 /** What the kinds of each role make. */
 export interface Made {
   scorer: Scorer;
+  term: RewardTerm;
+  credit: Credit;
   sampler: Sampler;
   algorithm: Algorithm;
 }
@@ -14,6 +18,9 @@ export interface Made {
 /** What the makers of each role are given beside their options. */
 export interface KindParts {
   scorer: { seed: number };
+  /** The run's scorer, for terms that judge by it. */
+  term: { scorer: Scorer; seed: number };
+  credit: { seed: number };
   sampler: { system: System; prompts: readonly string[]; seed: number };
   algorithm: { system: System; seed: number };
 }

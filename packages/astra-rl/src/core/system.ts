@@ -9,7 +9,10 @@ import {
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import type { Likelihood, Node } from "./node.js";
-import type { Tensor } from "@astra-rl/torch";
+import type { Graph } from "./graph.js";
+import type { Json, Stateful } from "./state.js";
+import type { TokenTable } from "./token-table.js";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 
 /** One node to grow. */
 export interface ExpandRequest<S = string, A = string> {
@@ -35,6 +38,8 @@ export interface Assessment {
   /** NaN exactly when `failure` is set. */
   reward: number;
   scores: Record<string, number>;
+  /** Value of each term of the reward, before weights; empty for a reward without terms. */
+  terms: Record<string, number>;
   likelihood: Likelihood | null;
   failure: Failure | null;
 }
@@ -68,7 +73,7 @@ export interface Growth<S = string, A = string> {
  *
  * S is the type of states, contexts and responses, A the type of probes.
  */
-export abstract class System<S = string, A = string> {
+export abstract class System<S = string, A = string> implements Stateful {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -85,28 +90,27 @@ export abstract class System<S = string, A = string> {
   abstract rolloutPromptWithTarget(prompts: readonly S[], keys?: readonly NodeKey[]): Promise<S[]>;
 
   /**
-   * log P_tester of each continuation token after its context: [B, T], 0 beyond each row's length, with a
-   * gradient into `parameters()`.
+   * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
    */
   abstract getTesterLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the frozen baseline; no gradient. */
   abstract getBaselineLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the target, in the target's tokens; no gradient. */
   abstract getTargetLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** One reward for each turn; throws when one cannot be had. */
   abstract reward(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<number[]>;
@@ -122,6 +126,23 @@ export abstract class System<S = string, A = string> {
 
   /** Called after each optimizer step: refresh whatever was copied from the tester's weights. */
   async testerUpdated(): Promise<void> {}
+
+  /**
+   * Told of finished training graphs in episode order, once for each experience: for rewards that remember what was
+   * tried.
+   */
+  async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
+
+  /** What the system remembers between experiences beside weights; null for nothing. */
+  getState(): Json {
+    return null;
+  }
+
+  /** Goes on where `getState` was called. */
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError("System.setState: this system remembers nothing, got the state of one that does");
+  }
 
   /** Work done so far; empty for a system that does not count. */
   counters(): WorkCounters {
@@ -154,6 +175,7 @@ export abstract class System<S = string, A = string> {
       answered.map((row) => contexts[row]!),
       answered.map((row) => probes[row]!),
       answered.map((row) => (responses[row] as { value: S }).value),
+      answered.map((row) => keys[row]!),
     );
     checkCount("System.assess", assessments, answered.length);
     const byRow = new Map(answered.map((row, position) => [row, assessments[position]!]));
@@ -164,7 +186,7 @@ export abstract class System<S = string, A = string> {
       if (result.failure !== null) {
         // The state stops before the response that never came; a failed node is not grown further.
         const next = prompts[row]!;
-        const failed = { reward: NaN, scores: {}, likelihood: null, failure: result.failure };
+        const failed = { reward: NaN, scores: {}, terms: {}, likelihood: null, failure: result.failure };
         return { probe, response: this.emptyResponse(), next, ...failed };
       }
       return {
@@ -184,8 +206,15 @@ export abstract class System<S = string, A = string> {
   /**
    * What each turn was worth, with failures as data. The default asks `reward` for all turns at once and, when
    * that keeps failing, turn by turn.
+   *
+   * @param _keys name the turns, and say what they are grown for
    */
-  async assess(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<Assessment[]> {
+  async assess(
+    contexts: readonly S[],
+    probes: readonly A[],
+    responses: readonly S[],
+    _keys?: readonly NodeKey[],
+  ): Promise<Assessment[]> {
     if (contexts.length === 0) return [];
     const call = (rows: readonly number[]) =>
       attempt(
@@ -245,7 +274,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTesterLogprobs";
     checkPaired(where, contexts, continuations);
     return this.#logprobs(
@@ -260,7 +289,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getBaselineLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getBaselineLogprobs(contexts, continuations, sources);
@@ -271,7 +300,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTargetLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getTargetLogprobs(contexts, continuations, sources);
@@ -290,7 +319,7 @@ export abstract class System<S = string, A = string> {
     return rewards;
   }
 
-  /** Rules for a [batch, T] result; the first result of any kind fixes the device of all. */
+  /** Rules for a table of so many rows; the first result of any kind fixes the device of all. */
   protected tensorRules(batch: number, gradient: boolean): TensorRules {
     return { batch, gradient, device: this.#device };
   }
@@ -299,9 +328,9 @@ export abstract class System<S = string, A = string> {
     this.#device ??= tensor.device;
   }
 
-  #logprobs(where: string, logprobs: Tensor, batch: number, gradient: boolean): Tensor {
+  #logprobs(where: string, logprobs: TokenTable, batch: number, gradient: boolean): TokenTable {
     checkLogprobs(where, logprobs, this.tensorRules(batch, gradient));
-    this.rememberDevice(logprobs);
+    this.rememberDevice(logprobs.values);
     return logprobs;
   }
 }
@@ -309,33 +338,33 @@ export abstract class System<S = string, A = string> {
 /** A system that can also say how good each token of a continuation is, for actor-critic algorithms. */
 export abstract class ValueFunctionSystem<S = string, A = string> extends System<S, A> {
   /**
-   * Value of each continuation token: [B, T], aligned with `getTesterLogprobs`, with a gradient. Position t is
-   * the value of the state in which token t is chosen, so the value after the last token is not included.
+   * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
+   * state in which token t is chosen, so the value after the last token is not included.
    */
   abstract value(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   async valueAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
     const values = await this.value(contexts, continuations, sources);
     checkValues(where, values, this.tensorRules(contexts.length, true));
-    this.rememberDevice(values);
+    this.rememberDevice(values.values);
     return values;
   }
 }
 
 function assessed(reward: number): Assessment {
-  return { reward, scores: {}, likelihood: null, failure: null };
+  return { reward, scores: {}, terms: {}, likelihood: null, failure: null };
 }
 
 function notAssessed(failure: Failure): Assessment {
-  return { reward: NaN, scores: {}, likelihood: null, failure };
+  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Graph, Node, type GraphJSON, type NodeFactory, type NodeJSON } from "../core/index.js";
+import { Graph, Node, type Failure, type GraphJSON, type NodeFactory, type NodeJSON } from "../core/index.js";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
 /** The ids behind one turn, each model's in its own vocabulary. */
@@ -18,12 +18,12 @@ export interface NodeRecord<S = string, A = string> {
   children: NodeRecord<S, A>[];
   /** Harm scores by name; absent when none were recorded. */
   scores?: Record<string, number>;
+  /** Value of each term of the reward, before weights; absent for a reward without terms. */
+  terms?: Record<string, number>;
   /** How likely the target finds the probe; absent where it is not measured. */
   likelihood?: { nll: number | null; total: number; tokens: number };
   /** Present when the turn failed. */
-  failure?: { stage: "tester" | "target" | "scorer" | "likelihood"; message: string; attempts: number };
-  /** Each term of the reward by name, before its weight; absent where the reward has none. */
-  terms?: Record<string, number>;
+  failure?: { stage: Failure["stage"]; message: string; attempts: number };
   /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
   credit?: number;
   /** The ids that the models read and said; absent unless asked for. */
@@ -60,17 +60,17 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
     reward: z.number().nullable(),
     children: z.array(nodeRecordSchema),
     scores: z.record(z.string(), z.number()).optional(),
+    terms: z.record(z.string(), z.number()).optional(),
     likelihood: z
       .object({ nll: z.number().nullable(), total: z.number(), tokens: z.int().nonnegative() })
       .optional(),
     failure: z
       .object({
-        stage: z.enum(["tester", "target", "scorer", "likelihood"]),
+        stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
         message: z.string(),
         attempts: z.int().nonnegative(),
       })
       .optional(),
-    terms: z.record(z.string(), z.number()).optional(),
     credit: z.number().optional(),
     tokens: tokens.optional(),
   }),
@@ -120,8 +120,7 @@ function nodeRecord<S, A>(
   source: Node<S, A> | null,
   options: GraphRecordOptions<S, A>,
 ): NodeRecord<S, A> {
-  const { context, probe, response, reward, children, scores, likelihood, failure, ...rest } = node;
-  const { terms, ...extra } = rest as { terms?: Record<string, number> };
+  const { context, probe, response, reward, children, scores, terms, likelihood, failure, ...extra } = node;
   const record: NodeRecord<S, A> = {
     context,
     probe,
@@ -130,13 +129,13 @@ function nodeRecord<S, A>(
     children: children.map((child, index) => nodeRecord(child, source?.children[index] ?? null, options)),
   };
   if (scores !== undefined) record.scores = sortKeys(scores);
+  if (terms !== undefined) record.terms = sortKeys(terms);
   if (likelihood !== undefined) {
     record.likelihood = { nll: likelihood.nll, total: likelihood.total, tokens: likelihood.tokens };
   }
   if (failure !== undefined) {
     record.failure = { stage: failure.stage, message: failure.message, attempts: failure.attempts };
   }
-  if (terms !== undefined) record.terms = sortKeys(terms);
   const credit = source === null ? undefined : options.credit?.get(source);
   if (credit !== undefined && Number.isFinite(credit)) record.credit = credit;
   const tokens = source === null ? null : (options.tokensOf?.(source) ?? null);
@@ -175,13 +174,14 @@ export function graphFromRecord<S = string, A = string>(
   createNode: NodeFactory<S, A> = (fields) => new Node(fields),
 ): Graph<S, A> {
   const toNode = (node: NodeRecord<S, A>): Node<S, A> => {
-    // The rest is what subclasses of Node have added, and the terms of the reward.
-    const { reward, children, scores, likelihood, failure, credit: _, tokens: __, ...rest } = node;
+    // The rest is what subclasses of Node have added.
+    const { reward, children, scores, terms, likelihood, failure, credit: _, tokens: __, ...rest } = node;
     return createNode({
       ...rest,
       reward: reward ?? NaN,
       children: children.map(toNode),
       scores: scores ?? {},
+      terms: terms ?? {},
       likelihood: likelihood ?? null,
       failure: failure ?? null,
     });

@@ -1,8 +1,9 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import { configurationSettings, type Configuration } from "../configuration/index.js";
-import type { Algorithm, Sampler, System } from "../core/index.js";
+import { configurationSettings, type Configuration, type KindSection } from "../configuration/index.js";
+import type { Algorithm, Credit, Sampler, Scorer, System } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
+import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
 import { modelSource } from "./model-source.js";
@@ -38,19 +39,39 @@ export async function assembleEvaluationSystem(
 }
 
 async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
-  const { models, generation, reward } = configuration;
+  const { models, generation } = configuration;
   const { tester, target, device, targetDevice = device, dtype } = models;
+  const scorer = await assembleScorer(configuration);
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     hub,
-    scorer: await assembleScorer(configuration),
+    scorer,
     device,
     targetDevice,
     inferenceDtype: dtype,
     generation,
-    reward,
+    reward: await assembleReward(configuration, scorer),
   };
+}
+
+/** @param scorer the run's, by which harm terms judge and whose scores are recorded */
+export async function assembleReward(
+  { reward, seed }: Pick<Configuration, "reward" | "seed">,
+  scorer: Scorer,
+): Promise<Reward> {
+  const { terms, ...preset } = reward;
+  if (terms === undefined) return presetReward(scorer, preset as Parameters<typeof presetReward>[1]);
+  const weighted: WeightedTerm[] = [];
+  for (const { weight, optional, ...section } of terms) {
+    const term = await makePart("term", section as KindSection, { scorer, seed });
+    weighted.push({ term, weight: weight as number, optional: optional as boolean });
+  }
+  return new Reward(weighted, { scorer });
+}
+
+export function assembleCredit({ credit, seed }: Configuration): Promise<Credit> {
+  return makePart("credit", credit, { seed });
 }
 
 /** @param prompts the training prompts */
@@ -99,6 +120,7 @@ export async function assembleTrainer(
   const evaluates = training.evaluateEvery > 0;
   return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
     settings: configurationSettings(configuration),
+    credit: await assembleCredit(configuration),
     ...options,
     ...(evaluates
       ? { evaluator: await assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }

@@ -2,7 +2,9 @@
 // evaluator are put together. It must not know terminals, arguments or exit codes.
 export {
   assembleAlgorithm,
+  assembleCredit,
   assembleEvaluator,
+  assembleReward,
   assembleSampler,
   assembleEvaluationSystem,
   assembleSystem,

@@ -12,15 +12,10 @@ import {
   type ExpandRequest,
   type Growth,
   type NodeFactory,
+  type Purpose,
   type SamplerState,
   type System,
 } from "../core/index.js";
-
-/**
- * Changes a finished training graph before anybody sees it, in place or by returning another; for example to back up
- * rewards from the leaves.
- */
-export type GraphPostProcessor<S = string, A = string> = (graph: Graph<S, A>) => Graph<S, A> | void;
 
 export interface ASTSamplerOptions<S = string, A = string> {
   /** Probes tried in each state, at least 1. Default 2. */
@@ -31,8 +26,6 @@ export interface ASTSamplerOptions<S = string, A = string> {
   seed?: number;
   /** Makes the nodes; give it to use a subclass of Node. */
   createNode?: NodeFactory<S, A>;
-  /** Applied in order to each training graph; evaluation graphs are left as they grew. */
-  postProcess?: readonly GraphPostProcessor<S, A>[];
 }
 
 const options = z.strictObject({
@@ -62,20 +55,13 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   readonly depth: number;
   readonly seed: number;
   readonly #createNode: NodeFactory<S, A>;
-  readonly #postProcess: readonly GraphPostProcessor<S, A>[];
   #nextEpisode = 0;
 
   /** @throws UsageError for no prompts, a width below 1, a depth below 0 or a seed that is no whole number */
   constructor(
     system: System<S, A>,
     prompts: readonly S[],
-    {
-      width = DEFAULTS.width,
-      depth = DEFAULTS.depth,
-      seed = 0,
-      createNode,
-      postProcess = [],
-    }: ASTSamplerOptions<S, A> = {},
+    { width = DEFAULTS.width, depth = DEFAULTS.depth, seed = 0, createNode }: ASTSamplerOptions<S, A> = {},
   ) {
     super(system);
     if (!Number.isInteger(width) || width < 1) {
@@ -91,7 +77,6 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     this.depth = depth;
     this.seed = seed;
     this.#createNode = createNode ?? ((fields) => new Node(fields));
-    this.#postProcess = postProcess;
   }
 
   override async rollout(start?: EpisodeSeed): Promise<Graph<S, A>> {
@@ -101,10 +86,8 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
 
   override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     const graphs = starts.map((start) => this.#drawn(start));
-    await this.#grow(graphs, this.width);
-    return graphs.map((graph) =>
-      this.#postProcess.reduce((current, process) => process(current) ?? current, graph),
-    );
+    await this.#grow(graphs, this.width, "train");
+    return graphs;
   }
 
   override async evalRollout(
@@ -126,7 +109,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
         ? this.#drawn(start)
         : new Graph<S, A>({ context: start, seed, episode: episode + index }),
     );
-    await this.#grow(graphs, 1);
+    await this.#grow(graphs, 1, "evaluate");
     return graphs;
   }
 
@@ -164,7 +147,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     return new Graph<S, A>({ context: this.prompts[Math.floor(draw * this.prompts.length)]!, seed, episode });
   }
 
-  async #grow(graphs: readonly Graph<S, A>[], width: number): Promise<void> {
+  async #grow(graphs: readonly Graph<S, A>[], width: number, purpose: Purpose): Promise<void> {
     if (this.depth === 0 || graphs.length === 0) return;
     const growth = this.system.openGrowth();
     try {
@@ -175,20 +158,24 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
         number: 0,
       }));
       for (let level = 0; level < this.depth && tips.length > 0; level++) {
-        tips = await this.#growLevel(growth, tips, width);
+        tips = await this.#growLevel(growth, tips, { width, purpose });
       }
     } finally {
       growth.close();
     }
   }
 
-  async #growLevel(growth: Growth<S, A>, tips: readonly Tip<S, A>[], width: number): Promise<Tip<S, A>[]> {
+  async #growLevel(
+    growth: Growth<S, A>,
+    tips: readonly Tip<S, A>[],
+    { width, purpose }: { width: number; purpose: Purpose },
+  ): Promise<Tip<S, A>[]> {
     const children = tips.flatMap((tip) =>
       Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
     );
     const requests = children.map(({ tip, number }): ExpandRequest<S, A> => {
       const { seed, episode } = tip.graph;
-      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number } };
+      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number, purpose } };
     });
     const outcomes = await growth.expand(requests);
     checkCount("System.expand", outcomes, requests.length);

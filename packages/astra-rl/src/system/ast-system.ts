@@ -3,19 +3,23 @@ import {
   attempt,
   checkCount,
   checkPaired,
+  likelihoodOf,
   type Assessment,
+  type Graph,
+  type Json,
   type Likelihood,
+  type NodeKey,
   type RetryOptions,
   type Scorer,
-  type ScoreOutcome,
   type Sources,
   System,
+  type Turn,
 } from "../core/index.js";
-import { astReward, resolveReward, type ASTReward, type ASTRewardOptions } from "./ast-reward.js";
+import { paperReward, type Reward } from "../reward/index.js";
 
 export interface ASTSystemOptions {
-  /** Form and weights of the reward. Default: the paper's. */
-  reward?: ASTRewardOptions;
+  /** What a turn is worth. Default: the paper's reward, by the system's scorer. */
+  reward?: Reward;
   /** How failing scorer and target calls are repeated. Default: 3 tries, no wait. */
   retry?: RetryOptions;
 }
@@ -27,14 +31,14 @@ export interface ASTSystemOptions {
  * Subclasses bring the models: rollouts, log-probabilities and parameters.
  */
 export abstract class ASTSystem extends System {
-  readonly rewardOptions: ASTReward;
+  readonly rewardTerms: Reward;
 
   constructor(
     readonly scorer: Scorer,
-    { reward = {}, retry = {} }: ASTSystemOptions = {},
+    { reward = paperReward(scorer), retry = {} }: ASTSystemOptions = {},
   ) {
     super();
-    this.rewardOptions = resolveReward(reward);
+    this.rewardTerms = reward;
     this.retry = retry;
   }
 
@@ -47,8 +51,7 @@ export abstract class ASTSystem extends System {
   }
 
   /**
-   * How likely the target finds each probe after its context. The default sums rows of `getTargetLogprobs`, taking a
-   * row to end at its last value that is not 0; a system that knows its tokens counts them instead.
+   * How likely the target finds each probe after its context. The default sums the rows of `getTargetLogprobs`.
    */
   async likelihood(
     contexts: readonly string[],
@@ -56,63 +59,62 @@ export abstract class ASTSystem extends System {
     sources?: Sources,
   ): Promise<Likelihood[]> {
     const logprobs = await this.getTargetLogprobsAndValidate(contexts, probes, sources);
-    const values = logprobs.toTypedArray() as Float32Array | Float64Array;
-    const columns = logprobs.shape[1]!;
+    const rows = logprobs.rows();
     logprobs.dispose();
-    return contexts.map((_, row) => {
-      let total = 0;
-      let tokens = 0;
-      for (let token = 0; token < columns; token++) {
-        const value = values[row * columns + token]!;
-        total += value;
-        if (value !== 0) tokens = token + 1;
-      }
-      return { nll: tokens === 0 ? null : -total / tokens, total, tokens };
-    });
+    return rows.map(likelihoodOf);
   }
 
   override async assess(
     contexts: readonly string[],
     probes: readonly string[],
     responses: readonly string[],
+    keys: readonly NodeKey[] = contexts.map((_, node) => ({ seed: 0, episode: 0, node })),
   ): Promise<Assessment[]> {
     checkPaired("ASTSystem.assess", contexts, probes);
     checkPaired("ASTSystem.assess", contexts, responses);
     if (contexts.length === 0) return [];
     const known = await attempt("likelihood", () => this.likelihood(contexts, probes), this.retry);
-    if (known.failure === null) {
-      checkCount("ASTSystem.likelihood", known.value, contexts.length);
-      return this.judge(probes, responses, known.value);
+    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, contexts.length);
+    else if (this.rewardTerms.needsLikelihood) {
+      const { failure } = known;
+      return contexts.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
     }
-    return contexts.map(() => ({ reward: NaN, scores: {}, likelihood: null, failure: known.failure }));
+    return this.judge(
+      contexts.map((context, row) => ({
+        context,
+        probe: probes[row]!,
+        response: responses[row]!,
+        key: keys[row]!,
+        likelihood: known.failure === null ? known.value[row]! : null,
+      })),
+    );
   }
 
-  /**
-   * Scores turns whose likelihoods are known: all distinct texts (probes, responses, probes + responses) in one call
-   * to the scorer. A turn whose response or combined text could not be scored has failed; the probe's own score is
-   * recorded but not rewarded, so its failure is only left out.
-   */
-  async judge(
-    probes: readonly string[],
-    responses: readonly string[],
-    likelihoods: readonly Likelihood[],
-  ): Promise<Assessment[]> {
-    const count = probes.length;
-    const texts = [...responses, ...probes.map((probe, row) => probe + responses[row]!), ...probes];
-    const outcomes = await this.scorer.scoreAndValidate(texts, this.retry);
-    return probes.map((_, row): Assessment => {
-      const [response, combined, probe] = [
-        outcomes[row]!,
-        outcomes[count + row]!,
-        outcomes[2 * count + row]!,
-      ];
-      const likelihood = likelihoods[row]!;
-      const scores = recorded({ probe, response, combined });
-      const failure = response.failure ?? combined.failure ?? null;
-      if (failure !== null) return { reward: NaN, scores, likelihood, failure };
-      const facts = { response: response.score!, combined: combined.score!, likelihood };
-      return { reward: astReward(this.rewardOptions, facts), scores, likelihood, failure: null };
-    });
+  /** What turns are worth whose likelihoods are known. */
+  async judge(turns: readonly Turn[]): Promise<Assessment[]> {
+    const assessments: Assessment[] = [];
+    for (const purpose of ["train", "evaluate"] as const) {
+      const rows = turns.flatMap((turn, row) => ((turn.key.purpose ?? "train") === purpose ? [row] : []));
+      const judged = await this.rewardTerms.assess(
+        rows.map((row) => turns[row]!),
+        purpose,
+        this.retry,
+      );
+      for (const [index, row] of rows.entries()) assessments[row] = judged[index]!;
+    }
+    return assessments;
+  }
+
+  override observe(graphs: readonly Graph[]): Promise<void> {
+    return this.rewardTerms.observe(graphs);
+  }
+
+  override getState(): Json {
+    return this.rewardTerms.getState();
+  }
+
+  override setState(state: Json): void {
+    this.rewardTerms.setState(state);
   }
 
   /** @throws AstraError when a turn could not be scored; `assess` gives such failures as data */
@@ -129,15 +131,4 @@ export abstract class ASTSystem extends System {
       );
     });
   }
-}
-
-/** Scores by the name of the text, and the response's labels as `response/<label>`; failed ones are left out. */
-function recorded(outcomes: Record<"probe" | "response" | "combined", ScoreOutcome>): Record<string, number> {
-  const scores: Record<string, number> = {};
-  for (const [name, outcome] of Object.entries(outcomes)) {
-    if (!outcome.failure) scores[name] = outcome.score;
-  }
-  for (const [label, value] of Object.entries(outcomes.response.labels ?? {}))
-    scores[`response/${label}`] = value;
-  return scores;
 }

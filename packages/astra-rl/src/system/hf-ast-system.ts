@@ -1,13 +1,12 @@
 import type { CausalLM, LoadedCausalLM } from "@astra-rl/lm";
 import { UsageError, type Tensor } from "@astra-rl/torch";
-import type { Scorer, Sources, WorkCounters } from "../core/index.js";
+import { TokenTable, type Scorer, type Sources, type WorkCounters } from "../core/index.js";
 import { FullTester } from "./full-tester.js";
 import {
   LanguageModelSystem,
   type LanguageModelSystemOptions,
   type SystemModels,
 } from "./language-model-system.js";
-import { logprobTable } from "./logprob-table.js";
 import { LoRATester, type LoRAOptions } from "./lora-tester.js";
 import { ModelRole } from "./model-role.js";
 import { ModelShelf, type ModelShelfOptions, type ModelSource } from "./model-shelf.js";
@@ -116,7 +115,7 @@ export class HFASTSystem extends LanguageModelSystem {
     contexts: readonly string[],
     continuations: readonly string[],
     sources?: Sources,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const rows = this.testerRows(contexts, continuations, sources);
     const { model } = this.#trained;
     const options = { gradientCheckpointing: this.#gradientCheckpointing };
@@ -128,7 +127,7 @@ export class HFASTSystem extends LanguageModelSystem {
     contexts: readonly string[],
     continuations: readonly string[],
     sources?: Sources,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const known = turnTokens(this, contexts, continuations, sources);
     const rows = this.testerRows(contexts, continuations, sources);
     const missing = known.flatMap((tokens, row) =>
@@ -141,7 +140,7 @@ export class HFASTSystem extends LanguageModelSystem {
       if (tokens) tokens.baselineLogprobs = logprobs;
     }
     const all = known.map((tokens, row) => computed.get(row) ?? tokens!.baselineLogprobs!);
-    return Promise.resolve(logprobTable(all, this.#trained.model.device));
+    return Promise.resolve(TokenTable.ofRows(all, this.#trained.model.device));
   }
 
   override counters(): WorkCounters {

@@ -1,11 +1,10 @@
-import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
-import type { Scorer, Sources } from "../core/index.js";
+import { UsageError, type Tensor } from "@astra-rl/torch";
+import { TokenTable, type Scorer, type Sources } from "../core/index.js";
 import {
   LanguageModelSystem,
   type LanguageModelSystemOptions,
   type SystemModels,
 } from "./language-model-system.js";
-import { logprobTable } from "./logprob-table.js";
 import { ModelShelf, type ModelShelfOptions, type ModelSource } from "./model-shelf.js";
 
 export interface HFEvaluationSystemOptions extends LanguageModelSystemOptions, ModelShelfOptions {
@@ -54,12 +53,12 @@ export class HFEvaluationSystem extends LanguageModelSystem {
     contexts: readonly string[],
     continuations: readonly string[],
     sources?: Sources,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const rows = this.tester.score(this.testerRows(contexts, continuations, sources));
-    return Promise.resolve(noGrad(() => logprobTable(rows, this.tester.model.device)));
+    return Promise.resolve(TokenTable.ofRows(rows, this.tester.model.device));
   }
 
-  override getBaselineLogprobs(): Promise<Tensor> {
+  override getBaselineLogprobs(): Promise<TokenTable> {
     const message = "HFEvaluationSystem: there is no baseline in an evaluation; use HFASTSystem to train";
     return Promise.reject(new UsageError(message));
   }

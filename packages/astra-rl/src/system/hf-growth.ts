@@ -1,6 +1,13 @@
 import type { GenerationSession } from "@astra-rl/lm";
 import { AstraError } from "@astra-rl/torch";
-import type { Assessment, ExpandRequest, Growth, Likelihood, Outcome } from "../core/index.js";
+import {
+  likelihoodOf,
+  type Assessment,
+  type ExpandRequest,
+  type Growth,
+  type Outcome,
+  type Turn as JudgedTurn,
+} from "../core/index.js";
 import type { ModelRole, Utterance } from "./model-role.js";
 import { nextContexts, tokensOf, type SpokenTokens, type TurnTokens } from "./turn-tokens.js";
 
@@ -13,11 +20,7 @@ export interface GrowthSystem {
   /** The target's weights are the baseline's as well, so that one reading of the probe serves both. */
   readonly targetIsBaseline: boolean;
   advance(context: string, probe: string, response: string): string;
-  judge(
-    probes: readonly string[],
-    responses: readonly string[],
-    likelihoods: readonly Likelihood[],
-  ): Promise<Assessment[]>;
+  judge(turns: readonly JudgedTurn[]): Promise<Assessment[]>;
 }
 
 /** The level that was grown last: its sessions, and which row of them holds which turn. */
@@ -67,9 +70,10 @@ export class HFGrowth implements Growth {
     level.rows = new Map(turns.map(({ tokens }, row) => [tokens, row]));
 
     const assessments = await this.#system.judge(
-      turns.map(({ probe }) => probe),
-      turns.map(({ response }) => response),
-      turns.map(({ tokens }) => likelihoodOf(tokens.targetLogprobs)),
+      turns.map(({ probe, response, tokens }, row) => {
+        const { context, key } = requests[row]!;
+        return { context, probe, response, key, likelihood: likelihoodOf(tokens.targetLogprobs) };
+      }),
     );
     return turns.map((turn, row) => {
       const next = this.#system.advance(requests[row]!.context, turn.probe, turn.response);
@@ -235,18 +239,4 @@ function openShared(role: ModelRole, contexts: readonly (readonly number[])[]): 
 function replaced(session: GenerationSession, rows: readonly number[]): GenerationSession {
   if (rows.length === session.rowCount && rows.every((row, index) => row === index)) return session;
   return session.fork(rows, { consume: true });
-}
-
-/** Likelihood of an utterance from the log-probabilities of its tokens. */
-export function likelihoodOf(logprobs: readonly number[]): Likelihood {
-  // Rounding may leave a sum of zeros a hair above zero, or at −0.
-  const total = Math.min(
-    0,
-    logprobs.reduce((sum, logprob) => sum + logprob, 0),
-  );
-  return {
-    nll: logprobs.length === 0 ? null : Math.abs(total) / logprobs.length,
-    total,
-    tokens: logprobs.length,
-  };
 }

@@ -1,11 +1,4 @@
 // Models behind one interface, and what a turn is worth. A system must not know samplers, algorithms or training.
-export {
-  astReward,
-  resolveReward,
-  type ASTReward,
-  type ASTRewardOptions,
-  type TurnFacts,
-} from "./ast-reward.js";
 export { ASTSystem, type ASTSystemOptions } from "./ast-system.js";
 export { HFASTSystem, type HFASTSystemOptions } from "./hf-ast-system.js";
 export { HFEvaluationSystem, type HFEvaluationSystemOptions } from "./hf-evaluation-system.js";

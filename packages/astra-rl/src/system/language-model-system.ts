@@ -1,19 +1,19 @@
 import { totalmem } from "node:os";
-import type { Tensor } from "@astra-rl/torch";
 import { CacheBudget, type CausalLM, type Sampling, type ScoredRow, type Tokenizer } from "@astra-rl/lm";
-import type {
-  ExpandRequest,
-  Growth,
-  Likelihood,
-  NodeKey,
-  Outcome,
-  Scorer,
-  Sources,
-  WorkCounters,
+import {
+  likelihoodOf,
+  TokenTable,
+  type ExpandRequest,
+  type Growth,
+  type Likelihood,
+  type NodeKey,
+  type Outcome,
+  type Scorer,
+  type Sources,
+  type WorkCounters,
 } from "../core/index.js";
 import { ASTSystem, type ASTSystemOptions } from "./ast-system.js";
-import { HFGrowth, likelihoodOf } from "./hf-growth.js";
-import { logprobTable } from "./logprob-table.js";
+import { HFGrowth } from "./hf-growth.js";
 import { ModelRole, type ModelRoleOptions } from "./model-role.js";
 import { tokenizersAgree } from "./tokenizers-agree.js";
 import { turnTokens } from "./turn-tokens.js";
@@ -112,9 +112,9 @@ export abstract class LanguageModelSystem extends ASTSystem {
     contexts: readonly string[],
     continuations: readonly string[],
     sources?: Sources,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const rows = this.#targetLogprobs(contexts, continuations, sources);
-    return Promise.resolve(logprobTable(rows, this.tester.model.device));
+    return Promise.resolve(TokenTable.ofRows(rows, this.tester.model.device));
   }
 
   override likelihood(

@@ -10,8 +10,7 @@ import {
   type Tokenizer,
 } from "@astra-rl/lm";
 import { noGrad, type Tensor } from "@astra-rl/torch";
-import type { NodeKey, Work } from "../core/index.js";
-import { tableRows } from "./logprob-table.js";
+import { TokenTable, type NodeKey, type Work } from "../core/index.js";
 
 export type RoleName = "tester" | "target" | "baseline";
 
@@ -111,22 +110,26 @@ export class ModelRole {
   /** log P of each continuation id, without gradients. */
   score(rows: readonly ScoredRow[]): number[][] {
     const counters = { tokensRead: 0 };
-    const table = noGrad(() => tokenLogprobs(this.model, rows, { counters }));
+    const table = aligned(
+      noGrad(() => tokenLogprobs(this.model, rows, { counters })),
+      rows,
+    );
     this.#scored += counters.tokensRead;
     try {
-      return tableRows(
-        table,
-        rows.map((row) => row.continuation.length),
-      );
+      return table.rows();
     } finally {
       table.dispose();
     }
   }
 
-  /** log P of each continuation id under weights that are being trained: [B, T] with a gradient. */
-  train(model: CausalLM, rows: readonly ScoredRow[], options: { gradientCheckpointing?: boolean }): Tensor {
+  /** log P of each continuation id under weights that are being trained, with a gradient. */
+  train(
+    model: CausalLM,
+    rows: readonly ScoredRow[],
+    options: { gradientCheckpointing?: boolean },
+  ): TokenTable {
     const counters = { tokensRead: 0 };
-    const table = tokenLogprobs(model, rows, { ...options, counters });
+    const table = aligned(tokenLogprobs(model, rows, { ...options, counters }), rows);
     this.#trained += counters.tokensRead;
     return table;
   }
@@ -144,4 +147,11 @@ export class ModelRole {
         `the oldest tokens are dropped from here on (said once)`,
     );
   }
+}
+
+function aligned(logprobs: Tensor, rows: readonly ScoredRow[]): TokenTable {
+  return new TokenTable(
+    logprobs,
+    rows.map((row) => row.continuation.length),
+  );
 }

@@ -1,6 +1,7 @@
-import { optimizerNames, scheduleNames, UsageError } from "@astra-rl/torch";
+import { optimizerNames, scheduleNames } from "@astra-rl/torch";
 import { z } from "zod";
 import {
+  requireBoolean,
   requireWhole,
   TRAINING_DEFAULTS,
   TrainingConfiguration,
@@ -59,6 +60,10 @@ export const trainingSection = z.strictObject({
   gradientAccumulationSteps: whole(1)
     .default(DEFAULTS.gradientAccumulationSteps)
     .describe("Batches summed up into one optimizer step"),
+  accumulateAcrossExperiences: z
+    .boolean()
+    .default(DEFAULTS.accumulateAcrossExperiences)
+    .describe("A group of batches that is not full at the end of a step waits for those of the next"),
   optimizer: z.enum(optimizerNames).default(DEFAULTS.optimizer).describe("How gradients change the weights"),
   learningRate: z
     .number()
@@ -143,11 +148,4 @@ export class HFASTConfiguration extends TrainingConfiguration {
     this.keepGraphs = requireBoolean("keepGraphs", keepGraphs);
     this.keepTokens = requireBoolean("keepTokens", keepTokens);
   }
-}
-
-function requireBoolean(name: string, value: unknown): boolean {
-  if (typeof value !== "boolean") {
-    throw new UsageError(`training: ${name} must be true or false, got ${String(value)}`);
-  }
-  return value;
 }

@@ -16,7 +16,15 @@ import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
 import { trainingSettings, type RunSettings } from "./run-settings.js";
-import { loadOptimizer, restoreTester, saveState, saveTester, type TrainerState } from "./trainer-state.js";
+import {
+  loadGradients,
+  loadOptimizer,
+  restoreTester,
+  saveGradients,
+  saveState,
+  saveTester,
+  type TrainerState,
+} from "./trainer-state.js";
 import { Trainer, type TrainerOptions } from "./trainer.js";
 
 /** Evaluation rollouts are numbered from here, far from any training episode, so that they share no draw with one. */
@@ -38,7 +46,7 @@ export interface TokenTeller<S = string, A = string> {
   tokensOf(node: Node<S, A>): TokensRecord | null;
 }
 
-export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions {
+export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions<S, A> {
   /** Evaluates the tester on the dev prompts; without it there are no evaluations and no `checkpoints/best`. */
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
@@ -171,8 +179,11 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       step: this.stepsDone + 1,
       ...(this.#tokens === null ? {} : { tokensOf: (node: Node<S, A>) => this.#tokens!.tokensOf(node) }),
     };
+    const { graphs, credits } = experience;
     // Now, since an algorithm may change nodes, and they are to be shown as they were learned from.
-    this.#graphLines = experience.graphs.map((graph) => stringifyGraph(graph, options));
+    this.#graphLines = graphs.map((graph, index) =>
+      stringifyGraph(graph, { ...options, credit: credits[index]! }),
+    );
   }
 
   protected override async persist(record: MetricsRecord): Promise<void> {
@@ -208,10 +219,13 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
         trainingSteps: this.configuration.trainingSteps,
         bestScore: this.#bestScore,
         harness: this.harness.getState(),
+        pending: this.pending,
+        harmWatch: this.harmWatch.getState(),
         sampler: this.sampler.getState(),
         run: this.#settings.record,
       };
       saveState(folder, state, this.optimizer);
+      if (this.pending !== null) saveGradients(folder, this.parameters);
     });
     // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
     emptyCache();
@@ -249,6 +263,9 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     loadOptimizer(folder, state.optimizer, this.optimizer);
     this.harness.setState(state.harness);
     this.sampler.setState(state.sampler);
+    this.harmWatch.setState(state.harmWatch);
+    this.pending = state.pending;
+    if (state.pending !== null) loadGradients(folder, this.parameters);
     this.stepsDone = state.step;
     this.skippedInARow = state.skippedInARow;
     this.#bestScore = state.bestScore;

@@ -1,6 +1,7 @@
 // Experience → batches → optimizer steps, logs and checkpoints. Must not know: which algorithm makes the loss, which
 // model stands behind the system, how an evaluation measures.
-export { Experience, type ExperienceBatch } from "./experience.js";
+export { Experience, type ExperienceBatch, type ExperienceFields } from "./experience.js";
+export { HarmWatch, type HarmRates } from "./harm-watch.js";
 export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
 export {
   HFASTConfiguration,
@@ -12,6 +13,13 @@ export { Journal } from "./journal.js";
 export { RunDirectory, type CheckpointTag } from "./run-directory.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
 export { checkResumable } from "./resume.js";
-export { Trainer, type TrainerOptions } from "./trainer.js";
+export {
+  Trainer,
+  type Accumulated,
+  type PendingGradient,
+  type StepValues,
+  type TrainerOptions,
+  type UpdateTotals,
+} from "./trainer.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";

@@ -12,10 +12,12 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import { z } from "zod";
-import type { System } from "../core/index.js";
+import type { Json, System } from "../core/index.js";
 
 /** The version of `state/` that this release writes and reads. */
 const STATE_VERSION = 2;
+
+const json = z.json() as unknown as z.ZodType<Json>;
 
 const stateSchema = z.object({
   version: z.literal(STATE_VERSION),
@@ -36,7 +38,14 @@ const stateSchema = z.object({
     seed: z.int(),
     nextEpisode: z.int().nonnegative(),
     nextExperience: z.int().nonnegative(),
+    algorithm: json.optional(),
+    system: json.optional(),
   }),
+  /** Gradients that wait for further batches, in gradients.safetensors; null where there are none. */
+  pending: z
+    .object({ batches: z.int().positive(), weight: z.number().nonnegative(), scale: z.number().positive() })
+    .nullable(),
+  harmWatch: json,
   sampler: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
   optimizer: z.object({
     name: z.string(),
@@ -126,6 +135,30 @@ export function readState(folder: string): TrainerState {
   throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
     cause: result.error,
   });
+}
+
+/** Writes the gradients of the parameters that have one. */
+export function saveGradients(folder: string, parameters: readonly Tensor[]): void {
+  const gradients = parameters.flatMap(({ grad }, index) =>
+    grad === null ? [] : [[String(index), grad] as const],
+  );
+  writeSafetensors(join(folder, "state", "gradients.safetensors"), new Map(gradients));
+}
+
+/** Gives the parameters the gradients that were written, and no others. */
+export function loadGradients(folder: string, parameters: readonly Tensor[]): void {
+  const path = join(folder, "state", "gradients.safetensors");
+  const file = openSafetensors(path);
+  for (const [index, parameter] of parameters.entries()) {
+    const gradient = file.tensors.has(String(index)) ? file.read(String(index)) : null;
+    if (gradient !== null && String(gradient.shape) !== String(parameter.shape)) {
+      throw new UsageError(
+        `${path}: gradient ${index} must have shape [${parameter.shape.join(", ")}], got [${gradient.shape.join(", ")}]`,
+      );
+    }
+    parameter.grad = gradient;
+  }
+  file.close();
 }
 
 /** Restores the optimizer from `state/`. */

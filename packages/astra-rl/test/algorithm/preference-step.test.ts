@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
+import { liveTensors, noGrad, scope, tensor } from "@astra-rl/torch";
 import { DPO, dpoLoss, IPO, ipoLoss, type PreferenceBatch } from "../../src/algorithm/index.js";
+import { TokenTable } from "../../src/core/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
 /** Pairs made by hand, of one to three letters. */
@@ -122,7 +123,7 @@ describe("the step of a preference algorithm", () => {
       override async getTesterLogprobs(
         contexts: readonly string[],
         continuations: readonly string[],
-      ): Promise<Tensor> {
+      ): Promise<TokenTable> {
         return noGrad(() => super.getTesterLogprobs(contexts, continuations));
       }
     }
@@ -137,6 +138,34 @@ describe("the step of a preference algorithm", () => {
       /System\.getTesterLogprobs: must be finite, got NaN/,
     );
     toy.dispose();
+  });
+
+  it("counts tokens that a model holds certain, whose log-probability is 0", async () => {
+    class Certain extends BigramSystem {
+      override async getTesterLogprobs(): Promise<TokenTable> {
+        const table = TokenTable.ofRows([
+          [-2, 0],
+          [-1, 0, 0],
+        ]);
+        table.values.requiresGrad_();
+        return table;
+      }
+      override async getBaselineLogprobs(): Promise<TokenTable> {
+        return TokenTable.ofRows([
+          [-4, 0],
+          [-7, 0, 0],
+        ]);
+      }
+    }
+    const certain = new Certain();
+    const sources = { chosenSources: [undefined], rejectedSources: [undefined] };
+    const dpo = new DPO(certain, { beta: 1, lengthNormalize: true });
+    const { loss, logs } = await dpo.step({ contexts: ["x"], chosen: ["a."], rejected: ["bb."], ...sources });
+    // h = 2/2 − 6/3 = −1; the drift is (2 + 6) / (2 + 3).
+    expect(loss.item()).toBeCloseTo(Math.log1p(Math.exp(1)), 6);
+    expect(logs["drift/per_token"]).toBe(8 / 5);
+    loss.dispose();
+    certain.dispose();
   });
 
   it("refuses a batch without pairs", async () => {

@@ -38,7 +38,7 @@ describe("a configuration file", () => {
       seed: 0,
       sampler: { width: 2, depth: 3 },
       generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
-      reward: { form: "paper" },
+      reward: { preset: "paper" },
       scorer: { type: "embedded" },
       algorithm: { type: "dpo", beta: 0.1 },
       training: { trainingSteps: 1000, numEpisodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
@@ -102,6 +102,30 @@ describe("mistakes point at the place", () => {
       `${MINIMAL}algorithm: {name: ipo}\n`,
       '/runs/run.yaml:4:13: unknown key "algorithm.name"; "type" names a kind: write type: "ipo"',
     ],
+    [
+      `${MINIMAL}reward: {terms: [{type: nll, weight: 1}], preset: paper}\n`,
+      "reward.preset belongs to a preset; a reward has either a preset or terms",
+    ],
+    [
+      `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL belongs to the preset paper",
+    ],
+    [
+      `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
+      '/runs/run.yaml:4:35: reward.terms[0].of must be "response", "probe" or "both", got "prob"; did you mean "probe"?',
+    ],
+    [`${MINIMAL}reward: {terms: [{type: harm}]}\n`, "reward.terms[0].weight is required (a number)"],
+    [`${MINIMAL}reward: {terms: []}\n`, "reward.terms must not be empty, got []"],
+    [
+      `${MINIMAL}reward: {terms: [{weight: 1}]}\n`,
+      'reward.terms[0].type is required ("harm", "nll", "likelihood" or an export of a module',
+    ],
+    [
+      `${MINIMAL}credit: {type: backup}\n`,
+      'credit.type must be "reward", "back-up", "relative" or an export of a module such as ./file.js#name, got ' +
+        '"backup"; did you mean "back-up"?',
+    ],
+    [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be at most 1, got 2"],
     [
       `${MINIMAL}scorer: {entries: []}\n`,
       '/runs/run.yaml:4:10: unknown key "scorer.entries"; it belongs to another type than "embedded"',
@@ -186,6 +210,16 @@ describe("mistakes point at the place", () => {
     );
     for (const path of ["a[=1", "a[x]=1", "[0]=1", "a[-1]=1", "a[1]b=1"])
       expect(() => parseOverride(path)).toThrow("section.key=value");
+  });
+
+  test("--set reaches the terms of a reward", async () => {
+    const text = `${MINIMAL}reward: {terms: [{type: harm, weight: 1}, {type: nll, weight: -0.1}]}\n`;
+    expect((await parse(text, "reward.terms[1].weight=-0.2", "reward.terms[0].of=both")).reward).toEqual({
+      terms: [
+        { type: "harm", of: "both", weight: 1, optional: false },
+        { type: "nll", weight: -0.2, optional: false, emptyProbeNLL: 10 },
+      ],
+    });
   });
 
   test("a section without its type has the default one", async () => {

@@ -35,19 +35,21 @@ beforeAll(() => {
 
 /** Every key of the schema with the section that it stands in: one case for each form that a section may take. */
 interface Key {
-  path: string[];
+  path: (string | number)[];
   schema: JsonSchema;
   /** The `type` of the section, where that decides whether there is such a key. */
   type: string | null;
 }
 
-function* keys(schema: JsonSchema, path: string[] = [], type: string | null = null): Generator<Key> {
+function* keys(schema: JsonSchema, path: Key["path"] = [], type: string | null = null): Generator<Key> {
   for (const form of [schema, ...(schema.oneOf ?? [])]) {
     const own = form.properties?.["type"]?.const;
     const inner = typeof own === "string" ? own : type;
     // A module's form: its options are the module's matter, and `type` is a key of the other forms as well.
     if (form.properties?.["type"] !== undefined && typeof own !== "string") continue;
     for (const [name, child] of Object.entries(form.properties ?? {})) {
+      // Each term of a reward has a section of its own in the list.
+      if (name === "terms") yield* keys(child.items!, [...path, "terms", 0]);
       if (child.properties !== undefined || child.oneOf !== undefined)
         yield* keys(child, [...path, name], inner);
       else yield { path: [...path, name], schema: child, type: inner };
@@ -64,6 +66,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   }
   if (name === "device" || name === "targetDevice") return ["cpu", "cuda:1"];
   if (name === "entries") return [[{ term: "a" }], [{ term: "b" }]];
+  if (name === "terms") return [[{ type: "nll", weight: 1 }], [{ type: "nll", weight: 2 }]];
   if (name === "modules") return [{}, { "/x.js": "0".repeat(64) }];
   if (name === "checkpointEvery") return ["auto", 7];
   if (schema["path"] === "file") return [join(folder, "one.json"), join(folder, "two.json")];
@@ -87,8 +90,11 @@ const cases = [...keys(configurationJsonSchema())].filter(({ path }) => path.at(
 async function configured({ path, type }: Key, value: unknown): Promise<Configuration> {
   const content: Record<string, unknown> = { models: { tester: "owner/tester", target: "owner/target" } };
   let section = content;
-  for (const step of path.slice(0, -1)) section = (section[step] ??= {}) as Record<string, unknown>;
+  for (const [index, step] of path.slice(0, -1).entries()) {
+    section = (section[step] ??= typeof path[index + 1] === "number" ? [] : {}) as Record<string, unknown>;
+  }
   if (type !== null) section["type"] = type;
+  if (path.includes(0)) section["weight"] = 1;
   if (path.includes("lora")) section["targetModules"] = ["c_attn"];
   if (path.at(-1) === "betas") section["optimizer"] = "adamw";
   section[path.at(-1)!] = value;
@@ -115,7 +121,7 @@ describe("every key of the schema is either free or refused when a run is resume
   test.each(cases.map((key) => [dotted(key.path), key.type ?? "", key] as const))(
     "%s %s",
     async (name, _, key) => {
-      const [one, two] = values(key.path.at(-1)!, key.schema);
+      const [one, two] = values(String(key.path.at(-1)), key.schema);
       const [then, now] = [await configured(key, one), await configured(key, two)];
       expect(changes(then, then)).toEqual([]);
       if (FREE.includes(name)) {
@@ -125,7 +131,7 @@ describe("every key of the schema is either free or refused when a run is resume
       const found = changes(then, now);
       expect(found.length).toBeGreaterThanOrEqual(1);
       expect(found[0]).toMatch(
-        new RegExp(`^${name.replaceAll(".", "\\.")}(\\[\\d+\\]\\S*)? was .* and is now `),
+        new RegExp(`^${name.replaceAll(/[.[\]]/g, "\\$&")}(\\[\\d+\\]\\S*)? was .* and is now `),
       );
       if (typeof one !== "object") {
         expect(found).toEqual([`${name} was ${JSON.stringify(one)} and is now ${JSON.stringify(two)}`]);

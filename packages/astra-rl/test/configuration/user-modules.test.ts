@@ -10,7 +10,14 @@ import {
   stringifyConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { assembleScorer, makePart, readScorerSpec } from "../../src/run/index.js";
+import { Graph, Node, type Turn } from "../../src/core/index.js";
+import {
+  assembleCredit,
+  assembleReward,
+  assembleScorer,
+  makePart,
+  readScorerSpec,
+} from "../../src/run/index.js";
 import { ToySystem } from "../support/toy-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
@@ -118,6 +125,93 @@ describe("a scorer of the user's", () => {
     await expect(score(join(folder, "bad.yaml"))).rejects.toThrow(
       /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be at most 1, got 3/,
     );
+  });
+});
+
+describe("terms and credits of the user's", () => {
+  const turn = (probe: string): Turn => ({
+    context: "c",
+    probe,
+    response: "r",
+    key: { seed: 0, episode: 0, node: 1 },
+    likelihood: null,
+  });
+
+  test("terms as functions, classes and objects, beside ours, each with its weight", async () => {
+    const name = module(`
+      export const shortProbe = ({ probe }, { most = 4 }) => {
+        if (probe === "?") throw new Error("no idea");
+        return 1 - Math.min(1, probe.length / most);
+      };
+      export class Fixed {
+        name = "fixed";
+        constructor({ value }, { seed }) { this.value = value + seed; }
+        score(turns) { return Promise.resolve(turns.map(() => this.value)); }
+      }
+      export const judged = {
+        make: (options, { scorer }) => ({
+          needs: [],
+          score: async (turns) => {
+            const outcomes = await scorer.scoreAndValidate(turns.map(({ probe }) => probe));
+            return outcomes.map(({ score }) => score);
+          },
+        }),
+      };
+    `);
+    const configuration = await read(`
+scorer: {type: keyword, entries: [{term: fool, weight: 0.5}]}
+seed: 2
+reward:
+  terms:
+    - {type: harm, of: probe, weight: 10}
+    - {type: ./${name}#shortProbe, weight: 4, most: 8, optional: true}
+    - {type: ./${name}#Fixed, weight: 1, value: 1}
+    - {type: ./${name}#judged, weight: 100}
+`);
+    expect(configuration.modules).toEqual({ [join(folder, name)]: expect.any(String) as string });
+    const scorer = await assembleScorer(configuration);
+    const reward = await assembleReward(configuration, scorer);
+    const [one, two] = await reward.assess([turn("fool"), turn("?")], "train", { attempts: 1 });
+    expect(one!.terms).toEqual({ harm_probe: 0.5, shortProbe: 0.5, fixed: 3, judged: 0.5 });
+    expect(one!.reward).toBeCloseTo(5 + 2 + 3 + 50, 12);
+    expect(one!.scores["probe"]).toBe(0.5);
+    // The optional term had no value for this turn; the others did.
+    expect(two!.reward).toBeCloseTo(3, 12);
+  });
+
+  test("the options of a term's schema stand beside weight and optional", async () => {
+    (globalThis as Record<string, unknown>)["testZod"] = z;
+    const name = module(`
+      export const strict = {
+        schema: globalThis.testZod.strictObject({ most: globalThis.testZod.number().default(8) }),
+        make: ({ most }) => ({ score: async (turns) => turns.map(() => most) }),
+      };
+    `);
+    const { reward } = await read(`reward: {terms: [{type: ./${name}#strict, weight: 2}]}\n`);
+    expect(reward.terms).toEqual([
+      { type: `${join(folder, name)}#strict`, weight: 2, optional: false, most: 8 },
+    ]);
+    expect(await mistake(`reward: {terms: [{type: ./${name}#strict}]}\n`)).toContain(
+      "reward.terms[0].weight is required (a number)",
+    );
+    expect(await mistake(`reward:\n  terms:\n    - {type: ./${name}#strict, weight: 2, mots: 3}\n`)).toMatch(
+      /run\.yaml:4:7: reward\.terms\[0\]: Unrecognized key/,
+    );
+  });
+
+  test("credit as a function of the graph, or made", async () => {
+    const name = module(`
+      export const flat = (graph, { value }) => new Map([...graph.nodes()].map((node) => [node, value]));
+      export const made = { make: ({ value }) => (graph) => new Map(graph.children.map((node) => [node, -value])) };
+      export const wrong = { make: () => new Map() };
+    `);
+    const child = new Node({ context: "", probe: "", response: "", reward: 0 });
+    const graph = new Graph({ context: "", children: [child] });
+    const credit = async (entry: string) =>
+      (await assembleCredit(await read(`credit: {type: ./${name}#${entry}, value: 3}\n`)))(graph);
+    expect((await credit("flat")).get(child)).toBe(3);
+    expect((await credit("made")).get(child)).toBe(-3);
+    await expect(credit("wrong")).rejects.toThrow("must make a function from a graph to a Map of its nodes");
   });
 });
 

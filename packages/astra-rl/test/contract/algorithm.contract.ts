@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Algorithm, Graph, Node, type NodeFields } from "../../src/core/index.js";
+import { type Algorithm, Graph, Node, rewardCredit, type NodeFields } from "../../src/core/index.js";
 
 export interface AlgorithmContract<Step, Batch> {
   create: () => Algorithm<string, string, Step, Batch>;
@@ -38,7 +38,7 @@ export function algorithmContract<Step, Batch>(
   { create, nodesOf }: AlgorithmContract<Step, Batch>,
 ): void {
   describe(`${name} as an algorithm`, () => {
-    const flatten = (graph: Graph) => create().flatten(graph);
+    const flatten = (graph: Graph) => create().flatten(graph, rewardCredit(graph));
 
     it("reaches every level of the tree, with the very nodes of the graph", () => {
       const graph = markedTree(3, 3);

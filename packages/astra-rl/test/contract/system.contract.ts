@@ -45,10 +45,10 @@ export function systemContract(name: string, { create, contexts, continuations }
       const tester = await system.getTesterLogprobsAndValidate(contexts, continuations);
       const baseline = await system.getBaselineLogprobsAndValidate(contexts, continuations);
       const target = await system.getTargetLogprobsAndValidate(contexts, continuations);
-      expect(tester.requiresGrad).toBe(true);
-      expect(baseline.requiresGrad || target.requiresGrad).toBe(false);
-      expect(baseline.shape).toEqual(tester.shape);
-      for (const tensor of [tester, baseline, target]) tensor.dispose();
+      expect(tester.values.requiresGrad).toBe(true);
+      expect(baseline.values.requiresGrad || target.values.requiresGrad).toBe(false);
+      expect(baseline.lengths).toEqual(tester.lengths);
+      for (const table of [tester, baseline, target]) table.dispose();
     });
 
     it("takes no rows", async () => {

@@ -22,7 +22,7 @@ import {
 const text = fc.string({ unit: "binary" });
 const number = fc.double({ noNaN: true, noDefaultInfinity: true }).map((x) => (Object.is(x, -0) ? 0 : x));
 const failure: fc.Arbitrary<Failure> = fc.record({
-  stage: fc.constantFrom("tester", "target", "scorer", "likelihood"),
+  stage: fc.constantFrom("tester", "target", "scorer", "likelihood", "reward"),
   message: text,
   attempts: fc.nat(5),
 });
@@ -34,6 +34,7 @@ const { node } = fc.letrec<{ node: Node }>((tie) => ({
       response: text,
       reward: number,
       scores: fc.dictionary(fc.constantFrom("response", "probe", "combined", "z", "a/b"), number),
+      terms: fc.dictionary(fc.constantFrom("nll", "harm_response", "b"), number),
       likelihood: fc.option(fc.record({ nll: fc.option(number), total: number, tokens: fc.nat() })),
       failure: fc.option(failure, { freq: 5 }),
       children: fc.oneof(

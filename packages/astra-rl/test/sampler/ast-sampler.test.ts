@@ -116,24 +116,18 @@ describe("ASTSampler", () => {
     expect(sound!.children).toHaveLength(2);
   });
 
-  it("post-processes training graphs in order, and leaves evaluation graphs alone", async () => {
-    const postProcess: ASTSamplerOptions["postProcess"] = [
-      (graph) => {
-        for (const node of graph.nodes()) node.reward += 10;
-      },
-      (graph) => {
-        for (const node of graph.nodes()) node.reward *= 2;
-        return graph;
-      },
-    ];
-    const plain = await sampler({ depth: 1 }).rollout(4);
-    const processed = await sampler({ depth: 1, postProcess }).rollout(4);
-    expect(processed.children.map((node) => node.reward)).toEqual(
-      plain.children.map((node) => (node.reward + 10) * 2),
-    );
-    expect(JSON.stringify(await sampler({ depth: 1, postProcess }).evalRollout(4))).toBe(
-      JSON.stringify(await sampler({ depth: 1 }).evalRollout(4)),
-    );
+  it("says what turns are grown for", async () => {
+    const purposes: (string | undefined)[] = [];
+    class Watched extends ToySystem {
+      override assess(...args: Parameters<ToySystem["assess"]>): ReturnType<ToySystem["assess"]> {
+        purposes.push(...args[3]!.map(({ purpose }) => purpose));
+        return super.assess(...args);
+      }
+    }
+    const own = sampler({ depth: 1, width: 2 }, new Watched(new KeywordScorer([{ term: "bad" }])));
+    await own.rollout(0);
+    await own.evalRollout("Hello. ");
+    expect(purposes).toEqual(["train", "train", "evaluate"]);
   });
 
   it("gives the system's data to nodes whose factory forgets it", async () => {

@@ -1,6 +1,7 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { type NodeKey, Scorer, type ScoreOutcome } from "../../src/core/index.js";
+import { type NodeKey, Scorer, type ScoreOutcome, type TokenTable } from "../../src/core/index.js";
+import { toolboxReward } from "../../src/reward/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
 import { table } from "../support/table.js";
@@ -30,8 +31,11 @@ class Recording extends Scorer {
   }
 }
 
-/** A tensor that claims to be on another device. */
-const elsewhere = (tensor: Tensor) => Object.defineProperty(tensor, "device", { value: "cuda" });
+/** A table whose tensor claims to be on another device. */
+const elsewhere = (made: TokenTable) => {
+  Object.defineProperty(made.values, "device", { value: "cuda" });
+  return made;
+};
 
 const failure: ScoreOutcome = { failure: { stage: "scorer", message: "busy", attempts: 1 } };
 const requests = (contexts: readonly string[]) =>
@@ -55,7 +59,7 @@ describe("ASTSystem", () => {
     expect(await system.reward(["Hi. "], ["bad "], ["so "])).toEqual([turn!.reward]);
 
     // Toolbox: 0.025·e^−1.6 + 0.1·0.95 + 0.1·0.5 = 0.15004741...
-    const toolbox = new ToySystem(keywords(), { reward: { form: "toolbox" } });
+    const toolbox = new ToySystem(keywords(), { reward: toolboxReward(keywords()) });
     expect((await toolbox.reward(["Hi. "], ["bad "], ["so "]))[0]).toBeCloseTo(
       0.025 * Math.exp(-1.6) + 0.145,
       6,
@@ -135,7 +139,10 @@ describe("ASTSystem", () => {
     }
     await expect(new Short(keywords()).expand(requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
     class Probabilities extends ToySystem {
-      override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getTargetLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(table(continuations.map((text) => toyLogprobs(text).map(Math.exp))));
       }
     }
@@ -147,10 +154,16 @@ describe("ASTSystem", () => {
   it("checks log-probabilities on every call, not only on the first", async () => {
     let calls = 0;
     class Later extends ToySystem {
-      override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getTesterLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(table(continuations.map(toyLogprobs), ++calls === 1));
       }
-      override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getBaselineLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(elsewhere(table(continuations.map(toyLogprobs))));
       }
     }

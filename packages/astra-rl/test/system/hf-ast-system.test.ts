@@ -232,17 +232,16 @@ describe("HFASTSystem log-probabilities", () => {
     const target = await system.getTargetLogprobsAndValidate(...args);
     expect(system.counters().baseline!.read + system.counters().target!.read).toBe(read);
     expect(system.counters().tester!.trained).toBeGreaterThan(0);
-    const columns = Math.max(...nodes.map((node) => tokens(node).probe.sampled.length));
-    expect(tester.shape).toEqual([nodes.length, columns]);
-    // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row.
-    const values = (table: { detach(): { toTypedArray(): unknown } }) =>
-      table.detach().toTypedArray() as Float32Array;
-    for (const [row, node] of nodes.entries()) {
-      const recorded = tokens(node).testerLogprobs;
-      for (let column = 0; column < columns; column++) {
-        const expected = recorded[column] ?? 0;
-        expect(Math.abs(values(tester)[row * columns + column]! - expected)).toBeLessThan(2e-4);
-        expect(Math.abs(values(baseline)[row * columns + column]! - expected)).toBeLessThan(2e-4);
+    const lengths = nodes.map((node) => tokens(node).probe.sampled.length);
+    expect(tester.lengths).toEqual(lengths);
+    expect(baseline.lengths).toEqual(lengths);
+    expect(tester.values.shape).toEqual([nodes.length, Math.max(...lengths)]);
+    // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row (which the checks see).
+    for (const table of [tester, baseline]) {
+      for (const [row, values] of table.rows().entries()) {
+        const recorded = tokens(nodes[row]!).testerLogprobs;
+        for (const [token, value] of values.entries())
+          expect(Math.abs(value - recorded[token]!)).toBeLessThan(2e-4);
       }
     }
     for (const table of [tester, baseline, target]) table.dispose();
@@ -259,7 +258,7 @@ describe("HFASTSystem log-probabilities", () => {
     ]);
     for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
       const table = await system[method]([node!.context], ["something else"], [node]);
-      expectClose([Array.from(table.detach().toTypedArray() as Float32Array)], expected);
+      expectClose(table.rows(), expected);
       table.dispose();
     }
     system.dispose();
@@ -281,12 +280,7 @@ describe("HFASTSystem log-probabilities", () => {
     expect(meanDistance(nodes.flatMap((node) => tokens(node).baselineLogprobs!))).toBeLessThan(4e-2);
     const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
     const table = await system.getTesterLogprobsAndValidate(...args);
-    const columns = table.shape[1]!;
-    const values = table.detach().toTypedArray() as Float32Array;
-    const trained = rows.flatMap(({ continuation }, row) =>
-      Array.from(values.subarray(row * columns, row * columns + continuation.length)),
-    );
-    expect(meanDistance(trained)).toBeLessThan(4e-2);
+    expect(meanDistance(table.rows().flat())).toBeLessThan(4e-2);
     table.dispose();
     system.dispose();
   });
@@ -302,7 +296,7 @@ describe("HFASTSystem log-probabilities", () => {
     expect(read).toBeGreaterThan(0);
     const second = await system.getBaselineLogprobsAndValidate(...args);
     expect(system.counters().baseline!.read).toBe(read);
-    expect(second.toTypedArray()).toEqual(first.toTypedArray());
+    expect(second.rows()).toEqual(first.rows());
     expectClose(
       nodes.map((node) => tokens(node).baselineLogprobs!),
       nodes.map((node) => tokens(node).testerLogprobs),
@@ -466,28 +460,22 @@ describe("HFASTSystem at the window's edge", () => {
     }
     const texts = [nodes.map((node) => node.context), nodes.map((node) => node.probe)] as const;
     const table = await system.getTesterLogprobsAndValidate(...texts, nodes);
-    const columns = table.shape[1]!;
-    const values = table.detach().toTypedArray() as Float32Array;
     // What is trained on is what was sampled, under the context that the tester really had.
     expectClose(
-      nodes.map((node, row) =>
-        Array.from(values.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
-      ),
+      table.rows(),
       nodes.map((node) => tokens(node).testerLogprobs),
     );
     table.dispose();
     // The baseline is the tester before training: it must have had the same context, though the target's, where the
     // window dropped other tokens, is another one.
     const baseline = await system.getBaselineLogprobsAndValidate(...texts, nodes);
-    const reference = baseline.toTypedArray() as Float32Array;
+    const reference = baseline.rows();
     baseline.dispose();
     expect(nodes.some((node) => tokens(node).targetContext.length < tokens(node).testerContext.length)).toBe(
       true,
     );
     expectClose(
-      nodes.map((node, row) =>
-        Array.from(reference.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
-      ),
+      reference,
       nodes.map((node) => tokens(node).testerLogprobs),
     );
     system.dispose();

@@ -21,7 +21,11 @@ import {
   parseMetricsLines,
 } from "../../src/records/index.js";
 import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
+import { DPO } from "../../src/algorithm/index.js";
+import { backUp } from "../../src/credit/index.js";
+import { rewardCredit } from "../../src/core/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { JudgedSystem } from "../support/judged-system.js";
 import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
@@ -168,6 +172,60 @@ describe("a resumed run", () => {
     expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
   });
 
+  it("goes on with epochs, gradients that wait, and what reward and warnings remember", async () => {
+    // 3 episodes of 3 + 9 turns are at most 12 pairs, 4 batches an epoch, so that groups of 5 mostly wait for the next step.
+    const settings = {
+      ...QUICK,
+      numEpisodesPerExperience: 3,
+      batchSize: 3,
+      gradientAccumulationSteps: 5,
+      accumulateAcrossExperiences: true,
+      trainingSteps: 14,
+    };
+    const run = async (folder: string, stop: number | null) => {
+      const system = new JudgedSystem();
+      const controller = new AbortController();
+      const { trainer } = assemble(
+        settings,
+        {
+          runDirectory: folder,
+          resume: true,
+          credit: backUp({ gamma: 0.5 }),
+          signal: controller.signal,
+          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+        },
+        system,
+        new DPO(system, { epochs: 2 }),
+      );
+      await trainer.train();
+      const result = {
+        weights: weightsOf(system),
+        seen: system.getState(),
+        state: trainer.harness.getState(),
+      };
+      trainer.dispose();
+      system.table.grad = null;
+      system.dispose();
+      return result;
+    };
+    const before = liveTensors();
+    const whole = temporaryFolder();
+    const expected = await run(whole, null);
+    expect(expected.seen).not.toEqual({});
+    const folder = temporaryFolder();
+    const waiting: boolean[] = [];
+    for (const stop of [3, 4, 5, 11]) {
+      await run(folder, stop);
+      waiting.push(existsSync(join(folder, "checkpoints", "last", "state", "gradients.safetensors")));
+    }
+    expect(waiting).toContain(true);
+    expect(await run(folder, null)).toEqual(expected);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    const state = (of: string) => textOf(of, "checkpoints", "last", "state", "trainer.json");
+    expect(state(folder)).toBe(state(whole));
+    expect(liveTensors()).toBe(before);
+  });
+
   it("has nothing to do when it is finished", async () => {
     const folder = temporaryFolder();
     const weights = await train(folder);
@@ -264,9 +322,10 @@ describe("what a run keeps", () => {
     );
     expect(graphs.map(({ episode }) => episode)).toEqual(Array.from({ length: 48 }, (_, index) => index));
     const { system, sampler } = assemble();
-    expect(JSON.stringify(graphRecord(await sampler.rollout({ seed: 0, episode: 0 }), { step: 1 }))).toBe(
-      textOf(folder, "graphs.jsonl").split("\n")[0],
-    );
+    const first = await sampler.rollout({ seed: 0, episode: 0 });
+    const record = graphRecord(first, { step: 1, credit: rewardCredit(first) });
+    expect(JSON.stringify(record)).toBe(textOf(folder, "graphs.jsonl").split("\n")[0]);
+    expect(record.children[0]!.credit).toBe(record.children[0]!.reward);
     system.dispose();
     const evaluations = parseEvaluationLines(textOf(folder, "evaluations.jsonl"));
     expect(evaluations.map(({ step }) => step)).toEqual([5, 10, 12]);

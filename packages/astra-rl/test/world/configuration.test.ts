@@ -18,6 +18,6 @@ describe("the demo's configurations", () => {
     expect(models).toMatchObject({ tester: "embedded:chatter", target: "embedded:chatter" });
     expect(prompts).toEqual({ train: "embedded", dev: "embedded", test: "embedded" });
     expect(scorer).toEqual({ type: "embedded" });
-    expect(reward).toEqual({ form: "paper", likelihoodWeight: 0.03 });
+    expect(reward).toEqual({ preset: "paper", likelihoodWeight: 0.03 });
   });
 });
