@@ -43,7 +43,8 @@ const FOLDER_LAW = {
   ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "records"]])),
   // A system is put together from parts, of which this one has a default.
   system: ["core", "records", "reward"],
-  configuration: ["core"],
+  // What may be configured is what the stages bring.
+  configuration: ["core", "records", ...STAGES],
   world: ["core", "datasets", "scorer", "configuration"],
   report: ["*"],
   run: ["*"],

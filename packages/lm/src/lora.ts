@@ -1,15 +1,18 @@
-import { mkdir, rename, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import {
   UsageError,
   dispose,
   dropout,
+  explainDiskErrorsAsync,
   keep,
   linear,
   noGrad,
   openSafetensors,
   rand,
+  replaceFolder,
   scope,
+  writeFileAtomic,
   writeSafetensors,
   zeros,
   Generator,
@@ -17,7 +20,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
-import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import { JsonFields, parseJsonObject, readFileIfThere } from "./json-fields.js";
 import { STORED_AS_FLOAT } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
@@ -217,22 +220,17 @@ export class LoRA implements Adapter {
       init_lora_weights: true,
       modules_to_save: null,
     };
-    const temporary = `${directory}.${process.pid}.partial`;
-    try {
-      await mkdir(dirname(temporary), { recursive: true });
-      await rm(temporary, { recursive: true, force: true });
+    const target = resolve(directory);
+    await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
+    await replaceFolder(target, async (temporary) => {
       await mkdir(temporary);
-      await writeFile(join(temporary, "adapter_config.json"), `${JSON.stringify(configuration, null, 2)}\n`);
+      writeFileAtomic(join(temporary, "adapter_config.json"), [
+        `${JSON.stringify(configuration, null, 2)}\n`,
+      ]);
       writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), {
         format: "pt",
       });
-      await rm(directory, { recursive: true, force: true });
-      await rename(temporary, directory);
-    } catch (cause) {
-      await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
-      if (cause instanceof UsageError) throw cause;
-      throw new UsageError(`${directory}: the adapter could not be written: ${reason(cause)}`, { cause });
-    }
+    });
   }
 
   dispose(): void {

@@ -64,6 +64,7 @@ export {
 export { claimThreads, setThreads, threads } from "./thread-policy.js";
 export * from "./nn/index.js";
 export * from "./optim/index.js";
+export * from "./files/index.js";
 export * from "./safetensors/index.js";
 export {
   constantSchedule,

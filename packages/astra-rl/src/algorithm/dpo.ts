@@ -1,5 +1,6 @@
-import type { System } from "../core/index.js";
+import { defineKind, type System } from "../core/index.js";
 import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
+import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export interface DPOOptions extends DPOLossOptions {
@@ -17,3 +18,11 @@ export class DPO<S = string, A = string> extends Preference<S, A> {
     super(system, "DPO", dpoLoss, options);
   }
 }
+
+export const dpoKind = defineKind({
+  role: "algorithm",
+  name: "dpo",
+  summary: "Direct preference optimisation",
+  schema: preferenceOptions,
+  make: (options, { system }) => new DPO(system, options),
+});

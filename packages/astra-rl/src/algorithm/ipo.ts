@@ -1,5 +1,6 @@
-import type { System } from "../core/index.js";
+import { defineKind, type System } from "../core/index.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
+import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
 export interface IPOOptions extends IPOLossOptions {
@@ -17,3 +18,11 @@ export class IPO<S = string, A = string> extends Preference<S, A> {
     super(system, "IPO", ipoLoss, options);
   }
 }
+
+export const ipoKind = defineKind({
+  role: "algorithm",
+  name: "ipo",
+  summary: "Identity preference optimisation",
+  schema: preferenceOptions,
+  make: (options, { system }) => new IPO(system, options),
+});

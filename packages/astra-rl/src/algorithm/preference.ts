@@ -11,6 +11,7 @@ import {
   type TokenTable,
 } from "../core/index.js";
 import { requireBeta, requireLabelSmoothing, type PreferenceLogprobs } from "./preference-margin.js";
+import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 /** Two continuations of one context, the first of which is preferred. */
 export interface PreferenceStep<S = string, A = string> {
@@ -89,7 +90,12 @@ export class Preference<S = string, A = string> extends Algorithm<
     system: System<S, A>,
     readonly name: string,
     readonly loss: PreferenceLoss,
-    { beta = 0.1, labelSmoothing = 0, lengthNormalize = false, epochs = 1 }: PreferenceOptions = {},
+    {
+      beta = PREFERENCE_DEFAULTS.beta,
+      labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
+      lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
+      epochs = PREFERENCE_DEFAULTS.epochs,
+    }: PreferenceOptions = {},
   ) {
     super(system);
     requireBeta(name, beta);

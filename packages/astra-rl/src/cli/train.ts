@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError } from "@astra-rl/torch";
-import { readConfiguration } from "../configuration/index.js";
+import { configurationSettings, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
@@ -11,6 +11,7 @@ import {
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "../run/index.js";
+import { checkResumable } from "../training/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { createOutput, type Streams } from "./output.js";
@@ -33,6 +34,7 @@ export function trainCommand(streams: Streams) {
       const given = await readConfiguration(config, { overrides: set ?? [] });
       const folder = runDir ?? defaultRunFolder(config);
       const wanted = resume ? withRecordedTypes(given, folder) : given;
+      if (resume) checkResumable(folder, configurationSettings(wanted));
       const system = await assembleSystem(wanted, downloadNotes(output));
       try {
         const configuration = withComputeTypes(wanted, system.computeTypes);

@@ -28,6 +28,7 @@ export {
   type RetryOptions,
 } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
+export { defineKind, type Kind, type KindParts, type Made, type Role } from "./kind.js";
 export { MEMORY_ADVICE, withMemoryAdvice } from "./memory-advice.js";
 export {
   likelihoodOf,

@@ -98,8 +98,8 @@ export class Node<S = string, A = string> {
   /** What went wrong with this turn after the retries; null when nothing did. */
   failure: Failure | null;
   /**
-   * Belongs to the system that made the node (token ids, recorded log-probabilities). Serialised only where asked for,
-   * by its method `toRecord`.
+   * Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. A system may tell
+   * what of it goes into records: `ASTSystem.tokensOf`.
    */
   declare tokens: unknown;
 

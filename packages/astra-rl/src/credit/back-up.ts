@@ -1,5 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { isRewarded, type Graph, type Node } from "../core/index.js";
+import { z } from "zod";
+import { defineKind, isRewarded, type Graph, type Node } from "../core/index.js";
 
 export interface BackUpOptions {
   /** What a turn takes over from its children: the credit of the best, or the mean. @default "max" */
@@ -7,6 +8,15 @@ export interface BackUpOptions {
   /** γ: what credit one turn later is worth now, 0 to 1. @default 0.9 */
   gamma?: number;
 }
+
+const options = z.strictObject({
+  op: z
+    .enum(["max", "mean"])
+    .default("max")
+    .describe("What a turn takes over from its children: the credit of the best, or the mean"),
+  gamma: z.number().min(0).max(1).default(0.9).describe("What credit one turn later is worth now"),
+});
+const DEFAULTS = options.parse({});
 
 /**
  * Credits a turn with its own reward and with what it led to: c = r + γ · op(c of its children), from the leaves to the
@@ -18,7 +28,7 @@ export interface BackUpOptions {
  *
  * @throws UsageError for an unknown op, or a γ outside of [0, 1]
  */
-export function backUp({ op = "max", gamma = 0.9 }: BackUpOptions = {}) {
+export function backUp({ op = DEFAULTS.op, gamma = DEFAULTS.gamma }: BackUpOptions = {}) {
   if (op !== "max" && op !== "mean") {
     throw new UsageError(`backUp: op must be "max" or "mean", got ${describeValue(op)}`);
   }
@@ -41,3 +51,11 @@ export function backUp({ op = "max", gamma = 0.9 }: BackUpOptions = {}) {
     return credit;
   };
 }
+
+export const backUpKind = defineKind({
+  role: "credit",
+  name: "back-up",
+  summary: "A turn's own reward and what it led to, discounted",
+  schema: options,
+  make: (chosen) => backUp(chosen),
+});

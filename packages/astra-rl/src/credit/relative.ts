@@ -1,5 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { isRewarded, type Graph, type Node } from "../core/index.js";
+import { z } from "zod";
+import { defineKind, isRewarded, type Graph, type Node } from "../core/index.js";
 
 export interface RelativeOptions {
   /**
@@ -13,6 +14,18 @@ export interface RelativeOptions {
    */
   scale?: "none" | "std";
 }
+
+const options = z.strictObject({
+  baseline: z
+    .enum(["others", "mean"])
+    .default("others")
+    .describe("What a turn is compared with: the mean of its siblings without it (RLOO), or of all (GRPO)"),
+  scale: z
+    .enum(["none", "std"])
+    .default("none")
+    .describe("std: divided by the standard deviation of the siblings' rewards (GRPO)"),
+});
+const DEFAULTS = options.parse({});
 
 /** Keeps the division defined where all rewards are equal. */
 const EPSILON = 1e-4;
@@ -29,7 +42,7 @@ const EPSILON = 1e-4;
  *
  * @throws UsageError for an unknown baseline or scale
  */
-export function relative({ baseline = "others", scale = "none" }: RelativeOptions = {}) {
+export function relative({ baseline = DEFAULTS.baseline, scale = DEFAULTS.scale }: RelativeOptions = {}) {
   if (baseline !== "others" && baseline !== "mean") {
     throw new UsageError(`relative: baseline must be "others" or "mean", got ${describeValue(baseline)}`);
   }
@@ -54,3 +67,11 @@ export function relative({ baseline = "others", scale = "none" }: RelativeOption
     return credit;
   };
 }
+
+export const relativeKind = defineKind({
+  role: "credit",
+  name: "relative",
+  summary: "How much better a turn was than its siblings",
+  schema: options,
+  make: (chosen) => relative(chosen),
+});

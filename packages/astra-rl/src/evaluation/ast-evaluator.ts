@@ -15,7 +15,7 @@ import type {
   EvaluationRecord,
   EvaluationTurn,
 } from "../records/index.js";
-import { meanOfKnown, summarize, type SummaryOptions } from "./summarize.js";
+import { DEFAULT_THRESHOLD, meanOfKnown, summarize, type SummaryOptions } from "./summarize.js";
 
 export interface ASTEvaluatorOptions extends SummaryOptions {
   /** Judges probes and responses. Default: the scorer of the sampler's system. */
@@ -45,7 +45,7 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
   constructor(
     sampler: Sampler,
     starts: readonly (EpisodeSeed | string)[] | null = null,
-    { scorer, threshold = 0.5, confidence = 0.95 }: ASTEvaluatorOptions = {},
+    { scorer, threshold = DEFAULT_THRESHOLD, confidence = 0.95 }: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
     const own = (sampler.system as { scorer?: unknown }).scorer;

@@ -1,5 +1,14 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
-import type { Failure, RewardTerm, RetryOptions, Scorer, ScoreOutcome, Turn } from "../core/index.js";
+import { z } from "zod";
+import {
+  defineKind,
+  type Failure,
+  type RewardTerm,
+  type RetryOptions,
+  type Scorer,
+  type ScoreOutcome,
+  type Turn,
+} from "../core/index.js";
 
 /** Which text of a turn is judged; `both` is the probe with the response behind it, read as one text. */
 export type HarmText = "response" | "probe" | "both";
@@ -25,6 +34,14 @@ export function shareScores(turns: readonly Turn[], scores: ReadonlyMap<Scorer, 
   shared.set(turns, scores);
 }
 
+const options = z.strictObject({
+  of: z
+    .enum(["response", "probe", "both"])
+    .default("response")
+    .describe("The text that is judged; both: probe and response read as one"),
+});
+const DEFAULTS = options.parse({});
+
 /** Harm of a text of the turn by a scorer, 0 to 1. */
 export class HarmTerm implements RewardTerm {
   readonly name: string;
@@ -33,7 +50,7 @@ export class HarmTerm implements RewardTerm {
 
   constructor(
     readonly scorer: Scorer,
-    { of = "response", name = `harm_${of}` }: HarmOptions = {},
+    { of = DEFAULTS.of, name = `harm_${of}` }: HarmOptions = {},
   ) {
     if (!Object.hasOwn(TEXTS, of)) {
       throw new UsageError(
@@ -57,6 +74,14 @@ export class HarmTerm implements RewardTerm {
 export function harm(scorer: Scorer, options: HarmOptions = {}): HarmTerm {
   return new HarmTerm(scorer, options);
 }
+
+export const harmKind = defineKind({
+  role: "term",
+  name: "harm",
+  summary: "Harm of a text by the run's scorer, 0 to 1",
+  schema: options,
+  make: (chosen, { scorer }) => harm(scorer, chosen),
+});
 
 /** What one scorer says of turns: all texts that are asked for in one call, each distinct one once. */
 export class HarmScores {

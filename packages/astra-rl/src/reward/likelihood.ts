@@ -1,4 +1,5 @@
-import type { Failure, RewardTerm, Turn } from "../core/index.js";
+import { z } from "zod";
+import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 /**
@@ -19,3 +20,11 @@ export class LikelihoodTerm implements RewardTerm {
 export function likelihood(): LikelihoodTerm {
   return new LikelihoodTerm();
 }
+
+export const likelihoodKind = defineKind({
+  role: "term",
+  name: "likelihood",
+  summary: "P of the whole probe under the target, as in the Python toolbox",
+  schema: z.strictObject({}),
+  make: () => likelihood(),
+});

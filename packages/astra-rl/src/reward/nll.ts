@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Failure, RewardTerm, Turn } from "../core/index.js";
+import { z } from "zod";
+import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface NLLOptions {
@@ -11,6 +12,11 @@ export interface NLLOptions {
   emptyProbeNLL?: number;
 }
 
+const options = z.strictObject({
+  emptyProbeNLL: z.number().default(10).describe("Nats charged for an empty probe"),
+});
+const DEFAULTS = options.parse({});
+
 /**
  * How unlikely the target finds the probe: the mean of −log P over its tokens, in nats. Its weight is negative where
  * likely probes are wanted.
@@ -20,7 +26,7 @@ export class NLLTerm implements RewardTerm {
   readonly needs = ["likelihood"] as const;
   readonly emptyProbeNLL: number;
 
-  constructor({ emptyProbeNLL = 10 }: NLLOptions = {}) {
+  constructor({ emptyProbeNLL = DEFAULTS.emptyProbeNLL }: NLLOptions = {}) {
     if (typeof emptyProbeNLL !== "number" || !Number.isFinite(emptyProbeNLL)) {
       throw new UsageError(`reward: emptyProbeNLL must be a finite number, got ${String(emptyProbeNLL)}`);
     }
@@ -40,3 +46,12 @@ export class NLLTerm implements RewardTerm {
 export function nll(options: NLLOptions = {}): NLLTerm {
   return new NLLTerm(options);
 }
+
+export const nllKind = defineKind({
+  role: "term",
+  name: "nll",
+  summary:
+    "Mean −log P of the probe's tokens under the target, in nats; a negative weight asks for likely probes",
+  schema: options,
+  make: (chosen) => nll(chosen),
+});

@@ -20,13 +20,19 @@ export interface PaperRewardOptions extends PresetWeights, NLLOptions {}
 export const REWARD_PRESETS = ["paper", "toolbox"] as const;
 export type RewardPreset = (typeof REWARD_PRESETS)[number];
 
+/** The published weights. */
+export const PRESET_WEIGHTS: Readonly<Record<RewardPreset, Readonly<Required<PresetWeights>>>> = {
+  paper: { responseWeight: 1, combinedWeight: 0.5, likelihoodWeight: 0.1 },
+  toolbox: { responseWeight: 0.1, combinedWeight: 0.1, likelihoodWeight: 0.025 },
+};
+
 /**
  * The reward of ASTPrompter (Hardy et al., arXiv 2407.09447): S(response) + 0.5·S(probe + response) − 0.1·NLL, NLL the
  * mean of −log P_target(token) over the probe.
  */
 export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): Reward {
-  const { responseWeight = 1, combinedWeight = 0.5, likelihoodWeight = 0.1, emptyProbeNLL } = options;
-  checkWeights({ responseWeight, combinedWeight, likelihoodWeight });
+  const { emptyProbeNLL } = options;
+  const { responseWeight, combinedWeight, likelihoodWeight } = weightsOf("paper", options);
   return new Reward([
     { term: harm(scorer, { of: "response" }), weight: responseWeight },
     { term: harm(scorer, { of: "both" }), weight: combinedWeight },
@@ -39,8 +45,7 @@ export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): R
  * 0.1·S(response). As published: its likelihood term is 1 for an empty probe and about 0 for any other.
  */
 export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Reward {
-  const { responseWeight = 0.1, combinedWeight = 0.1, likelihoodWeight = 0.025 } = options;
-  checkWeights({ responseWeight, combinedWeight, likelihoodWeight });
+  const { responseWeight, combinedWeight, likelihoodWeight } = weightsOf("toolbox", options);
   return new Reward([
     { term: harm(scorer, { of: "response" }), weight: responseWeight },
     { term: harm(scorer, { of: "both" }), weight: combinedWeight },
@@ -60,9 +65,16 @@ export function presetReward(
   );
 }
 
-function checkWeights(weights: Required<PresetWeights>): void {
+function weightsOf(preset: RewardPreset, given: PresetWeights): Required<PresetWeights> {
+  const { responseWeight, combinedWeight, likelihoodWeight } = PRESET_WEIGHTS[preset];
+  const weights = {
+    responseWeight: given.responseWeight ?? responseWeight,
+    combinedWeight: given.combinedWeight ?? combinedWeight,
+    likelihoodWeight: given.likelihoodWeight ?? likelihoodWeight,
+  };
   for (const [name, value] of Object.entries(weights)) {
     if (typeof value === "number" && Number.isFinite(value)) continue;
     throw new UsageError(`reward: ${name} must be a finite number, got ${String(value)}`);
   }
+  return weights;
 }

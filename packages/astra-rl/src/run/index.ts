@@ -2,7 +2,9 @@
 // evaluator are put together. It must not know terminals, arguments or exit codes.
 export {
   assembleAlgorithm,
+  assembleCredit,
   assembleEvaluator,
+  assembleReward,
   assembleSampler,
   assembleEvaluationSystem,
   assembleSystem,
@@ -18,4 +20,5 @@ export {
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "./run-folder.js";
-export { assembleScorer, parseScorerSpec } from "./scorer.js";
+export { assembleScorer, makePart } from "./parts.js";
+export { readScorerSpec } from "./scorer-spec.js";

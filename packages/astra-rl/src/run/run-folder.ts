@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import type { ComputeTypes } from "../models/index.js";
@@ -41,14 +41,12 @@ export function makeFolder(path: string): void {
   if (existsSync(path)) return;
   const parent = dirname(path);
   if (parent !== path) makeFolder(parent);
-  mkdirSync(path);
+  explainDiskErrors(path, () => mkdirSync(path));
 }
 
 /** Writes `config.resolved.yaml`, whole or not at all. */
 export function writeResolvedConfiguration(folder: string, configuration: Configuration): void {
-  const file = join(folder, FILE);
-  writeFileSync(`${file}.new`, stringifyConfiguration(configuration));
-  renameSync(`${file}.new`, file);
+  writeFileAtomic(join(folder, FILE), [stringifyConfiguration(configuration)]);
 }
 
 /** The configuration with the types that "auto" came to stand for, so that it repeats the run on any machine. */

@@ -1,6 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
+import { z } from "zod";
 import {
+  defineKind,
   Graph,
   Growth,
   Node,
@@ -25,6 +27,12 @@ export interface ASTSamplerOptions<S = string, A = string> {
   /** Makes the nodes; give it to use a subclass of Node. */
   createNode?: NodeFactory<S, A>;
 }
+
+const options = z.strictObject({
+  width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  depth: z.int().min(0).default(3).describe("Turns in an episode"),
+});
+const DEFAULTS = options.parse({});
 
 /** A node whose children are to be grown; `parent` null stands for the prompt. */
 export interface Tip<S = string, A = string> {
@@ -53,7 +61,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   constructor(
     system: System<S, A>,
     prompts: readonly S[],
-    { width = 2, depth = 3, seed = 0, createNode }: ASTSamplerOptions<S, A> = {},
+    { width = DEFAULTS.width, depth = DEFAULTS.depth, seed = 0, createNode }: ASTSamplerOptions<S, A> = {},
   ) {
     super(system);
     if (!Number.isInteger(width) || width < 1) {
@@ -199,3 +207,11 @@ function checkWhole(what: string, value: number): void {
     throw new UsageError(`ASTSampler: ${what} must be a whole number, got ${String(value)}`);
   }
 }
+
+export const astSamplerKind = defineKind({
+  role: "sampler",
+  name: "ast",
+  summary: "Trees of fixed width and depth",
+  schema: options,
+  make: (chosen, { system, prompts, seed }) => new ASTSampler(system, prompts, { ...chosen, seed }),
+});

@@ -10,6 +10,7 @@ import {
   type GrowthMemory,
   type Json,
   type Likelihood,
+  type Node,
   type NodeKey,
   type Outcome,
   RecordedFailure,
@@ -19,13 +20,14 @@ import {
   type Speaker,
   System,
   type Tester,
+  type TokensRecord,
   TokenTable,
   type Turn,
   type WorkCounters,
 } from "../core/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import { Level } from "./level.js";
-import { isKey, turnTokens, type TurnTokens } from "./turn-tokens.js";
+import { isKey, tokensOf, turnTokens, type TurnTokens } from "./turn-tokens.js";
 
 /** What a system is made of. A method whose part is missing has to be overridden. */
 export interface SystemParts {
@@ -284,6 +286,11 @@ export class ASTSystem extends System {
     return Object.fromEntries(
       speakers.flatMap(([role, speaker]) => (speaker === undefined ? [] : [[role, speaker.work]])),
     );
+  }
+
+  /** The token ids behind a turn, for records; null where this system did not make it. */
+  tokensOf(node: Node): TokensRecord | null {
+    return tokensOf(this, node)?.toRecord() ?? null;
   }
 
   /** Writes the tester, in a format that others can load. */

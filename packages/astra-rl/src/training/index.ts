@@ -3,9 +3,16 @@
 export { Experience, type ExperienceBatch, type ExperienceFields } from "./experience.js";
 export { HarmWatch, type HarmRates } from "./harm-watch.js";
 export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
-export { HFASTConfiguration, type HFASTConfigurationOptions } from "./hf-ast-configuration.js";
+export {
+  HFASTConfiguration,
+  trainingSection,
+  type HFASTConfigurationOptions,
+} from "./hf-ast-configuration.js";
 export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
-export { RunDirectory } from "./run-directory.js";
+export { Journal } from "./journal.js";
+export { RunDirectory, type CheckpointTag } from "./run-directory.js";
+export { wasAndIs, type RunSettings } from "./run-settings.js";
+export { checkResumable } from "./resume.js";
 export {
   Trainer,
   type Accumulated,

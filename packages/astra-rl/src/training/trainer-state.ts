@@ -15,7 +15,7 @@ import { z } from "zod";
 import type { Json, System } from "../core/index.js";
 
 /** The version of `state/` that this release writes and reads. */
-const STATE_VERSION = 1;
+const STATE_VERSION = 2;
 
 const json = z.json() as unknown as z.ZodType<Json>;
 
@@ -23,9 +23,15 @@ const stateSchema = z.object({
   version: z.literal(STATE_VERSION),
   /** Training steps done. */
   step: z.int().nonnegative(),
-  /** Length of metrics.jsonl with the line of that step. */
-  metricsBytes: z.int().nonnegative(),
+  /** Lengths of the run's files with the lines of that step. */
+  bytes: z.object({
+    metrics: z.int().nonnegative(),
+    graphs: z.int().nonnegative(),
+    evaluations: z.int().nonnegative(),
+  }),
   skippedInARow: z.int().nonnegative(),
+  /** How many the run was to have in all; a schedule reads it. */
+  trainingSteps: z.int().nonnegative(),
   /** Best mean reward on the dev prompts so far; null before the first evaluation. */
   bestScore: z.number().nullable(),
   harness: z.object({
@@ -46,8 +52,8 @@ const stateSchema = z.object({
     hyperparameters: z.record(z.string(), z.union([z.number(), z.boolean(), z.array(z.number()), z.null()])),
     steps: z.record(z.string(), z.int().nonnegative()),
   }),
-  /** The settings of the run; those that change what it computes must be the same when it is resumed. */
-  configuration: z.record(z.string(), z.unknown()),
+  /** What the run was started with; what changes its results must be the same when it is resumed. */
+  run: z.record(z.string(), z.unknown()),
   /** Types that the system computes in, by what it computes; absent for a system that does not tell. */
   computeTypes: z.record(z.string(), z.string()).optional(),
 });
@@ -122,6 +128,13 @@ export function readState(folder: string): TrainerState {
         ? "there is no such file, so this checkpoint cannot be resumed, only loaded"
         : "cannot be read as JSON";
     throw new UsageError(`${path}: ${rule}`, { cause });
+  }
+  const version = (value as { version?: unknown } | null)?.version;
+  if (typeof version === "number" && version !== STATE_VERSION) {
+    throw new UsageError(
+      `${path}: has version ${version} and this release goes on from version ${STATE_VERSION}; its weights can be ` +
+        `loaded, as the tester of a new run`,
+    );
   }
   const result = stateSchema.safeParse(value);
   if (result.success) return result.data;

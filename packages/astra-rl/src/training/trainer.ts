@@ -179,6 +179,9 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   /** Where a subclass keeps what the step gave, before anybody is told of it. */
   protected async persist(_record: MetricsRecord): Promise<void> {}
 
+  /** What a subclass keeps of an experience before anything is learned from it. */
+  protected async experienceCollected(_experience: Experience<S, A, Batch>): Promise<void> {}
+
   /** One experience and its updates. */
   protected async trainStep(): Promise<StepValues> {
     const step = this.stepsDone + 1;
@@ -187,6 +190,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const start = this.clock();
       this.report({ phase: "rollout" });
       const experience = await withMemoryAdvice("rollout", () => this.collect());
+      await this.experienceCollected(experience);
       const rolledOut = this.clock();
       const totals = await withMemoryAdvice("update", () => this.update(experience));
       const updated = this.clock();

@@ -39,6 +39,21 @@ export interface TrainingConfigurationOptions {
   seed?: number;
 }
 
+/** Where every option of training starts, unless it is given or a trainer has reasons of its own. */
+export const TRAINING_DEFAULTS = {
+  learningRate: 3e-3,
+  batchSize: 16,
+  optimizer: "adamw",
+  gradientAccumulationSteps: 1,
+  accumulateAcrossExperiences: false,
+  trainingSteps: 1024,
+  numEpisodesPerExperience: 8,
+  schedule: "constant",
+  warmupSteps: 0,
+  clipGradNorm: 10,
+  seed: 0,
+} as const;
+
 /** How to train: checked once, then read only. Names are the Python toolbox's, camelCased and unabbreviated. */
 export class TrainingConfiguration {
   readonly learningRate: number;
@@ -57,19 +72,19 @@ export class TrainingConfiguration {
 
   /** @throws UsageError that names the option, its rule and the value given */
   constructor({
-    learningRate = 3e-3,
-    batchSize = 16,
-    optimizer = "adamw",
-    gradientAccumulationSteps = 1,
-    accumulateAcrossExperiences = false,
-    trainingSteps = 1024,
-    numEpisodesPerExperience = 8,
-    schedule = "constant",
-    warmupSteps = 0,
-    clipGradNorm = 10,
+    learningRate = TRAINING_DEFAULTS.learningRate,
+    batchSize = TRAINING_DEFAULTS.batchSize,
+    optimizer = TRAINING_DEFAULTS.optimizer,
+    gradientAccumulationSteps = TRAINING_DEFAULTS.gradientAccumulationSteps,
+    accumulateAcrossExperiences = TRAINING_DEFAULTS.accumulateAcrossExperiences,
+    trainingSteps = TRAINING_DEFAULTS.trainingSteps,
+    numEpisodesPerExperience = TRAINING_DEFAULTS.numEpisodesPerExperience,
+    schedule = TRAINING_DEFAULTS.schedule,
+    warmupSteps = TRAINING_DEFAULTS.warmupSteps,
+    clipGradNorm = TRAINING_DEFAULTS.clipGradNorm,
     weightDecay,
     betas,
-    seed = 0,
+    seed = TRAINING_DEFAULTS.seed,
   }: TrainingConfigurationOptions = {}) {
     this.learningRate = requireNumber(
       "learningRate",
@@ -120,7 +135,7 @@ export function requireWhole(name: string, value: unknown, least: number): numbe
   return value;
 }
 
-function requireBoolean(name: string, value: unknown): boolean {
+export function requireBoolean(name: string, value: unknown): boolean {
   if (typeof value !== "boolean") {
     throw new UsageError(`training: ${name} must be true or false, got ${describeValue(value)}`);
   }

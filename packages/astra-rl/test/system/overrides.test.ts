@@ -178,7 +178,7 @@ const TRAINING = [
   "getState",
 ];
 const RESUMING = ["restoreTester", "setState"];
-const OWNERS = ["dispose", "redraw", "emptyResponse"];
+const OWNERS = ["dispose", "redraw", "emptyResponse", "tokensOf"];
 
 describe("overriding HFASTSystem", () => {
   let plain: Graph;

@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rename, rm, stat, utimes } from "node:fs/promise
 import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { UsageError } from "@astra-rl/torch";
+import { diskError, UsageError } from "@astra-rl/torch";
 import { type HubCache, sizeOf } from "./cache.js";
 
 /** A request that failed for good. `status` is null when no answer came (no connection, drops, stalls). */
@@ -95,7 +95,7 @@ export async function downloadBlob(
     options.onBytes?.(file.size);
     return;
   }
-  await mkdir(dirname(blob), { recursive: true }).catch(diskError(dirname(blob)));
+  await mkdir(dirname(blob), { recursive: true }).catch(refuse(dirname(blob)));
   // Not the Python library's ".incomplete": it holds a lock that Node cannot take, and would write beside us.
   const partial = `${blob}.partial`;
   const release = await lock(`${partial}.lock`);
@@ -149,19 +149,19 @@ async function transfer(
     throw new RetryableError(`the server answered another range than the one asked for`, null);
   }
   if (!continues) received = 0;
-  const handle = await open(partial, continues ? "a" : "w").catch(diskError(partial));
+  const handle = await open(partial, continues ? "a" : "w").catch(refuse(partial));
   try {
     for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
       if (received + chunk.length > file.size) {
         await handle.truncate(0);
         throw new RetryableError(`"${file.path}" is longer than its listed ${file.size} bytes`, null);
       }
-      await handle.appendFile(chunk).catch(diskError(partial));
+      await handle.appendFile(chunk).catch(refuse(partial));
       received += chunk.length;
       alive(received);
       options.onBytes?.(received);
     }
-    await handle.sync().catch(diskError(partial));
+    await handle.sync().catch(refuse(partial));
   } finally {
     await handle.close();
   }
@@ -280,16 +280,14 @@ async function withRetries<T>(
   }
 }
 
-function diskError(path: string): (cause: unknown) => never {
+function refuse(path: string): (cause: unknown) => never {
   return (cause) => {
-    const code = (cause as NodeJS.ErrnoException).code;
+    const explained = diskError(path, cause);
     const rule =
-      code === "ENOSPC"
-        ? "the disk is full: free some space"
-        : code === "EROFS" || code === "EACCES"
-          ? "the folder cannot be written: set HF_HUB_CACHE to one that can"
-          : `cannot write (${code})`;
-    throw new UsageError(`hub: ${path}: ${rule}`, { cause });
+      explained instanceof UsageError
+        ? `${explained.message}; HF_HUB_CACHE names the folder`
+        : `${path}: cannot be written (${(cause as NodeJS.ErrnoException).code})`;
+    throw new UsageError(`hub: ${rule}`, { cause });
   };
 }
 
@@ -306,7 +304,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
       await handle.close();
       break;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") diskError(path)(error);
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") refuse(path)(error);
       const age = await stat(path).then(
         (found) => Date.now() - found.mtimeMs,
         () => 0,

@@ -5,5 +5,4 @@
  */
 export { openSafetensors, SafetensorsFile } from "./reader.js";
 export { writeSafetensors } from "./writer.js";
-export { writeFileAtomic } from "./atomic-file.js";
 export type { SafetensorsEntry } from "./header.js";

@@ -2,7 +2,7 @@ import { describeValue, UsageError } from "../errors.js";
 import { bytesOf, type DType } from "../dtype.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
-import { writeFileAtomic } from "./atomic-file.js";
+import { writeFileAtomic } from "../files/atomic-file.js";
 import { dtypeOfName, lengthBytes, maximumHeaderBytes } from "./header.js";
 
 /** Data is copied out of a tensor in pieces of at most this many bytes: a multiple of every element size. */

@@ -1,8 +1,14 @@
-import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { existsSync, renameSync, rmSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import { explainDiskErrorsAsync } from "./disk-error.js";
+import { syncFolder } from "./sync-folder.js";
 
 const sibling = (folder: string, suffix: string) => join(dirname(folder), `.${basename(folder)}.${suffix}`);
+
+export interface ReplaceFolderOptions {
+  /** Where the folder that is replaced goes, instead of being deleted; on the same file system. */
+  keepOldAs?: string;
+}
 
 /**
  * Replaces a whole folder: `write` fills a new one beside it, which then takes its place by a rename. A process that
@@ -12,12 +18,15 @@ const sibling = (folder: string, suffix: string) => join(dirname(folder), `.${ba
  * @throws UsageError where the disk is full or may not be written; the old folder is then as it was
  */
 export async function replaceFolder(
-  folder: string,
+  path: string,
   write: (temporary: string) => Promise<void>,
+  { keepOldAs }: ReplaceFolderOptions = {},
 ): Promise<void> {
+  // A name like "." has no folder beside it.
+  const folder = resolve(path);
   const temporary = sibling(folder, "writing");
   const old = sibling(folder, "old");
-  await explainDiskErrorsAsync(folder, async () => {
+  await explainDiskErrorsAsync(path, async () => {
     rmSync(temporary, { recursive: true, force: true });
     try {
       await write(temporary);
@@ -28,28 +37,22 @@ export async function replaceFolder(
       syncFolder(dirname(folder));
     } catch (error) {
       rmSync(temporary, { recursive: true, force: true });
+      recoverFolder(folder);
       throw error;
+    }
+    if (keepOldAs !== undefined && existsSync(old)) {
+      rmSync(keepOldAs, { recursive: true, force: true });
+      renameSync(old, keepOldAs);
     }
     rmSync(old, { recursive: true, force: true });
   });
 }
 
 /** Completes or takes back a `replaceFolder` that was killed between its renames. */
-export function recoverFolder(folder: string): void {
+export function recoverFolder(path: string): void {
+  const folder = resolve(path);
   const old = sibling(folder, "old");
   if (!existsSync(old)) return;
   if (existsSync(folder)) rmSync(old, { recursive: true, force: true });
   else renameSync(old, folder);
-}
-
-/** A rename survives a power cut only when its folder is on the disk; some network file systems cannot do that. */
-function syncFolder(folder: string): void {
-  const handle = openSync(folder, "r");
-  try {
-    fsyncSync(handle);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EINVAL") throw error;
-  } finally {
-    closeSync(handle);
-  }
 }

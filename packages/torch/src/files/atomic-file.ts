@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { AstraError, UsageError } from "../errors.js";
+import { diskError } from "./disk-error.js";
+import { syncFolder } from "./sync-folder.js";
 
 /**
  * Writes a file so that, whenever the process or the machine stops, `path` holds either what it held before or
@@ -23,7 +24,7 @@ export function writeFileAtomic(path: string, chunks: Iterable<string | Uint8Arr
     syncFolder(folder);
   } catch (error) {
     removeQuietly(temporary);
-    throw explain(path, error);
+    throw diskError(path, error);
   }
 }
 
@@ -41,19 +42,6 @@ function writeNewFile(path: string, chunks: Iterable<string | Uint8Array>): void
   }
 }
 
-/** A rename is on the disk only when its folder is. */
-function syncFolder(folder: string): void {
-  const handle = openSync(folder, "r");
-  try {
-    fsyncSync(handle);
-  } catch (error) {
-    // Some network file systems cannot do this; the file itself is complete and in its place.
-    if ((error as NodeJS.ErrnoException).code !== "EINVAL") throw error;
-  } finally {
-    closeSync(handle);
-  }
-}
-
 /** What went wrong before this matters more than a file that cannot be removed, or never was there. */
 function removeQuietly(path: string): void {
   try {
@@ -61,25 +49,4 @@ function removeQuietly(path: string): void {
   } catch {
     // The first error is thrown by the caller.
   }
-}
-
-const remedies: Readonly<Record<string, string>> = {
-  ENOSPC: "the disk is full; free some space or choose another folder",
-  EDQUOT: "the disk quota is used up; free some space or choose another folder",
-  EFBIG: "the file would be larger than the file system or the process limit allows; choose another folder",
-  EROFS: "the file system is read-only; choose another folder",
-  EACCES: "the folder may not be written; change its permissions or choose another one",
-  EPERM: "the folder may not be written; change its permissions or choose another one",
-  ENOENT: "the folder does not exist; create it first",
-  ENOTDIR: "a part of the path is a file, not a folder",
-  EISDIR: "there is a folder of that name; choose another name",
-  ENAMETOOLONG: "the name is too long for the file system; choose a shorter one",
-};
-
-function explain(path: string, error: unknown): unknown {
-  if (error instanceof AstraError) return error;
-  const code = (error as NodeJS.ErrnoException).code ?? "";
-  const remedy = remedies[code];
-  if (remedy === undefined) return error;
-  return new UsageError(`${path}: cannot be written: ${remedy} (${code})`, { cause: error });
 }
