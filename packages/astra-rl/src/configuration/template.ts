@@ -63,6 +63,9 @@ function entry(
   const value = given ?? schema.default ?? schema.const ?? fallback;
   if (value !== undefined) return [...comments, `${indent}${key}: ${inline(value)}`];
   const isRequired = Array.isArray(required) && required.includes(key);
+  const items = schema.items?.oneOf ?? [];
+  if (items.length > 0)
+    comments.push(...comment(`Each is one of: ${items.map(formName).join("; ")}`, indent));
   return [...comments, `${indent}${isRequired ? "" : "# "}${key}:`];
 }
 
@@ -85,6 +88,10 @@ function chosenForm(schema: JsonSchema, given: unknown): JsonSchema {
 /** Such as `type: keyword (file, entries)`. */
 function formName(form: JsonSchema): string {
   const properties = Object.entries(form.properties ?? {});
+  // Of a module's options nothing is known.
+  if (form.properties?.["type"] !== undefined && form.properties["type"].const === undefined) {
+    return "type: ./file.js#name or package#name (a module of your own)";
+  }
   const fixed = properties
     .filter(([, { const: value }]) => value !== undefined)
     .map(([key, { const: value }]) => `${key}: ${String(value)}`);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Graph, Node, type Failure } from "../../src/core/index.js";
+import { Graph, Node, type Failure, type TokensRecord } from "../../src/core/index.js";
 import {
   creditFromRecord,
   graphFromRecord,
@@ -16,7 +16,6 @@ import {
   stringifyGraph,
   stringifyMetrics,
   type NodeRecord,
-  type TokensRecord,
 } from "../../src/records/index.js";
 
 const text = fc.string({ unit: "binary" });
@@ -65,10 +64,14 @@ describe("graph records", () => {
 
   it("bring step, credit and token ids along, and give them back", () => {
     const ids = fc.array(fc.nat(60_000), { maxLength: 4 });
-    const tokens = fc.record({
-      tester: fc.record({ context: ids, probe: ids }),
-      target: fc.record({ context: ids, probe: ids, response: ids }),
-    });
+    const tokens = fc.record(
+      {
+        tester: fc.record({ context: ids, probe: ids }),
+        target: fc.record({ context: ids, heard: ids, probe: ids, response: ids, end: fc.nat(60_000) }),
+        edited: fc.constant(true as const),
+      },
+      { requiredKeys: ["tester"] },
+    );
     fc.assert(
       fc.property(
         graph,

@@ -349,7 +349,10 @@ describe("what a run keeps", () => {
   });
 
   it("token ids from a system that tells them, and says so where none does", async () => {
-    const ids = { tester: { context: [1], probe: [2] }, target: { context: [1], probe: [2], response: [3] } };
+    const ids = {
+      tester: { context: [1], probe: [2] },
+      target: { context: [1], heard: [2], probe: [2], response: [3] },
+    };
     class Telling extends BigramSystem {
       tokensOf() {
         return ids;

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, readlinkSync, statSync } from "node:fs";
-import { copyFile, mkdir, realpath, rename, symlink, unlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, realpath, rename, symlink, unlink } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, join, relative, sep } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 
 /**
  * The hub's standard cache layout, shared with the Python libraries:
@@ -44,9 +44,7 @@ export class HubCache {
     if (isCommit(revision)) return;
     const path = join(this.folder, "refs", ...revision.split("/"));
     await mkdir(dirname(path), { recursive: true });
-    const temporary = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
-    await writeFile(temporary, commit);
-    await rename(temporary, path);
+    writeFileAtomic(path, [commit]);
   }
 
   /** True when the snapshot has this file and the blob behind it is there. */

@@ -190,9 +190,10 @@ export async function downloadModel(id: string, options: DownloadOptions = {}): 
     checkDistinctPaths(modelId, wanted, { ignoreCase: ignoresCase(cache.folder) });
     await inParallel(wanted, options.parallel ?? 4, bring);
     await cache.writeReference(revision, listing.commit).catch((error: unknown) => {
-      if (!isFileSystemError(error)) throw error;
+      const reason = isFileSystemError(error) ? error : (error as Error).cause;
+      if (!isFileSystemError(reason)) throw error;
       throw new UsageError(
-        `hub: model "${modelId}": the revision "${revision}" cannot be noted in the cache: ${storageRule(error)}`,
+        `hub: model "${modelId}": the revision "${revision}" cannot be noted in the cache: ${storageRule(reason)}`,
         { cause: error },
       );
     });
