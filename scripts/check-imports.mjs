@@ -27,6 +27,7 @@ const PACKAGE_LAW = {
 const STAGES = [
   "datasets",
   "sampler",
+  "tester",
   "system",
   "scorer",
   "reward",
@@ -41,8 +42,11 @@ const FOLDER_LAW = {
   core: [],
   records: ["core"],
   ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "records"]])),
-  // A system is put together from parts, of which this one has a default.
-  system: ["core", "records", "reward"],
+  // Checkpoints in memory, for whatever role.
+  models: ["core"],
+  tester: ["core", "models"],
+  // A system is put together from parts.
+  system: ["core", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
   configuration: ["core", "records", ...STAGES],
   world: ["core", "datasets", "scorer", "configuration"],

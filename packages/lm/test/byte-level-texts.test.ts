@@ -13,7 +13,9 @@ interface Definition {
 
 /** Golden tokenizers over bytes that do not normalise: for these decoding undoes encoding. (GPT-2's has its own test.) */
 const byteLevel = goldenFamilies.flatMap(({ name, folder }) => {
-  const { model, decoder, normalizer } = JSON.parse(readFileSync(join(folder, "tokenizer.json"), "utf8")) as Definition;
+  const { model, decoder, normalizer } = JSON.parse(
+    readFileSync(join(folder, "tokenizer.json"), "utf8"),
+  ) as Definition;
   if (model.type !== "BPE" || decoder?.type !== "ByteLevel" || normalizer) return [];
   return [{ name, folder }];
 });

@@ -68,8 +68,10 @@ function spoilHeader(random: Random, bytes: Buffer): Buffer {
     if (keys.length === 0) return random.pick(strangers);
     const key = random.pick(keys);
     const copy = (Array.isArray(value) ? [...(value as unknown[])] : { ...value }) as Record<string, unknown>;
-    if (random.chance(0.1)) delete copy[key];
-    else if (random.chance(0.1)) copy[`${key}x`] = copy[key];
+    const removes = random.chance(0.1);
+    const doubles = !removes && random.chance(0.1);
+    if (removes) delete copy[key];
+    else if (doubles) copy[`${key}x`] = copy[key];
     else copy[key] = walk(copy[key]);
     return copy;
   };

@@ -118,9 +118,23 @@ export function anyDtype(random: Random): DType {
 export function anyInteger(random: Random): number | bigint {
   if (random.chance(0.8)) return random.integer(-3, 6);
   return random.pick<number | bigint>([
-    ...[16, 33, 100, 2 ** 16, 2 ** 31 - 1, 2 ** 31, -(2 ** 31), 2 ** 32, 2 ** 32 + 1, 2 ** 40],
-    ...[2 ** 52, 2 ** 53 - 1, -(2 ** 53 - 1)],
-    ...[2n ** 62n, 2n ** 63n - 1n, -(2n ** 63n), -(2n ** 63n) + 1n],
+    16,
+    33,
+    100,
+    2 ** 16,
+    2 ** 31 - 1,
+    2 ** 31,
+    -(2 ** 31),
+    2 ** 32,
+    2 ** 32 + 1,
+    2 ** 40,
+    2 ** 52,
+    2 ** 53 - 1,
+    -(2 ** 53 - 1),
+    2n ** 62n,
+    2n ** 63n - 1n,
+    -(2n ** 63n),
+    -(2n ** 63n) + 1n,
   ]);
 }
 

@@ -40,7 +40,8 @@ export function rolloutCommand(streams: Streams) {
             episode: done + index,
           }));
           for (const graph of await withMemoryAdvice("rollout", () => sampler.rolloutMany(starts))) {
-            if (json) output.json(graphRecord(graph, tokens ? { tokensOf: (node) => system.tokensOf(node) } : {}));
+            if (json)
+              output.json(graphRecord(graph, tokens ? { tokensOf: (node) => system.tokensOf(node) } : {}));
             else showGraph(graph, output);
           }
           progress.update(done + starts.length);

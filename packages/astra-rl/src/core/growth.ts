@@ -129,7 +129,9 @@ export class Growth<S = string, A = string> {
       return { probe, response, next: system.advance(context, probe, response), ...byRow.get(row)! };
     });
     const kept = this.#memory?.endLevel(outcomes);
-    return kept === undefined ? outcomes : outcomes.map((outcome, row) => ({ ...outcome, tokens: kept[row] }));
+    return kept === undefined
+      ? outcomes
+      : outcomes.map((outcome, row) => ({ ...outcome, tokens: kept[row] }));
   }
 
   /** Frees what the system kept for this growth. Nodes stay usable. */

@@ -52,15 +52,6 @@ export {
   type Work,
   type WorkCounters,
 } from "./growth.js";
-export type {
-  Conversation,
-  Heard,
-  Line,
-  Speaker,
-  Spoken,
-  Tester,
-  TesterOutput,
-  Voice,
-} from "./roles.js";
+export type { Conversation, Heard, Line, Speaker, Spoken, Tester, TesterOutput, Voice } from "./roles.js";
 export { hasValues, System, ValueFunctionSystem, type Sources } from "./system.js";
 export { TokenTable } from "./token-table.js";

@@ -183,10 +183,21 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   }
 
   /** A turn's node; by default what `createNode` makes. */
-  protected makeNode({ context }: Tip<S, A>, { next: _, ...outcome }: Outcome<S, A>): Node<S, A> {
-    const node = this.#createNode({ context, ...outcome });
+  protected makeNode({ context }: Tip<S, A>, outcome: Outcome<S, A>): Node<S, A> {
+    const { probe, response, reward, scores, terms, likelihood, failure, tokens } = outcome;
+    const node = this.#createNode({
+      context,
+      probe,
+      response,
+      reward,
+      scores,
+      terms,
+      likelihood,
+      failure,
+      tokens,
+    });
     // A factory that builds its nodes field by field may not know of the system's own data.
-    node.tokens ??= outcome.tokens;
+    node.tokens ??= tokens;
     return node;
   }
 

@@ -1,7 +1,13 @@
 import type { CausalLM, LoadedCausalLM, LocalSpeaker } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { ModelShelf, type ComputeTypes, type ModelSource } from "../models/index.js";
-import { FullWeights, LocalTester, LoRAWeights, type LoRAOptions, type TesterWeights } from "../tester/index.js";
+import {
+  FullWeights,
+  LocalTester,
+  LoRAWeights,
+  type LoRAOptions,
+  type TesterWeights,
+} from "../tester/index.js";
 import { ASTSystem, type ASTSystemOptions, type SystemParts } from "./ast-system.js";
 import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
 

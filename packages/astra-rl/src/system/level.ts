@@ -130,7 +130,10 @@ export class Level {
         await level.#tester.settle(
           distinct.map((at, row) => {
             const { parent, context } = requests[at]!;
-            return level.#aligned(at, ...this.#afterProbe(rows[at]!, level.#tester!.lines(row), parent!.response, context));
+            return level.#aligned(
+              at,
+              ...this.#afterProbe(rows[at]!, level.#tester!.lines(row), parent!.response, context),
+            );
           }),
         );
         level.#tester = forked(level.#tester, children);

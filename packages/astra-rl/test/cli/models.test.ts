@@ -120,8 +120,14 @@ describe("astra-rl generate", () => {
       writeFileSync(path("prompts.jsonl"), lines(prompts.map(({ prompt }) => ({ prompt }))));
       const result = await runCommand(
         "generate",
-        ...["--model", folder, "--input", path("prompts.jsonl")],
-        ...["--max-new-tokens", String(newTokens), "--greedy", "--quiet"],
+        "--model",
+        folder,
+        "--input",
+        path("prompts.jsonl"),
+        "--max-new-tokens",
+        String(newTokens),
+        "--greedy",
+        "--quiet",
       );
       expect(result).toMatchObject({ code: 0 });
       expect(result.json<{ ids: number[] }>().map(({ ids }) => ids)).toEqual(

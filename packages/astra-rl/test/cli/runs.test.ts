@@ -188,9 +188,7 @@ describe("astra-rl train", () => {
     expect(types()).toEqual(["bfloat16", "float32"]);
     const refused = await train("--resume", "--set", "models.dtype=float32");
     expect(refused).toMatchObject({ code: 2 });
-    expect(refused.err).toMatch(
-      /models.dtype was "bfloat16" and is now "float32"/u,
-    );
+    expect(refused.err).toMatch(/models.dtype was "bfloat16" and is now "float32"/u);
     expect(await train("--resume", "--set", "models.updateDtype=bfloat16")).toMatchObject({ code: 2 });
     // "auto", which means float32 for this model, is float32 in a new run only.
     expect(await train("--resume", "--set", "training.trainingSteps=2")).toMatchObject({ code: 0 });

@@ -2,7 +2,14 @@ import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type EpisodeSeed, Graph, type GrowthMemory, Node, type NodeKey, Sampler } from "../../src/core/index.js";
+import {
+  type EpisodeSeed,
+  Graph,
+  type GrowthMemory,
+  Node,
+  type NodeKey,
+  Sampler,
+} from "../../src/core/index.js";
 import { ASTSampler, type ASTSamplerOptions } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";
@@ -227,8 +234,12 @@ describe("a sampler's methods for one and for many", () => {
 
   it("an override that only calls super changes nothing", async () => {
     const [passing, plain] = [new Passing(toy(), PROMPTS), sampler()];
-    expect(JSON.stringify(await passing.rolloutMany([1, 2]))).toBe(JSON.stringify(await plain.rolloutMany([1, 2])));
-    expect(JSON.stringify(await passing.evalRollout("Hm. "))).toBe(JSON.stringify(await plain.evalRollout("Hm. ")));
+    expect(JSON.stringify(await passing.rolloutMany([1, 2]))).toBe(
+      JSON.stringify(await plain.rolloutMany([1, 2])),
+    );
+    expect(JSON.stringify(await passing.evalRollout("Hm. "))).toBe(
+      JSON.stringify(await plain.evalRollout("Hm. ")),
+    );
   });
 
   it("overriding both is refused, with the method that both rest on", () => {
@@ -248,7 +259,9 @@ describe("a sampler's methods for one and for many", () => {
 
   it("says what a sampler without either must implement", async () => {
     class Neither extends Sampler {}
-    await expect((async () => new Neither(toy()).rollout(0))()).rejects.toThrow("Neither: a sampler must implement grow, or rollout");
+    await expect((async () => new Neither(toy()).rollout(0))()).rejects.toThrow(
+      "Neither: a sampler must implement grow, or rollout",
+    );
     await expect((async () => new Neither(toy()).rollout())()).rejects.toThrow(/no sequence of episodes/u);
   });
 

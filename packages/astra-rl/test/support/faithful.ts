@@ -1,7 +1,14 @@
 import { loadCausalLM, tokenLogprobs, type ScoredRow } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
-import { Growth, type ExpandRequest, type Graph, type Node, type Outcome, type System } from "../../src/core/index.js";
+import {
+  Growth,
+  type ExpandRequest,
+  type Graph,
+  type Node,
+  type Outcome,
+  type System,
+} from "../../src/core/index.js";
 import type { ASTSystem, TurnTokens } from "../../src/system/index.js";
 
 export const tokensOf = (node: Node): TurnTokens => node.tokens as TurnTokens;
@@ -64,12 +71,16 @@ export async function expectFaithful(system: ASTSystem, graph: Graph, target: st
     if (heard !== null) {
       const prompt = system.promptForTarget(node.context, node.probe);
       expect(text(speakers.target, [...heard.context, ...heard.heard])).toBe(prompt);
-      rows.push({ context: [...heard.context, ...heard.heard.slice(0, heard.probe[0])], continuation: heardProbe(node) });
+      rows.push({
+        context: [...heard.context, ...heard.heard.slice(0, heard.probe[0])],
+        continuation: heardProbe(node),
+      });
       recorded.push([...heard.logprobs]);
     }
     for (const child of node.children) {
       const before = [...tester!.context, ...keptProbe(node)];
-      if (!tokensOf(child).edited) expect(tokensOf(child).tester!.context.slice(0, before.length)).toEqual(before);
+      if (!tokensOf(child).edited)
+        expect(tokensOf(child).tester!.context.slice(0, before.length)).toEqual(before);
       check(child);
     }
   };
@@ -98,10 +109,7 @@ export function turn(node: Node) {
 }
 
 /** One level of its own. */
-export async function growLevel(
-  system: System,
-  requests: readonly ExpandRequest[],
-): Promise<Outcome[]> {
+export async function growLevel(system: System, requests: readonly ExpandRequest[]): Promise<Outcome[]> {
   const growth = new Growth(system);
   try {
     return await growth.expand(requests);

@@ -59,11 +59,20 @@ describe("align", () => {
   it("says exactly the text, whatever the lines, the text and the utterances", () => {
     const text = fc.string({ unit: fc.constantFrom("a", "b", " "), maxLength: 6 });
     fc.assert(
-      fc.property(fc.array(text, { maxLength: 4 }), text, fc.array(text, { maxLength: 3 }), (said, all, expected) => {
-        const lines = said.map((line): Line => ({ voice: "other", text: line }));
-        const { kept, added } = align(lines, all, expected.map((line) => other(line)));
-        expect([...lines.slice(0, kept), ...added].map((line) => line.text).join("")).toBe(all);
-      }),
+      fc.property(
+        fc.array(text, { maxLength: 4 }),
+        text,
+        fc.array(text, { maxLength: 3 }),
+        (said, all, expected) => {
+          const lines = said.map((line): Line => ({ voice: "other", text: line }));
+          const { kept, added } = align(
+            lines,
+            all,
+            expected.map((line) => other(line)),
+          );
+          expect([...lines.slice(0, kept), ...added].map((line) => line.text).join("")).toBe(all);
+        },
+      ),
     );
   });
 });

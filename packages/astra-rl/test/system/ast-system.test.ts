@@ -185,7 +185,9 @@ describe("ASTSystem", () => {
         return Promise.resolve([]);
       }
     }
-    await expect(growLevel(new Short(keywords()), requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
+    await expect(growLevel(new Short(keywords()), requests(["a"]))).rejects.toThrow(
+      /each of 1 inputs, got 0/u,
+    );
     class Probabilities extends ToySystem {
       override getTargetLogprobs(
         _: readonly string[],

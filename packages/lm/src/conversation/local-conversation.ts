@@ -111,10 +111,7 @@ export class LocalConversation {
     );
   }
 
-  hear(
-    added: readonly (readonly Line[])[],
-    { score = true }: { score?: boolean } = {},
-  ): Promise<Heard[]> {
+  hear(added: readonly (readonly Line[])[], { score = true }: { score?: boolean } = {}): Promise<Heard[]> {
     checkRows("hear", added, this.#rows.length);
     const before = this.#session.rows();
     const heard = this.#rows.map((row, at) => {

@@ -133,7 +133,9 @@ export class LocalSpeaker {
   sharesTokens(other: unknown): boolean {
     if (!(other instanceof LocalSpeaker)) return false;
     if (other.tokenizer === this.tokenizer) return true;
-    const [own, others] = [this, other].map(({ tokenizer }) => tokenizer.directoryFiles.get("tokenizer.json"));
+    const [own, others] = [this, other].map(({ tokenizer }) =>
+      tokenizer.directoryFiles.get("tokenizer.json"),
+    );
     return own !== undefined && others !== undefined && Buffer.from(own).equals(others);
   }
 

@@ -179,9 +179,10 @@ describe("the codec of a byte-level tokenizer", () => {
     const tokenizer = await Tokenizer.load(goldenFolder);
     const codec = Codec.of(tokenizer);
     const calls: string[] = [];
-    const { encode, decode } = tokenizer;
-    tokenizer.encode = (...given) => (calls.push("encode"), encode.apply(tokenizer, given));
-    tokenizer.decode = (...given) => (calls.push("decode"), decode.apply(tokenizer, given));
+    const encode = tokenizer.encode.bind(tokenizer);
+    const decode = tokenizer.decode.bind(tokenizer);
+    tokenizer.encode = (...given) => (calls.push("encode"), encode(...given));
+    tokenizer.decode = (...given) => (calls.push("decode"), decode(...given));
     const ids = codec.continue(" hello there");
     codec.begin("hello");
     codec.decode(ids);
