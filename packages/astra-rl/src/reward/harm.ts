@@ -1,4 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
@@ -34,6 +34,14 @@ const options = z.strictObject({
 });
 const DEFAULTS = options.parse({});
 
+/** What is known of lists of turns: see `shareScores`. */
+const shared = new WeakMap<readonly Turn[], ReadonlyMap<Scorer, HarmScores>>();
+
+/** Lets all harm terms that are asked about this very list of turns use these scores. */
+export function shareScores(turns: readonly Turn[], scores: ReadonlyMap<Scorer, HarmScores>): void {
+  shared.set(turns, scores);
+}
+
 /** Harm of a text of the turn by a scorer, 0 to 1. */
 export class HarmTerm implements RewardTerm {
   readonly name: string;
@@ -45,14 +53,19 @@ export class HarmTerm implements RewardTerm {
     { of = DEFAULTS.of, name = `harm_${of}` }: HarmOptions = {},
   ) {
     if (!Object.hasOwn(TEXTS, of)) {
-      throw new UsageError(`harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${of as string}`);
+      throw new UsageError(
+        `harm: of must be one of ${Object.keys(TEXTS).join(", ")}, got ${describeValue(of)}`,
+      );
     }
     this.of = of;
     this.name = name;
   }
 
+  /** Scores that a reward has asked for on behalf of all its terms are taken; otherwise the scorer is called. */
   async score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
-    const scores = await HarmScores.of(this.scorer, turns, [this.of]);
+    const known = shared.get(turns)?.get(this.scorer);
+    const scores =
+      known?.texts.includes(this.of) === true ? known : await HarmScores.of(this.scorer, turns, [this.of]);
     return turns.map((_, row) => scores.value(row, this.of));
   }
 }

@@ -14,7 +14,7 @@ import {
   type Stateful,
   type Turn,
 } from "../core/index.js";
-import { HarmScores, HarmTerm, type HarmText } from "./harm.js";
+import { HarmScores, HarmTerm, shareScores, type HarmText } from "./harm.js";
 
 /** A term and what its value is multiplied by. */
 export interface WeightedTerm {
@@ -109,12 +109,8 @@ export class Reward implements Stateful {
     if (turns.length === 0) return [];
     const scores = await this.#scores(turns, retry);
     const values: (readonly Value[])[] = [];
-    for (const { term } of this.terms) {
-      if (term instanceof HarmTerm) {
-        const scored = scores.get(term.scorer)!;
-        values.push(turns.map((_, row) => scored.value(row, term.of)));
-      } else values.push(await termValues(term, turns, purpose, retry));
-    }
+    shareScores(turns, scores);
+    for (const { term } of this.terms) values.push(await termValues(term, turns, purpose, retry));
     const recorder = this.scorer === null ? undefined : scores.get(this.scorer);
     return turns.map(({ likelihood }, row) => ({
       ...this.#sum(values.map((column) => column[row]!)),

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { liveTensors, noGrad, scope, tensor } from "@astra-rl/torch";
 import { DPO, dpoLoss, IPO, ipoLoss, type PreferenceBatch } from "../../src/algorithm/index.js";
-import { TokenTable } from "../../src/core/index.js";
+import { ContractError, rewardCredit, TokenTable } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
 /** Pairs made by hand, of one to three letters. */
@@ -166,6 +167,37 @@ describe("the step of a preference algorithm", () => {
     expect(logs["drift/per_token"]).toBe(8 / 5);
     loss.dispose();
     certain.dispose();
+  });
+
+  it("refuses a baseline that scores other tokens than the tester", async () => {
+    class Shorter extends BigramSystem {
+      override async getBaselineLogprobs(contexts: readonly string[], continuations: readonly string[]) {
+        return super.getBaselineLogprobs(
+          contexts,
+          continuations.map((text) => text.replace(/\.$/u, "")),
+        );
+      }
+    }
+    const shorter = new Shorter();
+    await expect(new DPO(shorter).step(batch)).rejects.toThrow(
+      'DPO: tester and baseline must score the same tokens, got 3 and 2 of them for "aa."',
+    );
+    await expect(new DPO(shorter).step(batch)).rejects.toThrow(ContractError);
+    shorter.dispose();
+  });
+
+  it("takes frozen nodes and leaves them as they are", async () => {
+    const toy = system();
+    const graph = await new ASTSampler(toy, ["x", "y"], { width: 3, depth: 2 }).rollout(3);
+    for (const node of graph.nodes()) Object.freeze(node);
+    for (const Solver of [DPO, IPO]) {
+      const solver = new Solver(toy, { epochs: 2 });
+      const steps = await solver.prepare(solver.flatten(graph, rewardCredit(graph)));
+      const { loss } = await solver.step(solver.collate(steps));
+      expect(Number.isFinite(loss.item())).toBe(true);
+      loss.dispose();
+    }
+    toy.dispose();
   });
 
   it("refuses a batch without pairs", async () => {

@@ -62,6 +62,34 @@ export function algorithmContract<Step, Batch>(
       expect([...used].some((node) => failed.children.includes(node))).toBe(true);
     });
 
+    it("goes by credit and not by rewards", () => {
+      const graph = markedTree(3, 3);
+      const credit = rewardCredit(graph);
+      const unknown = markedTree(3, 3);
+      const [nodes, others] = [[...graph.nodes()], [...unknown.nodes()]];
+      for (const node of others) node.reward = 0;
+      const moved = new Map(others.map((node, index) => [node, credit.get(nodes[index]!)!]));
+      const numbers = (all: readonly Node[], steps: readonly Step[]) =>
+        steps.flatMap(nodesOf).map((node) => all.indexOf(node));
+      expect(numbers(others, create().flatten(unknown, moved))).toEqual(numbers(nodes, flatten(graph)));
+      expect(create().flatten(graph, new Map())).toEqual([]);
+    });
+
+    it("leaves frozen nodes as they are", () => {
+      const graph = markedTree(3, 3);
+      const expected = JSON.stringify(graph);
+      for (const node of graph.nodes()) {
+        Object.freeze(node.children);
+        Object.freeze(node);
+      }
+      Object.freeze(graph);
+      const steps = flatten(graph);
+      expect(steps.length).toBeGreaterThan(0);
+      create().collate(steps);
+      create().graphMetrics([graph], [rewardCredit(graph)]);
+      expect(JSON.stringify(graph)).toBe(expected);
+    });
+
     it("makes no steps of a graph without turns", () => {
       expect(flatten(new Graph({ context: "Start. " }))).toEqual([]);
     });

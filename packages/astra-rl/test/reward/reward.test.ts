@@ -10,7 +10,7 @@ import {
   type RewardTerm,
   type Turn,
 } from "../../src/core/index.js";
-import { harm, nll, paperReward, Reward } from "../../src/reward/index.js";
+import { harm, HarmTerm, nll, paperReward, Reward } from "../../src/reward/index.js";
 import { TableScorer, turn } from "./support.js";
 
 const scores = { p: 0.3, q: 0.1, r: 0.8, s: 0.2, pr: 0.6, qr: 0.4, ps: 0.5 };
@@ -57,6 +57,30 @@ describe("Reward", () => {
     ]);
     await reward.assess([turn("p", "r"), turn("q", "r"), turn("p", "s"), turn("p", "r")]);
     expect(scorer.calls).toEqual([["r", "s", "pr", "qr", "ps", "p", "q"]]);
+  });
+
+  it("asks a term of harm whose score is overridden, and what it overrides costs no further call", async () => {
+    class Squared extends HarmTerm {
+      override async score(turns: readonly Turn[]) {
+        const values = await super.score(turns);
+        return values.map((value) => (typeof value === "number" ? value ** 2 : value));
+      }
+    }
+    const scorer = new TableScorer(scores);
+    const [assessment] = await new Reward([{ term: new Squared(scorer), weight: 10 }]).assess([
+      turn("p", "r"),
+    ]);
+    expect(assessment!.reward).toBeCloseTo(6.4, 12);
+    expect(assessment!.scores["response"]).toBe(0.8);
+    expect(scorer.calls).toEqual([["r", "p"]]);
+  });
+
+  it("has harm terms that work by themselves", async () => {
+    const scorer = new TableScorer({ pr: 0.6 });
+    expect(await harm(scorer, { of: "both" }).score([turn("p", "r")])).toEqual([0.6]);
+    expect(() => harm(scorer, { of: "all" as never })).toThrow(
+      /of must be one of response, both, probe, got "all"/u,
+    );
   });
 
   it("asks for no text that no term and no record needs", async () => {

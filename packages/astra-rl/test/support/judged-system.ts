@@ -31,7 +31,7 @@ export class NoveltyTerm implements RewardTerm {
   }
 }
 
-/** A bigram tester that is rewarded by terms, one of which remembers. */
+/** A bigram tester that is rewarded by terms, one of which remembers; probes with an a are harmful. */
 export class JudgedSystem extends BigramSystem {
   readonly terms = new Reward([
     { term: new WorthTerm(), weight: 1 },
@@ -51,7 +51,11 @@ export class JudgedSystem extends BigramSystem {
       key: keys[row]!,
       likelihood: null,
     }));
-    return this.terms.assess(turns, keys[0]?.purpose);
+    const assessments = await this.terms.assess(turns, keys[0]?.purpose);
+    return assessments.map((assessment, row) => ({
+      ...assessment,
+      scores: { probe: probes[row]!.includes("a") ? 1 : 0, response: 0 },
+    }));
   }
 
   override observe(graphs: readonly Graph[]): Promise<void> {

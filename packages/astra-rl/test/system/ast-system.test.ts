@@ -1,7 +1,14 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { type NodeKey, Scorer, type ScoreOutcome, type TokenTable } from "../../src/core/index.js";
-import { toolboxReward } from "../../src/reward/index.js";
+import {
+  type NodeKey,
+  type Purpose,
+  type RewardTerm,
+  Scorer,
+  type ScoreOutcome,
+  type TokenTable,
+} from "../../src/core/index.js";
+import { harm, Reward, toolboxReward } from "../../src/reward/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
 import { table } from "../support/table.js";
@@ -94,6 +101,46 @@ describe("ASTSystem", () => {
     const [turn] = await new ToySystem(scorer).assess([""], ["p"], ["r"]);
     expect(turn!.failure).toBeNull();
     expect(turn!.scores).toEqual({ response: 0.25, combined: 0.25 });
+  });
+
+  it("tells its reward what turns are grown for, each turn in its place", async () => {
+    const asked: [Purpose, string[]][] = [];
+    const term: RewardTerm = {
+      name: "purpose",
+      needs: [],
+      score: (turns, purpose) => {
+        asked.push([purpose, turns.map(({ probe }) => probe)]);
+        return Promise.resolve(turns.map(({ key }) => key.node));
+      },
+    };
+    const system = new ToySystem(keywords(), { reward: new Reward([{ term, weight: 1 }]) });
+    const key = (node: number, purpose?: Purpose): NodeKey => ({
+      seed: 0,
+      episode: 0,
+      node,
+      ...(purpose === undefined ? {} : { purpose }),
+    });
+    const keys = [key(4, "evaluate"), key(5), key(6, "evaluate"), key(7, "train")];
+    const texts = ["a", "b", "c", "d"];
+    const turns = await system.assess(texts, texts, texts, keys);
+    expect(turns.map(({ reward }) => reward)).toEqual([4, 5, 6, 7]);
+    expect(asked).toEqual([
+      ["train", ["b", "d"]],
+      ["evaluate", ["a", "c"]],
+    ]);
+  });
+
+  it("loses no turn to a likelihood that no term of its reward insists on", async () => {
+    class Deaf extends ToySystem {
+      override likelihood(): Promise<never> {
+        return Promise.reject(new Error("deaf"));
+      }
+    }
+    const terms = [{ term: harm(keywords()), weight: 1 }];
+    const [kept] = await new Deaf(keywords(), { reward: new Reward(terms) }).assess([""], ["p"], ["bad"]);
+    expect(kept).toMatchObject({ reward: 0.9, likelihood: null, failure: null });
+    const [lost] = await new Deaf(keywords()).assess([""], ["p"], ["bad"]);
+    expect(lost).toMatchObject({ failure: { stage: "likelihood", message: "deaf" }, terms: {} });
   });
 
   it("records labels of the response", async () => {

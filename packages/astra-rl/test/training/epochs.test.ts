@@ -16,6 +16,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import {
   Harness,
   Trainer,
+  type HarnessOptions,
   TrainingConfiguration,
   type TrainingConfigurationOptions,
 } from "../../src/training/index.js";
@@ -339,5 +340,68 @@ describe("DPO with several epochs", () => {
     expect(once.weights).toEqual(always.weights);
     expect(once.calls).toHaveLength(2);
     expect(always.calls.length).toBeGreaterThan(6);
+  });
+});
+
+describe("every step of the loop", () => {
+  const HARNESS = ["collect", "creditOf", "flatten", "shuffle", "cut", "step"] as const;
+  const TRAINER = [
+    "makeHarness",
+    "runStep",
+    "trainStep",
+    "collect",
+    "update",
+    "accumulate",
+    "clipGradient",
+    "applyUpdate",
+    "metrics",
+    "watchHarm",
+    "evaluateStep",
+    "persist",
+  ] as const;
+
+  /** Counts calls of methods on a prototype's subclass. */
+  function counted<T extends abstract new (...args: never[]) => object>(Base: T, names: readonly string[]) {
+    const counts: Record<string, number> = {};
+    class Counted extends (Base as unknown as new (...args: unknown[]) => object) {}
+    for (const name of names) {
+      counts[name] = 0;
+      const original = (Base.prototype as Record<string, (...args: unknown[]) => unknown>)[name]!;
+      Object.defineProperty(Counted.prototype, name, {
+        value(this: object, ...args: unknown[]) {
+          counts[name]! += 1;
+          return original.apply(this, args);
+        },
+      });
+    }
+    return { Counted: Counted as unknown as T, counts };
+  }
+
+  it("can be overridden, and one that only calls super changes nothing", async () => {
+    const harness = counted(Harness, HARNESS);
+    const trainer = counted(Trainer, TRAINER);
+    const train = async (Kind: typeof Trainer) => {
+      const system = new BigramSystem("float64");
+      const configuration = new TrainingConfiguration({
+        trainingSteps: 2,
+        batchSize: 4,
+        numEpisodesPerExperience: 2,
+      });
+      const made = new Kind(configuration, new ASTSampler(system, ["x"], { width: 3 }), new DPO(system));
+      await made.train();
+      const weights = weightsOf(system);
+      made.dispose();
+      system.dispose();
+      return weights;
+    };
+    class Own extends (trainer.Counted as typeof Trainer) {
+      protected override makeHarness(options: HarnessOptions) {
+        trainer.counts["makeHarness"]! += 1;
+        return new harness.Counted(this.sampler as never, this.algorithm as never, options) as never;
+      }
+    }
+    expect(await train(Own as never)).toEqual(await train(Trainer));
+    for (const [name, count] of Object.entries({ ...harness.counts, ...trainer.counts }))
+      expect(count, name).toBeGreaterThan(0);
   });
 });

@@ -19,7 +19,7 @@ describe("HarmWatch", () => {
   it("warns once, as soon as ten later steps show it, with both numbers and what to do", () => {
     const watch = new HarmWatch();
     const run = [...steps(10, 0.05, 0.03), ...steps(10, 1, 0.05)];
-    expect(warnings([...run.slice(0, -1)], watch)).toEqual([]);
+    expect(warnings(run.slice(0, -1), watch)).toEqual([]);
     const warning = watch.add({ probe: 1, response: 0.05 });
     expect(warning).toContain(
       "rose from 5 % of the turns in the first 10 scored steps to 100 % in the last 10",
