@@ -157,8 +157,10 @@ function mergeLong(symbols: number[], merges: Merges): readonly number[] {
   const ranks: number[] = [];
   const positions: number[] = [];
   const targets: number[] = [];
-  const less = (one: number, other: number) =>
-    ranks[one]! < ranks[other]! || (ranks[one]! === ranks[other]! && positions[one]! < positions[other]!);
+  const less = (one: number, other: number) => {
+    const difference = ranks[one]! - ranks[other]!;
+    return difference < 0 || (difference === 0 && positions[one]! < positions[other]!);
+  };
   const swap = (one: number, other: number) => {
     for (const list of [ranks, positions, targets]) [list[one], list[other]] = [list[other]!, list[one]!];
   };

@@ -121,7 +121,7 @@ function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
       ids.length = before;
       ids.push(unknown);
     };
-    if (text.length > longestWord && [...text].length > longestWord) return fail();
+    if (text.length > longestWord && Array.from(text).length > longestWord) return fail();
     for (let start = 0; start < text.length;) {
       const found = (start === 0 ? spellings : continuing)?.longestAt(text, start);
       if (found === undefined || found.id < 0) return fail();

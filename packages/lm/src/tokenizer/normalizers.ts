@@ -25,8 +25,8 @@ function read(part: Part): Normalizer {
       const all = part.parts("normalizers").map(readNormalizer);
       return {
         normalize: (text) =>
-          all.reduce((current, { normalize }) => {
-            const next = normalize(current);
+          all.reduce((current, normalizer) => {
+            const next = normalizer.normalize(current);
             checkGrowth(part.place, text.length, next.length);
             return next;
           }, text),

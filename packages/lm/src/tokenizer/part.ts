@@ -44,7 +44,7 @@ export class Part {
       name,
       options,
       "one character",
-      (value): value is string => isText(value) && [...value].length === 1,
+      (value): value is string => isText(value) && Array.from(value).length === 1,
     );
   }
 

@@ -133,7 +133,7 @@ export class Pattern {
         });
       case "edge":
         return this.#add({ op: "edge", end: node.end, next });
-      case "repeat":
+      default:
         return this.#repeat(node, next);
     }
   }
@@ -360,8 +360,7 @@ class Search {
       case "edge":
         if (now.end) return position === text.length || text.charCodeAt(position) === NEWLINE;
         return position === 0 || text.charCodeAt(position - 1) === NEWLINE;
-      case "look":
-      case "run":
+      default:
         throw new Error("internal: a look-ahead holds no loop and no other look-ahead");
     }
   }
@@ -388,7 +387,7 @@ function written(node: Node): string {
       if (node.mode !== "greedy") throw new Error("internal: known patterns are greedy");
       return `(?:${written(node.item)}){${node.min},${node.max === Infinity ? "" : node.max}}`;
     }
-    case "edge":
+    default:
       throw new Error("internal: known patterns have no edges");
   }
 }
@@ -404,8 +403,7 @@ function shortest(node: Node): number {
       return Math.min(...node.options.map(shortest));
     case "repeat":
       return node.min * shortest(node.item);
-    case "look":
-    case "edge":
+    default:
       return 0;
   }
 }
@@ -429,8 +427,7 @@ function extent(node: Node): { ways: number; length: number } {
       }));
     case "edge":
       return { ways: 1, length: 0 };
-    case "look":
-    case "repeat":
+    default:
       return { ways: Infinity, length: Infinity };
   }
 }
@@ -693,7 +690,7 @@ function fold(ranges: Ranges): Ranges {
   if (intersection(complement([0, 127]), ranges).length > 0 && ranges.length <= 4) {
     // A letter outside ASCII would need the whole table of folds.
     const other = intersection(ranges, complement([0, 127]));
-    if (other.length > 0 && other.some((point) => point !== 0x17f && point !== 0x212a)) {
+    if (other.some((point) => point !== 0x17f && point !== 0x212a)) {
       throw new PatternError("where case does not count only ASCII letters are supported");
     }
   }

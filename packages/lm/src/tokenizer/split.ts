@@ -106,10 +106,10 @@ export function splitPiece(
         break;
       case "MergedWithPrevious":
         // A separator joins what is before it, unless that is a separator too.
-        if (!(next === true && !here)) cut(end);
+        if (here || !(next ?? false)) cut(end);
         break;
       case "MergedWithNext":
-        if (!(here && next === false)) cut(end);
+        if (!here || (next ?? true)) cut(end);
         break;
     }
   }

@@ -28,16 +28,17 @@ export class Trie {
   }
 
   #walk(spelling: string, make: boolean): Trie | null {
-    let node: Trie = this;
+    let node: Trie | null = null;
     for (let index = 0; index < spelling.length; index++) {
       const unit = spelling.charCodeAt(index);
-      let child = node.next.get(unit);
+      const parent: Trie = node ?? this;
+      let child: Trie | undefined = parent.next.get(unit);
       if (child === undefined) {
         if (!make) return null;
-        node.next.set(unit, (child = new Trie()));
+        parent.next.set(unit, (child = new Trie()));
       }
       node = child;
     }
-    return node;
+    return node ?? this;
   }
 }
