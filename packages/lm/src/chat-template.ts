@@ -37,15 +37,7 @@ export class ChatTemplate {
     const source =
       file === undefined ? listed(tokenizer.settings["chat_template"]) : new TextDecoder().decode(file);
     if (source === null) return null;
-    const specials: Record<string, string> = {};
-    for (const name of ["bos_token", "eos_token", "pad_token", "unk_token"]) {
-      const token = tokenizer.settings[name];
-      if (typeof token === "string") specials[name] = token;
-      else if (typeof token === "object" && token !== null && "content" in token) {
-        specials[name] = String(token.content);
-      }
-    }
-    return new ChatTemplate(source, specials);
+    return new ChatTemplate(source, tokenizer.specialTokens);
   }
 
   /**

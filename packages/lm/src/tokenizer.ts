@@ -1,19 +1,16 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
 import { describeValue, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import { parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
-
-/** The part of the library that is used. Its own types do not resolve in an ES module (imports without suffix). */
-interface TokenizerEngine {
-  encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[] };
-  decode(
-    ids: readonly number[],
-    options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean },
-  ): string;
-  token_to_id(token: string): number | undefined;
-  get_vocab(): Map<string | undefined, number>;
-}
+import { parseJsonObject, readFileIfThere } from "./json-fields.js";
+import { AddedTokens, AddedTokenSplitter, type Section } from "./tokenizer/added-tokens.js";
+import { cleanUp, readDecoder, type Decoder } from "./tokenizer/decoders.js";
+import { readModel, type Model } from "./tokenizer/model.js";
+import { readNormalizer, type Normalizer } from "./tokenizer/normalizers.js";
+import { Part } from "./tokenizer/part.js";
+import { NO_FRAME, readPostProcessor, type Frame } from "./tokenizer/post-processor.js";
+import { readPreTokenizer, type PreTokenizer } from "./tokenizer/pre-tokenizers.js";
+import { readListed, readSettings } from "./tokenizer/settings.js";
+import { AROUND } from "./tokenizer/tokenizer-classes.js";
 
 /** Files that describe a tokenizer in a Hugging Face folder; those that are there travel with every checkpoint. */
 export const TOKENIZER_FILES = [
@@ -29,11 +26,13 @@ export const TOKENIZER_FILES = [
 ] as const;
 
 /**
- * Text to token ids and back, as the tokenizer.json of a Hugging Face folder says.
+ * Text to token ids and back, exactly as Python's `tokenizers` and `transformers` do it: what is not known to be equal
+ * is refused when it is loaded, with the name of the component and the option (docs/guides/tokenizers.md).
  *
  * Neither direction adds or repairs anything by itself: no beginning-of-text token unless asked for, no clean-up of
- * spaces. So where the tokenizer is lossless (byte-level BPE) decode(encode(text)) is the text, provided that it is
- * well-formed Unicode. It knows nothing of padding or truncation, which belong to batching and to the window.
+ * spaces unless the checkpoint asks for it. So where the tokenizer is lossless (byte-level BPE) decode(encode(text)) is
+ * the text, provided that it is well-formed Unicode. It knows nothing of padding or truncation, which belong to
+ * batching and to the window.
  */
 export class Tokenizer {
   /** One more than the largest id that `encode` can give. */
@@ -42,48 +41,111 @@ export class Tokenizer {
   readonly bosId: number | null;
   readonly eosId: number | null;
   readonly padId: number | null;
+  /** What `addSpecialTokens` puts before and behind the ids of a text. */
+  readonly prefixIds: readonly number[];
+  readonly suffixIds: readonly number[];
+  /** The tokens that have a name ("bos_token"), as they are spelled. */
+  readonly specialTokens: Readonly<Record<string, string>>;
   /** tokenizer_config.json as it was read; {} where there is none. */
   readonly settings: Readonly<Record<string, unknown>>;
   /** The files it was made from, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
 
-  readonly #engine: TokenizerEngine;
-  /** Whether an id stands for a token: vocabularies may have holes. */
-  readonly #known: boolean[] = [];
+  readonly #normalizer: Normalizer | null;
+  readonly #preTokenizer: PreTokenizer | null;
+  readonly #model: Model;
+  readonly #decoder: Decoder | null;
+  readonly #added: AddedTokens;
+  readonly #splitter: AddedTokenSplitter;
+  readonly #cleanUpSpaces: boolean;
 
-  private constructor(files: ReadonlyMap<string, Uint8Array>, where: string) {
-    const definition = files.get("tokenizer.json");
-    if (definition === undefined) {
+  private constructor(given: ReadonlyMap<string, Uint8Array>, where: string) {
+    const files = new Map(given);
+    const place = (name: string) => join(where, name);
+    const read = (name: string) => {
+      const bytes = files.get(name);
+      return bytes === undefined ? null : parseJsonObject(bytes, place(name));
+    };
+    // Not a file of the tokenizer, but Python looks there for what class it is.
+    const modelType = read("config.json")?.["model_type"];
+    files.delete("config.json");
+    this.directoryFiles = files;
+    const json = read("tokenizer.json");
+    if (json === null) {
       const found = [...files.keys()].join(", ");
       throw new UsageError(
         `${where}: a tokenizer needs tokenizer.json, but there is none` +
           (found ? ` (found: ${found}; save it once more with a recent transformers)` : ""),
       );
     }
-    const place = join(where, "tokenizer.json");
-    const settingsFile = files.get("tokenizer_config.json");
-    this.settings =
-      settingsFile === undefined ? {} : parseJsonObject(settingsFile, join(where, "tokenizer_config.json"));
-    this.directoryFiles = files;
-    const json = parseJsonObject(definition, place);
-    try {
-      this.#engine = new LibraryTokenizer(checked(json, this.settings), this.settings) as TokenizerEngine;
-      for (const [token, id] of this.#engine.get_vocab()) {
-        if (token === undefined) continue;
-        if (!Number.isSafeInteger(id) || id < 0)
-          throw new Error(`token ${describeValue(token)} has id ${id}`);
-        this.#known[id] = true;
-      }
-    } catch (cause) {
-      throw new UsageError(`${place}: is not a tokenizer that can be used: ${reason(cause)}`, { cause });
+    this.settings = read("tokenizer_config.json") ?? {};
+    const settings = readSettings({
+      place,
+      definition: json,
+      settings: this.settings,
+      specialTokensMap: read("special_tokens_map.json"),
+      addedTokens: read("added_tokens.json"),
+      modelType: typeof modelType === "string" ? modelType : null,
+    });
+    const file = place("tokenizer.json");
+    const definition = new Part(settings.definition, file);
+    const part = (name: string) =>
+      definition.has(name) ? new Part(definition.values[name], `${file}: ${JSON.stringify(name)}`) : null;
+    const optional = <T>(name: string, reader: (part: Part) => T): T | null => {
+      const found = part(name);
+      return found === null ? null : reader(found);
+    };
+    const model = part("model");
+    if (model === null)
+      throw new UsageError(`${file}: is not a tokenizer that can be used: it has no "model"`);
+    this.#model = readModel(model);
+    this.#normalizer = optional("normalizer", readNormalizer);
+    this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
+    this.#decoder = optional("decoder", readDecoder);
+    this.#cleanUpSpaces = settings.cleanUpSpaces && this.#model.type !== "BPE";
+    if (this.#normalizer?.dropsBeginning === true && prependsToFirst(settings.definition["pre_tokenizer"])) {
+      throw new UsageError(
+        `${file}: "pre_tokenizer" (Metaspace): "prepend_scheme" is "first", and "normalizer" may drop the beginning of ` +
+          `a text: which piece is the first is not known then; set "prepend_scheme" to "always" or "never"`,
+      );
     }
-    this.vocabSize = this.#known.length;
-    if (this.vocabSize === 0) throw new UsageError(`${place}: the vocabulary must not be empty`);
 
-    const mapFile = files.get("special_tokens_map.json");
-    const specials =
-      mapFile === undefined ? {} : parseJsonObject(mapFile, join(where, "special_tokens_map.json"));
-    const special = (name: string) => this.#specialId(this.settings[name] ?? specials[name]);
+    this.#added = new AddedTokens(this.#model);
+    const listed = readListed(settings.definition, file);
+    for (const [index, token] of listed.entries()) {
+      const id = this.#added.add(token);
+      const said = (settings.definition["added_tokens"] as { id?: unknown }[])[index]!.id;
+      if (id === null || id === said) continue;
+      throw new UsageError(
+        `${file}: the added token ${describeValue(token.content)} must have an id that follows from the vocabulary: ` +
+          `Python gives it ${id}, but the file says ${describeValue(said)}; save the tokenizer once more with a ` +
+          `recent transformers`,
+      );
+    }
+    for (const token of settings.tokens) this.#added.add(token);
+    try {
+      this.#splitter = new AddedTokenSplitter(this.#added, this.#normalizer, settings.splitSpecialTokens);
+    } catch (cause) {
+      throw cause instanceof UsageError ? new UsageError(`${file}: ${cause.message}`, { cause }) : cause;
+    }
+
+    let largest = -1;
+    for (const ids of [this.#model.tokenOf.keys(), this.#added.tokenOf.keys()]) {
+      for (const id of ids) largest = Math.max(largest, id);
+    }
+    this.vocabSize = largest + 1;
+    if (this.vocabSize === 0) throw new UsageError(`${file}: the vocabulary must not be empty`);
+
+    const frame = this.#frame(settings.definition["post_processor"], () =>
+      optional("post_processor", readPostProcessor),
+    );
+    this.prefixIds = frame.prefix;
+    this.suffixIds = frame.suffix;
+    this.specialTokens = Object.fromEntries(settings.named);
+    const special = (name: string) => {
+      const token = settings.named.get(name);
+      return token === undefined ? null : this.idOf(token);
+    };
     this.bosId = special("bos_token");
     this.eosId = special("eos_token");
     this.padId = special("pad_token");
@@ -92,7 +154,7 @@ export class Tokenizer {
   /** Reads the tokenizer of a Hugging Face folder. Throws UsageError where it is missing or malformed. */
   static async load(directory: string): Promise<Tokenizer> {
     const files = new Map<string, Uint8Array>();
-    for (const name of TOKENIZER_FILES) {
+    for (const name of [...TOKENIZER_FILES, "config.json"]) {
       const bytes = await readFileIfThere(join(directory, name));
       if (bytes !== null) files.set(name, bytes);
     }
@@ -101,7 +163,7 @@ export class Tokenizer {
 
   /** Makes a tokenizer from the contents of its files, by file name; `where` begins the error messages. */
   static fromFiles(files: ReadonlyMap<string, Uint8Array>, where = "tokenizer"): Tokenizer {
-    return new Tokenizer(new Map(files), where);
+    return new Tokenizer(files, where);
   }
 
   /**
@@ -109,18 +171,26 @@ export class Tokenizer {
    *
    * Text that spells a special token out ("<|endoftext|>") gives that token, as in Python.
    *
-   * @param options.addSpecialTokens adds what the tokenizer puts around a text (a beginning-of-text token, …).
-   * Default false, since continuations must not get any.
+   * @param options.addSpecialTokens adds what the tokenizer puts around a text (`prefixIds`, `suffixIds`), as Python's
+   * `tokenizer(text)` does. Default false, since continuations must not get any.
    */
   encode(text: string, options: { addSpecialTokens?: boolean } = {}): number[] {
     const { addSpecialTokens = false } = options;
     if (typeof text !== "string") {
       throw new UsageError(`Tokenizer.encode: the text must be a string, got ${describeValue(text)}`);
     }
-    if (text === "" && !addSpecialTokens) return [];
-    const { ids } = this.#engine.encode(text, { add_special_tokens: addSpecialTokens });
-    // A character outside a vocabulary without an unknown token has no id and is dropped, as the Rust library does.
-    return ids.filter((id) => id !== undefined);
+    const ids: number[] = addSpecialTokens ? [...this.prefixIds] : [];
+    const sections = this.#splitter.splitGiven({ text: wellFormed(text), first: true });
+    for (const section of sections.flatMap((each) => this.#normalized(each))) {
+      if (typeof section === "number") ids.push(section);
+      else {
+        for (const piece of this.#preTokenizer?.([section]) ?? [section]) {
+          if (piece.text !== "") this.#model.encode(piece.text, ids);
+        }
+      }
+    }
+    if (addSpecialTokens) for (const id of this.suffixIds) ids.push(id);
+    return ids;
   }
 
   /**
@@ -129,26 +199,30 @@ export class Tokenizer {
    * Ids that the vocabulary lacks, which a model with a padded vocabulary can sample, have no text.
    *
    * @param options.skipSpecialTokens leaves special tokens out. Default true.
+   * @param options.cleanUpSpaces takes the spaces before punctuation away. Default: as tokenizer_config.json says
+   * ("clean_up_tokenization_spaces"), but never for BPE, which it would spoil.
    */
-  decode(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
-    const { skipSpecialTokens = true } = options;
-    const known: number[] = [];
+  decode(
+    ids: readonly number[],
+    options: { skipSpecialTokens?: boolean; cleanUpSpaces?: boolean } = {},
+  ): string {
+    const { skipSpecialTokens = true, cleanUpSpaces = this.#cleanUpSpaces } = options;
+    const tokens: string[] = [];
     for (const id of ids) {
       if (!Number.isSafeInteger(id) || id < 0) {
         throw new UsageError(`Tokenizer.decode: a token id must be an integer ≥ 0, got ${describeValue(id)}`);
       }
-      if (this.#known[id] ?? false) known.push(id);
+      const token = this.#splitter.spellingOf(id) ?? this.#model.tokenOf.get(id);
+      if (token === undefined || (skipSpecialTokens && this.#added.special.has(token))) continue;
+      tokens.push(token);
     }
-    if (known.length === 0) return "";
-    return this.#engine.decode(known, {
-      skip_special_tokens: skipSpecialTokens,
-      clean_up_tokenization_spaces: false,
-    });
+    const text = this.#decoder === null ? tokens.join(" ") : this.#decoder(tokens).join("");
+    return cleanUpSpaces ? cleanUp(text) : text;
   }
 
   /** Id of a token given as it is spelled in the vocabulary; null where there is none. */
   idOf(token: string): number | null {
-    return this.#engine.token_to_id(token) ?? null;
+    return this.#added.idOf.get(token) ?? this.#model.idOf.get(token) ?? null;
   }
 
   /** Writes the files that it was made from, unchanged, into a folder. */
@@ -157,75 +231,29 @@ export class Tokenizer {
     for (const [name, bytes] of this.directoryFiles) writeFileAtomic(join(directory, name), [bytes]);
   }
 
-  /** `token` is spelled out, or an object with its spelling under "content". */
-  #specialId(token: unknown): number | null {
-    if (typeof token === "string") return this.idOf(token);
-    if (typeof token === "object" && token !== null && "content" in token) {
-      return typeof token.content === "string" ? this.idOf(token.content) : null;
-    }
-    return null;
+  #normalized(section: Section): Section[] {
+    if (typeof section === "number") return [section];
+    const text = this.#normalizer?.normalize(section.text) ?? section.text;
+    return this.#splitter.splitNormalized({ text, first: section.first });
+  }
+
+  /** A rebuilt tokenizer names the tokens around a text by their spelling. */
+  #frame(given: unknown, read: () => Frame | null): Frame {
+    const around = (given as { [AROUND]?: [string, string] } | null | undefined)?.[AROUND];
+    if (around === undefined) return read() ?? NO_FRAME;
+    const [before, behind] = around.map((token) => this.idOf(token));
+    return { prefix: [before!], suffix: [behind!] };
   }
 }
 
-/**
- * tokenizer.json as the library needs it. It takes almost anything and fails later, at the first text; so look here.
- */
-function checked(
-  json: Record<string, unknown>,
-  settings: Readonly<Record<string, unknown>>,
-): Record<string, unknown> {
-  return { ...json, model: checkedModel(json["model"]), added_tokens: addedTokens(json, settings) };
+/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+function wellFormed(text: string): string {
+  return /\p{Cs}/u.test(text) ? Buffer.from(text).toString() : text;
 }
 
-function checkedModel(model: unknown): object {
-  if (typeof model !== "object" || model === null) {
-    throw new Error(`"model" must be an object, got ${describeValue(model)}`);
-  }
-  const { vocab, merges, ...rest } = model as Record<string, unknown>;
-  // Files of the first releases name no type.
-  const type =
-    rest["type"] ?? (Array.isArray(merges) ? "BPE" : Array.isArray(vocab) ? "Unigram" : "WordPiece");
-  if (type !== "BPE" && type !== "WordPiece" && type !== "Unigram") {
-    throw new Error(`"model.type" must be one of BPE, WordPiece, Unigram, got ${describeValue(type)}`);
-  }
-  if (typeof vocab !== "object" || vocab === null || Array.isArray(vocab) !== (type === "Unigram")) {
-    const rule = type === "Unigram" ? "a list" : "an object";
-    throw new Error(`"model.vocab" must be ${rule}, got ${describeValue(vocab)}`);
-  }
-  if (type === "BPE" && !Array.isArray(merges)) {
-    throw new Error(`"model.merges" must be a list, got ${describeValue(merges)}`);
-  }
-  if (!Array.isArray(vocab)) {
-    for (const [token, id] of Object.entries(vocab)) checkId(`"model.vocab"`, token, id);
-  }
-  return { ...model, type };
-}
-
-/** Older folders list some added tokens only in tokenizer_config.json. */
-function addedTokens(json: Record<string, unknown>, settings: Readonly<Record<string, unknown>>): object[] {
-  const listed = json["added_tokens"] ?? [];
-  if (!Array.isArray(listed)) throw new Error(`"added_tokens" must be a list, got ${describeValue(listed)}`);
-  const ids = new Set(listed.map((token: { id?: unknown } | null) => token?.id));
-  const more = Object.entries(settings["added_tokens_decoder"] ?? {})
-    .map(([id, token]) => ({ ...(token as object), id: Number(id) }))
-    .filter((token) => !ids.has(token.id));
-  const all = [...listed, ...more] as ({ content?: unknown; id?: unknown } | null)[];
-  return all.map((token) => {
-    if (typeof token?.content !== "string") {
-      throw new Error(`an added token must have its text under "content", got ${describeValue(token)}`);
-    }
-    checkId("an added token", token.content, token.id);
-    return token;
-  });
-}
-
-/** Far above any real vocabulary: one absurd id must not cost the memory of a table up to it. */
-const LARGEST_ID = 2 ** 24;
-
-function checkId(place: string, token: string, id: unknown): void {
-  if (Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) <= LARGEST_ID) return;
-  throw new Error(
-    `${place} must have ids that are integers from 0 to ${LARGEST_ID}, ` +
-      `got ${describeValue(id)} for ${describeValue(token)}`,
-  );
+/** Whether a Metaspace that looks for the first piece is somewhere in a pre-tokenizer, which has been checked. */
+function prependsToFirst(preTokenizer: unknown): boolean {
+  const { type, prepend_scheme: scheme, pretokenizers } = (preTokenizer ?? {}) as Record<string, unknown>;
+  if (type === "Sequence") return (pretokenizers as unknown[]).some(prependsToFirst);
+  return type === "Metaspace" && scheme === "first";
 }

@@ -1,0 +1,192 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { checkId, type Model } from "./model.js";
+import type { Normalizer } from "./normalizers.js";
+import { isText, Part } from "./part.js";
+import { setOf } from "./code-points.js";
+import type { Piece } from "./split.js";
+import { Trie } from "./trie.js";
+
+/** A token that is found in the text before anything else is done to it. */
+export interface AddedToken {
+  readonly content: string;
+  /** Left out of decoded texts where asked for. */
+  readonly special: boolean;
+  /** Found in the normalized text rather than in the given one. */
+  readonly normalized: boolean;
+  /** Only where no word character touches it. */
+  readonly singleWord: boolean;
+  /** Takes the space before it along. */
+  readonly lstrip: boolean;
+  readonly rstrip: boolean;
+}
+
+/** A token longer than this is none. */
+const LONGEST = 1024;
+
+/** A token spelled as an object, or as its text alone. */
+export function readAddedToken(
+  value: unknown,
+  place: string,
+  options: { special?: boolean } = {},
+): AddedToken {
+  if (isText(value)) {
+    const special = options.special ?? true;
+    const rest = { singleWord: false, lstrip: false, rstrip: false };
+    return checkLength({ content: value, special, normalized: !special, ...rest }, place);
+  }
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (!isObject || typeof (value as { content?: unknown }).content !== "string") {
+    throw new UsageError(
+      `${place}: an added token must have its text under "content", got ${describeValue(value)}`,
+    );
+  }
+  const part = new Part(value, place);
+  part.string("__type", { fallback: null });
+  part.has("id");
+  const special = part.boolean("special", { fallback: false });
+  const token: AddedToken = {
+    content: part.string("content"),
+    special: options.special ?? special,
+    normalized: part.boolean("normalized", { fallback: !(options.special ?? special) }),
+    singleWord: part.boolean("single_word", { fallback: false }),
+    lstrip: part.boolean("lstrip", { fallback: false }),
+    rstrip: part.boolean("rstrip", { fallback: false }),
+  };
+  part.done();
+  return checkLength(token, place);
+}
+
+function checkLength(token: AddedToken, place: string): AddedToken {
+  if (token.content.length <= LONGEST) return token;
+  throw new UsageError(`${place}: an added token must have ${LONGEST} characters at most`);
+}
+
+function equal(one: AddedToken, other: AddedToken): boolean {
+  return (Object.keys(one) as (keyof AddedToken)[]).every((key) => one[key] === other[key]);
+}
+
+/** The tokens on top of a model's vocabulary, numbered as Python numbers them: one after the other. */
+export class AddedTokens {
+  readonly idOf = new Map<string, number>();
+  readonly tokenOf = new Map<number, AddedToken>();
+  /** Spellings of all tokens that have ever been special. */
+  readonly special = new Set<string>();
+  #largest = -1;
+
+  constructor(readonly model: Model) {}
+
+  /** The id that the token has from now on. A token that is there already changes how it is found. */
+  add(token: AddedToken): number | null {
+    if (token.content === "") return null;
+    const known = this.idOf.get(token.content) ?? this.model.idOf.get(token.content);
+    const id = known ?? this.#next();
+    checkId("an added token", token.content, id);
+    const before = this.tokenOf.get(id);
+    if (before !== undefined && equal(before, token)) return id;
+    this.idOf.set(token.content, id);
+    this.tokenOf.set(id, token);
+    this.#largest = Math.max(this.#largest, id);
+    if (token.special) this.special.add(token.content);
+    return id;
+  }
+
+  /** Counts tokens rather than looking at their ids: so does Python, also where the vocabulary has holes. */
+  #next(): number {
+    const size = this.model.idOf.size;
+    if (this.#largest >= size || (size === 0 && this.#largest >= 0)) return this.#largest + 1;
+    return size;
+  }
+}
+
+/** A stretch of text, or the id of an added token. */
+export type Section = Piece | number;
+
+/** Finds added tokens in texts: the leftmost, of those that begin together the longest. */
+export class AddedTokenSplitter {
+  readonly #given = new Trie();
+  readonly #normalized = new Trie();
+  /** By id, what a token reads as in a decoded text: where it is found in normalized text, that. */
+  readonly #spellings = new Map<number, string>();
+
+  constructor(
+    readonly tokens: AddedTokens,
+    normalizer: Normalizer | null,
+    /** Reads special tokens as any other text. */
+    readonly ignoreSpecial: boolean,
+  ) {
+    // Of two tokens that are the same when normalized, a special one counts first.
+    const all = [...tokens.tokenOf];
+    for (const [id, token] of [...all.filter(([, t]) => t.special), ...all.filter(([, t]) => !t.special)]) {
+      const spelling = token.normalized
+        ? (normalizer?.normalize(token.content) ?? token.content)
+        : token.content;
+      if (spelling === "") {
+        throw new UsageError(
+          `the added token ${describeValue(token.content)} is empty when normalized, so it would be found ` +
+            `everywhere; set its "normalized" to false`,
+        );
+      }
+      this.#spellings.set(id, spelling);
+      (token.normalized ? this.#normalized : this.#given).insert(spelling, id);
+    }
+  }
+
+  /** How an added token is decoded; undefined for ids of no added token. */
+  spellingOf(id: number): string | undefined {
+    return this.#spellings.get(id);
+  }
+
+  splitGiven(piece: Piece): Section[] {
+    return this.#split(piece, this.#given);
+  }
+
+  splitNormalized(piece: Piece): Section[] {
+    return this.#split(piece, this.#normalized);
+  }
+
+  #split(piece: Piece, spellings: Trie): Section[] {
+    const { text } = piece;
+    if (spellings.next.size === 0) return text === "" ? [] : [piece];
+    const sections: Section[] = [];
+    const space = setOf("space");
+    let start = 0; // what lies before it is done
+    const cut = (end: number) => {
+      if (end > start) sections.push({ text: text.slice(start, end), first: piece.first && start === 0 });
+    };
+    for (let index = 0; index < text.length;) {
+      const { id, end } = spellings.longestAt(text, index);
+      if (id < 0) {
+        index++;
+        continue;
+      }
+      const token = this.tokens.tokenOf.get(id)!;
+      const from = index;
+      index = end;
+      if (this.ignoreSpecial && this.tokens.special.has(token.content)) continue;
+      if (token.singleWord && (endsWithWord(text, from) || beginsWithWord(text, end))) continue;
+      let [left, right] = [from, end];
+      if (token.lstrip) while (left > start && space.has(text.charCodeAt(left - 1))) left--;
+      if (token.rstrip) {
+        // What lies before `start` was taken along by the last token, so it is space.
+        right = Math.max(right, start);
+        while (right < text.length && space.has(text.charCodeAt(right))) right++;
+      }
+      cut(left);
+      sections.push(id);
+      start = right;
+    }
+    cut(text.length);
+    return sections;
+  }
+}
+
+function endsWithWord(text: string, end: number): boolean {
+  if (end === 0) return false;
+  const unit = text.charCodeAt(end - 1);
+  const low = unit >= 0xdc00 && unit < 0xe000;
+  return setOf("word").has(low ? (text.codePointAt(end - 2) as number) : unit);
+}
+
+function beginsWithWord(text: string, start: number): boolean {
+  return start < text.length && setOf("word").has(text.codePointAt(start) as number);
+}

@@ -1,0 +1,132 @@
+import { pushBytes } from "./byte-chars.js";
+import { replace } from "./normalizers.js";
+import { checkGrowth, type Part } from "./part.js";
+import { readMetaspaceOptions } from "./pre-tokenizers.js";
+import { readPattern } from "./split.js";
+
+/** Tokens to texts, to be joined in the end. */
+export type Decoder = (tokens: readonly string[]) => readonly string[];
+
+/** The decoder that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+export function readDecoder(part: Part): Decoder {
+  const decoder = read(part);
+  part.done();
+  return decoder;
+}
+
+/** Invalid bytes give U+FFFD, and U+FEFF is a character like any other. */
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const strictDecoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
+
+function read(part: Part): Decoder {
+  switch (part.type) {
+    case "Sequence": {
+      const all = part.parts("decoders").map(readDecoder);
+      const length = (texts: readonly string[]) => texts.reduce((sum, text) => sum + text.length + 1, 0);
+      return (tokens) =>
+        all.reduce((current, each) => {
+          const next = each(current);
+          checkGrowth(part.place, length(tokens), length(next));
+          return next;
+        }, tokens);
+    }
+    case "ByteLevel":
+      for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
+        part.boolean(name, { fallback: true }); // matter for encoding only
+      }
+      return (tokens) => {
+        const bytes: number[] = [];
+        for (const token of tokens) pushBytes(token, bytes);
+        return [decoder.decode(Uint8Array.from(bytes))];
+      };
+    case "ByteFallback":
+      return byteFallback;
+    case "Fuse":
+      return (tokens) => [tokens.join("")];
+    case "Metaspace": {
+      const { replacement, scheme } = readMetaspaceOptions(part);
+      part.boolean("split", { fallback: true }); // matters for encoding only
+      return (tokens) =>
+        tokens.map((token, index) => {
+          return token.replaceAll(replacement, index === 0 && scheme !== "never" ? "" : " ");
+        });
+    }
+    case "WordPiece": {
+      const prefix = part.string("prefix");
+      const cleanup = part.boolean("cleanup");
+      return (tokens) =>
+        tokens.map((token, index) => {
+          let text = token;
+          if (index > 0) text = token.startsWith(prefix) ? token.slice(prefix.length) : ` ${token}`;
+          return cleanup ? cleanUp(text).replaceAll(" do not", " don't") : text;
+        });
+    }
+    case "BPEDecoder": {
+      const suffix = part.string("suffix");
+      if (suffix === "") throw part.refuse("suffix", "it must not be empty");
+      return (tokens) =>
+        tokens.map((token, index) => token.replaceAll(suffix, index === tokens.length - 1 ? "" : " "));
+    }
+    case "Replace": {
+      const pattern = readPattern(part);
+      const content = part.string("content");
+      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.place));
+    }
+    case "Strip": {
+      const content = part.character("content");
+      const start = part.integer("start");
+      if (part.integer("stop") !== 0) throw part.refuse("stop", "stripping the end is not supported");
+      return (tokens) =>
+        tokens.map((token) => {
+          let cut = 0;
+          for (let count = 0; count < start && token.startsWith(content, cut); count++) cut += content.length;
+          return token.slice(cut);
+        });
+    }
+    default:
+      throw part.refuse("type", "this decoder is not supported");
+  }
+}
+
+/** "<0x41>" is a byte. Neighbouring bytes are a text, or U+FFFD for each where they are no valid one. */
+function byteFallback(tokens: readonly string[]): string[] {
+  const texts: string[] = [];
+  let bytes: number[] = [];
+  const flush = () => {
+    if (bytes.length === 0) return;
+    try {
+      texts.push(strictDecoder.decode(Uint8Array.from(bytes)));
+    } catch {
+      texts.push(...bytes.map(() => "\ufffd"));
+    }
+    bytes = [];
+  };
+  for (const token of tokens) {
+    // Rust reads "+5" as a number, too.
+    const digits = /^<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>$/.exec(token)?.[1];
+    if (digits !== undefined) {
+      bytes.push(Number.parseInt(digits, 16));
+      continue;
+    }
+    flush();
+    texts.push(token);
+  }
+  flush();
+  return texts;
+}
+
+/** The clean-up of spaces that was made for BERT, as `clean_up_tokenization_spaces` asks for it. */
+export function cleanUp(text: string): string {
+  return [
+    [" .", "."],
+    [" ?", "?"],
+    [" !", "!"],
+    [" ,", ","],
+    [" ' ", "'"],
+    [" n't", "n't"],
+    [" 'm", "'m"],
+    [" 's", "'s"],
+    [" 've", "'ve"],
+    [" 're", "'re"],
+  ].reduce((current, [from, to]) => current.replaceAll(from!, to!), text);
+}

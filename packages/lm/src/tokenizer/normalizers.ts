@@ -1,0 +1,163 @@
+import { checkGrowth, type Part } from "./part.js";
+import { setOf } from "./code-points.js";
+import { bytesToChars } from "./byte-chars.js";
+import { readPrecompiled } from "./precompiled.js";
+import { readPattern } from "./split.js";
+
+export interface Normalizer {
+  normalize(text: string): string;
+  /** Whether it can drop the beginning of a text, so that what follows no longer counts as the text's first. */
+  dropsBeginning: boolean;
+}
+
+/** The normalizer that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+export function readNormalizer(part: Part): Normalizer {
+  const normalizer = read(part);
+  part.done();
+  return normalizer;
+}
+
+function read(part: Part): Normalizer {
+  const simple = (normalize: (text: string) => string): Normalizer => ({ normalize, dropsBeginning: false });
+  const dropping = (normalize: (text: string) => string): Normalizer => ({ normalize, dropsBeginning: true });
+  switch (part.type) {
+    case "Sequence": {
+      const all = part.parts("normalizers").map(readNormalizer);
+      return {
+        normalize: (text) =>
+          all.reduce((current, { normalize }) => {
+            const next = normalize(current);
+            checkGrowth(part.place, text.length, next.length);
+            return next;
+          }, text),
+        dropsBeginning: all.some(({ dropsBeginning }) => dropsBeginning),
+      };
+    }
+    case "NFC":
+    case "NFD":
+    case "NFKC":
+    case "NFKD": {
+      const form = part.type;
+      return simple((text) => toForm(text, form));
+    }
+    case "Lowercase":
+      return simple(lowercase);
+    case "StripAccents":
+      return dropping((text) => without(text, "marks"));
+    case "Strip": {
+      const [left, right] = [part.boolean("strip_left"), part.boolean("strip_right")];
+      return { normalize: (text) => strip(text, left, right), dropsBeginning: left };
+    }
+    case "Prepend": {
+      const prepended = part.string("prepend");
+      return simple((text) => (text === "" ? "" : prepended + text));
+    }
+    case "Replace": {
+      const pattern = readPattern(part);
+      const content = part.string("content");
+      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.place);
+      return { normalize, dropsBeginning: content === "" };
+    }
+    case "ByteLevel":
+      return simple(bytesToChars);
+    case "BertNormalizer":
+      return readBert(part);
+    case "Precompiled":
+      return dropping(readPrecompiled(part));
+    default:
+      throw part.refuse("type", "this normalizer is not supported");
+  }
+}
+
+function readBert(part: Part): Normalizer {
+  const clean = part.boolean("clean_text");
+  const chinese = part.boolean("handle_chinese_chars");
+  const lower = part.boolean("lowercase");
+  const accents = part.boolean("strip_accents", { fallback: null }) ?? lower;
+  const normalize = (text: string) => {
+    let current = text;
+    if (clean) current = cleanText(current);
+    if (chinese) current = aroundChinese(current);
+    if (accents) current = without(toForm(current, "NFD"), "accents");
+    return lower ? lowercase(current) : current;
+  };
+  return { normalize, dropsBeginning: clean || accents };
+}
+
+const ASCII = /^[\0-\x7f]*$/;
+
+/**
+ * A Unicode form as Python's library computes it, whose tables are of an older Unicode version than Node's: characters
+ * that it does not know stay as they are, and nothing is moved past them or joined with them.
+ */
+function toForm(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
+  if (ASCII.test(text)) return text;
+  const unknown = setOf("notNormalized");
+  let result = "";
+  let start = 0;
+  for (let index = 0; index < text.length;) {
+    const point = text.codePointAt(index) as number;
+    const end = index + (point > 0xffff ? 2 : 1);
+    if (unknown.has(point)) {
+      result += text.slice(start, index).normalize(form) + text.slice(index, end);
+      start = end;
+    }
+    index = end;
+  }
+  return result + text.slice(start).normalize(form);
+}
+
+/** Character by character: a final sigma is no special case, other than in JavaScript. */
+function lowercase(text: string): string {
+  if (ASCII.test(text)) return text.toLowerCase();
+  let result = "";
+  for (const char of text) result += char.toLowerCase();
+  return result;
+}
+
+function without(text: string, name: "marks" | "accents"): string {
+  if (ASCII.test(text)) return text;
+  const set = setOf(name);
+  let result = "";
+  for (const char of text) if (!set.has(char.codePointAt(0)!)) result += char;
+  return result;
+}
+
+function cleanText(text: string): string {
+  const [removed, space] = [setOf("bertRemoved"), setOf("bertSpace")];
+  let result = "";
+  for (const char of text) {
+    const point = char.codePointAt(0)!;
+    if (space.has(point)) result += " ";
+    else if (!removed.has(point)) result += char;
+  }
+  return result;
+}
+
+function aroundChinese(text: string): string {
+  if (ASCII.test(text)) return text;
+  const chinese = setOf("cjk");
+  let result = "";
+  for (const char of text) result += chinese.has(char.codePointAt(0)!) ? ` ${char} ` : char;
+  return result;
+}
+
+/** All White_Space characters lie in the basic plane. */
+export function strip(text: string, left: boolean, right: boolean): string {
+  const space = setOf("space");
+  let [start, end] = [0, text.length];
+  if (left) while (start < end && space.has(text.charCodeAt(start))) start++;
+  if (right) while (end > start && space.has(text.charCodeAt(end - 1))) end--;
+  return text.slice(start, end);
+}
+
+export function replace(text: string, matches: readonly number[], content: string, place: string): string {
+  checkGrowth(place, text.length, (matches.length / 2) * content.length);
+  let result = "";
+  let position = 0;
+  for (let index = 0; index < matches.length; index += 2) {
+    result += text.slice(position, matches[index]) + content;
+    position = matches[index + 1]!;
+  }
+  return result + text.slice(position);
+}

@@ -1,0 +1,87 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { checkId } from "./model.js";
+import { Part } from "./part.js";
+
+/** What stands before and behind the ids of a single text. */
+export interface Frame {
+  prefix: readonly number[];
+  suffix: readonly number[];
+}
+
+export const NO_FRAME: Frame = { prefix: [], suffix: [] };
+
+/** What the post-processor of a tokenizer.json adds. Throws UsageError for one that is not known to equal Python's. */
+export function readPostProcessor(part: Part): Frame {
+  const frame = read(part);
+  part.done();
+  return frame;
+}
+
+function read(part: Part): Frame {
+  switch (part.type) {
+    case "Sequence":
+      return part
+        .parts("processors")
+        .map(readPostProcessor)
+        .reduce(
+          (inner, outer) => ({
+            prefix: [...outer.prefix, ...inner.prefix],
+            suffix: [...inner.suffix, ...outer.suffix],
+          }),
+          NO_FRAME,
+        );
+    case "ByteLevel": // says where tokens lie, not which they are
+      for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
+        part.boolean(name, { fallback: true });
+      }
+      return NO_FRAME;
+    case "RobertaProcessing":
+      part.boolean("trim_offsets", { fallback: true });
+      part.boolean("add_prefix_space", { fallback: true });
+      return { prefix: [idOfPair(part, "cls")], suffix: [idOfPair(part, "sep")] };
+    case "BertProcessing":
+      return { prefix: [idOfPair(part, "cls")], suffix: [idOfPair(part, "sep")] };
+    case "TemplateProcessing":
+      return readTemplate(part);
+    default:
+      throw part.refuse("type", "this post-processor is not supported");
+  }
+}
+
+/** ["[CLS]", 101]. */
+function idOfPair(part: Part, name: string): number {
+  const [token, id] = part.list(name);
+  checkId(part.inside(name), String(token), id);
+  return id;
+}
+
+function readTemplate(part: Part): Frame {
+  part.list("pair", { fallback: null });
+  const tokens = part.part("special_tokens") ?? new Part({}, part.inside("special_tokens"));
+  const prefix: number[] = [];
+  const suffix: number[] = [];
+  let side = prefix;
+  for (const piece of part.parts("single")) {
+    const special = piece.part("SpecialToken");
+    const sequence = piece.part("Sequence");
+    if (sequence?.string("id") === "A" && special === null && side === prefix) {
+      side = suffix;
+    } else if (special !== null && sequence === null) {
+      const name = special.string("id");
+      const token = tokens.part(name);
+      if (token === null) {
+        throw new UsageError(`${piece.place}: "special_tokens" must list ${describeValue(name)}`);
+      }
+      for (const id of token.list("ids")) {
+        checkId(token.place, name, id);
+        side.push(id);
+      }
+    } else {
+      throw new UsageError(`${piece.place} must be {"SpecialToken": …}, or once {"Sequence": {"id": "A"}}`);
+    }
+  }
+  if (side === prefix) {
+    throw new UsageError(`${part.inside("single")} must hold {"Sequence": {"id": "A"}}: the text itself`);
+  }
+  return { prefix, suffix };
+}

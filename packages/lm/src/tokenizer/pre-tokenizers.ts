@@ -1,0 +1,144 @@
+import { CodePointSet, setOf } from "./code-points.js";
+import { checkGrowth, type Part } from "./part.js";
+import { bytesToChars } from "./byte-chars.js";
+import { Pattern } from "./pattern.js";
+import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
+
+export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
+
+export const BYTE_LEVEL_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
+
+/** The pre-tokenizer that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+export function readPreTokenizer(part: Part): PreTokenizer {
+  const preTokenizer = read(part);
+  part.done();
+  return preTokenizer;
+}
+
+function read(part: Part): PreTokenizer {
+  const perPiece =
+    (split: (piece: Piece) => Piece[]): PreTokenizer =>
+    (pieces) =>
+      pieces.flatMap(split);
+  switch (part.type) {
+    case "Sequence": {
+      const all = part.parts("pretokenizers").map(readPreTokenizer);
+      const length = (pieces: readonly Piece[]) => pieces.reduce((sum, { text }) => sum + text.length, 0);
+      return (pieces) => {
+        const before = length(pieces);
+        return all.reduce((current, preTokenizer) => {
+          const next = preTokenizer(current);
+          checkGrowth(part.place, before, length(next));
+          return next;
+        }, pieces);
+      };
+    }
+    case "ByteLevel":
+      return readByteLevel(part);
+    case "Metaspace":
+      return readMetaspace(part);
+    case "Split": {
+      const pattern = readPattern(part);
+      const behavior = readBehavior(part);
+      const invert = part.boolean("invert");
+      return perPiece((piece) => splitPiece(piece, pattern.matches(piece.text), behavior, invert));
+    }
+    case "Punctuation": {
+      const behavior = readBehavior(part, { fallback: "Isolated" });
+      const find = eachOf(setOf("punctuation"));
+      return perPiece((piece) => splitPiece(piece, find(piece.text), behavior));
+    }
+    case "Digits": {
+      const behavior = part.boolean("individual_digits") ? "Isolated" : "Contiguous";
+      const find = eachOf(setOf("numeric"));
+      return perPiece((piece) => splitPiece(piece, find(piece.text), behavior));
+    }
+    case "Whitespace": {
+      const [word, space] = [setOf("word"), setOf("space")];
+      return perPiece((piece) => splitWords(piece, word, space));
+    }
+    case "WhitespaceSplit": {
+      const find = eachOf(setOf("space"));
+      return perPiece((piece) => splitPiece(piece, find(piece.text), "Removed"));
+    }
+    case "CharDelimiterSplit": {
+      const delimiter = part.character("delimiter").codePointAt(0)!;
+      const find = eachOf(new CodePointSet([delimiter, delimiter]));
+      return perPiece((piece) => splitPiece(piece, find(piece.text), "Removed"));
+    }
+    case "BertPreTokenizer": {
+      const [space, punctuation] = [eachOf(setOf("space")), eachOf(setOf("punctuation"))];
+      return (pieces) =>
+        pieces
+          .flatMap((piece) => splitPiece(piece, space(piece.text), "Removed"))
+          .flatMap((piece) => splitPiece(piece, punctuation(piece.text), "Isolated"));
+    }
+    default:
+      throw part.refuse("type", "this pre-tokenizer is not supported");
+  }
+}
+
+function readByteLevel(part: Part): PreTokenizer {
+  const addPrefixSpace = part.boolean("add_prefix_space");
+  part.boolean("trim_offsets", { fallback: true }); // says where tokens lie, not which they are
+  const pattern = part.boolean("use_regex", { fallback: true }) ? new Pattern(BYTE_LEVEL_PATTERN) : null;
+  return (pieces) =>
+    pieces.flatMap((given) => {
+      const text = addPrefixSpace && !given.text.startsWith(" ") ? ` ${given.text}` : given.text;
+      const piece = { text, first: given.first };
+      const parts = pattern === null ? [piece] : splitPiece(piece, pattern.matches(text), "Isolated");
+      return parts.map((each) => ({ text: bytesToChars(each.text), first: each.first }));
+    });
+}
+
+function readMetaspace(part: Part): PreTokenizer {
+  const { replacement, scheme } = readMetaspaceOptions(part);
+  const split = part.boolean("split", { fallback: true });
+  const point = replacement.codePointAt(0)!;
+  const find = eachOf(new CodePointSet([point, point]));
+  return (pieces) =>
+    pieces.flatMap((given) => {
+      let text = given.text.replaceAll(" ", () => replacement);
+      const prepend = scheme === "always" || (scheme === "first" && given.first);
+      if (prepend && !text.startsWith(replacement)) text = replacement + text;
+      const piece = { text, first: given.first };
+      return split ? splitPiece(piece, find(text), "MergedWithNext") : [piece];
+    });
+}
+
+/** What the pre-tokenizer and the decoder of this name share. */
+export function readMetaspaceOptions(part: Part): { replacement: string; scheme: string } {
+  const replacement = part.character("replacement");
+  const scheme = part.string("prepend_scheme", { fallback: "always" });
+  if (!["always", "first", "never"].includes(scheme)) {
+    throw part.refuse("prepend_scheme", "it must be always, first or never");
+  }
+  // Files of earlier versions spell the scheme as a boolean, too. Python refuses it where the two disagree.
+  if (part.boolean("add_prefix_space", { fallback: null }) === false && scheme !== "never") {
+    throw part.refuse(
+      "add_prefix_space",
+      `it does not agree with prepend_scheme ${JSON.stringify(scheme)}, and Python refuses this file`,
+      'write "prepend_scheme": "never" where no space shall be put before a text',
+    );
+  }
+  part.string("str_rep", { fallback: null }); // of earlier versions, read by nobody
+  return { replacement, scheme };
+}
+
+/** Runs of word characters, and runs of what is neither that nor space. */
+function splitWords({ text, first }: Piece, word: CodePointSet, space: CodePointSet): Piece[] {
+  const pieces: Piece[] = [];
+  const kindAt = (index: number) => {
+    const point = text.codePointAt(index) as number;
+    return word.has(point) ? "word" : space.has(point) ? "space" : "other";
+  };
+  for (let start = 0; start < text.length;) {
+    const kind = kindAt(start);
+    let end = start;
+    do end += (text.codePointAt(end) as number) > 0xffff ? 2 : 1;
+    while (end < text.length && kindAt(end) === kind);
+    if (kind !== "space") pieces.push({ text: text.slice(start, end), first: first && start === 0 });
+    start = end;
+  }
+  return pieces;
+}

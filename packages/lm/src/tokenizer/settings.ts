@@ -1,0 +1,201 @@
+// What tokenizer_config.json, special_tokens_map.json and added_tokens.json change, as `transformers` 5 does it
+// (docs/decisions/0061). Must not know: texts.
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { readAddedToken, type AddedToken } from "./added-tokens.js";
+import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES } from "./tokenizer-classes.js";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** The files beside tokenizer.json; null where there is none. */
+export interface SettingsFiles {
+  /** Begins error messages: file names are put behind it. */
+  place: (file: string) => string;
+  definition: Json;
+  settings: Json;
+  specialTokensMap: Json | null;
+  addedTokens: Json | null;
+  /** "model_type" of config.json: says which class it is where tokenizer_config.json does not. */
+  modelType: string | null;
+}
+
+export interface Settings {
+  /** tokenizer.json as the class of the tokenizer rebuilds it. */
+  definition: Json;
+  /** Tokens to be added, in this order, behind those that tokenizer.json lists. */
+  tokens: AddedToken[];
+  /** bos_token and so on, by name. */
+  named: ReadonlyMap<string, string>;
+  splitSpecialTokens: boolean;
+  cleanUpSpaces: boolean;
+}
+
+const NAMES = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+export function readSettings(files: SettingsFiles): Settings {
+  const { place, definition, settings } = files;
+  const where = place("tokenizer_config.json");
+  const className = classOf(files);
+  const values = new Map(Object.entries(settings));
+  const isToken = (value: unknown) => typeof value === "string" || isObject(value);
+
+  // Tokens with flags, by id and by spelling.
+  const byId = new Map<number, AddedToken>();
+  const add = (id: unknown, token: AddedToken, from: string) => {
+    if (!Number.isSafeInteger(id) || (id as number) < 0) {
+      throw new UsageError(`${from}: an added token must have an id, got ${describeValue(id)}`);
+    }
+    byId.set(id as number, token);
+  };
+  let extra = listed(settings["extra_special_tokens"], `${where}: "extra_special_tokens"`);
+  const namedExtra = isObject(settings["extra_special_tokens"]) ? settings["extra_special_tokens"] : {};
+  if (extra.length === 0 && Object.keys(namedExtra).length === 0) {
+    extra = listed(settings["additional_special_tokens"], `${where}: "additional_special_tokens"`);
+  }
+  const listedFlags = settings["added_tokens_decoder"];
+  if (listedFlags !== undefined && listedFlags !== null) {
+    if (!isObject(listedFlags)) {
+      throw new UsageError(
+        `${where}: "added_tokens_decoder" must be an object, got ${describeValue(listedFlags)}`,
+      );
+    }
+    for (const [id, token] of Object.entries(listedFlags)) {
+      const from = `${where}: "added_tokens_decoder"[${JSON.stringify(id)}]`;
+      add(Number(id), readAddedToken(token, from, isObject(token) ? {} : { special: true }), from);
+    }
+  } else {
+    const mapPlace = place("special_tokens_map.json");
+    for (const [name, value] of Object.entries(files.specialTokensMap ?? {})) {
+      if (name === "additional_special_tokens" || name === "extra_special_tokens") {
+        if (Array.isArray(value)) {
+          const more = listed(value, `${mapPlace}: ${JSON.stringify(name)}`);
+          // Python reads "additional_special_tokens" of this file only where there are no others.
+          if (name === "extra_special_tokens" || extra.length === 0) extra = [...extra, ...more];
+        }
+      } else {
+        values.set(name, isObject(value) ? { ...value, special: true } : value);
+      }
+    }
+    for (const [content, id] of Object.entries(files.addedTokens ?? {})) {
+      const known = [...NAMES.map((name) => values.get(name)), ...extra].some(
+        (token) => (isObject(token) ? token["content"] : token) === content,
+      );
+      add(
+        id,
+        readAddedToken(content, place("added_tokens.json"), { special: known }),
+        place("added_tokens.json"),
+      );
+    }
+    for (const value of Array.isArray(definition["added_tokens"]) ? definition["added_tokens"] : []) {
+      const from = `${place("tokenizer.json")}: "added_tokens"`;
+      const token = readAddedToken(value, from);
+      add((value as { id?: unknown }).id, token, from);
+    }
+  }
+  const bySpelling = new Map([...byId.values()].map((token) => [token.content, token]));
+
+  const named = new Map<string, AddedToken>();
+  const name = (key: string, value: unknown) => {
+    if (value === null || value === undefined) return;
+    if (!isToken(value)) {
+      throw new UsageError(`${where}: ${JSON.stringify(key)} must be a token, got ${describeValue(value)}`);
+    }
+    const token = readAddedToken(value, `${where}: ${JSON.stringify(key)}`);
+    if (token.content === "") return;
+    named.set(key, NAMES.includes(key) ? (bySpelling.get(token.content) ?? token) : token);
+  };
+  const defaults = defaultsOf(className);
+  for (const key of NAMES) name(key, values.has(key) ? values.get(key) : defaults[key]);
+  // Further names of the model's own: "image_token".
+  for (const [key, value] of values) {
+    if (!NAMES.includes(key) && key.endsWith("_token") && typeof value === "string") name(key, value);
+  }
+  for (const [key, value] of Object.entries(namedExtra)) name(key, value);
+
+  // As listed with their flags; then names and extra tokens that are nowhere else. What has a name is special.
+  const namedSpellings = new Set([...named.values()].map(({ content }) => content));
+  const rebuild = rebuilt(className, definition, settings, named, place("tokenizer.json"));
+  const fromFile = rebuild === null ? readListed(definition, place("tokenizer.json")) : [];
+  const present = new Set(fromFile.map(({ content }) => content));
+  const tokens: AddedToken[] = [];
+  for (const [, token] of [...byId].sort(([one], [other]) => one - other)) {
+    tokens.push(namedSpellings.has(token.content) ? { ...token, special: true } : token);
+    present.add(token.content);
+  }
+  const extraTokens = extra.map((token) => readAddedToken(token, `${where}: an extra special token`));
+  for (const token of [...named.values(), ...extraTokens]) {
+    if (present.has(token.content)) continue;
+    present.add(token.content);
+    tokens.push(namedSpellings.has(token.content) ? { ...token, special: true } : token);
+  }
+  if (className === "Qwen2Tokenizer") {
+    for (const { content } of [...named.values(), ...extraTokens])
+      tokens.push(readAddedToken(content, where));
+  }
+
+  const flag = (key: string) => {
+    const value = settings[key] ?? false;
+    if (typeof value === "boolean") return value;
+    throw new UsageError(
+      `${where}: ${JSON.stringify(key)} must be true or false, got ${describeValue(value)}`,
+    );
+  };
+  return {
+    definition: rebuild ?? definition,
+    tokens,
+    named: new Map([...named].map(([key, { content }]) => [key, content])),
+    splitSpecialTokens: flag("split_special_tokens"),
+    cleanUpSpaces: flag("clean_up_tokenization_spaces"),
+  };
+}
+
+/** "added_tokens" of tokenizer.json. */
+export function readListed(definition: Json, place: string): AddedToken[] {
+  const list = definition["added_tokens"] ?? [];
+  if (!Array.isArray(list)) {
+    throw new UsageError(`${place}: "added_tokens" must be a list, got ${describeValue(list)}`);
+  }
+  return list.map((value) => readAddedToken(value, `${place}: "added_tokens"`));
+}
+
+/** Which of Python's classes would read the folder. "" is the one that takes tokenizer.json as it is. */
+function classOf({ settings, modelType, place }: SettingsFiles): string {
+  const where = place("tokenizer_config.json");
+  const given = settings["tokenizer_class"] ?? null;
+  if (given !== null && typeof given !== "string") {
+    throw new UsageError(`${where}: "tokenizer_class" must be a string, got ${describeValue(given)}`);
+  }
+  const autoMap = settings["auto_map"];
+  if (autoMap !== undefined && autoMap !== null) {
+    const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
+    if (code !== undefined && code !== null) {
+      throw new UsageError(
+        `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is Python code of the checkpoint's own, ` +
+          `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
+      );
+    }
+  }
+  const plain = (name: string | null) => (name === null ? null : name.replace(/Fast$/, ""));
+  const registered = modelType !== null && Object.hasOwn(CLASSES, modelType) ? CLASSES[modelType]! : null;
+  let name = plain(given);
+  // Mistral's own class is not used without its own package, and the file counts whatever class it names.
+  if (name === null || registered === "") name = registered;
+  if (name === null) return "";
+  if (UNSUPPORTED_CLASSES.has(name)) {
+    throw new UsageError(
+      `${where}: "tokenizer_class" is ${describeValue(given)}: Python rebuilds such a tokenizer by code that is not ` +
+        `here, so the ids might differ from Python's; load it in Python, write its \`backend_tokenizer\` to ` +
+        `tokenizer.json, and set "tokenizer_class" to "PreTrainedTokenizerFast"`,
+    );
+  }
+  return name;
+}
+
+function listed(value: unknown, place: string): unknown[] {
+  if (value === undefined || value === null || isObject(value)) return [];
+  if (Array.isArray(value)) return value as unknown[];
+  throw new UsageError(`${place} must be a list of tokens, got ${describeValue(value)}`);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,117 @@
+import { describeValue } from "@astra-rl/torch";
+import type { CodePointSet } from "./code-points.js";
+import type { Part } from "./part.js";
+import { Pattern, PatternError } from "./pattern.js";
+
+/** A stretch of a text that is on its way to the model. */
+export interface Piece {
+  readonly text: string;
+  /** Whether it holds the first character of what the user gave. */
+  readonly first: boolean;
+}
+
+export const BEHAVIORS = [
+  "Removed",
+  "Isolated",
+  "MergedWithPrevious",
+  "MergedWithNext",
+  "Contiguous",
+] as const;
+export type Behavior = (typeof BEHAVIORS)[number];
+
+/** Finds what separates: [start, end, …]. */
+export type Finder = (text: string) => readonly number[];
+
+/** Each character of a set by itself. */
+export function eachOf(set: CodePointSet): Finder {
+  return (text) => {
+    const found: number[] = [];
+    for (let index = 0; index < text.length;) {
+      const point = text.codePointAt(index) as number;
+      const end = index + (point > 0xffff ? 2 : 1);
+      if (set.has(point)) found.push(index, end);
+      index = end;
+    }
+    return found;
+  };
+}
+
+/** Reads {"Regex": …} or {"String": …}. */
+export function readPattern(part: Part): Pattern {
+  const given = part.part("pattern");
+  if (given === null) throw part.refuse("pattern", 'it must be {"Regex": …} or {"String": …}');
+  const regex = given.string("Regex", { fallback: null });
+  const literal = given.string("String", { fallback: null });
+  given.done();
+  if ((regex === null) === (literal === null)) {
+    throw part.refuse("pattern", 'it must be {"Regex": …} or {"String": …}');
+  }
+  try {
+    return regex === null ? Pattern.literal(literal!) : new Pattern(regex);
+  } catch (cause) {
+    if (!(cause instanceof PatternError)) throw cause;
+    throw part.refuse("pattern", `a pattern is used only where it matches as in Python: ${cause.message}`);
+  }
+}
+
+export function readBehavior(part: Part, options: { fallback?: Behavior } = {}): Behavior {
+  const name = part.string("behavior", options);
+  const known = BEHAVIORS.find((behavior) => behavior === name);
+  if (known !== undefined) return known;
+  throw part.refuse("behavior", `it must be one of ${BEHAVIORS.join(", ")}, not ${describeValue(name)}`);
+}
+
+/** Splits a piece where separators are, which are then treated as the behavior says. No piece is empty. */
+export function splitPiece(
+  { text, first }: Piece,
+  separators: readonly number[],
+  behavior: Behavior,
+  invert = false,
+): Piece[] {
+  // (end of the stretch, whether it separates)
+  const ends: number[] = [];
+  const separates: boolean[] = [];
+  let position = 0;
+  const add = (end: number, separator: boolean) => {
+    if (end === position) return;
+    ends.push(end);
+    separates.push(separator !== invert);
+    position = end;
+  };
+  for (let index = 0; index < separators.length; index += 2) {
+    add(separators[index]!, false);
+    add(separators[index + 1]!, true);
+  }
+  add(text.length, false);
+
+  const pieces: Piece[] = [];
+  let start = 0;
+  const cut = (end: number) => {
+    pieces.push({ text: text.slice(start, end), first: first && start === 0 });
+    start = end;
+  };
+  for (const [index, end] of ends.entries()) {
+    const here = separates[index]!;
+    const next = separates[index + 1];
+    switch (behavior) {
+      case "Removed":
+        if (here) start = end;
+        else cut(end);
+        break;
+      case "Isolated":
+        cut(end);
+        break;
+      case "Contiguous":
+        if (next !== here) cut(end);
+        break;
+      case "MergedWithPrevious":
+        // A separator joins what is before it, unless that is a separator too.
+        if (!(next === true && !here)) cut(end);
+        break;
+      case "MergedWithNext":
+        if (!(here && next === false)) cut(end);
+        break;
+    }
+  }
+  return pieces;
+}

@@ -1,0 +1,246 @@
+// The tokenizer classes of `transformers` 5. Some take only vocabulary, merges and tokens from tokenizer.json and set up
+// everything else by themselves, from tokenizer_config.json: those that our model families use do so here as well.
+import { describeValue, UsageError } from "@astra-rl/torch";
+import type { AddedToken } from "./added-tokens.js";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** By "model_type" of config.json, for folders that name no class; "" takes tokenizer.json as it is. */
+export const CLASSES: Readonly<Record<string, string>> = {
+  bert: "BertTokenizer",
+  distilbert: "BertTokenizer",
+  gpt2: "GPT2Tokenizer",
+  mistral: "",
+  qwen2: "Qwen2Tokenizer",
+  qwen3: "Qwen2Tokenizer",
+  roberta: "RobertaTokenizer",
+  "xlm-roberta": "XLMRobertaTokenizer",
+};
+
+/** Classes that set up the tokenizer by code of their own, or are no fast tokenizers at all. */
+export const UNSUPPORTED_CLASSES: ReadonlySet<string> = new Set(
+  (
+    "Albert Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt Blenderbot BlenderbotSmall ByT5 CLIP CTRL " +
+    "Camembert Canine Clvp CodeGen CodeLlama Cohere Cpm CpmAnt DPRContextEncoder DPRQuestionEncoder DPRReader " +
+    "Deberta DebertaV2 Dia Esm Esmc FSMT FastSpeech2Conformer Flaubert Funnel GPTNeoX GPTNeoXJapanese GPTSw3 " +
+    "Gemma Herbert Lasr LayoutLMv2 LayoutLMv3 LayoutXLM Luke M2M100 MBart MBart50 MLuke MPNet Marian MarkupLM " +
+    "Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Pegasus Perceiver Phobert Pop2Piano ProphetNet Qwen3_5 Rag Reformer " +
+    "RemBert RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5 Splinter T5 Tapas Tipsv2 Udop " +
+    "VideoPrism Vits Wav2Vec2CTC Wav2Vec2PhonemeCTC Whisper XGLM XLM XLNet"
+  )
+    .split(" ")
+    .map((name) => `${name}Tokenizer`),
+);
+
+const BERT = {
+  unk_token: "[UNK]",
+  sep_token: "[SEP]",
+  pad_token: "[PAD]",
+  cls_token: "[CLS]",
+  mask_token: "[MASK]",
+};
+const ROBERTA = {
+  bos_token: "<s>",
+  eos_token: "</s>",
+  sep_token: "</s>",
+  cls_token: "<s>",
+  unk_token: "<unk>",
+  pad_token: "<pad>",
+  mask_token: "<mask>",
+};
+const END = "<|endoftext|>";
+
+/** Classes that are the same under another name. */
+const SAME: Readonly<Record<string, string>> = {
+  DistilBertTokenizer: "BertTokenizer",
+  MobileBertTokenizer: "BertTokenizer",
+  SqueezeBertTokenizer: "BertTokenizer",
+  BartTokenizer: "RobertaTokenizer",
+};
+
+interface Rebuilder {
+  model: "BPE" | "WordPiece" | "Unigram";
+  defaults: Readonly<Record<string, string>>;
+  rebuild(from: {
+    model: Json;
+    definition: Json;
+    settings: Json;
+    token: (name: string) => string;
+    flag: (name: string, fallback: boolean) => boolean;
+  }): Record<string, unknown>;
+}
+
+const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
+  type: "ByteLevel",
+  add_prefix_space: addPrefixSpace,
+  trim_offsets: true,
+  use_regex: useRegex,
+});
+
+/** [before] $A [behind], by the spelling of tokens; their ids are known once they are added. */
+const around = (before: string, behind: string) => ({ [AROUND]: [before, behind] });
+export const AROUND = Symbol("tokens around a text");
+
+const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
+  GPT2Tokenizer: {
+    model: "BPE",
+    defaults: { unk_token: END, bos_token: END, eos_token: END },
+    rebuild: ({ model, flag }) => ({
+      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
+      normalizer: null,
+      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
+      decoder: byteLevel(true),
+    }),
+  },
+  Qwen2Tokenizer: {
+    model: "BPE",
+    defaults: { unk_token: END, eos_token: END, pad_token: END },
+    rebuild: ({ model, flag }) => ({
+      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
+      normalizer: { type: "NFC" },
+      pre_tokenizer: {
+        type: "Sequence",
+        pretokenizers: [
+          { type: "Split", pattern: { Regex: QWEN2_PATTERN }, behavior: "Isolated", invert: false },
+          byteLevel(flag("add_prefix_space", false), false),
+        ],
+      },
+      decoder: byteLevel(true),
+    }),
+  },
+  LlamaTokenizer: {
+    model: "BPE",
+    defaults: { unk_token: "<unk>", bos_token: "<s>", eos_token: "</s>" },
+    rebuild: ({ model, flag }) => {
+      const addPrefixSpace = flag("add_prefix_space", true);
+      const scheme = addPrefixSpace ? (flag("legacy", false) ? "always" : "first") : "never";
+      const decoders: Json[] = [
+        { type: "Replace", pattern: { String: "▁" }, content: " " },
+        { type: "ByteFallback" },
+        { type: "Fuse" },
+      ];
+      if (addPrefixSpace) decoders.push({ type: "Strip", content: " ", start: 1, stop: 0 });
+      return {
+        model: {
+          type: "BPE",
+          vocab: model["vocab"],
+          merges: model["merges"],
+          fuse_unk: true,
+          byte_fallback: true,
+        },
+        normalizer: null,
+        pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: scheme, split: false },
+        decoder: { type: "Sequence", decoders },
+      };
+    },
+  },
+  BertTokenizer: {
+    model: "WordPiece",
+    defaults: BERT,
+    rebuild: ({ model, token, flag, settings }) => ({
+      model: {
+        type: "WordPiece",
+        vocab: model["vocab"],
+        unk_token: token("unk_token"),
+        continuing_subword_prefix: "##",
+        max_input_chars_per_word: 100,
+      },
+      normalizer: {
+        type: "BertNormalizer",
+        clean_text: true,
+        handle_chinese_chars: flag("tokenize_chinese_chars", true),
+        strip_accents: settings["strip_accents"] ?? null,
+        lowercase: flag("do_lower_case", true),
+      },
+      pre_tokenizer: { type: "BertPreTokenizer" },
+      decoder: { type: "WordPiece", prefix: "##", cleanup: true },
+      post_processor: around(token("cls_token"), token("sep_token")),
+    }),
+  },
+  RobertaTokenizer: {
+    model: "BPE",
+    defaults: ROBERTA,
+    rebuild: ({ model, token, flag }) => ({
+      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
+      normalizer: null,
+      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
+      decoder: byteLevel(true),
+      post_processor: around(token("cls_token"), token("sep_token")),
+    }),
+  },
+  XLMRobertaTokenizer: {
+    model: "Unigram",
+    defaults: ROBERTA,
+    rebuild: ({ model, definition, token, flag }) => {
+      const scheme = flag("add_prefix_space", true) ? "always" : "never";
+      const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: scheme, split: true };
+      return {
+        // The class takes the fourth token for the unknown one, whatever the file says.
+        model: { type: "Unigram", vocab: model["vocab"], unk_id: 3, byte_fallback: false },
+        normalizer: precompiledOf(definition["normalizer"]),
+        pre_tokenizer: { type: "Sequence", pretokenizers: [{ type: "WhitespaceSplit" }, metaspace] },
+        decoder: metaspace,
+        post_processor: around(token("bos_token"), token("eos_token")),
+      };
+    },
+  },
+};
+
+const QWEN2_PATTERN = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+
+function rebuilderOf(className: string): Rebuilder | undefined {
+  const name = Object.hasOwn(SAME, className) ? SAME[className]! : className;
+  return Object.hasOwn(REBUILDERS, name) ? REBUILDERS[name] : undefined;
+}
+
+/** Special tokens that a class has where no file names any. */
+export function defaultsOf(className: string): Readonly<Record<string, string>> {
+  return rebuilderOf(className)?.defaults ?? {};
+}
+
+/** tokenizer.json as a class makes it; null where the class takes it as it is. */
+export function rebuilt(
+  className: string,
+  definition: Json,
+  settings: Json,
+  named: ReadonlyMap<string, AddedToken>,
+  place: string,
+): Json | null {
+  const rebuilder = rebuilderOf(className);
+  if (rebuilder === undefined) return null;
+  const refuse = (why: string) =>
+    new UsageError(
+      `${place}: ${why}, but tokenizer_config.json names the class ${className}, which Python rebuilds; ` +
+        `set "tokenizer_class" to "PreTrainedTokenizerFast" to take tokenizer.json as it is`,
+    );
+  const model = definition["model"];
+  if (typeof model !== "object" || model === null) throw refuse(`"model" is ${describeValue(model)}`);
+  const { type, vocab } = model as Record<string, unknown>;
+  if (
+    (type !== undefined && type !== rebuilder.model) ||
+    Array.isArray(vocab) !== (rebuilder.model === "Unigram")
+  ) {
+    throw refuse(`the model is not ${rebuilder.model}`);
+  }
+  const flag = (name: string, fallback: boolean) => {
+    const value = settings[name] ?? fallback;
+    if (typeof value === "boolean") return value;
+    throw refuse(
+      `${JSON.stringify(name)} of tokenizer_config.json is ${describeValue(value)}, neither true nor false`,
+    );
+  };
+  const token = (name: string) => {
+    const found = named.get(name);
+    if (found === undefined) throw refuse(`tokenizer_config.json sets ${JSON.stringify(name)} to nothing`);
+    return found.content;
+  };
+  const made = rebuilder.rebuild({ model: model as Json, definition, settings, token, flag });
+  return { ...definition, ...made, added_tokens: [] };
+}
+
+function precompiledOf(normalizer: unknown): unknown {
+  if (typeof normalizer !== "object" || normalizer === null) return null;
+  const { type, normalizers } = normalizer as { type?: unknown; normalizers?: unknown };
+  const all: unknown[] = type === "Sequence" && Array.isArray(normalizers) ? normalizers : [normalizer];
+  return all.find((one) => (one as { type?: unknown } | null)?.type === "Precompiled") ?? null;
+}
