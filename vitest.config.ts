@@ -1,7 +1,49 @@
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+const everything = ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"];
+/** What the instruction set may change. */
+const numerical = [
+  "packages/torch/test/**/*.test.ts",
+  "packages/lm/test/*.test.ts",
+  "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
+];
+const textual = ["packages/lm/test/{byte-level-texts,keyed-random,resolve-checkpoint,tokenizer*}.test.ts"];
+
+/**
+ * ASTRA_TEST_ISAS=avx512_bf16,avx2: smaller instruction sets, within which the numerical tests run once more. All are counted
+ * in one closing line.
+ */
+function projects() {
+  const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
+  const preload = source("packages/torch/build/preload.node");
+  if (wanted.length === 0 || !existsSync(preload)) return undefined;
+  const { instructionSets } = createRequire(import.meta.url)(preload) as {
+    instructionSets: () => [string, string];
+  };
+  const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
+  const [inForce] = instructionSets();
+  const smaller = wanted.filter((isa) => {
+    if (!known.includes(isa))
+      throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
+    const isSmaller = known.indexOf(isa) < known.indexOf(inForce);
+    if (!isSmaller) console.warn(`SKIPPED: tests within ${isa}: ${inForce} is all that this machine has`);
+    return isSmaller;
+  });
+  return [
+    { extends: true as const, test: { name: inForce, include: everything } },
+    ...smaller.map((isa) => ({
+      extends: true as const,
+      test: { name: isa, include: numerical, exclude: textual, env: { ASTRA_ISA: isa } },
+    })),
+  ];
+}
+
+const within = projects();
 
 export default defineConfig({
   resolve: {
@@ -14,7 +56,8 @@ export default defineConfig({
     ],
   },
   test: {
-    include: ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"],
+    // A project adds to what it extends: its own files are then all there are.
+    ...(within === undefined ? { include: everything } : { projects: within }),
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 60_000,

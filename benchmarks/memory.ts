@@ -2,13 +2,17 @@
  * Resident memory of a training run, step by step: does it grow?
  *
  *     npx tsx benchmarks/memory.ts CONFIG.yaml [--steps 200] [--set key=value …]
+ *     npm run bench:memory -- --model .cache/gpt2-124m --steps 100
+ *
+ * With --model in place of a configuration: that checkpoint as tester and target, with what benchmarks/step.ts times (width
+ * 2, depth 3, 32 new tokens, DPO, batch 4, 2 episodes). `npm run bench:load` makes .cache/gpt2-124m where it is missing.
  *
  * Runs `astra-rl train` and reads the process's resident memory four times a second. Linux only.
  */
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -16,16 +20,41 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     steps: { type: "string", default: "200" },
+    model: { type: "string" },
     set: { type: "string", multiple: true, default: [] },
   },
 });
-const [configuration] = positionals;
+const folder = mkdtempSync(join(tmpdir(), "memory-"));
+const configuration =
+  positionals[0] ?? (values.model === undefined ? undefined : stepOf(resolve(values.model)));
 if (configuration === undefined) {
-  console.error("usage: memory.ts CONFIG.yaml [--steps N] [--set key=value …]");
+  rmSync(folder, { recursive: true });
+  console.error("usage: memory.ts CONFIG.yaml | --model FOLDER [--steps N] [--set key=value …]");
   process.exit(2);
 }
 
-const folder = mkdtempSync(join(tmpdir(), "memory-"));
+/** A configuration of the step that benchmarks/step.ts times; JSON is YAML. */
+function stepOf(model: string): string {
+  const file = join(folder, "step.yaml");
+  const generation = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
+  const settings = {
+    models: { tester: model, target: model },
+    sampler: { width: 2, depth: 3 },
+    generation: { tester: generation, target: generation },
+    reward: { form: "toolbox" },
+    algorithm: { name: "dpo", beta: 0.1 },
+    training: {
+      numEpisodesPerExperience: 2,
+      batchSize: 4,
+      learningRate: 1e-5,
+      evaluateEvery: 0,
+      checkpointEvery: 0,
+    },
+  };
+  writeFileSync(file, JSON.stringify(settings));
+  return file;
+}
+
 const run = join(folder, "run");
 const metrics = join(run, "metrics.jsonl");
 const program = fileURLToPath(new URL("../packages/astra-rl/bin/astra-rl.js", import.meta.url));

@@ -3,9 +3,11 @@
  * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
  *
  *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--seed 0] [--output FILE.md]
+ *         [--isas avx512_bf16,avx2]
  *
  * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
- * has torch and transformers, the comparison is left out, and the report says so.
+ * has torch and transformers, the comparison is left out, and the report says so. With --isas a step is timed within
+ * these smaller instruction sets as well.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -26,6 +28,8 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 interface StepReport {
+  isa: string;
+  computeTypes: { rollouts: string; updates: string };
   steps: { seconds: number; rollout_s: number; update_s: number; generated: number; prompts?: string[] }[];
   peakResidentBytes: number;
 }
@@ -38,6 +42,7 @@ const { values } = parseArgs({
     episodes: { type: "string", default: "2,8" },
     seed: { type: "string", default: "0" },
     output: { type: "string" },
+    isas: { type: "string", default: "" },
   },
 });
 
@@ -59,7 +64,11 @@ log(
 );
 const parts = await measureParts(values.model, roofline, log);
 const rows = values.episodes.split(",").map(Number).map(compareSteps);
-const report = render(roofline, parts, rows, Math.max(before.load, 0));
+const levels = values.isas.split(",").filter((isa) => isa !== "");
+const within = levels.flatMap((isa) =>
+  ["auto", "bfloat16", "float32"].map((dtype) => stepWithin(isa, dtype)),
+);
+const report = render(roofline, parts, rows, within, Math.max(before.load, 0));
 console.log(report);
 if (values.output !== undefined) writeFileSync(values.output, report);
 
@@ -99,6 +108,15 @@ function compareSteps(episodes: number): Comparison {
   return { episodes, chosen, bfloat16, float32, python };
 }
 
+/** A step of two episodes within a smaller instruction set, after one that is not counted. */
+function stepWithin(isa: string, dtype: string): { dtype: string; report: StepReport } {
+  const script = ["--import", "tsx", join(here, "step.ts"), "--model", values.model, "--prompts", promptFile];
+  const options = ["--episodes", "2", "--seed", values.seed, "--steps", "2", "--dtype", dtype];
+  const report = runJson(process.execPath, [...script, ...options], { ASTRA_ISA: isa });
+  log(`2 episodes within ${isa}: ${describe(report, 1)} with dtype ${dtype}`);
+  return { dtype, report };
+}
+
 /** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
 function runPython(common: readonly string[], prompts: readonly string[]): StepReport | string {
   const folder = mkdtempSync(join(tmpdir(), "bench-"));
@@ -126,9 +144,14 @@ function describe(report: StepReport, step: number): string {
   return seconds(report.steps[step]!.seconds);
 }
 
-function runJson(command: string, parameters: string[]): StepReport {
+function runJson(
+  command: string,
+  parameters: string[],
+  environment: Record<string, string> = {},
+): StepReport {
   const text = execFileSync(command, parameters, {
     cwd: root,
+    env: { ...process.env, ...environment },
     encoding: "utf8",
     maxBuffer: 2 ** 26,
     stdio: ["ignore", "pipe", "inherit"],
@@ -155,13 +178,20 @@ function giga(value: number): string {
   return (value / 1e9).toFixed(value < 1e11 ? 1 : 0);
 }
 
-function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], load: number): string {
+function render(
+  roofline: Roofline,
+  parts: Part[],
+  comparisons: Comparison[],
+  within: ReturnType<typeof stepWithin>[],
+  load: number,
+): string {
   const information = engineInformation();
   const lines = [
     `# Benchmark of ${new Date().toISOString().slice(0, 10)}`,
     "",
     `${cpus()[0]!.model}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; libtorch ${information.libtorch}, ` +
-      `${information.blas.replace(/ \(.*/, "")} (${String(information.coreType)}), ${information.threads} threads; ` +
+      `${information.blas.replace(/ \(.*/, "")} (${String(information.coreType)}), ${information.threads} threads, ` +
+      `instruction set ${information.isa}; ` +
       `load average at the start ${load.toFixed(2)}.`,
     "",
     load > 0.5 ? "**The machine was busy: no verdict follows from these figures.**\n" : "",
@@ -198,6 +228,23 @@ function render(roofline: Roofline, parts: Part[], comparisons: Comparison[], lo
       );
     }),
     "",
+    ...(within.length === 0 ? [] : levelLines(within)),
   ];
   return `${lines.join("\n")}\n`;
+}
+
+function levelLines(within: ReturnType<typeof stepWithin>[]): string[] {
+  return [
+    "## The step of 2 episodes within smaller instruction sets (`ASTRA_ISA`)",
+    "",
+    "| instruction set | dtype | rollouts | updates | rollout | update | step | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ...within.map(({ dtype, report: { isa, computeTypes, steps, peakResidentBytes } }) => {
+      const step = steps[1]!;
+      const times = [step.rollout_s, step.update_s, step.seconds].map(seconds).join(" | ");
+      const types = `${dtype} | ${computeTypes.rollouts} | ${computeTypes.updates}`;
+      return `| ${isa} | ${types} | ${times} | ${(peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`;
+    }),
+    "",
+  ];
 }

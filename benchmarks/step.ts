@@ -3,20 +3,22 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype bfloat16|float32] [--threads 2] [--seed 0]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--threads 2] [--seed 0]
  *
- * With --from N the episodes are those from training step N on.
+ * With --from N the episodes are those from training step N on. Without --threads the engine decides.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { engineInformation, liveTensors, setThreads } from "@astra-rl/torch";
+import { engineInformation, liveTensors, setThreads, threads } from "@astra-rl/torch";
 import {
   ASTSampler,
   DPO,
   HFASTConfiguration,
   HFASTSystem,
   Scorer,
+  toolboxReward,
   Trainer,
+  type InferenceDType,
   type ScoreOutcome,
 } from "astra-rl";
 
@@ -28,7 +30,8 @@ const { values } = parseArgs({
     steps: { type: "string", default: "3" },
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
-    threads: { type: "string", default: "2" },
+    "update-dtype": { type: "string" },
+    threads: { type: "string" },
     seed: { type: "string", default: "0" },
   },
 });
@@ -58,15 +61,17 @@ class WatchedSampler extends ASTSampler {
   }
 }
 
-setThreads(Number(values.threads));
+if (values.threads !== undefined) setThreads(Number(values.threads));
+const scorer = new VowelScorer();
 const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
-  scorer: new VowelScorer(),
-  inferenceDtype: values.dtype as "bfloat16" | "float32",
+  scorer,
+  inferenceDtype: values.dtype as InferenceDType,
+  updateDtype: (values["update-dtype"] ?? values.dtype) as InferenceDType,
   generation: { tester: sampling, target: sampling },
-  reward: { form: "toolbox" },
+  reward: toolboxReward(scorer),
 });
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const steps: object[] = [];
@@ -105,12 +110,16 @@ trainer.harness.setState({
 });
 await trainer.train();
 const live = liveTensors();
+const types = system.computeTypes;
+const threadsUsed = threads();
 trainer.dispose();
 system.dispose();
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
-    threads: Number(values.threads),
+    isa: engineInformation().isa,
+    computeTypes: types,
+    threads: threadsUsed,
     dtype: values.dtype,
     steps,
     liveTensors: live,

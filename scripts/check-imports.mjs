@@ -6,7 +6,7 @@
  *   node scripts/check-imports.mjs [root]
  *
  * 1. Packages depend one way: torch <- lm <- astra-rl; the viewer reads only the record types of astra-rl.
- * 2. Inside astra-rl the stages do not import each other. They meet in core. `run`, `report`, `cli` and `world`
+ * 2. Inside astra-rl the stages do not import each other, but for `system`, which is made of parts. They meet in core. `run`, `report`, `cli` and `world`
  *    stand above the stages; `records` stands beside core and knows core alone.
  * 3. A package imports only npm packages that its own package.json declares.
  * 4. No package reaches into another one by a relative path, and none imports a folder that stands above it.
@@ -24,14 +24,27 @@ const PACKAGE_LAW = {
   viewer: ["astra-rl/records"],
 };
 
-const STAGES = ["datasets", "sampler", "system", "scorer", "algorithm", "training", "evaluation"];
+const STAGES = [
+  "datasets",
+  "sampler",
+  "system",
+  "scorer",
+  "reward",
+  "credit",
+  "algorithm",
+  "training",
+  "evaluation",
+];
 
 /** Which sibling folders a folder of packages/astra-rl/src may import; "*" means all. */
 const FOLDER_LAW = {
   core: [],
   records: ["core"],
   ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "records"]])),
-  configuration: ["core"],
+  // A system is put together from parts, of which this one has a default.
+  system: ["core", "records", "reward"],
+  // What may be configured is what the stages bring.
+  configuration: ["core", "records", ...STAGES],
   world: ["core", "datasets", "scorer", "configuration"],
   report: ["*"],
   run: ["*"],

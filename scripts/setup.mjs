@@ -17,6 +17,7 @@ import { aptInstall } from "./setup/apt.mjs";
 import { execute, onPath } from "./setup/command.mjs";
 import { fingerprint, hash } from "./setup/fingerprint.mjs";
 import { obtainLibtorch } from "./setup/obtain-libtorch.mjs";
+import { checkPlatform, compilerShortcoming } from "./setup/platform.mjs";
 import { SetupProblem } from "./setup/problem.mjs";
 import { Stamp, takeLock } from "./setup/stamp.mjs";
 
@@ -72,7 +73,14 @@ const compiler = {
   key: () => hash(`${compilerName()} ${onPath(compilerName())}`),
   present: () => existsSync(compilerName()) || onPath(compilerName()) !== null,
   make() {
-    if (this.present()) return;
+    if (!this.present()) this.install();
+    const [description, version] = ["--version", "-dumpversion"].map(
+      (option) => execute(compilerName(), [option]).output,
+    );
+    const shortcoming = compilerShortcoming(description, version.trim());
+    if (shortcoming !== null) say(`note: ${shortcoming}`);
+  },
+  install() {
     const name = compilerName();
     const remedies = [
       "install a C++ compiler: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)",
@@ -197,6 +205,7 @@ const unchanged = (step, stamp) => !force && stamp.get(step.name) === step.key()
 
 async function main() {
   checkNode();
+  checkPlatform();
   const steps = [npmPackages, compiler, engine, addon, typescript];
   let stamp = new Stamp(stateFolder);
   if (steps.every((step) => unchanged(step, stamp))) {

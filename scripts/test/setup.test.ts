@@ -245,7 +245,13 @@ for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../buil
     const first = run();
     expect(first.stderr).toContain("setup: done");
     expect(first.status).toBe(0);
-    expect(first.called).toEqual(["npm ci --no-audit --no-fund --loglevel=error", "addon", "tsc"]);
+    expect(first.called).toEqual([
+      "npm ci --no-audit --no-fund --loglevel=error",
+      "g++ --version",
+      "g++ -dumpversion",
+      "addon",
+      "tsc",
+    ]);
 
     const started = process.hrtime.bigint();
     const second = run({}, "--quiet");

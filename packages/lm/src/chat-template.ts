@@ -1,6 +1,5 @@
-import { Template } from "@huggingface/jinja";
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { reason } from "./json-fields.js";
+import { BoundedTemplate } from "./bounded-template.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 export interface ChatMessage {
@@ -11,33 +10,21 @@ export interface ChatMessage {
 
 /** How a checkpoint writes a conversation as one text. */
 export class ChatTemplate {
-  readonly #template: Template;
-  readonly #specials: Readonly<Record<string, string>>;
-
-  private constructor(source: string, specials: Readonly<Record<string, string>>) {
-    try {
-      this.#template = new Template(source);
-    } catch (cause) {
-      throw new UsageError(
-        `chat template: must be a Jinja template, but it cannot be parsed: ${reason(cause)}`,
-        {
-          cause,
-        },
-      );
-    }
-    this.#specials = specials;
-  }
+  private constructor(
+    private readonly template: BoundedTemplate,
+    private readonly specials: Readonly<Record<string, string>>,
+  ) {}
 
   /**
    * The template of a tokenizer: chat_template.jinja, or "chat_template" in tokenizer_config.json (the one called
    * "default" where there are several); null where there is none.
    */
   static of(tokenizer: Tokenizer): ChatTemplate | null {
-    const file = tokenizer.directoryFiles.get("chat_template.jinja");
-    const source =
-      file === undefined ? listed(tokenizer.settings["chat_template"]) : new TextDecoder().decode(file);
+    const file = tokenizer.directoryFiles.get(FILE);
+    const source = file === undefined ? listed(tokenizer.settings["chat_template"]) : decoded(file);
     if (source === null) return null;
-    return new ChatTemplate(source, tokenizer.specialTokens);
+    const where = file === undefined ? `tokenizer_config.json: "chat_template"` : FILE;
+    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens);
   }
 
   /**
@@ -45,23 +32,30 @@ export class ChatTemplate {
    *
    * @param options.addGenerationPrompt ends with the beginning of the assistant's next message. Default false.
    * @param options.variables whatever else the template asks for (tools, categories, …)
-   * @throws UsageError where the template refuses the conversation (roles that do not alternate, …)
+   * @throws UsageError where the template refuses the conversation (roles that do not alternate, …), or would take more
+   * time or room than any honest template
    */
   render(
     messages: readonly ChatMessage[],
     options: { addGenerationPrompt?: boolean; variables?: Readonly<Record<string, unknown>> } = {},
   ): string {
     const { addGenerationPrompt = false, variables = {} } = options;
-    try {
-      return this.#template.render({
-        ...this.#specials,
-        messages,
-        add_generation_prompt: addGenerationPrompt,
-        ...variables,
-      });
-    } catch (cause) {
-      throw new UsageError(`chat template: refuses this conversation: ${reason(cause)}`, { cause });
-    }
+    return this.template.render({
+      ...this.specials,
+      messages,
+      add_generation_prompt: addGenerationPrompt,
+      ...variables,
+    });
+  }
+}
+
+const FILE = "chat_template.jinja";
+
+function decoded(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new UsageError(`${FILE}: must be UTF-8 text, got other bytes`, { cause });
   }
 }
 

@@ -1,7 +1,9 @@
-import { mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import { mkdir, readdir, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import {
   describeValue,
+  explainDiskErrorsAsync,
+  replaceFolder,
   UsageError,
   writeFileAtomic,
   writeSafetensors,
@@ -59,9 +61,10 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
   const files = await WeightFiles.open(directory);
   try {
     const expectation = {
-      shapes: family.parameterShapes(config),
+      shapes: () => family.parameterShapes(config),
       parameterName: (key: string) => family.parameterName(key, config),
       layers: config.layers,
+      layersKey: family.layersKey,
       place,
     };
     const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
@@ -83,20 +86,14 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
   const target = resolve(directory);
   await checkReplaceable(target);
-  const temporary = await writable(target, async () => {
-    await mkdir(dirname(target), { recursive: true });
-    return mkdtemp(join(dirname(target), `.${basename(target)}.`));
-  });
-  try {
+  await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
+  await replaceFolder(target, async (temporary) => {
+    await mkdir(temporary);
     writeSafetensors(join(temporary, "model.safetensors"), model.namedParameters(), { format: "pt" });
     writeJson(join(temporary, "config.json"), configToSave(model));
     writeJson(join(temporary, "generation_config.json"), generationToSave(model.config));
     await tokenizer.save(temporary);
-    await writable(target, () => replaceFolder(target, temporary));
-  } catch (error) {
-    await rm(temporary, { recursive: true, force: true });
-    throw error;
-  }
+  });
 }
 
 export interface LoadedClassifier {
@@ -122,9 +119,10 @@ export async function loadSequenceClassifier(
   const files = await WeightFiles.open(directory);
   try {
     const expectation = {
-      shapes: family.parameterShapes(config),
+      shapes: () => family.parameterShapes(config),
       parameterName: family.parameterName,
       layers: config.layers,
+      layersKey: family.layersKey,
       place: fields.where,
     };
     const { parameters, unusedTensors } = readParameters(files, expectation, { dtype, device });
@@ -181,10 +179,12 @@ function withGenerationSettings(
   fields: JsonFields | null,
   tokenizer: Tokenizer,
 ): ModelConfig {
+  const inside = (ids: readonly number[]) => ids.filter((id) => id < config.vocabSize);
   const firstOf = (name: string, configured: readonly number[], token: number | null): number[] => {
-    const given = fields?.ids(name).filter((id) => id < config.vocabSize) ?? [];
+    const given = inside(fields?.ids(name) ?? []);
     if (given.length > 0) return given;
-    return configured.length > 0 ? [...configured] : token === null ? [] : [token];
+    const known = inside(configured);
+    return known.length > 0 ? known : token === null ? [] : [token];
   };
   const one = (id: number | null) => (id === null ? [] : [id]);
   return {
@@ -229,25 +229,4 @@ async function checkReplaceable(target: string): Promise<void> {
   throw new UsageError(
     `${target}: must be a new folder, an empty one or a checkpoint, but it holds ${describeValue(names)}`,
   );
-}
-
-async function replaceFolder(target: string, temporary: string): Promise<void> {
-  const previous = `${temporary}.previous`;
-  const replaced = await rename(target, previous).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return false;
-      throw error;
-    },
-  );
-  await rename(temporary, target);
-  if (replaced) await rm(previous, { recursive: true, force: true });
-}
-
-async function writable<T>(target: string, attempt: () => Promise<T>): Promise<T> {
-  try {
-    return await attempt();
-  } catch (cause) {
-    throw new UsageError(`${target}: cannot be written: ${reason(cause)}`, { cause });
-  }
 }

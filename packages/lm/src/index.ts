@@ -30,3 +30,10 @@ export {
   type TokenLogprobsOptions,
 } from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";
+export {
+  LocalConversation,
+  type Heard,
+  type SpeakKey,
+  type Spoken,
+} from "./conversation/local-conversation.js";
+export { LocalSpeaker, type LocalSpeakerOptions } from "./conversation/local-speaker.js";

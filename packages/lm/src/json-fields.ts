@@ -1,5 +1,11 @@
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { describeValue, UsageError } from "@astra-rl/torch";
+
+/** Far above every real file of this kind: a file that promises more is refused before it is read. */
+const MAXIMUM_BYTES = 2 ** 28;
+
+/** Far above every real nesting; what walks a value by recursion must not run out of stack. */
+const MAXIMUM_DEPTH = 100;
 
 /** Reads typed fields of a JSON object; every error names the file, the field, the rule and what was found. */
 export class JsonFields {
@@ -75,8 +81,9 @@ export class JsonFields {
 /** Parses bytes that must hold one JSON object. */
 export function parseJsonObject(bytes: Uint8Array | string, where: string): Record<string, unknown> {
   let value: unknown;
+  let text: string;
   try {
-    const text = typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     value = JSON.parse(text);
   } catch (cause) {
     throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, {
@@ -86,14 +93,44 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);
   }
+  if (isNestedDeeper(text, MAXIMUM_DEPTH)) {
+    throw new UsageError(`${where}: must be nested at most ${MAXIMUM_DEPTH} deep, but it is nested deeper`);
+  }
   return value as Record<string, unknown>;
+}
+
+/** Whether valid JSON has more than `limit` lists and objects inside each other. */
+function isNestedDeeper(text: string, limit: number): boolean {
+  let depth = 0;
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // "
+        for (at++; text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        if (++depth > limit) return true;
+        break;
+      case 0x5d:
+      case 0x7d:
+        depth--;
+    }
+  }
+  return false;
 }
 
 /** The bytes of a file, or null where there is none. Anything else that goes wrong is an error with the path. */
 export async function readFileIfThere(path: string): Promise<Uint8Array | null> {
   try {
+    // Asked before it is opened: a named pipe would wait for a writer, and a device may never end.
+    const found = await stat(path);
+    if (!found.isFile()) throw new UsageError(`${path}: must be a file`);
+    if (found.size > MAXIMUM_BYTES) {
+      throw new UsageError(`${path}: must have at most ${MAXIMUM_BYTES} bytes, but it has ${found.size}`);
+    }
     return await readFile(path);
   } catch (cause) {
+    if (cause instanceof UsageError) throw cause;
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new UsageError(`${path}: cannot be read: ${reason(cause)}`, { cause });
   }

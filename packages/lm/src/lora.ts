@@ -1,15 +1,18 @@
-import { mkdir, rename, rm, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import {
   UsageError,
   dispose,
   dropout,
+  explainDiskErrorsAsync,
   keep,
   linear,
   noGrad,
   openSafetensors,
   rand,
+  replaceFolder,
   scope,
+  writeFileAtomic,
   writeSafetensors,
   zeros,
   Generator,
@@ -17,7 +20,8 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
-import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
+import { JsonFields, parseJsonObject, readFileIfThere } from "./json-fields.js";
+import { STORED_AS_FLOAT } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
 export interface LoRAConfiguration {
@@ -112,6 +116,11 @@ export class LoRA implements Adapter {
             const key = `${PREFIX}${name}.lora_${part}.weight`;
             const entry = file.tensors.get(key);
             if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
+            if (!STORED_AS_FLOAT.includes(entry.dtype)) {
+              throw new UsageError(
+                `${path}: "${key}" must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
+              );
+            }
             if (String(entry.shape) !== String(shape)) {
               throw new UsageError(
                 `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
@@ -211,22 +220,17 @@ export class LoRA implements Adapter {
       init_lora_weights: true,
       modules_to_save: null,
     };
-    const temporary = `${directory}.${process.pid}.partial`;
-    try {
-      await mkdir(dirname(temporary), { recursive: true });
-      await rm(temporary, { recursive: true, force: true });
+    const target = resolve(directory);
+    await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
+    await replaceFolder(target, async (temporary) => {
       await mkdir(temporary);
-      await writeFile(join(temporary, "adapter_config.json"), `${JSON.stringify(configuration, null, 2)}\n`);
+      writeFileAtomic(join(temporary, "adapter_config.json"), [
+        `${JSON.stringify(configuration, null, 2)}\n`,
+      ]);
       writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), {
         format: "pt",
       });
-      await rm(directory, { recursive: true, force: true });
-      await rename(temporary, directory);
-    } catch (cause) {
-      await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
-      if (cause instanceof UsageError) throw cause;
-      throw new UsageError(`${directory}: the adapter could not be written: ${reason(cause)}`, { cause });
-    }
+    });
   }
 
   dispose(): void {
@@ -276,7 +280,8 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   const bias = fields.string("bias", { fallback: "none" });
   if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
   for (const name of ["rank_pattern", "alpha_pattern"]) {
-    if (Object.keys((fields.values[name] ?? {}) as object).length > 0) throw fields.error(name, "empty");
+    const pattern = fields.values[name] ?? {};
+    if (typeof pattern !== "object" || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
   }
   const targets = fields.values["target_modules"];
   if (!Array.isArray(targets) || !targets.every((target) => typeof target === "string")) {
@@ -284,10 +289,12 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   }
   const alpha = fields.positive("lora_alpha");
   const dropoutValue = fields.values["lora_dropout"] ?? 0;
+  if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
   return checkConfiguration(fields.where, {
     rank: fields.integer("r"),
     alpha,
-    targetModules: targets as string[],
-    dropout: Number(dropoutValue),
+    // Each once: comparing every projection with every name of a very long list would not end.
+    targetModules: [...new Set(targets as string[])],
+    dropout: dropoutValue,
   });
 }

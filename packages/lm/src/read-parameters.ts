@@ -10,15 +10,18 @@ import {
 } from "@astra-rl/torch";
 import type { WeightFiles } from "./weight-files.js";
 
-const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
+/** Types that parameters may be stored in. */
+export const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
 
 /** What a model expects to find in the files of its weights. */
 export interface Expectation {
-  /** Every parameter's name and shape. */
-  shapes: ReadonlyMap<string, readonly number[]>;
+  /** Every parameter's name and shape; asked for once the number of layers is known to be that of the files. */
+  shapes: () => ReadonlyMap<string, readonly number[]>;
   /** The parameter that a key stands for; null for a key that carries nothing. */
   parameterName: (key: string) => string | null;
   layers: number;
+  /** The key of the configuration that gives `layers`. */
+  layersKey: string;
   /** Path of the configuration that all this comes from, for messages. */
   place: string;
 }
@@ -34,8 +37,10 @@ export function readParameters(
   expectation: Expectation,
   options: { dtype: DType; device: Device },
 ): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
-  const { shapes, parameterName, layers, place } = expectation;
+  const { parameterName, layers, place } = expectation;
   const { dtype, device } = options;
+  checkLayers(files, expectation);
+  const shapes = expectation.shapes();
   const found = new Map<string, string>();
   const unusedTensors: string[] = [];
   for (const key of files.keys()) {
@@ -44,8 +49,8 @@ export function readParameters(
     const { path, dtype: stored, shape } = files.describe(key);
     const expected = shapes.get(name);
     if (expected === undefined) {
-      const layer = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
-      if (layer !== undefined && Number(layer) >= layers) {
+      const layer = layerOf(name);
+      if (layer !== null && layer >= layers) {
         throw new UsageError(
           `${path}: the number of layers must be that of ${place} (${layers}), but there is a tensor ${key}`,
         );
@@ -94,4 +99,25 @@ export function readParameters(
     throw error;
   }
   return { parameters, unusedTensors };
+}
+
+/**
+ * Each layer has tensors of its own. So more layers than there are tensors are refused before their names are made: a
+ * number in config.json must not cost what it promises.
+ */
+function checkLayers(files: WeightFiles, expectation: Expectation): void {
+  const { parameterName, layers, layersKey, place } = expectation;
+  const keys = [...files.keys()];
+  if (layers <= keys.length) return;
+  const found = new Set(
+    keys.map((key) => layerOf(parameterName(key) ?? "")).filter((layer) => layer !== null),
+  );
+  throw new UsageError(
+    `${place}: "${layersKey}" must be the number of layers whose tensors are there (${found.size}), but it is ${layers}`,
+  );
+}
+
+function layerOf(name: string): number | null {
+  const digits = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
+  return digits === undefined ? null : Number(digits);
 }

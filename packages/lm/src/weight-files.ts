@@ -91,8 +91,8 @@ export function parseIndex(bytes: Uint8Array | string, place: string): Map<strin
     throw fields.error("weight_map", "an object that gives each tensor's file");
   }
   const entries = Object.entries(map as Record<string, unknown>).map(([key, name]): [string, string] => {
-    if (typeof name === "string" && basename(name) === name && name.endsWith(".safetensors"))
-      return [key, name];
+    const plain = typeof name === "string" && basename(name) === name && !name.includes("\0");
+    if (plain && name.endsWith(".safetensors")) return [key, name];
     throw new UsageError(
       `${place}: each tensor's file must be the name of a .safetensors file in the same folder, ` +
         `but for ${describeValue(key)} it is ${describeValue(name)}`,

@@ -25,6 +25,8 @@ bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
 bool isPlainBfloat16(const at::Tensor& tensor) { return isPlain(tensor, at::kBFloat16); }
 
 constexpr int64_t kMostHeadSize = 256;
+// Views that repeat one number can claim any size. Up to here no product of sizes overflows; beyond it nobody decodes.
+constexpr int64_t kMostQueries = int64_t{1} << 24, kMostColumns = int64_t{1} << 30;
 constexpr int64_t kBlock = 4;  // columns whose values are added together, counted from column 0
 
 // Rows whose first columns hold the same numbers, and the heads of all of them that share keys and values.
@@ -90,16 +92,15 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addScores(const Cluster& cluster, const Stretch& stretch) {
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
   if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
   scoresOf<0>(cluster, stretch);
 }
 
 // Scores to weights, their sum not yet divided by; returns the sum.
-ASTRA_VECTOR_CLONES
-float weigh(float* __restrict scores, const uint16_t* __restrict bias, int64_t columns) {
+ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, const uint16_t* __restrict bias, int64_t columns),
+                  (scores, bias, columns)) {
   if (bias != nullptr) {
 #pragma omp simd
     for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
@@ -145,8 +146,7 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addValues(const Cluster& cluster, const Stretch& stretch) {
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
   if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
   valuesOf<0>(cluster, stretch);
@@ -223,9 +223,9 @@ struct Sharing {
 // decodeAttention(recording, query, key, value, bias, scale, order, pieces): attention of one new token a row; null where
 // it does not apply
 napi_value decodeAttention(Call& call) {
-  const at::Tensor& query = call.tensor(1, "query");
-  const at::Tensor& key = call.tensor(2, "key");
-  const at::Tensor& value = call.tensor(3, "value");
+  const at::Tensor query = call.tensor(1, "query");
+  const at::Tensor key = call.tensor(2, "key");
+  const at::Tensor value = call.tensor(3, "value");
   const at::Tensor bias = call.absent(4) ? at::Tensor() : call.tensor(4, "bias");
   const double scale = call.number(5, "scale");
   const at::AutoGradMode mode(false);
@@ -239,6 +239,7 @@ napi_value decodeAttention(Call& call) {
       heads % groups != 0 || key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
     return makeNull(call.env);
   }
+  if (batch * heads > kMostQueries || columns > kMostColumns) return makeNull(call.env);
   const int64_t shared = heads / groups;
   if (bias.defined() &&
       (!isPlainBfloat16(bias) || bias.dim() != 3 || bias.stride(2) != 1 || bias.size(2) != columns ||
@@ -249,13 +250,19 @@ napi_value decodeAttention(Call& call) {
                               ? Sharing(batch, columns)
                               : Sharing(call.tensor(6, "order"), call.tensor(7, "pieces"), batch, columns);
   at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
-  const auto attend = [&](size_t at, int64_t group, std::vector<float>& room) {
+  int64_t mostRows = 0;
+  for (size_t at = 0; at + 1 < sharing.clusters.size(); ++at) {
+    mostRows = std::max(mostRows, sharing.pieces[sharing.clusters[at]].count);
+  }
+  const int64_t roomOfThread = mostRows * shared * (2 * size + columns);
+  const at::Tensor rooms = at::empty({at::get_num_threads(), roomOfThread}, query.options().dtype(at::kFloat));
+  const auto attend = [&](size_t at, int64_t group, float* room) {
     const Sharing::Piece& whole = sharing.pieces[sharing.clusters[at]];
     Cluster cluster{whole.count * shared, columns, size, nullptr, nullptr, nullptr};
-    room.assign(static_cast<size_t>(cluster.queries * (2 * size + columns)), 0.0f);
-    cluster.query = room.data();
+    cluster.query = room;
     cluster.sums = cluster.query + cluster.queries * size;
     cluster.scores = cluster.sums + cluster.queries * size;
+    std::fill(cluster.sums, cluster.scores, 0.0f);
     for (int64_t q = 0; q < cluster.queries; ++q) {
       const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
       const uint16_t* stored =
@@ -292,7 +299,7 @@ napi_value decodeAttention(Call& call) {
   const int64_t clusters = static_cast<int64_t>(sharing.clusters.size()) - 1;
   const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) * clusters / (columns * size * shared * batch));
   inPieces(clusters * groups, piece, [&](int64_t from, int64_t to) {
-    std::vector<float> room;
+    float* const room = static_cast<float*>(rooms.data_ptr()) + at::get_thread_num() * roomOfThread;
     for (int64_t task = from; task < to; ++task) attend(static_cast<size_t>(task / groups), task % groups, room);
   });
   return wrapTensor(*call.engine, call.env, std::move(result));
@@ -302,15 +309,15 @@ napi_value decodeAttention(Call& call) {
 bool liesByHeads(const at::Tensor& to, const at::Tensor& from) {
   const c10::ScalarType type = to.scalar_type();
   return isPlain(to, type) && isPlain(from, type) && to.dim() == 4 && to.sizes() == from.sizes() && to.stride(3) == 1 &&
-         from.stride(3) == 1;
+         from.stride(3) == 1 && isApart(to, from);
 }
 
 // appendColumns(buffer, added, row, column): writes added [r, H, t, E] over rows `row` … and columns `column` … of the
 // buffer [R, H, C, E]; the view of those rows with all columns up to the end of what was written
 napi_value appendColumns(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor& buffer = call.tensor(0, "buffer");
-  const at::Tensor& added = call.tensor(1, "added");
+  const at::Tensor buffer = call.tensor(0, "buffer");
+  const at::Tensor added = call.tensor(1, "added");
   const int64_t row = call.integer(2, "row"), column = call.integer(3, "column");
   if (buffer.dim() != 4 || added.dim() != 4 || buffer.size(1) != added.size(1) || buffer.size(3) != added.size(3)) {
     throw Refusal("buffer and added must be [rows, heads, columns, size], got " + describeTensor(buffer) + " and " +
@@ -340,6 +347,7 @@ napi_value appendColumns(Call& call) {
                          }
                        }
                      });
+    noteWrite(buffer);
   } else {
     target.copy_(added);
   }

@@ -13,8 +13,13 @@ napi_value requiresGrad(Call& call) { return makeBoolean(call.env, call.tensor(0
 
 napi_value isLeaf(Call& call) { return makeBoolean(call.env, call.tensor(0, "tensor").is_leaf()); }
 
+// version(tensor): how often it was changed in place, by whatever operator
+napi_value version(Call& call) {
+  return makeNumber(call.env, static_cast<double>(call.tensor(0, "tensor")._version()));
+}
+
 napi_value setRequiresGrad(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   const bool value = call.boolean(1, "value");
   if (!value && !tensor.is_leaf()) {
     throw Refusal("only leaves can stop requiring gradients; use detach()");
@@ -28,7 +33,7 @@ napi_value setRequiresGrad(Call& call) {
 
 // gradient(tensor, known) → null, `known` itself where it is still the gradient, or a new handle
 napi_value gradient(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) return makeNull(call.env);
   const at::Tensor current = tensor.grad();
   if (!current.defined()) return makeNull(call.env);
@@ -42,13 +47,13 @@ napi_value gradient(Call& call) {
 }
 
 napi_value setGradient(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) throw Refusal("only a leaf holds a gradient");
   if (call.absent(1)) {
     tensor.mutable_grad() = at::Tensor();
     return makeUndefined(call.env);
   }
-  const at::Tensor& value = call.tensor(1, "gradient");
+  const at::Tensor value = call.tensor(1, "gradient");
   if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type() ||
       value.device() != tensor.device()) {
     throw Refusal("the gradient must match the tensor, " + describeTensor(tensor) + ", got " + describeTensor(value));
@@ -105,6 +110,7 @@ napi_value gradients(Call& call) {
 void defineAutograd(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "requiresGrad", requiresGrad);
   define(env, exports, engine, "isLeaf", isLeaf);
+  define(env, exports, engine, "version", version);
   define(env, exports, engine, "setRequiresGrad", setRequiresGrad);
   define(env, exports, engine, "gradient", gradient);
   define(env, exports, engine, "setGradient", setGradient);

@@ -1,13 +1,30 @@
 // Table of contents of the addon.
+#include <ATen/Context.h>
+
 #include "dispatch.h"
 #include "engine.h"
-#include "mapping.h"
+#include "isa.h"
+#include "file.h"
+
+#include <c10/util/Logging.h>
+
+#include <functional>
+#include <string>
 
 namespace astra {
 
 Engine::Engine() = default;
 Engine::~Engine() { *alive = false; }
 
+namespace {
+
+// libtorch hands bfloat16 products to oneDNN by what the processor has; where ASTRA_ISA keeps oneDNN from using it, oneDNN
+// would refuse them.
+void keepLibtorchWithinIsa() {
+  if (isa() < kIsaAvx512 && astraMachineIsa(0) >= kIsaAvx512) at::globalContext().setUserEnabledMkldnn(false);
+}
+
+}  // namespace
 }  // namespace astra
 
 NAPI_MODULE_INIT() {
@@ -17,13 +34,16 @@ NAPI_MODULE_INIT() {
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
+    astra::keepLibtorchWithinIsa();
+    // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
+    c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();
     astra::defineDispatch(env, exports, engine);
     astra::defineTensor(env, exports, engine);
     astra::defineAutograd(env, exports, engine);
     astra::defineFunction(env, exports, engine);
     astra::defineGenerator(env, exports, engine);
-    astra::defineMapping(env, exports, engine);
+    astra::defineFile(env, exports, engine);
     astra::defineAttention(env, exports, engine);
     astra::defineFusedAttention(env, exports, engine);
     astra::defineProduct(env, exports, engine);
@@ -31,7 +51,9 @@ NAPI_MODULE_INIT() {
     astra::defineNorm(env, exports, engine);
     astra::defineTopK(env, exports, engine);
     astra::defineMemory(env, exports, engine);
+    astra::defineLimits(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
+    astra::defineGuarded(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {
     napi_throw_error(env, nullptr, error.what());

@@ -21,14 +21,19 @@ struct Binding {
 
 std::string firstLine(const std::string& message) { return message.substr(0, message.find('\n')); }
 
-std::string currentExceptionMessage() {
+// Sets `memory` where there was none.
+std::string currentExceptionMessage(bool* memory) {
   try {
     throw;
+  } catch (const NoMemory& refusal) {
+    *memory = true;
+    return refusal.what();
   } catch (const Refusal& refusal) {
     return refusal.what();
   } catch (const c10::Error& error) {
     return firstLine(error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
+    *memory = true;
     return "memory could not be allocated";
   } catch (const std::exception& error) {
     return firstLine(error.what());
@@ -37,11 +42,14 @@ std::string currentExceptionMessage() {
   }
 }
 
-void raise(napi_env env, Engine* engine, const std::string& message) {
+void raiseCurrentException(napi_env env, Engine* engine, const std::string& where) {
+  bool memory = false;
+  const std::string message = where + ": " + currentExceptionMessage(&memory);
+  const napi_ref errorClass = memory ? engine->memoryErrorClass : engine->errorClass;
   napi_value text = nullptr, constructor = nullptr, error = nullptr;
   if (napi_create_string_utf8(env, message.data(), message.size(), &text) == napi_ok &&
-      engine->errorClass != nullptr &&
-      napi_get_reference_value(env, engine->errorClass, &constructor) == napi_ok && constructor != nullptr &&
+      errorClass != nullptr &&
+      napi_get_reference_value(env, errorClass, &constructor) == napi_ok && constructor != nullptr &&
       napi_new_instance(env, constructor, 1, &text, &error) == napi_ok) {
     napi_throw(env, error);
     return;
@@ -58,7 +66,7 @@ void raise(napi_env env, Engine* engine, const std::string& message) {
   } catch (const Pending&) {                                                 \
     return nullptr;                                                          \
   } catch (...) {                                                            \
-    raise(env, engine, (where) + ": " + currentExceptionMessage());          \
+    raiseCurrentException(env, engine, where);                               \
     return nullptr;                                                          \
   }
 
@@ -189,7 +197,7 @@ bool Call::absent(size_t index) const {
   return type == napi_undefined || type == napi_null;
 }
 
-const at::Tensor& Call::tensor(size_t index, const char* name) const {
+at::Tensor Call::tensor(size_t index, const char* name) const {
   if (index >= count) throw Refusal(std::string(name) + " is missing");
   return readTensor(*engine, env, arguments[index], name);
 }

@@ -77,6 +77,7 @@ void resolve(Operator& op) {
   for (const auto& result : schema.returns()) {
     op.returnsArgument.push_back(result.alias_info() != nullptr && result.alias_info()->isWrite());
   }
+  op.hazard = hazardOf(op.name);
   op.handle = handle;
   op.resolved = true;
 }
@@ -326,8 +327,11 @@ napi_value call(Call& call) {
                                  i + 2 < call.count ? call.arguments[i + 2] : nullptr, op.parameters[i]));
   }
   try {
+    if (op.hazard != nullptr) op.hazard(stack);
     c10::AutoGradMode mode(gradients);
     op.handle->callBoxed(&stack);
+  } catch (const NoMemory& refusal) {
+    throw NoMemory(std::string(refusal.what()) + describeArguments(call, op));
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
     throw Refusal(message.substr(0, message.find('\n')) + describeArguments(call, op));

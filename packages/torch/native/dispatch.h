@@ -7,6 +7,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include "hazards.h"
+
 namespace astra {
 
 enum class Kind {
@@ -43,6 +45,7 @@ struct Operator {
   c10::optional<c10::OperatorHandle> handle;
   std::vector<Parameter> parameters;
   std::vector<bool> returnsArgument;  // the result is an argument that was written to
+  Hazard hazard = nullptr;
 };
 
 }  // namespace astra

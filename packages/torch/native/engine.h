@@ -16,14 +16,15 @@
 namespace astra {
 
 struct Operator;
-struct Mapping;
+struct OpenFile;
 
 struct Engine {
   napi_env environment = nullptr;
-  napi_ref errorClass = nullptr;  // JavaScript's TorchError
+  napi_ref errorClass = nullptr;        // JavaScript's TorchError
+  napi_ref memoryErrorClass = nullptr;  // JavaScript's OutOfMemoryError
   HandleTable<at::Tensor> tensors;
   HandleTable<at::Generator> generators;
-  HandleTable<std::shared_ptr<Mapping>> mappings;
+  HandleTable<std::shared_ptr<OpenFile>> files;
   std::vector<std::unique_ptr<Operator>> operators;
   int64_t tensorBytes = 0;    // of the tensors that JavaScript holds
   int64_t reportedBytes = 0;  // that V8 knows of
@@ -39,6 +40,11 @@ struct Engine {
 // A rule that the caller broke; becomes a JavaScript TorchError "where: rule".
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// The system has no memory for what was asked; becomes a JavaScript OutOfMemoryError.
+struct NoMemory : Refusal {
+  using Refusal::Refusal;
 };
 
 // A JavaScript exception is already pending; nothing is to be added.
@@ -59,7 +65,8 @@ struct Call {
   bool boolean(size_t index, const char* name) const;
   std::string text(size_t index, const char* name) const;
   bool absent(size_t index) const;  // undefined or null
-  const at::Tensor& tensor(size_t index, const char* name) const;
+  // A share in the tensor: reading a later argument may run JavaScript, which may dispose of it or make others.
+  at::Tensor tensor(size_t index, const char* name) const;
   std::vector<at::Tensor> tensors(size_t index, const char* name) const;  // null elements become undefined tensors
   std::vector<int64_t> sizes(size_t index, const char* name) const;       // non-negative, product fits in int64
 };
@@ -97,7 +104,7 @@ void defineTensor(napi_env env, napi_value exports, Engine* engine);
 void defineFunction(napi_env env, napi_value exports, Engine* engine);
 void defineAutograd(napi_env env, napi_value exports, Engine* engine);
 void defineGenerator(napi_env env, napi_value exports, Engine* engine);
-void defineMapping(napi_env env, napi_value exports, Engine* engine);
+void defineFile(napi_env env, napi_value exports, Engine* engine);
 void defineAttention(napi_env env, napi_value exports, Engine* engine);
 void defineFusedAttention(napi_env env, napi_value exports, Engine* engine);
 void defineProduct(napi_env env, napi_value exports, Engine* engine);
@@ -105,7 +112,9 @@ void defineFused(napi_env env, napi_value exports, Engine* engine);
 void defineNorm(napi_env env, napi_value exports, Engine* engine);
 void defineTopK(napi_env env, napi_value exports, Engine* engine);
 void defineMemory(napi_env env, napi_value exports, Engine* engine);
+void defineLimits(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
+void defineGuarded(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);
 
 // From here on libtorch takes CPU memory from the allocator of memory.cpp.

@@ -1,6 +1,7 @@
 // Attention of several tokens a row, softmax(q kᵀ · scale + bias) v, and its gradients, on the processor's tiles.
 // Scores are kept for 32 queries at a time; the backward pass computes them again from what the forward pass saved of
-// each row, the logarithm of its sum (Dao 2023, arXiv 2307.08691).
+// each row (Dao 2023, arXiv 2307.08691): its greatest score, and apart from it the logarithm of its sum, which would be lost
+// in the rounding of a greatest score of −1e8.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,6 +26,8 @@ namespace {
 constexpr int64_t kBlock = 32;
 constexpr int64_t kNumbers = kBlock * kBlock;
 constexpr int64_t kMostHeadSize = 256;
+// Heads times tokens. Views that repeat one number can claim any size: up to here no product of sizes overflows.
+constexpr int64_t kMostRows = int64_t{1} << 36;
 // Between two sums over queries the backward pass keeps at most so many blocks of queries, whose columns stay in the
 // first-level cache, and so many pairs of blocks, 512 KiB of the second-level cache.
 constexpr int64_t kMostPlaces = 8, kMostKept = 128;
@@ -66,12 +69,12 @@ struct Bias {
   at::Tensor tensor;  // [B·G or 1, (H/G)·T or 1, S], or undefined
   bool perGroup = false, perQuery = false;
   int64_t queries = 0, queryBlocks = 0, keyBlocks = 0;
-  std::vector<uint8_t> kinds;  // [B·G or 1, heads of a group, blocks of queries (or 1, 1), blocks of keys]
+  at::Tensor kinds;  // bytes [B·G or 1, heads of a group, blocks of queries (or 1, 1), blocks of keys]
 
   // Of one block of queries, for each block of keys.
   const uint8_t* kindsOf(int64_t group, int64_t head, int64_t shared, int64_t queryBlock) const {
     const int64_t at = (perGroup ? group * (perQuery ? shared : 1) : 0) + (perQuery ? head : 0);
-    return kinds.data() + (perQuery ? at * queryBlocks + queryBlock : at) * keyBlocks;
+    return static_cast<const uint8_t*>(kinds.data_ptr()) + (perQuery ? at * queryBlocks + queryBlock : at) * keyBlocks;
   }
 
   // Null where there is none.
@@ -111,7 +114,9 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
     bias.perQuery = tensor.size(1) > 1;
   }
   const int64_t lines = (bias.perGroup ? groups : 1) * (bias.perQuery ? shared * bias.queryBlocks : 1);
-  bias.kinds.assign(static_cast<size_t>(lines * bias.keyBlocks), tensor.defined() ? 0 : kSeen);
+  bias.kinds = at::empty({lines, bias.keyBlocks}, at::TensorOptions().dtype(at::kByte));
+  auto* const kinds = static_cast<uint8_t*>(bias.kinds.data_ptr());
+  std::fill_n(kinds, lines * bias.keyBlocks, tensor.defined() ? 0 : kSeen);
   if (tensor.defined()) {
     const int64_t perGroup = bias.perQuery ? shared * bias.queryBlocks : 1;
     const int64_t piece = std::max<int64_t>(1, (1 << 12) / (columns + 1));
@@ -122,14 +127,14 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
         const int64_t rows = bias.perQuery ? std::min(kBlock, queries - first) : 1;
         const uint16_t* row = bias.row(line / perGroup, head, first);
         for (int64_t at = 0; at < rows; ++at) {
-          inspectRow(row + at * bias.rowStride(), columns, bias.kinds.data() + line * bias.keyBlocks);
+          inspectRow(row + at * bias.rowStride(), columns, kinds + line * bias.keyBlocks);
         }
       }
     });
   }
   if (columns % kBlock != 0) {
     for (int64_t line = 1; line <= lines; ++line) {
-      bias.kinds[static_cast<size_t>(line * bias.keyBlocks - 1)] |= kChanged;
+      kinds[line * bias.keyBlocks - 1] |= kChanged;
     }
   }
   return bias;
@@ -293,7 +298,7 @@ class Rooms {
  public:
   explicit Rooms(const Extent& extent) {
     const int64_t threads = at::get_num_threads(), bytes = Room::blocksOf(extent) * kNumbers * 2;
-    memory_ = at::empty({threads * bytes}, at::TensorOptions().dtype(at::kByte));
+    memory_ = at::empty({threads, bytes}, at::TensorOptions().dtype(at::kByte));
     for (int64_t thread = 0; thread < threads; ++thread) {
       rooms_.emplace_back(extent, static_cast<uint16_t*>(memory_.data_ptr()) + thread * bytes / 2);
     }
@@ -333,7 +338,7 @@ struct ForwardRoom {
 struct Forward {
   const Work& work;
   Heads output;
-  float* logSumExp;  // [B, H, all T], divided by the scale
+  float *greatest, *logSums;  // [B, H, all T]: divided by the scale; to base 2, of weights whose greatest is 1
 };
 
 // Whether keys and values of other heads are to be arranged.
@@ -400,10 +405,11 @@ ASTRA_TILE_CODE void attendBlock(const Forward& forward, ForwardRoom& room, int6
     weigh(room.scores + at * kNumbers, rows, factor, shifts, totals);
     isWritten();
   }
-  float* logSumExp = forward.logSumExp + work.place(batch, head, line);
+  const int64_t place = work.place(batch, head, line);
   for (int64_t row = 0; row < rows; ++row) {
     const float total = _mm512_reduce_add_ps(totals[row]);
-    logSumExp[row] = shifts[row] == kNone ? kNone : shifts[row] + std::log(total) / work.scale;
+    forward.greatest[place + row] = shifts[row];
+    forward.logSums[place + row] = shifts[row] == kNone ? 0 : std::log2(total);
     factors[row] = total == 0 ? 0 : 1 / total;
   }
   for (int64_t column = 0; column < work.sizeBlocks; ++column) {
@@ -479,7 +485,7 @@ struct BackwardRoom {
 struct Backward {
   const Work& work;
   Heads output, gradient;  // of the forward pass, and what arrives for it
-  const float* logSumExp;   // [B, H, all T], divided by the scale
+  const float *greatest, *logSums;  // [B, H, all T], of the forward pass
   Heads query, key, value;  // results
   // Sums of each head whose keys others share: [B, H, values and keys, blocks of keys, blocks of E, 32 of E, 32 keys]
   float* sums;
@@ -500,16 +506,20 @@ ASTRA_TILE_INLINE void productsInPart(const BackwardRoom& room, int64_t sizeBloc
 
 // A quarter of the pairs of rows of one block: from scores and gradients of weights to weights and gradients of scores.
 ASTRA_TILE_INLINE void differentiateInPart(const float* scores, int part, __m512 factor, const float* shifts,
-                                           const float* means, uint16_t* kept, uint16_t* gradientLines) {
+                                           const float* logSums, const float* means, uint16_t* kept,
+                                           uint16_t* gradientLines) {
   const float* ofWeights = scores + kNumbers;
   for (int64_t pair = part * kTile / 4; pair < (part + 1) * kTile / 4; ++pair) {
     __m512i weights[2], gradients[2];
     for (int64_t i = 0; i < 2; ++i) {
       const int64_t row = 2 * pair + i;
       const __m512 shift = _mm512_set1_ps(shifts[row]), mean = _mm512_set1_ps(means[row]);
+      const __m512 logSum = _mm512_set1_ps(logSums[row]);
       const float *score = scores + row * kBlock, *ofWeight = ofWeights + row * kBlock;
-      const __m512 first = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(score), shift), factor));
-      const __m512 second = powerOf2(_mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(score + kTile), shift), factor));
+      const __m512 first =
+          powerOf2(_mm512_fmsub_ps(_mm512_sub_ps(_mm512_load_ps(score), shift), factor, logSum));
+      const __m512 second =
+          powerOf2(_mm512_fmsub_ps(_mm512_sub_ps(_mm512_load_ps(score + kTile), shift), factor, logSum));
       weights[i] = rounded(first, second);
       gradients[i] = rounded(_mm512_mul_ps(first, _mm512_sub_ps(_mm512_load_ps(ofWeight), mean)),
                              _mm512_mul_ps(second, _mm512_sub_ps(_mm512_load_ps(ofWeight + kTile), mean)));
@@ -540,10 +550,11 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
   isWritten();
 
   // Of rows that are not there: weights 0.
-  float shifts[kBlock], means[kBlock];
-  const float* logSumExp = backward.logSumExp + work.place(batch, head, line);
+  float shifts[kBlock], logSums[kBlock], means[kBlock];
+  const int64_t firstPlace = work.place(batch, head, line);
   for (int64_t row = 0; row < kBlock; ++row) {
-    shifts[row] = row < rows ? logSumExp[row] : kNone;
+    shifts[row] = row < rows ? backward.greatest[firstPlace + row] : kNone;
+    logSums[row] = row < rows ? backward.logSums[firstPlace + row] : 0;
     __m512 sum = _mm512_setzero_ps();
     for (int64_t column = 0; row < rows && column < work.size; column += kTile) {
       const int64_t present = work.size - column;
@@ -577,7 +588,7 @@ ASTRA_TILE_CODE void differentiateBlock(const Backward& backward, BackwardRoom& 
       if (at + 1 < count) {
         productsInPart(room, work.sizeBlocks, room.seen[static_cast<size_t>(at + 1)], part, next);
       }
-      differentiateInPart(scores, part, factor, shifts, means, room.kept + 2 * (firstKept + at) * kNumbers,
+      differentiateInPart(scores, part, factor, shifts, logSums, means, room.kept + 2 * (firstKept + at) * kNumbers,
                           room.scoreGradients + at * kNumbers);
     }
   }
@@ -754,6 +765,8 @@ struct Given {
         key.size(3) != query.size(3) || value.sizes() != key.sizes()) {
       return false;
     }
+    const int64_t rows = query.size(0) * query.size(1);
+    if (rows > kMostRows || std::max(query.size(2), key.size(2)) > kMostRows / rows) return false;
     // Biases divided by the scale stay finite.
     if (!(scale >= 1e-6 && scale <= 1e6)) return false;
     if (biases.size() == 1) {
@@ -826,11 +839,13 @@ void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& p
   });
 }
 
+std::vector<int64_t> measuresOf(const at::Tensor& query) { return {2, query.size(0), query.size(1), query.size(2)}; }
+
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
 #endif
 
-// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], log-sum-exp [B, H, T] divided by the scale], or null
-// where it does not apply
+// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], measures [2, B, H, T]: greatest scores divided by the
+// scale, and logarithms of the sums], or null where it does not apply
 napi_value fusedAttention(Call& call) {
 #ifdef ASTRA_TILES
   const at::AutoGradMode mode(false);
@@ -839,12 +854,13 @@ napi_value fusedAttention(Call& call) {
   const Segments segments(given);
   const at::Tensor& query = given.query;
   at::Tensor output = at::empty({query.size(0), query.size(2), given.width()}, query.options());
-  at::Tensor logSumExp = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
+  at::Tensor measures = at::empty(measuresOf(query), query.options().dtype(at::kFloat));
+  auto* greatest = static_cast<float*>(measures.data_ptr());
   std::vector<Forward> parts;
   std::vector<int64_t> counts;
   int64_t blocks = 0;
   for (const Work& work : segments.works()) {
-    parts.push_back({work, Segments::headsOf(work, output), static_cast<float*>(logSumExp.data_ptr())});
+    parts.push_back({work, Segments::headsOf(work, output), greatest, greatest + measures.numel() / 2});
     counts.push_back(work.batch * work.heads * work.queryBlocks);
     blocks += counts.back();
   }
@@ -854,20 +870,20 @@ napi_value fusedAttention(Call& call) {
   inPiecesOf(counts, std::max({int64_t{1}, even, kWorth / segments.extent().keyBlocks}),
              [&](size_t at, int64_t from, int64_t to) { attendBlocks(parts[at], rooms.own(), from, to); });
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
-                              wrapTensor(*call.engine, call.env, std::move(logSumExp))});
+                              wrapTensor(*call.engine, call.env, std::move(measures))});
 #else
   return makeNull(call.env);
 #endif
 }
 
-// fusedAttentionBackward(query, key, value, biases, scale, output, logSumExp, gradient): of the query, key and value
+// fusedAttentionBackward(query, key, value, biases, scale, output, measures, gradient): of the query, key and value
 napi_value fusedAttentionBackward(Call& call) {
 #ifdef ASTRA_TILES
   const at::AutoGradMode mode(false);
   const Given given(call);
-  const at::Tensor& output = call.tensor(5, "output");
-  const at::Tensor& logSumExp = call.tensor(6, "logSumExp");
-  const at::Tensor& gradient = call.tensor(7, "gradient");
+  const at::Tensor output = call.tensor(5, "output");
+  const at::Tensor measures = call.tensor(6, "measures");
+  const at::Tensor gradient = call.tensor(7, "gradient");
   if (!given.applies()) throw Refusal("there is no fused attention of these tensors");
   const std::vector<int64_t> outputShape{given.query.size(0), given.query.size(2), given.width()};
   for (const at::Tensor* tensor : {&output, &gradient}) {
@@ -875,12 +891,13 @@ napi_value fusedAttentionBackward(Call& call) {
       throw Refusal("output and gradient must be bfloat16[B, T, H·E], got " + describeTensor(*tensor));
     }
   }
-  if (!isPlain(logSumExp, at::kFloat) || logSumExp.sizes() != given.query.sizes().slice(0, 3)) {
-    throw Refusal("logSumExp must be float32[B, H, T], got " + describeTensor(logSumExp));
+  if (!isPlain(measures, at::kFloat) || measures.sizes() != at::IntArrayRef(measuresOf(given.query))) {
+    throw Refusal("measures must be float32[2, B, H, T], got " + describeTensor(measures));
   }
   const Segments segments(given);
   const at::Tensor plainOutput = output.contiguous(), plainGradient = gradient.contiguous();
-  const at::Tensor plainSums = logSumExp.contiguous();
+  const at::Tensor plainMeasures = measures.contiguous();
+  const auto* greatest = static_cast<const float*>(plainMeasures.data_ptr());
   // Token by token, as the projections before the attention are written and read.
   const auto like = [](const at::Tensor& tensor) {
     const std::vector<int64_t> byToken{tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)};
@@ -897,7 +914,7 @@ napi_value fusedAttentionBackward(Call& call) {
   std::vector<int64_t> heads, groups;
   for (const Work& work : segments.works()) {
     parts.push_back({work, Segments::headsOf(work, plainOutput), Segments::headsOf(work, plainGradient),
-                     static_cast<const float*>(plainSums.data_ptr()),
+                     greatest, greatest + plainMeasures.numel() / 2,
                      Segments::part(ofQuery, work.firstQuery, work.queries),
                      Segments::part(ofKey, work.firstQuery, work.columns),
                      Segments::part(ofValue, work.firstQuery, work.columns), next});

@@ -19,8 +19,8 @@
 namespace astra {
 namespace {
 
-const at::Tensor& bfloat16(Call& call, size_t index, const char* name) {
-  const at::Tensor& tensor = call.tensor(index, name);
+at::Tensor bfloat16(Call& call, size_t index, const char* name) {
+  const at::Tensor tensor = call.tensor(index, name);
   if (!isPlain(tensor, at::kBFloat16)) {
     throw Refusal(std::string(name) + " must be bfloat16 on the CPU, got " + describeTensor(tensor));
   }
@@ -38,8 +38,8 @@ inline float sigmoid(float u) {
   return 1.0f / (1.0f + exponentialWithin(-bounded));
 }
 
-ASTRA_VECTOR_CLONES
-void gelu(const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count) {
+ASTRA_VECTOR_LOOP(void, gelu, (const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count),
+                  (input, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float x = widen(input[i]);
@@ -47,9 +47,10 @@ void gelu(const uint16_t* __restrict input, uint16_t* __restrict output, int64_t
   }
 }
 
-ASTRA_VECTOR_CLONES
-void geluBackward(const uint16_t* __restrict input, const uint16_t* __restrict gradient, uint16_t* __restrict output,
-                  int64_t count) {
+ASTRA_VECTOR_LOOP(void, geluBackward,
+                  (const uint16_t* __restrict input, const uint16_t* __restrict gradient,
+                   uint16_t* __restrict output, int64_t count),
+                  (input, gradient, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float x = widen(input[i]);
@@ -134,8 +135,13 @@ napi_value geluTanhBackward(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
-ASTRA_VECTOR_CLONES
-float logSumExp(const uint16_t* __restrict logits, int64_t count) {
+// What a row's logits are measured by: log Σ exp(logits) = greatest + logSum. Kept apart, since beside a greatest logit of
+// −1e9 the rounding of their sum would swallow the logarithm.
+struct Normaliser {
+  float greatest, logSum;
+};
+
+ASTRA_VECTOR_LOOP(Normaliser, normaliserOf, (const uint16_t* __restrict logits, int64_t count), (logits, count)) {
   float greatest = -INFINITY;
 #pragma omp simd reduction(max : greatest)
   for (int64_t i = 0; i < count; ++i) {
@@ -145,14 +151,17 @@ float logSumExp(const uint16_t* __restrict logits, int64_t count) {
   float total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < count; ++i) total += exponential(widen(logits[i]) - greatest);
-  return greatest + std::log(total);
+  return {greatest, std::log(total)};
 }
 
-ASTRA_VECTOR_CLONES
-void softmaxTimes(const uint16_t* __restrict logits, float logNormaliser, float factor, uint16_t* __restrict output,
-                  int64_t count) {
+ASTRA_VECTOR_LOOP(void, softmaxTimes,
+                  (const uint16_t* __restrict logits, Normaliser by, float factor, uint16_t* __restrict output,
+                   int64_t count),
+                  (logits, by, factor, output, count)) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) output[i] = narrow(factor * exponential(widen(logits[i]) - logNormaliser));
+  for (int64_t i = 0; i < count; ++i) {
+    output[i] = narrow(factor * exponential((widen(logits[i]) - by.greatest) - by.logSum));
+  }
 }
 
 struct Chosen {
@@ -166,7 +175,7 @@ struct Chosen {
 Chosen chosen(Call& call) {
   Chosen found;
   found.logits = bfloat16(call, 0, "logits");
-  const at::Tensor& indices = call.tensor(1, "indices");
+  const at::Tensor indices = call.tensor(1, "indices");
   if (found.logits.dim() != 2 || found.logits.size(1) == 0) {
     throw Refusal("logits must have rows and a vocabulary, got " + describeTensor(found.logits));
   }
@@ -187,24 +196,25 @@ Chosen chosen(Call& call) {
   return found;
 }
 
-// selectiveLogSoftmax(logits, indices): [values of the indices, log-sum-exp of the rows], both float32
+// selectiveLogSoftmax(logits, indices): [values of the indices, normalisers [rows, 2]], both float32
 napi_value selectiveLogSoftmax(Call& call) {
   const at::AutoGradMode mode(false);
   const Chosen given = chosen(call);
   const auto floats = given.logits.options().dtype(at::kFloat);
   at::Tensor values = at::empty({given.indices.numel()}, floats);
-  at::Tensor normalisers = at::empty({given.rows}, floats);
-  auto* normaliser = static_cast<float*>(normalisers.data_ptr());
+  at::Tensor normalisers = at::empty({given.rows, 2}, floats);
+  auto* normaliser = static_cast<Normaliser*>(normalisers.data_ptr());
   at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
     for (int64_t row = from; row < to; ++row) {
-      normaliser[row] = logSumExp(given.row(row), given.vocabulary);
+      normaliser[row] = normaliserOf(given.row(row), given.vocabulary);
     }
   });
   auto* value = static_cast<float*>(values.data_ptr());
   const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
   for (int64_t i = 0; i < given.indices.numel(); ++i) {
     const int64_t row = index[i] / given.vocabulary;
-    value[i] = widen(given.row(row)[index[i] % given.vocabulary]) - normaliser[row];
+    const float logit = widen(given.row(row)[index[i] % given.vocabulary]);
+    value[i] = (logit - normaliser[row].greatest) - normaliser[row].logSum;
   }
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
                               wrapTensor(*call.engine, call.env, std::move(normalisers))});
@@ -214,17 +224,17 @@ napi_value selectiveLogSoftmax(Call& call) {
 napi_value selectiveLogSoftmaxBackward(Call& call) {
   const at::AutoGradMode mode(false);
   const Chosen given = chosen(call);
-  const auto floats = [&](size_t at, const char* name, int64_t length) {
-    const at::Tensor& tensor = call.tensor(at, name);
-    if (!isPlain(tensor, at::kFloat) || tensor.dim() != 1 || tensor.size(0) != length) {
-      throw Refusal(std::string(name) + " must be float32[" + std::to_string(length) + "], got " +
-                    describeTensor(tensor));
+  const auto floats = [&](size_t at, const char* name, std::vector<int64_t> sizes) {
+    const at::Tensor tensor = call.tensor(at, name);
+    if (!isPlain(tensor, at::kFloat) || tensor.sizes() != at::IntArrayRef(sizes)) {
+      throw Refusal(std::string(name) + " must be float32[" + std::to_string(sizes[0]) +
+                    (sizes.size() > 1 ? ", 2]" : "]") + ", got " + describeTensor(tensor));
     }
     return tensor.contiguous();
   };
-  const at::Tensor normalisers = floats(2, "normalisers", given.rows);
-  const at::Tensor gradients = floats(3, "gradient", given.indices.numel());
-  const auto* normaliser = static_cast<const float*>(normalisers.data_ptr());
+  const at::Tensor normalisers = floats(2, "normalisers", {given.rows, 2});
+  const at::Tensor gradients = floats(3, "gradient", {given.indices.numel()});
+  const auto* normaliser = static_cast<const Normaliser*>(normalisers.data_ptr());
   const auto* gradient = static_cast<const float*>(gradients.data_ptr());
   const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
   // The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
@@ -246,7 +256,8 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
         const int64_t token = index[i] - row * given.vocabulary;
         float arrived = 0;
         for (const int64_t other : own) arrived += index[other] == index[i] ? gradient[other] : 0.0f;
-        result[token] = narrow(arrived - sum * exponential(widen(logits[token]) - normaliser[row]));
+        const Normaliser by = normaliser[row];
+        result[token] = narrow(arrived - sum * exponential((widen(logits[token]) - by.greatest) - by.logSum));
       }
     }
   });
@@ -264,20 +275,21 @@ ASTRA_INLINE void addRows(const Number* __restrict from, int64_t stride, int64_t
   }
 }
 
-ASTRA_VECTOR_CLONES
-void addBfloat16Rows(const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+ASTRA_VECTOR_LOOP(void, addBfloat16Rows,
+                  (const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, float* sums),
+                  (from, stride, rows, columns, sums)) {
   addRows(from, stride, rows, columns, sums);
 }
 
-ASTRA_VECTOR_CLONES
-void addFloatRows(const float* from, int64_t stride, int64_t rows, int64_t columns, float* sums) {
+ASTRA_VECTOR_LOOP(void, addFloatRows, (const float* from, int64_t stride, int64_t rows, int64_t columns, float* sums),
+                  (from, stride, rows, columns, sums)) {
   addRows(from, stride, rows, columns, sums);
 }
 
 // sumOfRows(matrix): float32 [columns] of a float32 or bfloat16 matrix
 napi_value sumOfRows(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor& given = call.tensor(0, "matrix");
+  const at::Tensor given = call.tensor(0, "matrix");
   const bool isWide = isPlain(given, at::kFloat);
   if ((!isWide && !isPlain(given, at::kBFloat16)) || given.dim() != 2) {
     throw Refusal("matrix must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
@@ -303,9 +315,10 @@ napi_value sumOfRows(Call& call) {
 // [rows, columns] float32 → [columns, rows] bfloat16, in squares whose lines stay in the first-level cache.
 constexpr int64_t kSquare = 32;
 
-ASTRA_VECTOR_CLONES
-void transposeSquare(const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
-                     int64_t rows, int64_t columns) {
+ASTRA_VECTOR_LOOP(void, transposeSquare,
+                  (const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
+                   int64_t rows, int64_t columns),
+                  (from, fromStride, to, toStride, rows, columns)) {
   uint16_t square[kSquare * kSquare];
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
@@ -348,15 +361,16 @@ ASTRA_TILE_CODE void transposeRows(const float* from, int64_t fromStride, uint16
 // copyWeight(target, source): target.copy_(source), faster into a bfloat16 matrix whose memory is laid out by column
 napi_value copyWeight(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor& target = call.tensor(0, "target");
-  const at::Tensor& source = call.tensor(1, "source");
+  const at::Tensor target = call.tensor(0, "target");
+  const at::Tensor source = call.tensor(1, "source");
   const bool turns = isPlain(target, at::kBFloat16) && isPlain(source, at::kFloat) && target.dim() == 2 &&
                      target.sizes() == source.sizes() && target.numel() > 0 && source.is_contiguous() &&
-                     target.t().is_contiguous();
+                     target.t().is_contiguous() && isApart(target, source);
   if (!turns) {
     target.copy_(source);
     return makeUndefined(call.env);
   }
+  noteWrite(target);
   const int64_t rows = source.size(0), columns = source.size(1);
   const auto* from = static_cast<const float*>(source.data_ptr());
   uint16_t* to = words(target);

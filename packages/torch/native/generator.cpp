@@ -49,7 +49,7 @@ napi_value generatorState(Call& call) {
 
 napi_value setGeneratorState(Call& call) {
   at::Generator& generator = readGenerator(call, 0);
-  const at::Tensor& state = call.tensor(1, "state");
+  const at::Tensor state = call.tensor(1, "state");
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state.contiguous());
   return makeUndefined(call.env);
@@ -89,7 +89,7 @@ napi_value randomState(Call& call) {
 // setRandomState(state)
 napi_value setRandomState(Call& call) {
   at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
-  const at::Tensor& state = call.tensor(0, "state");
+  const at::Tensor state = call.tensor(0, "state");
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state.contiguous());
   return makeUndefined(call.env);

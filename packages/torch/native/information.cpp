@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "engine.h"
+#include "isa.h"
 
 namespace astra {
 
@@ -61,6 +62,8 @@ napi_value information(Call& call) {
   set("blasConfiguration", makeText(call.env, configuration));
   set("mkl", makeBoolean(call.env, at::globalContext().hasMKL()));
   set("oneDnn", makeBoolean(call.env, at::globalContext().hasMKLDNN()));
+  set("isa", makeText(call.env, astraIsaName(isa())));
+  set("bfloat16", makeBoolean(call.env, astraMultipliesBfloat16(isa())));
   set("cuda", makeBoolean(call.env, at::globalContext().hasCUDA()));
   set("cudaDevices", makeNumber(call.env, at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0));
   set("threads", makeNumber(call.env, at::get_num_threads()));

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <list>
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <vector>
 #ifdef __APPLE__
 #include <malloc/malloc.h>
 #else
@@ -20,35 +20,28 @@
 #endif
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 #include "engine.h"
+#include "limits.h"
 
 namespace astra {
 
 namespace {
 
-constexpr size_t kAsksTheKernel = 64u << 20;  // smaller requests cannot be the ones that break the machine
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
 // Kept blocks may make the process larger than its tensors ever were together by this much and a thirty-second.
 constexpr size_t kSlack = 96u << 20;
 
-// Bytes that can still be used without swapping; 0 where the kernel does not tell.
-size_t availableMemory() {
-  std::FILE* file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) return 0;
-  char line[160];
-  unsigned long long kibibytes = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1) break;
-  }
-  std::fclose(file);
-  return static_cast<size_t>(kibibytes) * 1024;
-}
+constexpr int64_t kUnlimited = -1;
+std::atomic<int64_t> limit{kUnlimited};  // bytes that one tensor may take
 
-std::atomic<int64_t> limit{0};  // bytes that one tensor may take; 0 = as the machine allows
+[[noreturn]] void throwNoMemory(size_t bytes) {
+  throw NoMemory("needs " + std::to_string(bytes) + " bytes, the system gives no more memory");
+}
 
 #ifdef __linux__
 
@@ -67,6 +60,9 @@ class BlockPool {
     Block* block = bestFit(shelf.kept, size);
     if (block == nullptr) {
       shrinkTo(allowance(used_ + size));
+      afford(size, bytes);
+      // What is written to from here on, at the latest: it is part of what is used.
+      untouched_ += size;
       found = State::cold;
       block = bestFit(shelf.cold, size);
     }
@@ -105,10 +101,10 @@ class BlockPool {
     return size;
   }
 
-  // All kept pages go back to the system.
-  void giveBack() {
+  // Asks for memory that the C library will take for small blocks.
+  void admit(size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
-    shrinkTo(0);
+    afford(bytes, bytes);
   }
 
   // What was kept for more than was in use since the call before the last goes back.
@@ -153,6 +149,63 @@ class BlockPool {
   static constexpr size_t kGranularity = 64u << 10;
   static constexpr size_t kMedium = 1u << 20;
   static constexpr size_t kArena = 256u << 20;
+  // What is left for everything else (V8's heap, code, buffers of the kernel): a sixteenth of the limit, at most so much.
+  static constexpr size_t kMostKeptFree = 128u << 20;
+
+  // Refuses what the system cannot back, where Linux would promise it and kill the process later. What was promised and
+  // not yet written to counts as taken. The system is asked again when an eighth of what it had left is used up.
+  void afford(size_t size, size_t bytes) {
+    if (size <= credit_) {
+      credit_ -= size;
+      return;
+    }
+    credit_ = 0;
+    for (const bool last : {false, true}) {
+      const MemoryHeadroom headroom = SystemLimits::own().memory();
+      if (headroom.limit == 0) return;
+      const size_t keptFree = std::min(headroom.limit / 16, kMostKeptFree);
+      const auto left = [&] {
+        const size_t spoken = keptFree + untouched_;
+        return headroom.available > spoken ? headroom.available - spoken : 0;
+      };
+      untouched_ = std::min(untouched_, used_ + kept_);
+      if (size > left()) untouched_ = used_ + kept_ - resident();  // exactly, but that takes longer
+      if (size <= left()) {
+        credit_ = std::min(left() - size, std::max<size_t>(left() / 8, 4u << 20));
+        return;
+      }
+      if (last) {
+        const auto mebibytes = [](size_t count) { return std::to_string(count >> 20) + " MiB"; };
+        throw NoMemory("needs " + mebibytes(bytes + (1u << 20) - 1) + " of memory at once, " + mebibytes(left()) +
+                       " are left of the " + mebibytes(headroom.limit) + " of " + headroom.of + " (" +
+                       mebibytes(keptFree) + " stay free)");
+      }
+      // What is kept is available too.
+      shrinkTo(0);
+#ifdef __GLIBC__
+      malloc_trim(0);
+#endif
+    }
+  }
+
+  // Bytes of blocks in use and kept ones that have pages.
+  size_t resident() const {
+    static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    std::vector<unsigned char> isThere((64u << 20) / page);
+    size_t pages = 0;
+    for (const Block* block : arenas_) {
+      for (; block != nullptr; block = block->after) {
+        if (block->state == State::cold) continue;
+        for (size_t from = 0; from < block->size; from += isThere.size() * page) {
+          const size_t length = std::min(block->size - from, isThere.size() * page);
+          if (mincore(block->start + from, length, isThere.data()) != 0) return used_ + kept_;  // not to be known
+          pages += static_cast<size_t>(std::count_if(isThere.begin(), isThere.begin() + (length + page - 1) / page,
+                                                     [](unsigned char flags) { return (flags & 1) != 0; }));
+        }
+      }
+    }
+    return std::min(pages * page, used_ + kept_);
+  }
 
   static Block* bestFit(Free& free, size_t size) {
     Block wanted{nullptr, size, State::used, nullptr, nullptr, nullptr, {}};
@@ -228,7 +281,7 @@ class BlockPool {
   }
 
   // A new arena as one block in no list; huge pages, so that a pass over weights needs few address translations.
-  static Block* map(Shelf& shelf, size_t size) {
+  Block* map(Shelf& shelf, size_t size) {
     for (const size_t wanted : {std::max(size, kArena), size}) {
       const size_t length = (wanted + kHugePage - 1) / kHugePage * kHugePage;
       void* mapped =
@@ -236,7 +289,9 @@ class BlockPool {
       if (mapped == MAP_FAILED) continue;  // where promises are limited, what is asked for may still be there
       const uintptr_t start = (reinterpret_cast<uintptr_t>(mapped) + kHugePage - 1) / kHugePage * kHugePage;
       madvise(reinterpret_cast<void*>(start), length, MADV_HUGEPAGE);
-      return new Block{reinterpret_cast<char*>(start), length, State::used, &shelf, nullptr, nullptr, {}};
+      arenas_.push_back(
+          new Block{reinterpret_cast<char*>(start), length, State::used, &shelf, nullptr, nullptr, {}});
+      return arenas_.back();
     }
     return nullptr;
   }
@@ -244,8 +299,11 @@ class BlockPool {
   std::mutex mutex_;
   Shelf shelves_[2];
   std::unordered_map<void*, Block*> inUse_;
-  std::list<Block*> age_;  // kept blocks, longest unused first
+  std::list<Block*> age_;         // kept blocks, longest unused first
+  std::vector<Block*> arenas_;    // the first block of each
   size_t used_ = 0, kept_ = 0;
+  size_t untouched_ = 0;  // at most so much of both was promised and has no pages yet
+  size_t credit_ = 0;     // may be taken before the system is asked again
   size_t highest_ = 0;               // that was ever in use, or since trim() found less
   size_t recent_ = 0, earlier_ = 0;  // most in use since the last call of trim(), and between the two before
 };
@@ -271,7 +329,7 @@ class BlockPool {
     std::free(block);
     return size;
   }
-  void giveBack() {}
+  void admit(size_t) {}
   void trim() {}
   void empty() {}
 
@@ -287,10 +345,6 @@ BlockPool& pool() {
   return *blocks;
 }
 
-[[noreturn]] void throwNoMemory(size_t bytes) {
-  throw Refusal("needs " + std::to_string(bytes) + " bytes, the system gives no more memory");
-}
-
 // Bytes of all CPU tensors: of large ones their block's, of small ones what the C library took for them.
 std::atomic<int64_t> allocated{0};
 std::atomic<int64_t> mostAllocated{0};
@@ -300,6 +354,25 @@ void count(int64_t bytes) {
   int64_t most = mostAllocated.load(std::memory_order_relaxed);
   while (now > most && !mostAllocated.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
+}
+
+// A small tensor's own record, its storage's and its handle: what the C library takes beside its numbers, about.
+constexpr int64_t kRecord = 512;
+constexpr int64_t kSmallPiece = 4 << 20;
+std::atomic<int64_t> smallTaken{0};  // by small blocks, with records
+std::atomic<int64_t> smallAdmitted{0};  // the most that they took together, in pieces that the system was asked for
+
+void admitSmall(int64_t bytes) {
+  while (smallTaken.load(std::memory_order_relaxed) + bytes + kRecord >
+         smallAdmitted.load(std::memory_order_relaxed)) {
+    pool().admit(static_cast<size_t>(kSmallPiece));
+    smallAdmitted.fetch_add(kSmallPiece, std::memory_order_relaxed);
+  }
+}
+
+void countSmall(int64_t bytes, int64_t sign) {
+  count(sign * bytes);
+  smallTaken.fetch_add(sign * (bytes + kRecord), std::memory_order_relaxed);
 }
 
 // From the C library itself, which knows their size; libtorch's own function takes them from another one on some
@@ -323,32 +396,23 @@ void release(void* block) {
   if (block == nullptr) return;
   size_t size = pool().give(block);
   if (size > 0) return count(-static_cast<int64_t>(size));
-  count(-sizeOfSmall(block));
+  countSmall(sizeOfSmall(block), -1);
   std::free(block);
 }
 
-void refuseBeyondMemory(size_t bytes) {
+void refuseBeyondLimit(size_t bytes) {
   const int64_t allowed = limit.load(std::memory_order_relaxed);
-  if (allowed > 0 && bytes > static_cast<size_t>(allowed)) {
-    throw Refusal("needs " + std::to_string(bytes) + " bytes at once, the limit is " + std::to_string(allowed));
-  }
-  if (bytes < kAsksTheKernel) return;
-  const auto isTooMuch = [bytes](size_t available) { return bytes > available - available / 16; };
-  size_t available = availableMemory();
-  if (available == 0 || !isTooMuch(available)) return;
-  pool().giveBack();  // what is kept is available too
-  available = availableMemory();
-  if (!isTooMuch(available)) return;
-  throw Refusal("needs " + std::to_string(bytes >> 20) + " MiB of memory at once, " + std::to_string(available >> 20) +
-                " MiB are available");
+  if (allowed == kUnlimited || bytes <= static_cast<size_t>(allowed)) return;
+  throw NoMemory("needs " + std::to_string(bytes) + " bytes at once, the limit is " + std::to_string(allowed));
 }
 
 c10::DataPtr provide(size_t bytes) {
-  refuseBeyondMemory(bytes);
+  refuseBeyondLimit(bytes);
   void* block = nullptr;
   if (bytes < kLarge) {
+    admitSmall(static_cast<int64_t>(bytes));
     block = takeSmall(bytes);
-    if (block != nullptr) count(sizeOfSmall(block));
+    if (block != nullptr) countSmall(sizeOfSmall(block), 1);
   } else {
     size_t size = 0;
     block = pool().take(bytes, &size);
@@ -371,10 +435,10 @@ class CountingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
 };
 
-// setAllocationLimit(bytes): 0 lifts the limit
+// setAllocationLimit(bytes): null lifts the limit
 napi_value setAllocationLimit(Call& call) {
-  const int64_t bytes = call.integer(0, "bytes");
-  if (bytes < 0) throw Refusal("bytes must not be negative, got " + std::to_string(bytes));
+  const int64_t bytes = call.absent(0) ? kUnlimited : call.integer(0, "bytes");
+  if (bytes < 0 && !call.absent(0)) throw Refusal("bytes must not be negative, got " + std::to_string(bytes));
   limit.store(bytes, std::memory_order_relaxed);
   return makeUndefined(call.env);
 }
@@ -395,6 +459,8 @@ napi_value emptyCache(Call& call) {
   pool().empty();
 #ifdef __GLIBC__
   malloc_trim(0);
+  const int64_t taken = smallTaken.load(std::memory_order_relaxed);
+  smallAdmitted.store((taken + kSmallPiece - 1) / kSmallPiece * kSmallPiece, std::memory_order_relaxed);
 #endif
   return makeUndefined(call.env);
 }

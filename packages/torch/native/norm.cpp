@@ -9,6 +9,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "engine.h"
 #include "pieces.h"
@@ -20,14 +21,14 @@ namespace {
 
 constexpr int64_t kBlock = 64;       // rows whose shares of the parameters' gradients are added first
 
-ASTRA_VECTOR_CLONES
-void widenAll(const uint16_t* __restrict from, float* __restrict to, int64_t count) {
+ASTRA_VECTOR_LOOP(void, widenAll, (const uint16_t* __restrict from, float* __restrict to, int64_t count),
+                  (from, to, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = widen(from[i]);
 }
 
-ASTRA_VECTOR_CLONES
-void narrowAll(const float* __restrict from, uint16_t* __restrict to, int64_t count) {
+ASTRA_VECTOR_LOOP(void, narrowAll, (const float* __restrict from, uint16_t* __restrict to, int64_t count),
+                  (from, to, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
 }
@@ -63,19 +64,15 @@ class Rows {
   int64_t size_ = 0;
 };
 
-// Of one number for each of the last dimension; zeros where there is none.
-std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t size) {
-  std::vector<float> numbers(static_cast<size_t>(size), 0.0f);
-  if (call.absent(index)) return numbers;
+// float32, one number for each of the last dimension; zeros where there is none.
+at::Tensor parameter(Call& call, size_t index, const char* name, int64_t size) {
+  if (call.absent(index)) return at::zeros({size}, at::TensorOptions().dtype(at::kFloat));
   const Rows given(call, index, name);
   if (given.tensor().dim() != 1 || given.size() != size) {
     throw Refusal(std::string(name) + " must have " + std::to_string(size) + " numbers, got " +
                   describeTensor(given.tensor()));
   }
-  std::vector<float> room;
-  const float* from = given.row(0, room);
-  std::copy(from, from + size, numbers.begin());
-  return numbers;
+  return given.tensor().to(at::kFloat);
 }
 
 // What a row is measured by: its mean, or 0 where the norm is not centred, and what it is multiplied by.
@@ -83,8 +80,8 @@ struct Measure {
   float mean, scale;
 };
 
-ASTRA_VECTOR_CLONES
-Measure measure(const float* __restrict row, int64_t size, bool centred, float epsilon) {
+ASTRA_VECTOR_LOOP(Measure, measure, (const float* __restrict row, int64_t size, bool centred, float epsilon),
+                  (row, size, centred, epsilon)) {
   float mean = 0;
   if (centred) {
     float sum = 0;
@@ -98,18 +95,20 @@ Measure measure(const float* __restrict row, int64_t size, bool centred, float e
   return {mean, 1.0f / std::sqrt(squares / static_cast<float>(size) + epsilon)};
 }
 
-ASTRA_VECTOR_CLONES
-void normalise(const float* __restrict row, Measure by, const float* __restrict weight, const float* __restrict bias,
-               uint16_t* __restrict to, int64_t size) {
+ASTRA_VECTOR_LOOP(void, normalise,
+                  (const float* __restrict row, Measure by, const float* __restrict weight,
+                   const float* __restrict bias, uint16_t* __restrict to, int64_t size),
+                  (row, by, weight, bias, to, size)) {
 #pragma omp simd
   for (int64_t i = 0; i < size; ++i) to[i] = narrow((row[i] - by.mean) * by.scale * weight[i] + bias[i]);
 }
 
 // Of the row; adds to those of weight and bias.
-ASTRA_VECTOR_CLONES
-void gradients(const float* __restrict row, const float* __restrict arrived, Measure by, bool centred,
-               const float* __restrict weight, float* __restrict ofRow, float* __restrict ofWeight,
-               float* __restrict ofBias, int64_t size) {
+ASTRA_VECTOR_LOOP(void, gradients,
+                  (const float* __restrict row, const float* __restrict arrived, Measure by, bool centred,
+                   const float* __restrict weight, float* __restrict ofRow, float* __restrict ofWeight,
+                   float* __restrict ofBias, int64_t size),
+                  (row, arrived, by, centred, weight, ofRow, ofWeight, ofBias, size)) {
   float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
   for (int64_t i = 0; i < size; ++i) {
@@ -135,7 +134,8 @@ napi_value bfloat16Norm(Call& call) {
   const at::AutoGradMode mode(false);
   const Rows input(call, 0, "input");
   const int64_t size = input.size(), rows = input.count();
-  const std::vector<float> weight = parameter(call, 1, "weight", size), bias = parameter(call, 2, "bias", size);
+  const at::Tensor weight = parameter(call, 1, "weight", size), bias = parameter(call, 2, "bias", size);
+  const auto *weights = weight.data_ptr<float>(), *biases = bias.data_ptr<float>();
   const bool centred = call.boolean(3, "centred");
   const auto epsilon = static_cast<float>(call.number(4, "epsilon"));
   at::Tensor result = at::empty(input.tensor().sizes(), input.tensor().options().dtype(at::kBFloat16));
@@ -147,7 +147,7 @@ napi_value bfloat16Norm(Call& call) {
     for (int64_t at = from; at < to; ++at) {
       const float* row = input.row(at, room);
       const Measure by = measure(row, size, centred, epsilon);
-      normalise(row, by, weight.data(), bias.data(), words(result) + at * size, size);
+      normalise(row, by, weights, biases, words(result) + at * size, size);
       if (!recording) continue;
       measured[2 * at] = by.mean;
       measured[2 * at + 1] = by.scale;
@@ -164,7 +164,8 @@ napi_value bfloat16NormBackward(Call& call) {
   const at::AutoGradMode mode(false);
   const Rows input(call, 0, "input"), gradient(call, 1, "gradient");
   const int64_t size = input.size(), rows = input.count();
-  const std::vector<float> weight = parameter(call, 2, "weight", size);
+  const at::Tensor weight = parameter(call, 2, "weight", size);
+  const auto* weights = weight.data_ptr<float>();
   const at::Tensor measures = call.tensor(3, "measures").contiguous();
   const bool centred = call.boolean(4, "centred");
   if (gradient.tensor().sizes() != input.tensor().sizes()) {
@@ -180,14 +181,15 @@ napi_value bfloat16NormBackward(Call& call) {
   at::Tensor ofInput = at::empty_like(input.tensor());
   // Added by blocks of rows, whoever works on them: the sums are the same with any number of threads.
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
-  std::vector<float> shares(static_cast<size_t>(2 * blocks * size), 0.0f);
+  const at::Tensor added = at::zeros({blocks, 2, size}, floats);
+  auto* const shares = added.data_ptr<float>();
   at::parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (kBlock * size)), [&](int64_t first, int64_t last) {
     std::vector<float> rowRoom, gradientRoom, made(static_cast<size_t>(isWide ? 0 : size));
     for (int64_t at = first * kBlock; at < std::min(rows, last * kBlock); ++at) {
-      float* share = shares.data() + 2 * (at / kBlock) * size;
+      float* share = shares + 2 * (at / kBlock) * size;
       float* target = isWide ? static_cast<float*>(ofInput.data_ptr()) + at * size : made.data();
       gradients(input.row(at, rowRoom), gradient.row(at, gradientRoom), {measured[2 * at], measured[2 * at + 1]}, centred,
-                weight.data(), target, share, share + size, size);
+                weights, target, share, share + size, size);
       if (!isWide) narrowAll(made.data(), words(ofInput) + at * size, size);
     }
   });
@@ -195,7 +197,7 @@ napi_value bfloat16NormBackward(Call& call) {
   auto* sums = static_cast<float*>(ofParameters.data_ptr());
   std::fill(sums, sums + 2 * size, 0.0f);
   for (int64_t block = 0; block < blocks; ++block) {
-    for (int64_t i = 0; i < 2 * size; ++i) sums[i] += shares[static_cast<size_t>(2 * block * size + i)];
+    for (int64_t i = 0; i < 2 * size; ++i) sums[i] += shares[2 * block * size + i];
   }
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(ofInput)),
                               wrapTensor(*call.engine, call.env, ofParameters.select(0, 0)),

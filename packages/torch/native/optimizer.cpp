@@ -39,9 +39,10 @@ struct AdamParameter {
   AdamStep step;
 };
 
-ASTRA_VECTOR_CLONES
-void adam(float* __restrict parameter, const float* __restrict gradient, float* __restrict expAvg,
-          float* __restrict expAvgSq, int64_t count, AdamStep step) {
+ASTRA_VECTOR_LOOP(void, adam,
+                  (float* __restrict parameter, const float* __restrict gradient, float* __restrict expAvg,
+                   float* __restrict expAvgSq, int64_t count, AdamStep step),
+                  (parameter, gradient, expAvg, expAvgSq, count, step)) {
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] + step.penalty * parameter[i];
     const float m = expAvg[i] + step.beta1Rest * (g - expAvg[i]);
@@ -54,8 +55,7 @@ void adam(float* __restrict parameter, const float* __restrict gradient, float* 
 }
 
 // Eight partial sums, so that the loop can be vectorised without changing the order of additions by a flag.
-ASTRA_VECTOR_CLONES
-double sumOfSquares(const float* values, int64_t count) {
+ASTRA_VECTOR_LOOP(double, sumOfSquares, (const float* values, int64_t count), (values, count)) {
   double partial[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -167,9 +167,8 @@ napi_value fusedAdam(Call& call) {
     const AdamParameter& p = work[piece];
     adam(p.parameter + begin, p.gradient + begin, p.expAvg + begin, p.expAvgSq + begin, end - begin, p.step);
   });
-  // Autograd must notice that values which it may have saved for a backward pass are gone.
   for (const std::vector<at::Tensor>* list : {&parameters, &expAvgs, &expAvgSqs}) {
-    for (const at::Tensor& tensor : *list) tensor.unsafeGetTensorImpl()->bump_version();
+    for (const at::Tensor& tensor : *list) noteWrite(tensor);
   }
   return makeUndefined(call.env);
 }

@@ -2,7 +2,10 @@
  * not reach the C environment from worker threads), and loads a library ahead of the one the linker would find. */
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <time.h>
 #include <node_api.h>
+
+#include "isa.h"
 
 static int readText(napi_env env, napi_value value, char* buffer, size_t size) {
   size_t length = 0;
@@ -24,6 +27,21 @@ static napi_value setVariable(napi_env env, napi_callback_info info) {
   return result;
 }
 
+/* instructionSets(): [what is in force, or "unknown" where ASTRA_ISA cannot be met; what the machine has]. */
+static napi_value instructionSets(napi_env env, napi_callback_info info) {
+  napi_value pair = NULL;
+  if (napi_create_array(env, &pair) != napi_ok) return NULL;
+  const int inForce = astraIsaInForce();
+  const int sets[2] = {inForce, inForce == kIsaUnknown ? astraMachineIsa(1) : inForce};
+  for (uint32_t at = 0; at < 2; ++at) {
+    napi_value name = NULL;
+    if (napi_create_string_utf8(env, astraIsaName(sets[at]), NAPI_AUTO_LENGTH, &name) == napi_ok) {
+      napi_set_element(env, pair, at, name);
+    }
+  }
+  return pair;
+}
+
 /* load(path): the library's symbols become global. Returns null, or the reason of the failure. */
 static napi_value load(napi_env env, napi_callback_info info) {
   size_t count = 1;
@@ -40,10 +58,42 @@ static napi_value load(napi_env env, napi_callback_info info) {
   return result;
 }
 
+/* pauseNanoseconds(): what one turn of the loop takes in which GNU's OpenMP waits for work. */
+static napi_value pauseNanoseconds(napi_env env, napi_callback_info info) {
+  enum { kTurns = 500, kTries = 8 };
+  volatile int awaited = 0;
+  double least = 0;
+  napi_value result = NULL;
+  (void)info;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    for (int turn = 0; turn < kTurns && awaited == 0; ++turn) {
+#if defined(__x86_64__) || defined(__i386__)
+      __builtin_ia32_pause();
+#else
+      __asm volatile("" : : : "memory");
+#endif
+    }
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    const double taken = ((double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec)) / kTurns;
+    /* Something else may have had the processor meanwhile. */
+    if (attempt == 0 || taken < least) least = taken;
+  }
+  napi_create_double(env, least, &result);
+  return result;
+}
+
 NAPI_MODULE_INIT() {
   napi_value function = NULL;
   if (napi_create_function(env, "setVariable", NAPI_AUTO_LENGTH, setVariable, NULL, &function) == napi_ok) {
     napi_set_named_property(env, exports, "setVariable", function);
+  }
+  if (napi_create_function(env, "pauseNanoseconds", NAPI_AUTO_LENGTH, pauseNanoseconds, NULL, &function) == napi_ok) {
+    napi_set_named_property(env, exports, "pauseNanoseconds", function);
+  }
+  if (napi_create_function(env, "instructionSets", NAPI_AUTO_LENGTH, instructionSets, NULL, &function) == napi_ok) {
+    napi_set_named_property(env, exports, "instructionSets", function);
   }
   if (napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, NULL, &function) == napi_ok) {
     napi_set_named_property(env, exports, "load", function);

@@ -5,11 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/matmul.h>
 
 #include "engine.h"
 #include "pieces.h"
@@ -394,7 +391,7 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
     return productOnTiles(left, right, at::Tensor(), wide, nullptr, {left.size(0), right.size(1)});
   }
 #endif
-  return at::matmul(left.to(at::kBFloat16), right.to(at::kBFloat16)).to(wide ? at::kFloat : at::kBFloat16);
+  return plainProduct(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
 }
 
 // bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 where `wide`
@@ -428,28 +425,34 @@ napi_value bfloat16Linear(Call& call) {
   const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
   const bool wide = call.boolean(4, "wide");
   const at::Tensor residual = call.absent(5) ? at::Tensor() : call.tensor(5, "residual");
+  if (input.dim() < 1 || input.size(-1) != weight.size(1)) {
+    throw Refusal("input must be [..., " + std::to_string(weight.size(1)) + "] for a weight " + describeTensor(weight) +
+                  ", got " + describeTensor(input));
+  }
+  if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) {
+    throw Refusal("bias must have " + std::to_string(weight.size(0)) + " numbers, got " + describeTensor(bias));
+  }
   std::vector<int64_t> shape = input.sizes().vec();
-  if (!shape.empty()) shape.back() = weight.size(0);
+  shape.back() = weight.size(0);
   if (residual.defined() && (!wide || !isPlain(residual, at::kFloat) || residual.sizes() != at::IntArrayRef(shape))) {
     throw Refusal("the residual must be float32 and as the result, got " + describeTensor(residual));
   }
+  const auto rows = [&] {
+    int64_t count = 1;
+    for (int64_t at = 0; at + 1 < input.dim(); ++at) count *= input.size(at);
+    return input.reshape({count, input.size(-1)});
+  };
 #ifdef ASTRA_TILES
   const bool readable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias));
-  const bool fits = input.dim() >= 1 && input.size(-1) == weight.size(1) &&
-                    (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
-  if (readable && fits && input.numel() > 0 && weight.numel() > 0 && mayUseTiles()) {
+  if (readable && input.numel() > 0 && weight.numel() > 0 && mayUseTiles()) {
     const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
     const float* numbers = added.defined() ? static_cast<const float*>(added.data_ptr()) : nullptr;
     at::Tensor few = linearOfFewRows(input, weight, bias, wide, numbers);
     if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
-    return wrapTensor(*call.engine, call.env,
-                      productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, numbers, shape));
+    return wrapTensor(*call.engine, call.env, productOnTiles(rows(), weight.t(), bias, wide, numbers, shape));
   }
 #endif
-  const auto rounded = [](const at::Tensor& tensor) { return tensor.to(at::kBFloat16); };
-  const auto offset = bias.defined() ? c10::optional<at::Tensor>(rounded(bias)) : c10::nullopt;
-  const at::Tensor result = at::linear(rounded(input), rounded(weight), offset).to(wide ? at::kFloat : at::kBFloat16);
-  return wrapTensor(*call.engine, call.env, residual.defined() ? at::add(residual, result) : result);
+  return wrapTensor(*call.engine, call.env, plainProduct(rows(), weight.t(), bias, wide, residual, shape));
 }
 
 }  // namespace

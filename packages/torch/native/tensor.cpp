@@ -38,7 +38,8 @@ void checkStrided(const at::Tensor& tensor, const char* what) {
   if (tensor.layout() != c10::kStrided) throw Refusal(std::string(what) + " must be a dense tensor");
 }
 
-// The bytes of a typed array; refuses anything else.
+// The bytes of a typed array; refuses anything else. To be read last: any JavaScript that runs afterwards, a getter of
+// another argument, may detach the array and free its memory.
 struct View {
   void* data = nullptr;
   size_t bytes = 0;
@@ -70,10 +71,10 @@ View readView(Call& call, size_t index) {
 
 // fromData(typed array, dtype code, sizes, device): a new tensor that holds a copy.
 napi_value fromData(Call& call) {
-  const View view = readView(call, 0);
   const c10::ScalarType type = readScalarTypeCode(call.integer(1, "dtype"));
   const std::vector<int64_t> sizes = call.sizes(2, "shape");
   const c10::Device device(call.text(3, "device"));
+  const View view = readView(call, 0);
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
   if (static_cast<uint64_t>(count) * c10::elementSize(type) != view.bytes) {
@@ -92,8 +93,7 @@ napi_value fromData(Call& call) {
 
 // copyData(tensor, typed array): fills the array; 16-bit floats are widened to float32.
 napi_value copyData(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
-  const View view = readView(call, 1);
+  const at::Tensor tensor = call.tensor(0, "tensor");
   checkStrided(tensor, "the tensor");
   c10::AutoGradMode mode(false);
   at::Tensor source = tensor.detach();
@@ -103,6 +103,7 @@ napi_value copyData(Call& call) {
   }
   source = source.contiguous();
   const size_t bytes = static_cast<size_t>(source.numel()) * source.element_size();
+  const View view = readView(call, 1);
   if (bytes != view.bytes) {
     throw Refusal("the tensor holds " + std::to_string(bytes) + " bytes, the array " + std::to_string(view.bytes));
   }
@@ -112,7 +113,7 @@ napi_value copyData(Call& call) {
 
 // describe(tensor) → [dtype code, device or null for the CPU, ...sizes]
 napi_value describe(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   std::vector<napi_value> facts;
   facts.push_back(makeNumber(call.env, static_cast<double>(tensor.scalar_type())));
   facts.push_back(tensor.device().is_cpu() ? makeNull(call.env) : makeText(call.env, tensor.device().str()));
@@ -122,7 +123,7 @@ napi_value describe(Call& call) {
 
 // item(tensor) → number; a BigInt where an int64 is not a safe integer
 napi_value item(Call& call) {
-  const at::Tensor& tensor = call.tensor(0, "tensor");
+  const at::Tensor tensor = call.tensor(0, "tensor");
   if (tensor.numel() != 1) {
     throw Refusal("must have exactly one element, got " + describeTensor(tensor));
   }
@@ -171,15 +172,18 @@ napi_value liveBytes(Call& call) {
   return makeNumber(call.env, bytes);
 }
 
+// setErrorClass(TorchError, OutOfMemoryError)
 napi_value setErrorClass(Call& call) {
   check(call.env, napi_create_reference(call.env, call.arguments[0], 1, &call.engine->errorClass), "the error class");
+  check(call.env, napi_create_reference(call.env, call.arguments[1], 1, &call.engine->memoryErrorClass),
+        "the error class for memory");
   return makeUndefined(call.env);
 }
 
 // sharesStorage(a, b): whether writing to one may change the other
 napi_value sharesStorage(Call& call) {
-  const at::Tensor& a = call.tensor(0, "a");
-  const at::Tensor& b = call.tensor(1, "b");
+  const at::Tensor a = call.tensor(0, "a");
+  const at::Tensor b = call.tensor(1, "b");
   return makeBoolean(call.env, a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage()));
 }
 

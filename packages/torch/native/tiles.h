@@ -2,34 +2,19 @@
 // compiler knows them; whether the processor does is asked at run time.
 #pragma once
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
-#define ASTRA_TILES 1
+#include "isa.h"
+
+#ifdef ASTRA_TILES
 #define ASTRA_TILE_CODE __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
 #define ASTRA_TILE_INLINE ASTRA_TILE_CODE inline __attribute__((always_inline))
 
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdint>
 
 namespace astra {
 
 constexpr int kTile = 16;  // rows of a tile, and its columns in 32-bit lanes
-
-// Whether the processor multiplies bfloat16 tiles (Intel AMX) and the kernel lets this process use them.
-inline bool mayUseTiles() {
-  static const bool may = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    const bool tiles = (d & (1u << 22)) != 0 && (d & (1u << 24)) != 0;  // AMX-BF16, AMX-TILE
-    if (!tiles || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & (1u << 5)) == 0) return false;  // AVX512-BF16
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
-  return may;
-}
 
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1, startRow = 0, reserved[14] = {};

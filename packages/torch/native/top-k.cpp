@@ -41,11 +41,13 @@ ASTRA_INLINE void largestOfChunks(const Number* __restrict row, int64_t size, in
   }
 }
 
-ASTRA_VECTOR_CLONES
-void largestOfFloats(const float* row, int64_t size, int32_t* largest) { largestOfChunks(row, size, largest); }
+ASTRA_VECTOR_LOOP(void, largestOfFloats, (const float* row, int64_t size, int32_t* largest), (row, size, largest)) {
+  largestOfChunks(row, size, largest);
+}
 
-ASTRA_VECTOR_CLONES
-void largestOfWords(const uint16_t* row, int64_t size, int32_t* largest) { largestOfChunks(row, size, largest); }
+ASTRA_VECTOR_LOOP(void, largestOfWords, (const uint16_t* row, int64_t size, int32_t* largest), (row, size, largest)) {
+  largestOfChunks(row, size, largest);
+}
 
 struct Candidate {
   int32_t key;

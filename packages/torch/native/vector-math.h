@@ -4,15 +4,41 @@
 #include <cstdint>
 #include <cstring>
 
-// O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the machine that runs it. AVX-512
-// without its part for 16-bit numbers would be slower than AVX2. Products and sums are rounded apart, so that results are the
-// same on every machine.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define ASTRA_VECTOR_CLONES \
-  __attribute__((optimize("O3", "fp-contract=off"), target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#include "isa.h"
+
+// O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the instruction set in force.
+// AVX-512 without its part for 16-bit numbers would be slower than AVX2. Products and sums are rounded apart, so that
+// results are the same on every machine.
+//
+//   ASTRA_VECTOR_LOOP(void, twice, (float* numbers, int64_t count), (numbers, count)) { … }
+//
+// is the function `twice`, compiled for each of them.
+//
+// In ASTRA_PRODUCT_LOOP products and sums may be rounded together, for sums whose order is not the same anyway.
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
+#define ASTRA_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe"
+#define ASTRA_AVX512 ASTRA_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#define ASTRA_LOOP(contraction, Result, name, parameters, arguments)                           \
+  ASTRA_INLINE Result name##Loop parameters;                                                   \
+  __attribute__((optimize("O3", contraction), target(ASTRA_AVX512)))                           \
+  Result name##OnAvx512 parameters { return name##Loop arguments; }                            \
+  __attribute__((optimize("O3", contraction), target(ASTRA_AVX2)))                             \
+  Result name##OnAvx2 parameters { return name##Loop arguments; }                              \
+  __attribute__((optimize("O3", contraction)))                                                 \
+  Result name##OnBaseline parameters { return name##Loop arguments; }                          \
+  Result name parameters {                                                                     \
+    if (isa() >= kIsaAvx512) return name##OnAvx512 arguments;                                  \
+    return isa() >= kIsaAvx2 ? name##OnAvx2 arguments : name##OnBaseline arguments;            \
+  }                                                                                            \
+  ASTRA_INLINE Result name##Loop parameters
 #else
-#define ASTRA_VECTOR_CLONES
+#define ASTRA_LOOP(contraction, Result, name, parameters, arguments) Result name parameters
 #endif
+#define ASTRA_VECTOR_LOOP(Result, name, parameters, arguments) \
+  ASTRA_LOOP("fp-contract=off", Result, name, parameters, arguments)
+#define ASTRA_PRODUCT_LOOP(Result, name, parameters, arguments) \
+  ASTRA_LOOP("fp-contract=fast", Result, name, parameters, arguments)
+
 // Part of the loop that calls it, and compiled as that is.
 #if defined(__GNUC__)
 #define ASTRA_INLINE inline __attribute__((always_inline))

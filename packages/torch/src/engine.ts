@@ -1,6 +1,7 @@
 /** What engine runs here, on how many threads and which devices. */
 import type { Device } from "./dtype.js";
-import { addon, physicalCores, processorFlags } from "./native.js";
+import { addon, type Isa } from "./native.js";
+import { computingCores } from "./threads.js";
 
 export interface EngineInformation {
   /** libtorch's version, e.g. "1.13.0". */
@@ -15,8 +16,11 @@ export interface EngineInformation {
   coreType: string | null;
   oneDnn: boolean;
   threads: number;
+  /** Cores that this process may compute on at the same time. */
   physicalCores: number;
-  /** Whether the processor multiplies bfloat16 in hardware. */
+  /** The instruction set in force: what the processor and the kernel allow, or less where ASTRA_ISA asks for less. */
+  isa: Isa;
+  /** Whether bfloat16 numbers are multiplied as they are, by the instruction set in force. */
   bf16: boolean;
   cuda: boolean;
   cudaDevices: number;
@@ -26,7 +30,6 @@ export interface EngineInformation {
 
 export function engineInformation(): EngineInformation {
   const native = addon().information();
-  const flags = processorFlags();
   const isOpenBlas = native.blasCore !== "";
   return {
     libtorch: native.version,
@@ -42,21 +45,13 @@ export function engineInformation(): EngineInformation {
     coreType: isOpenBlas ? native.blasCore : null,
     oneDnn: native.oneDnn,
     threads: native.threads,
-    physicalCores: physicalCores(),
-    bf16: flags.has("avx512_bf16") || flags.has("amx_bf16") || flags.has("bf16"),
+    physicalCores: computingCores(addon().systemLimits(null).processors),
+    isa: native.isa,
+    bf16: native.bfloat16,
     cuda: native.cuda,
     cudaDevices: native.cudaDevices,
     configuration: native.configuration,
   };
-}
-
-/** Threads that one operator may use. */
-export function threads(): number {
-  return addon().threads();
-}
-
-export function setThreads(count: number): void {
-  addon().setThreads(count);
 }
 
 export function cudaAvailable(): boolean {
@@ -64,11 +59,11 @@ export function cudaAvailable(): boolean {
 }
 
 /**
- * The most bytes that one CPU tensor may take in this process; larger ones are refused with a TorchError.
- * Null: no limit but the memory that the machine has available, which always holds.
+ * The most bytes that one CPU tensor may take in this process; larger ones are refused with an OutOfMemoryError. Null: no
+ * limit but the memory that the machine and the process's control groups have left, which always holds.
  */
 export function setAllocationLimit(bytes: number | null): void {
-  addon().setAllocationLimit(bytes ?? 0);
+  addon().setAllocationLimit(bytes);
 }
 
 /** Waits until the device has done all that was asked of it; returns at once for the CPU. */

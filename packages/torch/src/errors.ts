@@ -19,6 +19,11 @@ export class TorchError extends AstraError {
   override name = "TorchError";
 }
 
+/** There is no memory for what was asked of the engine: the message says how much was, and how much is left. */
+export class OutOfMemoryError extends TorchError {
+  override name = "OutOfMemoryError";
+}
+
 /** Renders a rejected value shortly, so that a message can carry it whatever it is. */
 export function describeValue(value: unknown): string {
   if (typeof value === "string")

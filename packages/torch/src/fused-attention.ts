@@ -41,13 +41,13 @@ export function fusedAttention(
     name,
     inputs: [query, key, value],
     forward: () => {
-      const [output, logSumExp] = results.map(wrap) as [Tensor, Tensor];
-      return { output, saved: [query, key, value, output, logSumExp, ...biases] };
+      const [output, measures] = results.map(wrap) as [Tensor, Tensor];
+      return { output, saved: [query, key, value, output, measures, ...biases] };
     },
     backward: (gradOutput, saved) => {
-      const [q, k, v, output, logSumExp, ...own] = handles(saved) as [number, number, number, number, number];
+      const [q, k, v, output, measures, ...own] = handles(saved) as [number, number, number, number, number];
       return addon()
-        .fusedAttentionBackward(q, k, v, own, scale, output, logSumExp, gradOutput.handle)
+        .fusedAttentionBackward(q, k, v, own, scale, output, measures, gradOutput.handle)
         .map(wrap);
     },
   });

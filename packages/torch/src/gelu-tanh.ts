@@ -1,7 +1,9 @@
 import { differentiable } from "./differentiable.js";
+import { dtypeFacts } from "./dtype.js";
+import { TorchError } from "./errors.js";
 import { empty } from "./factories.js";
 import { addon } from "./native.js";
-import { wrap } from "./operator-call.js";
+import { requireTensor, wrap } from "./operator-call.js";
 import { scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
@@ -17,8 +19,13 @@ const CHUNK = 2 ** 17;
  * `x.gelu({ approximate: "tanh" })` for any shape and floating-point type; several times faster on the CPU, where
  * libtorch's tanh was the largest part of a transformer's layer after the products. In float32 inside where the type has
  * 16 bits.
+ *
+ * @throws TorchError for integers and booleans, as PyTorch does
  */
 export function geluTanh(x: Tensor): Tensor {
+  if (dtypeFacts[requireTensor("geluTanh", "x", x).dtype].kind !== "float") {
+    throw new TorchError(`geluTanh: x must be of a floating-point type, got ${x.dtype}`);
+  }
   if (x.device !== "cpu") return x.gelu({ approximate: "tanh" });
   return differentiable({
     name: "geluTanh",

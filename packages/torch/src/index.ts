@@ -2,7 +2,7 @@
  * @module @astra-rl/torch: tensors, operators, autograd and memory over libtorch.
  * It must not know text, models by name, or reward.
  */
-export { AstraError, describeValue, TorchError, UsageError } from "./errors.js";
+export { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 export { Tensor, type NestedNumbers } from "./tensor.js";
 export type { Reduction, Scalar } from "./operator-call.js";
@@ -25,7 +25,17 @@ export {
   type RandomOptions,
   type TensorOptions,
 } from "./factories.js";
-export { dispose, enableGrad, isGradEnabled, keep, liveBytes, liveTensors, noGrad, scope } from "./scope.js";
+export {
+  dispose,
+  enableGrad,
+  heldTensors,
+  isGradEnabled,
+  keep,
+  liveBytes,
+  liveTensors,
+  noGrad,
+  scope,
+} from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
 export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";
@@ -37,8 +47,8 @@ export { differentiable, type DifferentiableFunction } from "./differentiable.js
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { sortedTopK } from "./sorted-top-k.js";
+export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";
-export { mapFile, MappedFile } from "./mapped-file.js";
 export {
   cudaAvailable,
   emptyCache,
@@ -47,14 +57,14 @@ export {
   memoryAllocated,
   resetPeakMemoryStats,
   setAllocationLimit,
-  setThreads,
   synchronize,
-  threads,
   type EngineInformation,
   trimCache,
 } from "./engine.js";
+export { claimThreads, setThreads, threads } from "./thread-policy.js";
 export * from "./nn/index.js";
 export * from "./optim/index.js";
+export * from "./files/index.js";
 export * from "./safetensors/index.js";
 export {
   constantSchedule,

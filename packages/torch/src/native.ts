@@ -4,15 +4,19 @@
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { AstraError, TorchError } from "./errors.js";
+import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
+import { computingCores, namedThreads, waitingVariables } from "./threads.js";
 
-/** A tensor, generator or mapped file as the addon names it: a number that is looked up, never a pointer. */
+/** A tensor, generator or file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
+
+/** Instruction sets that computing differs by, each with all before it; "baseline" is all there is beyond x86-64. */
+export const ISAS = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"] as const;
+export type Isa = (typeof ISAS)[number];
 
 export interface NativeInformation {
   version: string;
@@ -22,6 +26,8 @@ export interface NativeInformation {
   blasConfiguration: string;
   mkl: boolean;
   oneDnn: boolean;
+  isa: Isa;
+  bfloat16: boolean;
   cuda: boolean;
   cudaDevices: number;
   threads: number;
@@ -29,8 +35,23 @@ export interface NativeInformation {
   configuration: string;
 }
 
+/** What the machine and the control groups that the process is in let it use. */
+export interface SystemLimits {
+  /** Bytes that can still be taken without swapping; 0 where the system does not tell. */
+  availableMemory: number;
+  /** Bytes of which those are left; 0 where the system does not tell. */
+  memoryLimit: number;
+  /** Whose limit it is, for messages. */
+  memoryOf: string;
+  /** Processors' worth of time; 0 without a limit. */
+  processors: number;
+}
+
 export interface NativeAddon {
-  setErrorClass(constructor: new (message: string) => Error): void;
+  setErrorClass(
+    constructor: new (message: string) => Error,
+    memoryConstructor: new (message: string) => Error,
+  ): void;
   registerOperators(names: readonly string[]): void;
   schema(name: string): string | null;
   operatorNames(): string[];
@@ -48,6 +69,7 @@ export interface NativeAddon {
 
   requiresGrad(tensor: Handle): boolean;
   isLeaf(tensor: Handle): boolean;
+  version(tensor: Handle): number;
   setRequiresGrad(tensor: Handle, value: boolean): void;
   gradient(tensor: Handle, known: Handle | null): Handle | null;
   setGradient(tensor: Handle, gradient: Handle | null): void;
@@ -77,9 +99,10 @@ export interface NativeAddon {
   releaseGenerator(generator: Handle): void;
   manualSeed(seed: number | bigint): void;
 
-  mapFile(path: string): [file: Handle, bytes: number];
-  mappedTensor(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
-  unmapFile(file: Handle): void;
+  openFile(path: string): [file: Handle, bytes: number];
+  readFile(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
+  isFileChanged(file: Handle): boolean;
+  closeFile(file: Handle): void;
 
   fusedAdam(
     parameters: readonly Handle[],
@@ -123,7 +146,7 @@ export interface NativeAddon {
     value: Handle,
     biases: readonly Handle[],
     scale: number,
-  ): [output: Handle, logSumExp: Handle] | null;
+  ): [output: Handle, measures: Handle] | null;
   fusedAttentionBackward(
     query: Handle,
     key: Handle,
@@ -131,7 +154,7 @@ export interface NativeAddon {
     biases: readonly Handle[],
     scale: number,
     output: Handle,
-    logSumExp: Handle,
+    measures: Handle,
     gradient: Handle,
   ): [query: Handle, key: Handle, value: Handle];
 
@@ -159,12 +182,16 @@ export interface NativeAddon {
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
   selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
 
-  setAllocationLimit(bytes: number): void;
+  setAllocationLimit(bytes: number | null): void;
   memoryAllocated(): number;
   maxMemoryAllocated(): number;
   resetPeakMemoryStats(): void;
   emptyCache(): void;
   trimCache(): void;
+  systemLimits(root: string | null): SystemLimits;
+  /** For fuzzers only, as the next: see guarded.cpp. */
+  guardAllocations(alignment: number, fill: number): void;
+  failAllocation(after: number): number;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;
@@ -172,7 +199,10 @@ export interface NativeAddon {
 }
 
 interface Preload {
+  /** "unknown": ASTRA_ISA names what is no instruction set, or none of this machine's. */
+  instructionSets(): [inForce: Isa | "unknown", machine: Isa];
   setVariable(name: string, value: string): boolean;
+  pauseNanoseconds(): number;
   load(path: string): string | null;
 }
 
@@ -200,30 +230,46 @@ function readText(path: string): string {
   }
 }
 
-/** Flags of the first processor, e.g. "avx512f"; empty where the system does not tell. */
-export function processorFlags(): ReadonlySet<string> {
-  const line = /^flags\s*:(.*)$/mu.exec(readText("/proc/cpuinfo"));
-  return new Set((line?.[1] ?? "").trim().split(/\s+/u));
-}
-
-/**
- * Cores that can compute at the same time: the second hyper-thread of a core adds nothing to matrix products.
- * Never more than the processors that this process may use.
- */
-export function physicalCores(): number {
-  const cores = new Set<string>();
-  for (const block of readText("/proc/cpuinfo").split("\n\n")) {
-    const core = /^core id\s*:\s*(\d+)/mu.exec(block)?.[1];
-    if (core !== undefined) cores.add(`${/^physical id\s*:\s*(\d+)/mu.exec(block)?.[1] ?? 0}:${core}`);
-  }
-  const usable = availableParallelism();
-  return Math.max(1, cores.size === 0 ? usable : Math.min(cores.size, usable));
-}
-
 /** OpenBLAS's OpenMP build on Debian; its pthread twin and the reference BLAS are several times slower. */
 function openMpBlas(libraryFolder: string): string | null {
   const file = join(libraryFolder, "openblas-openmp", "libblas.so.3");
   return statSync(file, { throwIfNoEntry: false }) === undefined ? null : file;
+}
+
+/** What the libraries call the instruction sets, so that ASTRA_ISA holds for them, too. */
+const LIBRARY_VARIABLES: Record<Isa, Readonly<Record<string, string>>> = {
+  baseline: { ATEN_CPU_CAPABILITY: "default", ...limits("SSE41", "Prescott", "SSE4_2") },
+  avx2: { ATEN_CPU_CAPABILITY: "avx2", ...limits("AVX2", "Haswell", "AVX2") },
+  // libtorch's own loops know one kind of AVX-512, and by its own choice it may not use it.
+  avx512: limits("AVX512_CORE", "SkylakeX", "AVX512"),
+  avx512_bf16: limits("AVX512_CORE_BF16", "Cooperlake", "AVX512"),
+  amx: {},
+};
+
+function limits(oneDnn: string, openBlas: string, mkl: string): Record<string, string> {
+  return {
+    ONEDNN_MAX_CPU_ISA: oneDnn,
+    DNNL_MAX_CPU_ISA: oneDnn,
+    OPENBLAS_CORETYPE: openBlas,
+    MKL_ENABLE_INSTRUCTIONS: mkl,
+  };
+}
+
+/** Sets what the libraries read when they are loaded; variables that the user has set stay as they are. */
+function keepLibrariesWithin(preload: Preload): void {
+  const [isa, machine] = preload.instructionSets();
+  if (isa === "unknown") {
+    const asked = process.env["ASTRA_ISA"];
+    const known = ISAS.slice(0, ISAS.indexOf(machine) + 1).join(", ");
+    throw new UsageError(
+      `ASTRA_ISA must be one of ${known}, which this machine has, got ${describeValue(asked)}; unset it to use all of them`,
+    );
+  }
+  const variables = Object.entries(process.env["ASTRA_ISA"] ? LIBRARY_VARIABLES[isa] : {});
+  for (const [name, value] of variables) preload.setVariable(name, value);
+  // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
+  if (isa === "avx512") preload.setVariable("OPENBLAS_CORETYPE", "SkylakeX");
+  if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
 }
 
 function load(): NativeAddon {
@@ -236,21 +282,22 @@ function load(): NativeAddon {
   }
   try {
     const preload = require(join(buildFolder, "preload.node")) as Preload;
-    // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
-    const flags = processorFlags();
-    if (flags.has("avx512f") && flags.has("avx512bw") && flags.has("avx512vl")) {
-      preload.setVariable("OPENBLAS_CORETYPE", flags.has("avx512_bf16") ? "Cooperlake" : "SkylakeX");
+    keepLibrariesWithin(preload);
+    for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {
+      preload.setVariable(name, value);
     }
     const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
     const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
     // Whichever BLAS the machine selected stays selected; this process takes the fast one.
     if (blas !== null) preload.load(blas);
     const native = require(file) as NativeAddon;
-    native.setErrorClass(TorchError);
+    native.setErrorClass(TorchError, OutOfMemoryError);
     native.registerOperators(operatorNames);
-    if (process.env["OMP_NUM_THREADS"] === undefined) native.setThreads(physicalCores());
+    if (namedThreads(process.env) === null)
+      native.setThreads(computingCores(native.systemLimits(null).processors));
     return native;
   } catch (cause) {
+    if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
     throw new AstraError(
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,

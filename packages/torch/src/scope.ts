@@ -108,7 +108,16 @@ function isPlainObject(value: object): value is Record<string, unknown> {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** Every tensor in a tree of arrays, plain objects, maps and sets. Instances of other classes are leaves. */
+/**
+ * A class whose instances are values made of tensors gives them under this key, so that `scope`, `keep` and `dispose`
+ * find them in a tree. Classes that own tensors for longer than a scope call `keep` instead.
+ */
+export const heldTensors: unique symbol = Symbol("heldTensors");
+
+/**
+ * Every tensor in a tree of arrays, plain objects, maps, sets and objects with `heldTensors`. Instances of other
+ * classes are leaves.
+ */
 export function tensorsIn(
   value: unknown,
   found = new Set<TensorHandle>(),
@@ -126,6 +135,9 @@ export function tensorsIn(
   } else if (value instanceof Map) {
     seen.add(value);
     for (const item of value.values()) tensorsIn(item, found, seen);
+  } else if (heldTensors in value) {
+    seen.add(value);
+    tensorsIn(value[heldTensors], found, seen);
   } else if (isPlainObject(value)) {
     seen.add(value);
     for (const item of Object.values(value)) tensorsIn(item, found, seen);
@@ -141,7 +153,7 @@ function isPromise(value: unknown): value is Promise<unknown> {
  * Runs `body` and frees every tensor made inside it, except those in the returned tree of tensors, arrays, plain
  * objects, maps and sets; these pass to the enclosing scope, or to the caller where there is none. An asynchronous
  * body keeps its scope until its promise settles. When the body throws, everything is freed.
- * A tensor held only by an instance of some class is freed as well: such classes call `keep`.
+ * A tensor held only by an instance of some other class is freed as well: such classes call `keep`, or have `heldTensors`.
  */
 export function scope<T>(body: () => T): T {
   const outer = context();

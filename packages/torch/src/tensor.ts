@@ -86,6 +86,14 @@ export class Tensor extends TensorOperators {
     return addon().requiresGrad(this.handle);
   }
 
+  /**
+   * Counts changes in place, those of views that share the memory included: the same number twice means that nothing
+   * has changed in between.
+   */
+  get version(): number {
+    return addon().version(this.handle);
+  }
+
   /** Whether gradients accumulate here, not in tensors that this one was computed from. */
   get isLeaf(): boolean {
     return addon().isLeaf(this.handle);

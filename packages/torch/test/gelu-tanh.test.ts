@@ -1,5 +1,15 @@
 import { expect, it } from "vitest";
-import { Generator, geluTanh, grad, noGrad, randn, scope, tensor } from "../src/index.js";
+import {
+  Generator,
+  geluTanh,
+  grad,
+  noGrad,
+  randn,
+  scope,
+  tensor,
+  TorchError,
+  type DType,
+} from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
@@ -55,5 +65,15 @@ it("is right to half a unit of bfloat16 over its whole range, not a number where
         ).toBeLessThanOrEqual(2 ** -8 * Math.abs(exact[at]!) + 1e-30);
       }
     });
+  });
+});
+
+it("refuses integers and booleans, as libtorch's operator does", () => {
+  scope(() => {
+    for (const dtype of ["int64", "int32", "int16", "int8", "uint8", "bool"] as DType[]) {
+      const x = tensor([1, 0, 1], { dtype });
+      expect(() => geluTanh(x)).toThrow(`geluTanh: x must be of a floating-point type, got ${dtype}`);
+      expect(() => x.gelu({ approximate: "tanh" })).toThrow(TorchError);
+    }
   });
 });

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 import { cudaAvailable, engineInformation, setThreads, synchronize, threads } from "../src/index.js";
+import { ISAS, type Isa } from "../src/native.js";
 
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));
 const source = join(packageFolder, "src", "index.ts");
@@ -14,7 +15,7 @@ const source = join(packageFolder, "src", "index.ts");
 /** Runs a module of TypeScript in a process of its own, with the sources of this package as `torch`. */
 function run(
   code: string,
-  environment: Record<string, string> = {},
+  environment: Record<string, string | undefined> = {},
 ): { output: string; status: number | null } {
   const result = spawnSync(
     process.execPath,
@@ -76,6 +77,93 @@ describe("loading", () => {
   });
 });
 
+describe("ASTRA_ISA", () => {
+  const machine = JSON.parse(
+    run(`console.log(JSON.stringify(torch.engineInformation().isa))`, { ASTRA_ISA: undefined }).output,
+  ) as Isa;
+  const lower = ISAS.slice(0, ISAS.indexOf(machine) + 1);
+  const report = `const { isa, bf16, coreType, configuration } = torch.engineInformation();
+    console.log(JSON.stringify({ isa, bf16, coreType, aten: /CPU capability usage: (.*)/u.exec(configuration)[1] }));`;
+  const facts = (environment: Record<string, string>) => {
+    const { output, status } = run(`torch.ones([1]); ${report}`, { ...unset, ...environment });
+    expect([status, output]).toEqual([0, expect.stringMatching(/^\{/u)]);
+    return JSON.parse(output) as { isa: string; bf16: boolean; coreType: string | null; aten: string };
+  };
+  // As a machine has them where nobody has set anything.
+  const unset = { ATEN_CPU_CAPABILITY: undefined, OPENBLAS_CORETYPE: undefined };
+  const ATEN: Record<Isa, RegExp> = {
+    baseline: /^(?:NO AVX|DEFAULT)$/iu,
+    avx2: /^AVX2$/u,
+    avx512: /^AVX(?:2|512)$/u,
+    avx512_bf16: /^AVX(?:2|512)$/u,
+    amx: /^AVX(?:2|512)$/u,
+  };
+  const CORES = {
+    baseline: "Prescott",
+    avx2: "Haswell",
+    avx512: "SkylakeX",
+    avx512_bf16: "Cooperlake",
+    amx: "Cooperlake",
+  };
+
+  it.runIf(process.arch === "x64").each(lower)("keeps the engine and its libraries within %s", (isa) => {
+    const found = facts({ ASTRA_ISA: isa });
+    expect(found.isa).toBe(isa);
+    expect(found.bf16).toBe(isa === "amx" || isa === "avx512_bf16");
+    expect(found.aten).toMatch(ATEN[isa]);
+    if (found.coreType !== null) expect(found.coreType).toBe(CORES[isa]);
+  });
+
+  it.runIf(lower.includes("avx2"))("leaves the variables of the libraries as the user has set them", () => {
+    const found = facts({ ASTRA_ISA: "avx2", ATEN_CPU_CAPABILITY: "default", OPENBLAS_CORETYPE: "Nehalem" });
+    expect(found.aten).toMatch(ATEN.baseline);
+    if (found.coreType !== null) expect(found.coreType).toBe("Nehalem");
+  });
+
+  it("refuses what is no instruction set of this machine, with those that are", () => {
+    for (const asked of ["sse9", "AVX2", ...ISAS.slice(lower.length)]) {
+      const { output } = run(
+        `try { torch.ones([1]); } catch (error) { console.log(error.name, error.message); }`,
+        { ASTRA_ISA: asked },
+      );
+      expect(output).toMatch(
+        new RegExp(
+          `^UsageError ASTRA_ISA must be one of baseline, .*which this machine has, got "${asked}"`,
+          "u",
+        ),
+      );
+    }
+  });
+
+  it.runIf(lower.includes("avx2"))(
+    "reaches our own loops: where products are fused, sums have other last bits",
+    () => {
+      const sums = (isa: string) =>
+        run(
+          `const waves = (rows) => torch.tensor(Array.from({ length: rows }, (_, row) =>
+          Array.from({ length: 1000 }, (_, at) => Math.sin(row * 1000 + at))), { dtype: "bfloat16" });
+        const [input, weight] = [waves(2), waves(64)];
+        const sums = torch.autocastLinear(input, weight, null, { dtype: "bfloat16", resultDtype: "float32" });
+        console.log(JSON.stringify(Array.from(sums.toTypedArray())));`,
+          { ASTRA_ISA: isa },
+        ).output;
+      const [plain, fused] = [sums("baseline"), sums("avx2")];
+      expect(plain).not.toBe(fused);
+      const numbers = [plain, fused].map((text) => JSON.parse(text) as number[]);
+      numbers[0]!.forEach((number, at) => expect(Math.abs(number - numbers[1]![at]!)).toBeLessThan(1e-4));
+    },
+  );
+
+  it.runIf(lower.includes("avx2"))("multiplies bfloat16 in libtorch's own operators as well", () => {
+    const { output } = run(
+      `const [a, b] = [0, 1].map(() => torch.ones([4, 64, 64], { dtype: "bfloat16" }));
+      console.log(a.matmul(b).sum().item());`,
+      { ASTRA_ISA: "avx2" },
+    );
+    expect(output).toBe(`${4 * 64 ** 3}\n`);
+  });
+});
+
 describe("the build script", () => {
   const build = (parameters: string[], environment: Record<string, string> = {}) =>
     spawnSync(process.execPath, [join(packageFolder, "scripts", "build.mjs"), ...parameters], {
@@ -106,6 +194,8 @@ describe("the build script", () => {
 describe("the engine", () => {
   it("describes itself", () => {
     const facts = engineInformation();
+    // The numerical tests run within smaller instruction sets, too: they would prove nothing if they did not.
+    if (process.env["ASTRA_ISA"]) expect(facts.isa).toBe(process.env["ASTRA_ISA"]);
     expect(facts.libtorch).toMatch(/^\d+\.\d+\.\d+$/u);
     expect(existsSync(facts.origin)).toBe(true);
     expect(facts.blas).toMatch(/OpenBLAS|MKL/u);

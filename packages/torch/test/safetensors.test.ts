@@ -10,6 +10,8 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  truncateSync,
+  utimesSync,
   writeFileSync,
   writeSync,
 } from "node:fs";
@@ -19,7 +21,10 @@ import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import {
   liveTensors,
+  maxMemoryAllocated,
+  memoryAllocated,
   openSafetensors,
+  resetPeakMemoryStats,
   scope,
   tensor,
   UsageError,
@@ -193,6 +198,8 @@ describe("round trip", () => {
         whole: matrix,
         turned: matrix.transpose(0, 1),
         column: matrix.narrow(1, 1, 1),
+        number: matrix.narrow(0, 1, 1).select(1, 2),
+        apart: tensor([1, 2, 3]).slice(0, 1, 3, 2),
       });
       using file = openSafetensors(path);
       expect(file.read("whole").toArray()).toEqual([
@@ -205,6 +212,8 @@ describe("round trip", () => {
         [3, 6],
       ]);
       expect(file.read("column").toArray()).toEqual([[2], [5]]);
+      expect(file.read("number").toArray()).toEqual([6]);
+      expect(file.read("apart").toArray()).toEqual([2]);
     });
   });
 });
@@ -238,6 +247,75 @@ describe("tensors that were read", () => {
       writeSafetensors(path, { weight: tensor(new Float32Array(5000)) });
       rmSync(path);
       expect(weight.toTypedArray()).toEqual(values);
+    });
+  });
+
+  /** A file that was written long ago with 20,000 numbers, several pages of memory. */
+  const writeLongAgo = (name: string): [path: string, values: Float32Array] => {
+    const path = join(folder, name);
+    const values = Float32Array.from({ length: 20_000 }, (_, i) => i);
+    writeSafetensors(path, { weight: tensor(values), other: tensor(values) });
+    utimesSync(path, 1e9, 1e9);
+    return [path, values];
+  };
+  const overwrite = (path: string) => {
+    const file = openSync(path, "r+");
+    writeSync(file, Buffer.alloc(1000, 7), 0, 1000, 100_000);
+    closeSync(file);
+  };
+  const shorten = (path: string) => truncateSync(path, 4096);
+
+  it.each([
+    ["overwritten", overwrite],
+    ["shortened", shorten],
+  ])("are what they were when the file is %s in place afterwards", (_, change) => {
+    scope(() => {
+      const [path, values] = writeLongAgo("changed-later.safetensors");
+      using file = openSafetensors(path);
+      const weight = file.read("weight");
+      change(path);
+      expect(weight.toTypedArray()).toEqual(values);
+    });
+  });
+
+  it.each([
+    ["overwritten", overwrite],
+    ["shortened", shorten],
+  ])("are refused when the file was %s in place since it was opened", (_, change) => {
+    scope(() => {
+      const [path, values] = writeLongAgo("changed-before.safetensors");
+      using file = openSafetensors(path);
+      expect(file.read("other").toTypedArray()).toEqual(values);
+      change(path);
+      const rule = `${path}: it was changed while it was being read; load it again when it is complete`;
+      expect(() => file.read("weight")).toThrow(new UsageError(rule));
+      if (change === overwrite) {
+        using again = openSafetensors(path);
+        expect(again.read("weight").shape).toEqual([20_000]);
+      }
+    });
+  });
+
+  it("are those of the file that was opened, where another one takes its name", () => {
+    scope(() => {
+      const [path, values] = writeLongAgo("renamed.safetensors");
+      using file = openSafetensors(path);
+      writeSafetensors(path, { weight: tensor([1, 2]) });
+      expect(file.read("weight").toTypedArray()).toEqual(values);
+      rmSync(path);
+      expect(file.read("other").toTypedArray()).toEqual(values);
+    });
+  });
+
+  it("take their own memory and no more", () => {
+    scope(() => {
+      const [path] = writeLongAgo("once.safetensors");
+      using file = openSafetensors(path);
+      const before = memoryAllocated();
+      resetPeakMemoryStats();
+      const weight = file.read("weight");
+      expect(weight.numel()).toBe(20_000);
+      expect(maxMemoryAllocated() - before).toBeLessThan(80_000 + 4096);
     });
   });
 

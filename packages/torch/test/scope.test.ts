@@ -7,6 +7,7 @@ import { describe, expect, it } from "vitest";
 import {
   dispose,
   enableGrad,
+  heldTensors,
   isGradEnabled,
   keep,
   liveBytes,
@@ -23,6 +24,24 @@ import { expectNoLeaks } from "./live-tensors.js";
 expectNoLeaks();
 
 describe("scope", () => {
+  it("finds the tensors of a value that names them, and of no other instance", () => {
+    class Pair {
+      constructor(
+        readonly first: Tensor,
+        readonly second: Tensor,
+      ) {}
+      get [heldTensors](): Tensor[] {
+        return [this.first];
+      }
+    }
+    const before = liveTensors();
+    const [pair] = scope(() => [new Pair(ones([2]), zeros([2]))]);
+    expect(pair!.first.toArray()).toEqual([1, 1]);
+    expect(pair!.second.disposed).toBe(true);
+    dispose({ pair });
+    expect(liveTensors()).toBe(before);
+  });
+
   it("frees what it does not return", () => {
     const before = liveTensors();
     const bytes = liveBytes();

@@ -6,6 +6,7 @@ import {
   type MarginOptions,
   type PreferenceLogprobs,
 } from "./preference-margin.js";
+import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 export interface DPOLossOptions extends MarginOptions {
   /** β, how strongly the tester is held to the baseline. @default 0.1 */
@@ -23,7 +24,11 @@ export interface DPOLossOptions extends MarginOptions {
  */
 export function dpoLoss(
   logprobs: PreferenceLogprobs,
-  { beta = 0.1, labelSmoothing = 0, lengthNormalize = false }: DPOLossOptions = {},
+  {
+    beta = PREFERENCE_DEFAULTS.beta,
+    labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
+    lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
+  }: DPOLossOptions = {},
 ): Tensor {
   requireBeta("dpoLoss", beta);
   requireLabelSmoothing("dpoLoss", labelSmoothing);

@@ -1,8 +1,12 @@
-import type { System } from "../core/index.js";
+import { defineKind, type System } from "../core/index.js";
 import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
+import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
-export type DPOOptions = DPOLossOptions;
+export interface DPOOptions extends DPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).
@@ -14,3 +18,11 @@ export class DPO<S = string, A = string> extends Preference<S, A> {
     super(system, "DPO", dpoLoss, options);
   }
 }
+
+export const dpoKind = defineKind({
+  role: "algorithm",
+  name: "dpo",
+  summary: "Direct preference optimisation",
+  schema: preferenceOptions,
+  make: (options, { system }) => new DPO(system, options),
+});

@@ -6,6 +6,7 @@ import {
   type MarginOptions,
   type PreferenceLogprobs,
 } from "./preference-margin.js";
+import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 export interface IPOLossOptions extends MarginOptions {
   /** β (the paper's τ): the margin is pulled towards 1/(2β), so a smaller β asks for a larger margin. @default 0.1 */
@@ -25,7 +26,11 @@ export interface IPOLossOptions extends MarginOptions {
  */
 export function ipoLoss(
   logprobs: PreferenceLogprobs,
-  { beta = 0.1, labelSmoothing = 0, lengthNormalize = false }: IPOLossOptions = {},
+  {
+    beta = PREFERENCE_DEFAULTS.beta,
+    labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
+    lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
+  }: IPOLossOptions = {},
 ): Tensor {
   requireBeta("ipoLoss", beta);
   requireLabelSmoothing("ipoLoss", labelSmoothing);

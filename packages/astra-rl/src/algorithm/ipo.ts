@@ -1,8 +1,12 @@
-import type { System } from "../core/index.js";
+import { defineKind, type System } from "../core/index.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
+import { preferenceOptions } from "./preference-options.js";
 import { Preference } from "./preference.js";
 
-export type IPOOptions = IPOLossOptions;
+export interface IPOOptions extends IPOLossOptions {
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
+}
 
 /**
  * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).
@@ -14,3 +18,11 @@ export class IPO<S = string, A = string> extends Preference<S, A> {
     super(system, "IPO", ipoLoss, options);
   }
 }
+
+export const ipoKind = defineKind({
+  role: "algorithm",
+  name: "ipo",
+  summary: "Identity preference optimisation",
+  schema: preferenceOptions,
+  make: (options, { system }) => new IPO(system, options),
+});

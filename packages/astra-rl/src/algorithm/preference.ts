@@ -1,13 +1,17 @@
-import { AstraError, noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { AstraError, describeValue, noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
 import {
   Algorithm,
+  ContractError,
+  type CreditTable,
   type Graph,
   type Node,
   type Sampler,
   type StepResult,
   type System,
+  type TokenTable,
 } from "../core/index.js";
 import { requireBeta, requireLabelSmoothing, type PreferenceLogprobs } from "./preference-margin.js";
+import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 /** Two continuations of one context, the first of which is preferred. */
 export interface PreferenceStep<S = string, A = string> {
@@ -18,6 +22,14 @@ export interface PreferenceStep<S = string, A = string> {
   chosenSource?: Node<S, A>;
   /** Where the rejected probe comes from. Absent for pairs made by hand. */
   rejectedSource?: Node<S, A>;
+  /** log P of both probes under the baseline, summed over tokens, where `prepare` has looked it up. */
+  baseline?: { chosen: number; rejected: number };
+}
+
+/** Two siblings, the first of which is preferred. */
+export interface PreferencePair<S = string, A = string> {
+  chosen: Node<S, A>;
+  rejected: Node<S, A>;
 }
 
 /** Preference steps, column by column; every array has one entry for each pair. */
@@ -27,12 +39,24 @@ export interface PreferenceBatch<S = string, A = string> {
   rejected: A[];
   chosenSources: (Node<S, A> | undefined)[];
   rejectedSources: (Node<S, A> | undefined)[];
+  /** log P of the chosen probes under the baseline, then of the rejected ones, [2B]; absent: it is asked for. */
+  baselineSums?: number[];
+}
+
+/** Log-probabilities of a batch: 2B rows, the chosen probes in the first B. */
+export interface PairLogprobs {
+  /** Under the tester, with a gradient. */
+  tester: TokenTable;
+  /** Under the baseline, summed over tokens, [2B]. */
+  baselineSums: Tensor;
 }
 
 export interface PreferenceOptions {
   beta?: number;
   labelSmoothing?: number;
   lengthNormalize?: boolean;
+  /** How often the pairs of an experience are passed over. @default 1 */
+  epochs?: number;
 }
 
 /** A loss of preference pairs: one value for each pair, [B]. */
@@ -41,12 +65,16 @@ export type PreferenceLoss = (logprobs: PreferenceLogprobs, options: PreferenceO
 /**
  * Learning from preferences between siblings: one algorithm, whatever the loss.
  *
- * **Pairs.** Among the siblings of every branch, the highest reward is chosen and the lowest rejected (the first of
- * equals). Failed nodes take no part. A group gives no pair when fewer than two siblings are left, or when all
- * rewards are equal, since then nothing is preferred; the branches below it are searched all the same.
+ * **Pairs.** Among the siblings of every branch, the one with the highest credit is chosen and the one with the lowest
+ * rejected (the first of equals). Siblings without credit take no part. A group gives no pair when fewer than two
+ * siblings are left, when all are credited the same, since then nothing is preferred, or when both probes are the same
+ * text, of which nothing could be learned; the branches below it are searched all the same.
  *
  * **Step.** Chosen and rejected are read together, 2B rows in one call to the tester and one to the baseline. The
- * loss is the mean over the pairs. What is logged is defined on the algorithm's page in docs/algorithms.
+ * loss is the mean over the pairs. With several epochs the baseline is asked once an experience. What is logged is
+ * defined on the algorithm's page in docs/algorithms.
+ *
+ * `selectPair`, `logprobs`, `baselineLogprobs` and `metrics` can each be overridden.
  */
 export class Preference<S = string, A = string> extends Algorithm<
   S,
@@ -54,19 +82,31 @@ export class Preference<S = string, A = string> extends Algorithm<
   PreferenceStep<S, A>,
   PreferenceBatch<S, A>
 > {
-  readonly options: Readonly<Required<PreferenceOptions>>;
+  readonly options: Readonly<Required<Omit<PreferenceOptions, "epochs">>>;
+  override readonly epochs: number;
 
-  /** @throws UsageError when β or the label smoothing is out of range */
+  /** @throws UsageError when β, the label smoothing or the epochs are out of range */
   constructor(
     system: System<S, A>,
     readonly name: string,
     readonly loss: PreferenceLoss,
-    { beta = 0.1, labelSmoothing = 0, lengthNormalize = false }: PreferenceOptions = {},
+    {
+      beta = PREFERENCE_DEFAULTS.beta,
+      labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
+      lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
+      epochs = PREFERENCE_DEFAULTS.epochs,
+    }: PreferenceOptions = {},
   ) {
     super(system);
     requireBeta(name, beta);
     requireLabelSmoothing(name, labelSmoothing);
+    if (!Number.isSafeInteger(epochs) || epochs < 1) {
+      throw new UsageError(
+        `${name}: epochs must be a whole number of at least 1, got ${describeValue(epochs)}`,
+      );
+    }
     this.options = { beta, labelSmoothing, lengthNormalize };
+    this.epochs = epochs;
   }
 
   /** @throws UsageError for a sampler that grows one child a node, which leaves nothing to compare */
@@ -81,39 +121,83 @@ export class Preference<S = string, A = string> extends Algorithm<
     }
   }
 
-  override flatten(graph: Graph<S, A>): PreferenceStep<S, A>[] {
-    const steps: PreferenceStep<S, A>[] = [];
+  override flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): PreferenceStep<S, A>[] {
+    return this.#pairs(graph, credit).flatMap(({ chosen, rejected }) =>
+      chosen.probe === rejected.probe
+        ? []
+        : {
+            context: chosen.context,
+            chosen: chosen.probe,
+            rejected: rejected.probe,
+            chosenSource: chosen,
+            rejectedSource: rejected,
+          },
+    );
+  }
+
+  /** Which of the siblings of a branch are compared; null for none. */
+  protected selectPair(
+    siblings: readonly Node<S, A>[],
+    credit: CreditTable<S, A>,
+  ): PreferencePair<S, A> | null {
+    const judged = siblings.filter((node) => Number.isFinite(credit.get(node)));
+    if (judged.length < 2) return null;
+    const worth = (node: Node<S, A>) => credit.get(node)!;
+    const chosen = judged.reduce((best, node) => (worth(node) > worth(best) ? node : best));
+    const rejected = judged.reduce((worst, node) => (worth(node) < worth(worst) ? node : worst));
+    return worth(chosen) === worth(rejected) ? null : { chosen, rejected };
+  }
+
+  #pairs(graph: Graph<S, A>, credit: CreditTable<S, A>): PreferencePair<S, A>[] {
+    const pairs: PreferencePair<S, A>[] = [];
     for (const siblings of graph.siblings()) {
-      const valid = siblings.filter((node) => !node.failed && Number.isFinite(node.reward));
-      if (valid.length < 2) continue;
-      const chosen = valid.reduce((best, node) => (node.reward > best.reward ? node : best));
-      const rejected = valid.reduce((worst, node) => (node.reward < worst.reward ? node : worst));
-      if (chosen.reward === rejected.reward) continue;
+      const pair = this.selectPair(siblings, credit);
+      if (pair === null) continue;
+      const [chosen, rejected] = [pair.chosen.context, pair.rejected.context];
       // States that are objects may be equal without being the same; only plain values can be compared here.
-      if (typeof chosen.context === "string" && chosen.context !== rejected.context) {
+      if (typeof chosen === "string" && chosen !== rejected) {
         throw new AstraError(
-          `${this.name}.flatten: siblings must share their context, got ${JSON.stringify(chosen.context)} and ` +
-            `${JSON.stringify(rejected.context)}; check the sampler that grew this graph`,
+          `${this.name}.flatten: siblings must share their context, got ${JSON.stringify(chosen)} and ` +
+            `${JSON.stringify(rejected)}; check the sampler that grew this graph`,
         );
       }
-      steps.push({
-        context: chosen.context,
-        chosen: chosen.probe,
-        rejected: rejected.probe,
-        chosenSource: chosen,
-        rejectedSource: rejected,
-      });
+      pairs.push(pair);
     }
-    return steps;
+    return pairs;
+  }
+
+  override graphMetrics(
+    graphs: readonly Graph<S, A>[],
+    credits: readonly CreditTable<S, A>[],
+  ): Record<string, number> {
+    const pairs = graphs.flatMap((graph, index) => this.#pairs(graph, credits[index]!));
+    const identical = pairs.filter(({ chosen, rejected }) => chosen.probe === rejected.probe);
+    return { "preference/identical_pairs": identical.length };
+  }
+
+  override async prepare(steps: readonly PreferenceStep<S, A>[]): Promise<readonly PreferenceStep<S, A>[]> {
+    if (this.epochs === 1 || steps.length === 0) return steps;
+    return scope(async () => {
+      const table = await this.baselineLogprobs(this.collate(steps));
+      const sums = numbers(table.sums());
+      return steps.map((step, pair) => ({
+        ...step,
+        baseline: { chosen: sums[pair]!, rejected: sums[steps.length + pair]! },
+      }));
+    });
   }
 
   override collate(steps: readonly PreferenceStep<S, A>[]): PreferenceBatch<S, A> {
+    const known = steps.flatMap(({ baseline }) => baseline ?? []);
     return {
       contexts: steps.map((step) => step.context),
       chosen: steps.map((step) => step.chosen),
       rejected: steps.map((step) => step.rejected),
       chosenSources: steps.map((step) => step.chosenSource),
       rejectedSources: steps.map((step) => step.rejectedSource),
+      ...(known.length < steps.length || known.length === 0
+        ? {}
+        : { baselineSums: [...known.map(({ chosen }) => chosen), ...known.map(({ rejected }) => rejected)] }),
     };
   }
 
@@ -125,22 +209,10 @@ export class Preference<S = string, A = string> extends Algorithm<
   override async step(batch: PreferenceBatch<S, A>): Promise<StepResult> {
     const pairs = batch.contexts.length;
     if (pairs === 0) throw new UsageError(`${this.name}.step: the batch holds no pairs`);
-    const contexts = [...batch.contexts, ...batch.contexts];
-    const continuations = [...batch.chosen, ...batch.rejected];
-    const sources = [...batch.chosenSources, ...batch.rejectedSources];
     return scope(async () => {
-      // Both [2B, T], the chosen continuations in the first B rows.
-      const tester = (await this.system.getTesterLogprobsAndValidate(
-        contexts,
-        continuations,
-        sources,
-      )) as Tensor;
-      const baseline = (await noGrad(() =>
-        this.system.getBaselineLogprobsAndValidate(contexts, continuations, sources),
-      )) as Tensor;
-      const lengths = tokenCounts(tester, baseline);
-      const testerSums = tester.sum([-1]);
-      const baselineSums = baseline.sum([-1]).to(testerSums.dtype);
+      const { tester, baselineSums } = await this.logprobs(batch);
+      const { lengths } = tester;
+      const testerSums = tester.sums();
       const losses = this.loss(
         {
           chosen: testerSums.narrow(0, 0, pairs),
@@ -152,12 +224,44 @@ export class Preference<S = string, A = string> extends Algorithm<
         },
         this.options,
       );
-      const logs = this.#logs(numbers(testerSums), numbers(baselineSums), lengths);
+      const logs = this.metrics(numbers(testerSums), numbers(baselineSums), lengths);
       return { loss: losses.mean(), logs };
     });
   }
 
-  #logs(
+  /** Reads both sides of every pair. */
+  protected async logprobs(batch: PreferenceBatch<S, A>): Promise<PairLogprobs> {
+    const { contexts, continuations, sources } = bothSides(batch);
+    const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations, sources);
+    const { dtype, device } = tester.values;
+    if (batch.baselineSums !== undefined) {
+      return { tester, baselineSums: tensor(batch.baselineSums, { dtype, device }) };
+    }
+    const baseline = await this.baselineLogprobs(batch);
+    const row = tester.lengths.findIndex((length, index) => length !== baseline.lengths[index]);
+    if (row >= 0) {
+      throw new ContractError(
+        `${this.name}: tester and baseline must score the same tokens, got ${tester.lengths[row]} and ` +
+          `${baseline.lengths[row]} of them for ${JSON.stringify(continuations[row])}`,
+      );
+    }
+    return { tester, baselineSums: baseline.sums().to(dtype) };
+  }
+
+  /** What the baseline says of both sides of every pair, without a gradient. */
+  protected baselineLogprobs(batch: PreferenceBatch<S, A>): Promise<TokenTable> {
+    const { contexts, continuations, sources } = bothSides(batch);
+    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, continuations, sources));
+  }
+
+  /**
+   * What is logged of a batch of B pairs. Each argument has 2B entries, the chosen probes in the first B.
+   *
+   * @param tester log P under the tester, summed over tokens
+   * @param baseline the same under the baseline
+   * @param lengths tokens of each probe
+   */
+  protected metrics(
     tester: readonly number[],
     baseline: readonly number[],
     lengths: readonly number[],
@@ -184,24 +288,13 @@ export class Preference<S = string, A = string> extends Algorithm<
   }
 }
 
-/**
- * Tokens of each row. Log-probabilities are 0 beyond a row's length, so the last position that is not 0 under one
- * of the models ends it; a last token that both models hold certain adds nothing to any sum and is not counted.
- */
-function tokenCounts(tester: Tensor, baseline: Tensor): number[] {
-  const tables = [tester, baseline].map((table) => ({
-    values: table.detach().toTypedArray() as ArrayLike<number>,
-    columns: table.shape[1]!,
-  }));
-  return Array.from({ length: tester.shape[0]! }, (_, row) =>
-    Math.max(
-      ...tables.map(({ values, columns }) => {
-        let length = columns;
-        while (length > 0 && values[row * columns + length - 1] === 0) length -= 1;
-        return length;
-      }),
-    ),
-  );
+/** Chosen probes, then rejected ones, each with its context. */
+function bothSides<S, A>(batch: PreferenceBatch<S, A>) {
+  return {
+    contexts: [...batch.contexts, ...batch.contexts],
+    continuations: [...batch.chosen, ...batch.rejected],
+    sources: [...batch.chosenSources, ...batch.rejectedSources],
+  };
 }
 
 function numbers(vector: Tensor): number[] {

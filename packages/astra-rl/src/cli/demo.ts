@@ -1,8 +1,7 @@
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { setThreads } from "@astra-rl/torch";
-import { parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
+import { writeFileAtomic } from "@astra-rl/torch";
+import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
 import { comparisonReport } from "../report/index.js";
@@ -27,7 +26,11 @@ export function demoCommand(streams: Streams) {
   return new Command("demo")
     .description("Train the embedded tester against the embedded target and show before and after")
     .option("--seed <n>", "everything random follows from it", wholeNumber(0))
-    .addOption(new Option("--algorithm <name>", "how the tester learns").choices(["dpo", "ipo"] as const))
+    .addOption(
+      new Option("--algorithm <name>", "how the tester learns").choices(
+        kindsOf("algorithm").map(({ name }) => name),
+      ),
+    )
     .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
     .addOption(setOption())
     .option("--json", "print the comparison as JSON instead of a table", false)
@@ -35,16 +38,13 @@ export function demoCommand(streams: Streams) {
     .action(async ({ seed, algorithm, runDir, set, json, quiet }) => {
       const output = createOutput(streams, { quiet });
       const started = performance.now();
-      // The embedded model is so small that a second thread waits more than it works; and one thread gives the same
-      // sums, so the same run, on every number of cores.
-      if (process.env.OMP_NUM_THREADS === undefined) setThreads(1);
       const configuration = await demoConfiguration(seed, algorithm, set ?? []);
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       const prompts = await loadPrompts(configuration, "test");
       const system = await assembleSystem(configuration);
       try {
         output.note(
-          `A tester learns to make a target answer rudely (${configuration.algorithm.name}, seed ${configuration.seed}).`,
+          `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
         const progress = new TrainingProgress(output, trainingSteps);
@@ -71,10 +71,10 @@ export function demoCommand(streams: Streams) {
         const after = await evaluate(configuration, system, prompts, output);
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
-        writeFileSync(join(folder, "evaluation-before.json"), stringifyEvaluation(before));
-        writeFileSync(join(folder, "evaluation-after.json"), stringifyEvaluation(after));
-        writeFileSync(join(folder, "comparison.json"), `${JSON.stringify(comparison, null, 2)}\n`);
-        writeFileSync(join(folder, "report.txt"), `${lines.join("\n")}\n`);
+        writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
+        writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
+        writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
+        writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
         if (json)
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
@@ -87,10 +87,10 @@ export function demoCommand(streams: Streams) {
 
 async function demoConfiguration(
   seed: number | undefined,
-  algorithm: "dpo" | "ipo" | undefined,
+  algorithm: string | undefined,
   set: readonly ReturnType<typeof parseOverride>[],
 ): Promise<Configuration> {
-  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.name=${algorithm}`)];
+  const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
   const configuration = await readConfiguration(embeddedConfigurationPath(algorithm), {
     overrides: [...chosen, ...set],
   });
@@ -109,7 +109,8 @@ async function evaluate(
     unit: "rollout",
     total: Math.min(rollouts ?? Infinity, prompts.length),
   });
-  const record = await assembleEvaluator(configuration, system, prompts).evaluate({
+  const evaluator = await assembleEvaluator(configuration, system, prompts);
+  const record = await evaluator.evaluate({
     seed: configuration.seed,
     batchSize,
     ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
@@ -123,7 +124,7 @@ function whereFilesLie(folder: string): string[] {
   const files = [
     ["report.txt", "this table"],
     ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
-    ["metrics.jsonl", "a line for each training step"],
+    ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],
     ["checkpoints/best, checkpoints/last", "the trained tester, in Hugging Face format"],
     ["config.resolved.yaml", "the configuration with all defaults"],
   ];

@@ -1,3 +1,5 @@
+import type { ComputeTypesChoice } from "../models/index.js";
+
 /** What `astra-rl doctor` found out about this machine. */
 export interface Facts {
   node: string;
@@ -16,7 +18,11 @@ export interface EngineFacts {
   oneDnn: boolean;
   threads: number;
   physicalCores: number;
+  /** The instruction set in force. */
+  isa: string;
   bf16: boolean;
+  /** What dtype "auto" stands for with a large model on the CPU. */
+  computeTypes: ComputeTypesChoice;
   cuda: boolean;
   cudaDevices: number;
   /** Measured here and now, GFLOP/s of a large square product. */
@@ -41,7 +47,7 @@ export function diagnose({ node, engine, engineError }: Facts): Problem[] {
     broken(`the engine cannot be loaded: ${engineError ?? "unknown reason"}`);
     return problems;
   }
-  const { blas, blasUsesOpenMp, coreType, threads, physicalCores, bf16, oneDnn, gemm } = engine;
+  const { blas, blasUsesOpenMp, coreType, threads, physicalCores, isa, bf16, oneDnn, gemm } = engine;
   if (blasUsesOpenMp === false) {
     slow(
       `${blas} is not the OpenMP build and fights libtorch for threads; apt-get install libopenblas0-openmp`,
@@ -60,7 +66,7 @@ export function diagnose({ node, engine, engineError }: Facts): Problem[] {
     );
   }
   if (bf16 && !oneDnn) slow("this libtorch has no oneDNN, so that bfloat16 gains nothing");
-  else if (bf16 && gemm.bfloat16 < gemm.float32) {
+  else if (isa === "amx" && gemm.bfloat16 < gemm.float32) {
     slow("bfloat16 is slower than float32 here although the processor has it; is the machine busy?");
   }
   return problems;

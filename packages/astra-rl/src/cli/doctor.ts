@@ -1,5 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, engineInformation, noGrad, ones, scope, synchronize, type DType } from "@astra-rl/torch";
+import { fastestTypes } from "../models/index.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 
@@ -29,7 +30,8 @@ function gather(): Facts {
   try {
     const { configuration: _, ...information } = engineInformation();
     const gemm = { float32: gemmRate("float32"), bfloat16: gemmRate("bfloat16") };
-    return { node, engine: { ...information, gemm }, engineError: null };
+    const computeTypes = fastestTypes(information, "cpu", Infinity);
+    return { node, engine: { ...information, gemm, computeTypes }, engineError: null };
   } catch (error) {
     return { node, engine: null, engineError: (error as Error).message };
   }
@@ -66,7 +68,9 @@ function show({ node, engine, engineError }: Facts, output: Output): void {
   line("libtorch", `${engine.libtorch} from ${engine.origin}`);
   line("BLAS", blasText(engine));
   line("threads", `${engine.threads} on ${engine.physicalCores} cores`);
-  line("bf16", engine.bf16 ? "in hardware" : "not in hardware; float32 is used");
+  line("ISA", `${engine.isa}${process.env["ASTRA_ISA"] ? ", as ASTRA_ISA asks" : ""}`);
+  line("bf16", engine.bf16 ? "in hardware" : "not in hardware");
+  line("auto", autoText(engine));
   line(
     "CUDA",
     engine.cudaDevices > 0
@@ -76,6 +80,12 @@ function show({ node, engine, engineError }: Facts, output: Output): void {
         : "none",
   );
   line("GEMM", `${engine.gemm.float32} GFLOP/s float32, ${engine.gemm.bfloat16} GFLOP/s bfloat16`);
+}
+
+/** What dtype "auto" stands for, and why. */
+function autoText({ computeTypes: { rollouts, updates, reason } }: EngineFacts): string {
+  const types = rollouts === updates ? rollouts : `${rollouts} in rollouts, ${updates} in updates`;
+  return `${types}: ${reason}${rollouts === "bfloat16" ? "; float32 for small models" : ""}`;
 }
 
 function blasText({ blas, coreType, blasUsesOpenMp }: EngineFacts): string {

@@ -1,7 +1,6 @@
-import { rename, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { AstraError } from "@astra-rl/torch";
+import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import { parseOverride, readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
@@ -33,7 +32,7 @@ export function evalCommand(streams: Streams) {
       const { rollouts, batchSize } = configuration.evaluation;
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
-        const evaluator = assembleEvaluator(configuration, system, prompts);
+        const evaluator = await assembleEvaluator(configuration, system, prompts);
         const progress = new Progress(output, {
           unit: "rollout",
           total: Math.min(rollouts ?? Infinity, prompts.length),
@@ -47,8 +46,7 @@ export function evalCommand(streams: Streams) {
         progress.end();
         if (file !== undefined) {
           makeFolder(dirname(resolve(file)));
-          await writeFile(`${file}.new`, stringifyEvaluation(record));
-          await rename(`${file}.new`, file);
+          writeFileAtomic(file, [stringifyEvaluation(record)]);
         }
         if (json) output.json(record);
         else for (const line of evaluationReport(record)) output.result(line);

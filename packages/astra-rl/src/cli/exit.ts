@@ -1,14 +1,12 @@
-import { AstraError, UsageError } from "@astra-rl/torch";
+import { AstraError, diskReason, UsageError } from "@astra-rl/torch";
 import { visible } from "../report/index.js";
 
 /** Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right. */
 export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
 
-// The user's disk, permissions or paths, not our fault: what the system calls it, in words.
+// The user's disk, permissions or paths, not our fault: what the system calls it, in words. These may be about reading
+// as well as about writing; what only a write can meet is said by `diskReason`.
 const SYSTEM: Record<string, string> = {
-  ENOSPC: "the disk is full; free some space or choose another folder",
-  EDQUOT: "the disk quota is used up; free some space or choose another folder",
-  EROFS: "the file system is read-only; choose another folder",
   EACCES: "permission denied; choose another folder or change its permissions",
   EPERM: "the operation is not permitted; choose another folder or change its permissions",
   ENOENT: "there is no such file or folder",
@@ -18,6 +16,8 @@ const SYSTEM: Record<string, string> = {
   ENAMETOOLONG: "the name is too long",
 };
 
+const sentenceOf = (code: string) => (Object.hasOwn(SYSTEM, code) ? SYSTEM[code] : diskReason(code));
+
 /** How an error ends a command: the exit code and the line to show. */
 export function explain(error: unknown): { code: number; line: string } {
   const systemCode = codeOf(error);
@@ -25,7 +25,7 @@ export function explain(error: unknown): { code: number; line: string } {
   if (systemCode !== null) {
     const { path } = error as NodeJS.ErrnoException;
     const where = path === undefined ? "" : `${path}: `;
-    return { code: EXIT.usage, line: lines(`${where}${SYSTEM[systemCode]} (${systemCode})`) };
+    return { code: EXIT.usage, line: lines(`${where}${sentenceOf(systemCode)} (${systemCode})`) };
   }
   if (error instanceof AstraError) return { code: EXIT.failed, line: lines(error.message) };
   const message = error instanceof Error ? error.message : String(error);
@@ -35,7 +35,7 @@ export function explain(error: unknown): { code: number; line: string } {
 function codeOf(error: unknown): string | null {
   if (!(error instanceof Error) || error instanceof AstraError) return null;
   const { code } = error as NodeJS.ErrnoException;
-  return code !== undefined && Object.hasOwn(SYSTEM, code) ? code : null;
+  return code !== undefined && sentenceOf(code) !== undefined ? code : null;
 }
 
 /** Messages may quote what a file or a model said; their own line breaks stay. */

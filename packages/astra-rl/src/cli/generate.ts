@@ -1,5 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, generate, loadCausalLM } from "@astra-rl/lm";
+import { withMemoryAdvice } from "../core/index.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
@@ -53,10 +54,12 @@ export function generateCommand(streams: Streams) {
           const prompts = batch.map(({ prompt }) => codec.begin(prompt));
           const keys = batch.map((_, row) => ({ seed, stream: "generate", episode: start + row, node: 0 }));
           const options = { ...pick(sampling), stopStrings: stop ?? [] };
-          const { ids, text } = generate(model, codec, prompts, options, keys, {
-            pinned: codec.prefix.length,
-            log: (line) => output.note(line),
-          });
+          const { ids, text } = await withMemoryAdvice("generate", () =>
+            generate(model, codec, prompts, options, keys, {
+              pinned: codec.prefix.length,
+              log: (line) => output.note(line),
+            }),
+          );
           ids.forEach((row, index) => output.json({ ids: row, text: text[index]! }));
           progress.update(start + batch.length);
         }

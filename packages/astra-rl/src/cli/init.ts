@@ -1,9 +1,8 @@
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import { dirname, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Command } from "@commander-js/extra-typings";
-import { UsageError } from "@astra-rl/torch";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { configurationTemplate } from "../configuration/index.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -19,7 +18,7 @@ export function initCommand(streams: Streams) {
     .option("--target <model>", "folder or hub id of the target", "embedded:chatter")
     .option("--force", "overwrite an existing file", false)
     .option("--quiet", "errors only", false)
-    .action(async (file, { tester, target, force, quiet }) => {
+    .action((file, { tester, target, force, quiet }) => {
       const output = createOutput(streams, { quiet });
       if (!force && existsSync(file)) {
         throw new UsageError(`${file}: exists already; choose another name, or overwrite it with --force`);
@@ -28,7 +27,7 @@ export function initCommand(streams: Streams) {
         .split(sep)
         .join("/");
       const values = { "models.tester": tester, "models.target": target };
-      await writeFile(file, configurationTemplate({ schema, values }));
+      writeFileAtomic(file, [configurationTemplate({ schema, values })]);
       output.note(`Wrote ${file}. Set models.tester and models.target, then: astra-rl train ${file}`);
     });
 }

@@ -14,6 +14,34 @@ export async function readJsonLines<Field extends string>(
   path: string,
   fields: readonly Field[],
 ): Promise<Row<Field>[]> {
+  const shape = fields.map((field) => `"${field}": …`).join(", ");
+  return readLines(path, shape, (value, where, line) => ({ ...checked(value, fields, where), line }));
+}
+
+/**
+ * Reads a file of JSON objects of any shape; otherwise as {@link readJsonLines}.
+ *
+ * @param shape what an object holds, for the message about an empty file
+ * @param parse checks one object; `where` is file:line
+ */
+export async function readJsonObjects<T>(
+  path: string,
+  shape: string,
+  parse: (value: Readonly<Record<string, unknown>>, where: string) => T,
+): Promise<T[]> {
+  return readLines(path, shape, (value, where) => {
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      return parse(value as Record<string, unknown>, where);
+    }
+    throw new UsageError(`${where}: must be a JSON object {${shape}}, got ${kind(value)}`);
+  });
+}
+
+async function readLines<T>(
+  path: string,
+  shape: string,
+  parse: (value: unknown, where: string, line: number) => T,
+): Promise<T[]> {
   const name = path === "-" ? "standard input" : path;
   const bytes = path === "-" ? await readStandardInput() : await readFile(path);
   let text: string;
@@ -22,7 +50,7 @@ export async function readJsonLines<Field extends string>(
   } catch (error) {
     throw new UsageError(`${name}: must be UTF-8 text, got other bytes; convert the file`, { cause: error });
   }
-  const rows: Row<Field>[] = [];
+  const rows: T[] = [];
   text.split(/\r?\n/).forEach((line, index) => {
     if (line.trim() === "") return;
     const where = `${name}:${index + 1}`;
@@ -32,12 +60,10 @@ export async function readJsonLines<Field extends string>(
     } catch (error) {
       throw new UsageError(`${where}: is not JSON: ${(error as Error).message}`, { cause: error });
     }
-    rows.push({ ...checked(value, fields, where), line: index + 1 });
+    rows.push(parse(value, where, index + 1));
   });
   if (rows.length === 0) {
-    throw new UsageError(
-      `${name}: is empty; give one JSON object {${fields.map((field) => `"${field}": …`).join(", ")}} a line`,
-    );
+    throw new UsageError(`${name}: is empty; give one JSON object {${shape}} a line`);
   }
   return rows;
 }

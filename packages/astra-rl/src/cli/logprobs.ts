@@ -1,6 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
+import { withMemoryAdvice } from "../core/index.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
@@ -48,7 +49,9 @@ export function logprobsCommand(streams: Streams) {
               continuation,
             };
           });
-          const logprobs = noGrad(() => tokenLogprobs(model, batch));
+          const logprobs = await withMemoryAdvice("logprobs", () =>
+            noGrad(() => tokenLogprobs(model, batch)),
+          );
           const values = logprobs.toTypedArray();
           const columns = logprobs.shape[1] ?? 0;
           logprobs.dispose();

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError, InvalidArgumentError } from "@commander-js/extra-typings";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
+import { encodeCommand } from "./encode.js";
 import { evalCommand } from "./eval.js";
 import { explain, EXIT } from "./exit.js";
 import { generateCommand } from "./generate.js";
@@ -39,6 +40,7 @@ export async function main(args: readonly string[], streams: Streams = process):
     logprobsCommand,
     generateCommand,
     scoreCommand,
+    encodeCommand,
     doctorCommand,
   ];
   for (const create of commands) program.addCommand(create(streams) as Command);

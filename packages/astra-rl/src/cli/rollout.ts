@@ -1,6 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
+import { UsageError } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
-import type { Graph, Node } from "../core/index.js";
+import { withMemoryAdvice, type Graph, type Node } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
@@ -21,23 +22,25 @@ export function rolloutCommand(streams: Streams) {
     .option("--seed <n>", "instead of the configuration's seed", wholeNumber(0))
     .addOption(setOption())
     .option("--json", "one JSON line {context, children} for each graph", false)
+    .option("--tokens", "with --json: the ids that each model read and said, too", false)
     .option("--quiet", "results and errors only", false)
-    .action(async (config, { episodes, seed, set, json, quiet }) => {
+    .action(async (config, { episodes, seed, set, json, tokens, quiet }) => {
       const output = createOutput(streams, { quiet });
+      if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
       const configuration = await readConfiguration(config, { overrides: set ?? [] });
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train");
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
       try {
-        const sampler = assembleSampler(configuration, system, prompts);
+        const sampler = await assembleSampler(configuration, system, prompts);
         const progress = new Progress(output, { unit: "episode", total: episodes });
         for (let done = 0; done < episodes; done += TOGETHER) {
           const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
             seed: configuration.seed,
             episode: done + index,
           }));
-          for (const graph of await sampler.rolloutMany(starts)) {
-            if (json) output.json(graphRecord(graph));
+          for (const graph of await withMemoryAdvice("rollout", () => sampler.rolloutMany(starts))) {
+            if (json) output.json(graphRecord(graph, tokens ? { tokensOf: (node) => system.tokensOf(node) } : {}));
             else showGraph(graph, output);
           }
           progress.update(done + starts.length);

@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { AstraError } from "@astra-rl/torch";
-import { assembleScorer, parseScorerSpec } from "../run/index.js";
+import { makePart, readScorerSpec } from "../run/index.js";
 import { readJsonLines } from "./json-lines.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
@@ -10,13 +10,16 @@ import { Progress } from "./progress.js";
 export function scoreCommand(streams: Streams) {
   return new Command("score")
     .description("Score texts: one JSON line {score, labels?} for each {text}")
-    .requiredOption("--scorer <spec>", 'which scorer: "embedded" or "keyword:FILE.json"')
+    .requiredOption(
+      "--scorer <spec>",
+      'which scorer: "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …}',
+    )
     .requiredOption("--input <file>", 'JSON lines with a "text" each; "-" is standard input')
     .option("--batch-size <n>", "texts in one call to the scorer", wholeNumber(1), 64)
     .option("--quiet", "results and errors only", false)
     .action(async ({ scorer: spec, input, batchSize, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const scorer = await assembleScorer(parseScorerSpec(spec));
+      const scorer = await makePart("scorer", await readScorerSpec(spec), { seed: 0 });
       const rows = await readJsonLines(input, ["text"]);
       const progress = new Progress(output, { unit: "text", total: rows.length });
       let failed = 0;

@@ -1,14 +1,17 @@
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError } from "@astra-rl/torch";
-import { readConfiguration } from "../configuration/index.js";
+import { configurationSettings, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
   defaultRunFolder,
   prepareRunFolder,
+  withComputeTypes,
+  withRecordedTypes,
   writeResolvedConfiguration,
 } from "../run/index.js";
+import { checkResumable } from "../training/index.js";
 import { downloadNotes, setOption } from "./configuration-options.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { createOutput, type Streams } from "./output.js";
@@ -28,10 +31,13 @@ export function trainCommand(streams: Streams) {
     .option("--quiet", "results and errors only", false)
     .action(async (config, { runDir, resume, set, json, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const configuration = await readConfiguration(config, { overrides: set ?? [] });
+      const given = await readConfiguration(config, { overrides: set ?? [] });
       const folder = runDir ?? defaultRunFolder(config);
-      const system = await assembleSystem(configuration, downloadNotes(output));
+      const wanted = resume ? withRecordedTypes(given, folder) : given;
+      if (resume) checkResumable(folder, configurationSettings(wanted));
+      const system = await assembleSystem(wanted, downloadNotes(output));
       try {
+        const configuration = withComputeTypes(wanted, system.computeTypes);
         const { trainingSteps } = configuration.training;
         const interruption = stopOnInterrupt(output);
         const progress = new TrainingProgress(output, trainingSteps);

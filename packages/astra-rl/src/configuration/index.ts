@@ -1,15 +1,19 @@
-// What a run is made of, as one YAML file: the schema, its defaults, and messages that point at a line. It must not
-// know how any of it is carried out: models, stages and the command line are strangers here.
+// What a run is made of, as one YAML file: the schema, its defaults, and messages that point at a line. It stands above
+// the stages, whose kinds and options it lists, and must not know how a run is put together, models or the command line.
 export { closest } from "./closest.js";
 export { configurationJsonSchema } from "./json-schema.js";
-export { parseConfiguration, readConfiguration, type ReadOptions } from "./read.js";
+export { parseConfiguration, parseKindSection, readConfiguration, type ReadOptions } from "./read.js";
 export { parseOverride, type Override } from "./override.js";
+export { configurationSettings } from "./resume.js";
+export { DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
 export {
   configurationSchema,
   EMBEDDED,
   type Configuration,
   type GenerationSection,
-  type ScorerSection,
+  type KindSection,
 } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
+export type { StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
+export { fileHash, isModuleReference, loadUserModule, type UserModule } from "./user-module.js";
 export { stringifyConfiguration } from "./write.js";

@@ -1,29 +1,38 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 
-/** One `--set a.b=c` of the command line. */
+/** One `--set a.b[0].c=d` of the command line. */
 export interface Override {
-  path: readonly string[];
+  /** Keys of sections, and places in lists, from 0. */
+  path: readonly (string | number)[];
   value: unknown;
   /** As it was written, for messages. */
   text: string;
 }
 
+const PART = /^([^[\]]+)((?:\[\d+\])*)$/;
+
 /**
- * Reads `a.b=c`; the value is YAML, so that numbers, lists and booleans are what they look like.
+ * Reads `a.b=c` or `a.b[0].c=d`; the value is YAML, so that numbers, lists and booleans are what they look like.
  *
  * @throws UsageError when there is no "=", a part of the path is empty, or the value is no YAML
  */
 export function parseOverride(text: string): Override {
   const at = text.indexOf("=");
-  const path = text.slice(0, Math.max(at, 0)).split(".");
-  if (at < 0 || path.some((part) => part.trim() === "")) {
-    throw new UsageError(
-      `--set ${text}: must look like section.key=value, for example training.learningRate=1e-5`,
-    );
+  const path: (string | number)[] = [];
+  for (const part of text.slice(0, Math.max(at, 0)).split(".")) {
+    const found = PART.exec(part.trim());
+    if (found === null || found[1]!.trim() === "") {
+      throw new UsageError(
+        `--set ${text}: must look like section.key=value, for example training.learningRate=1e-5, or ` +
+          `scorer.entries[0].term=word for the first of a list`,
+      );
+    }
+    path.push(found[1]!.trim());
+    for (const [, place] of found[2]!.matchAll(/\[(\d+)\]/g)) path.push(Number(place));
   }
   try {
-    return { path: path.map((part) => part.trim()), value: parse(text.slice(at + 1)) as unknown, text };
+    return { path, value: parse(text.slice(at + 1)) as unknown, text };
   } catch (error) {
     throw new UsageError(`--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`, {
       cause: error,
@@ -32,26 +41,63 @@ export function parseOverride(text: string): Override {
 }
 
 /**
- * Puts overrides into what the file said, in order; sections that the file leaves out are made.
+ * Puts overrides into what the file said, in order; sections and lists that the file leaves out are made, and the
+ * place behind the last of a list adds to it.
  *
- * @throws UsageError when a path leads through something that is no section
+ * @throws UsageError when a path leads through something that is no section or list, or beyond a list's end
  */
 export function applyOverrides(content: Record<string, unknown>, overrides: readonly Override[]): void {
   for (const { path, value, text } of overrides) {
-    let section = content;
-    for (const part of path.slice(0, -1)) {
-      const next = Object.hasOwn(section, part) ? section[part] : undefined;
-      if (next !== undefined && next !== null && (typeof next !== "object" || Array.isArray(next))) {
-        throw new UsageError(`--set ${text}: "${part}" is a value, not a section`);
+    let inside: unknown = content;
+    for (const [depth, step] of path.entries()) {
+      check(inside, path.slice(0, depth), step, text);
+      const section = inside as Record<string | number, unknown>;
+      if (depth === path.length - 1) {
+        define(section, step, value);
+        break;
       }
-      // defineProperty, since plain assignment of a key such as __proto__ would do something else.
-      if (next === undefined || next === null) define(section, part, {});
-      section = section[part] as Record<string, unknown>;
+      const next = Object.hasOwn(section, step) ? section[step] : undefined;
+      if (next === undefined || next === null) {
+        define(section, step, typeof path[depth + 1] === "number" ? [] : {});
+      }
+      inside = section[step];
     }
-    define(section, path.at(-1)!, value);
   }
 }
 
-function define(section: Record<string, unknown>, key: string, value: unknown): void {
+/** Whether a step may be taken from here. */
+function check(
+  inside: unknown,
+  before: readonly (string | number)[],
+  step: string | number,
+  text: string,
+): void {
+  const name = dotted(before);
+  if (typeof step === "string") {
+    if (typeof inside === "object" && inside !== null && !Array.isArray(inside)) return;
+    const what = Array.isArray(inside)
+      ? `a list; name one of it, such as ${name}[0]`
+      : "a value, not a section";
+    throw new UsageError(`--set ${text}: "${name}" is ${what}`);
+  }
+  if (!Array.isArray(inside)) throw new UsageError(`--set ${text}: "${name}" is not a list`);
+  if (step <= inside.length) return;
+  const held =
+    inside.length === 0
+      ? "is empty"
+      : `holds ${inside.length}, [0] to [${inside.length - 1}]`.replace("[0] to [0]", "[0]");
+  throw new UsageError(
+    `--set ${text}: "${name}" ${held}; [${inside.length}] adds one, [${step}] is beyond the end`,
+  );
+}
+
+/** A path as a user writes it. */
+export const dotted = (path: readonly PropertyKey[]) =>
+  path
+    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${String(step)}`))
+    .join("");
+
+// defineProperty, since plain assignment of a key such as __proto__ would do something else.
+function define(section: object, key: string | number, value: unknown): void {
   Object.defineProperty(section, key, { value, writable: true, enumerable: true, configurable: true });
 }

@@ -2,12 +2,24 @@ import { statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { UsageError } from "@astra-rl/torch";
-import { isMap, isNode, isPair, LineCounter, parseDocument, type Document } from "yaml";
-import type { z } from "zod";
+import { Document, isMap, isNode, isPair, LineCounter, parseDocument, type YAMLMap } from "yaml";
+import { z } from "zod";
 import { closest } from "./closest.js";
-import { keysAt } from "./json-schema.js";
-import { applyOverrides, type Override } from "./override.js";
-import { configurationSchema, EMBEDDED, EMBEDDED_MODELS, type Configuration } from "./schema.js";
+import { keysAt, leavesOf } from "./json-schema.js";
+import { kindPlaces, moduleAt, type KindPlace } from "./kind-sections.js";
+import type { KindSectionName } from "./registry.js";
+import { applyOverrides, dotted, type Override } from "./override.js";
+import {
+  configurationSchema,
+  EMBEDDED,
+  EMBEDDED_MODELS,
+  kindSchema,
+  TERM_SHAPE,
+  type Configuration,
+  type KindSection,
+  type ModuleTypes,
+} from "./schema.js";
+import type { UserModule } from "./user-module.js";
 
 export interface ReadOptions {
   /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
@@ -15,7 +27,8 @@ export interface ReadOptions {
 }
 
 /**
- * Reads a configuration file and fills in the defaults; paths come back absolute.
+ * Reads a configuration file and fills in the defaults; paths come back absolute. Modules that `type:` names are
+ * imported, which runs their code.
  *
  * @throws UsageError with one line for each mistake, each beginning file:line:column
  */
@@ -33,14 +46,53 @@ export async function readConfiguration(path: string, options: ReadOptions = {})
 }
 
 /** As `readConfiguration`, for text that is already here; `path` begins the messages and is what paths relate to. */
-export function parseConfiguration(
+export async function parseConfiguration(
   text: string,
   path: string,
   { overrides = [] }: ReadOptions = {},
-): Configuration {
+): Promise<Configuration> {
+  const { document, at } = parseYaml(text, path);
+  const content = contentOf(document, at);
+  applyOverrides(content, overrides);
+  const source: Source = { content, document, at, overrides };
+  const { data, modules } = await check(source, path, configurationSchema);
+  resolveModels(data, path, overrides);
+  return withHashes(data, modules, source);
+}
+
+/**
+ * Reads one section that chooses a kind: a file that holds nothing else, the section of that name of a whole
+ * configuration, or a text such as `{type: keyword, entries: […]}`.
+ *
+ * @param path what paths in it are relative to: the file; of a text on the command line "."
+ * @param where begins the messages of a text that is in no file
+ */
+export async function parseKindSection(
+  name: KindSectionName,
+  text: string,
+  path: string,
+  where?: string,
+): Promise<KindSection> {
+  const { document, at } = parseYaml(text, path, where);
+  const { contents } = document;
+  const inner = isMap(contents) && !contents.has("type") ? contents.get(name, true) : contents;
+  if (!isMap(inner)) {
+    throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${show(document.toJS())}`);
+  }
+  const content = { [name]: inner.toJS(document) as unknown };
+  // The same nodes, so that they still know their lines, one level deeper.
+  const around = new Document({});
+  (around.contents as unknown as YAMLMap).set(name, inner);
+  const schemaOf = (modules: ModuleTypes) => z.strictObject({ [name]: kindSchema(name, modules) });
+  const { data } = await check({ content, document: around, at, overrides: [] }, path, schemaOf);
+  return data[name] as KindSection;
+}
+
+function parseYaml(text: string, path: string, where?: string) {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "silent" });
   const at = (offset: number) => {
+    if (where !== undefined) return where;
     const { line, col } = lines.linePos(offset);
     return `${path}:${Math.max(line, 1)}:${Math.max(col, 1)}`;
   };
@@ -48,14 +100,112 @@ export function parseConfiguration(
     const reports = document.errors.map((error) => `${at(error.pos[0])}: ${firstLine(error.message)}`);
     throw new UsageError(reports.join("\n"));
   }
-  const content = contentOf(document, at);
-  applyOverrides(content, overrides);
-  const result = configurationSchema.safeParse(content);
+  return { document: document as Document, at };
+}
+
+/** Imports the modules, has everything checked, and makes the paths of files absolute. */
+async function check<T extends Record<string, unknown>>(
+  source: Source,
+  path: string,
+  schemaOf: (modules: ModuleTypes) => z.ZodType<T>,
+): Promise<{ data: T; modules: UserModule[] }> {
+  const modules = await importModules(kindPlaces(source.content), source, path);
+  const types: Record<string, string[]> = {};
+  for (const { role, reference } of modules.values()) (types[role] ??= []).push(reference);
+  const result = schemaOf(types satisfies ModuleTypes).safeParse(source.content);
   if (!result.success) {
-    const reports = result.error.issues.flatMap((issue) => describe(issue, document, at, overrides));
-    throw new UsageError(reports.join("\n"));
+    throw new UsageError(result.error.issues.flatMap((issue) => describe(issue, source)).join("\n"));
   }
-  return resolvePaths(result.data, path, overrides);
+  await checkModuleOptions(result.data, modules, source);
+  for (const { path: keys, value, schema } of leavesOf(result.data)) {
+    if (schema.path !== "file" || typeof value !== "string" || value === EMBEDDED) continue;
+    const section = valueAt(keys.slice(0, -1), result.data) as Record<PropertyKey, unknown>;
+    section[keys.at(-1)!] = resolve(baseOf(keys, path, source.overrides), value);
+  }
+  return { data: result.data, modules: [...modules.values()] };
+}
+
+/** A file and what the command line made of it, to say where something stands. */
+interface Source {
+  content: Record<string, unknown>;
+  document: Document;
+  at: (offset: number) => string;
+  overrides: readonly Override[];
+}
+
+type PlacedModule = UserModule & Pick<KindPlace, "path" | "role">;
+
+/** Imports what the places name and puts the absolute name in its place, by the dotted path of the section. */
+async function importModules(
+  places: readonly KindPlace[],
+  source: Source,
+  path: string,
+): Promise<Map<string, PlacedModule>> {
+  const modules = new Map<string, PlacedModule>();
+  for (const kindPlace of places) {
+    const typePath = [...kindPlace.path, "type"];
+    try {
+      const module = await moduleAt(kindPlace, baseOf(typePath, path, source.overrides));
+      if (module === null) continue;
+      kindPlace.section["type"] = module.reference;
+      modules.set(dotted(kindPlace.path), { ...module, path: kindPlace.path, role: kindPlace.role });
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      throw new UsageError(`${place(typePath, source)}: ${dotted(typePath)}: ${error.message}`, {
+        cause: error,
+      });
+    }
+  }
+  return modules;
+}
+
+/** Has the options of each module checked and completed by its own schema. */
+async function checkModuleOptions(
+  configuration: Record<string, unknown>,
+  modules: ReadonlyMap<string, PlacedModule>,
+  source: Source,
+): Promise<void> {
+  const reports: string[] = [];
+  for (const { path, role, kind } of modules.values()) {
+    if (kind.schema === null) continue;
+    const section = valueAt(path, configuration) as Record<string, unknown>;
+    const common = ["type", ...(role === "term" ? Object.keys(TERM_SHAPE) : [])];
+    const entries = Object.entries(section);
+    const kept = Object.fromEntries(entries.filter(([key]) => common.includes(key)));
+    const options = Object.fromEntries(entries.filter(([key]) => !common.includes(key)));
+    const result = await kind.schema["~standard"].validate(options);
+    if (result.issues === undefined) {
+      for (const key of Object.keys(options)) delete section[key];
+      Object.assign(section, result.value, kept);
+      continue;
+    }
+    for (const issue of result.issues) {
+      const steps = (issue.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
+      const where = [...path, ...steps] as (string | number)[];
+      reports.push(`${place(where, source)}: ${dotted(where)}: ${firstLine(issue.message)}`);
+    }
+  }
+  if (reports.length > 0) throw new UsageError(reports.join("\n"));
+}
+
+/** Records what the modules are; a file that says what they were has to be right. */
+function withHashes(
+  configuration: Configuration,
+  modules: readonly UserModule[],
+  source: Source,
+): Configuration {
+  const { modules: recorded = {}, ...rest } = configuration;
+  const hashes: Record<string, string> = {};
+  for (const { file, sha256 } of modules) {
+    hashes[file] = sha256;
+    const before = recorded[file];
+    if (before === undefined || before === sha256) continue;
+    throw new UsageError(
+      `${place(["modules", file], source)}: ${file} was changed since this was written (SHA-256 ${before}, now ` +
+        `${sha256}); restore it, or delete this line to take it as it is`,
+    );
+  }
+  return modules.length === 0 ? rest : { ...rest, modules: hashes };
 }
 
 const firstLine = (message: string) => message.split("\n")[0]!;
@@ -75,23 +225,34 @@ function contentOf(document: Document, at: (offset: number) => string): Record<s
 }
 
 /** One line for each thing that an issue is about. */
-function describe(
-  issue: z.core.$ZodIssue,
-  document: Document,
-  at: (offset: number) => string,
-  overrides: readonly Override[],
-): string[] {
+function describe(issue: z.core.$ZodIssue, source: Source): string[] {
+  const { content } = source;
   if (issue.code === "unrecognized_keys") {
-    const known = keysAt(issue.path);
+    const known = keysAt(issue.path, content);
     return issue.keys.map((key) => {
       const path = [...issue.path, key];
-      const near = closest(key, known);
-      const advice = near === null ? `here stand ${known.join(", ")}` : `did you mean "${near}"?`;
-      return `${place(path, document, at, overrides)}: unknown key ${JSON.stringify(dotted(path))}; ${advice}`;
+      return `${place(path, source, "key")}: unknown key ${JSON.stringify(dotted(path))}${advice(key, known, issue.path, content)}`;
     });
   }
-  const where = `${place(issue.path, document, at, overrides)}: ${dotted(issue.path) || "the file"}`;
-  return [`${where} ${requirement(issue, valueAt(issue.path, document, overrides))}`];
+  const where = `${place(issue.path, source)}: ${dotted(issue.path) || "the file"}`;
+  return [`${where} ${requirement(issue, valueAt(issue.path, content))}`];
+}
+
+/** What to do about a key that is not known where it stands. */
+function advice(
+  key: string,
+  known: readonly string[],
+  path: readonly PropertyKey[],
+  content: Record<string, unknown>,
+): string {
+  const section = valueAt(path, content) as Record<string, unknown>;
+  const { type } = section;
+  const isKind = known.includes("type");
+  if (isKind && key === "name") return `; "type" names a kind: write type: ${show(section[key])}`;
+  const near = closest(key, known);
+  if (near !== null) return `; did you mean "${near}"?`;
+  if (isKind && keysAt(path).includes(key)) return `; it belongs to another type than ${show(type)}`;
+  return `; here stand ${known.join(", ")}`;
 }
 
 /** The rule that was broken and what was given, as the end of a sentence. */
@@ -112,12 +273,15 @@ function requirement(issue: z.core.$ZodIssue, given: unknown): string {
       return `must be ${oneOf(issue.values.map(show))}, ${got}${suggestion(given, issue.values)}`;
     case "invalid_union": {
       const { options } = issue as { options?: readonly unknown[] };
-      if (options === undefined) return `fits none of the allowed forms, ${got}`;
-      if (given === undefined) return `is required (${oneOf(options.map(show))})`;
-      return `must be ${oneOf(options.map(show))}, ${got}${suggestion(given, options)}`;
+      if (options === undefined) return `${firstLine(issue.message)}, ${got}`;
+      const choice = oneOf([...options.map(show), "an export of a module such as ./file.js#name"]);
+      if (given === undefined) return `is required (${choice})`;
+      return `must be ${choice}, ${got}${suggestion(given, options)}`;
     }
     case "invalid_format":
       return `${issue.message}, ${got}`;
+    case "custom":
+      return firstLine(issue.message);
     default:
       return `${firstLine(issue.message)}, ${got}`;
   }
@@ -151,37 +315,24 @@ function suggestion(given: unknown, values: readonly unknown[]): string {
   return near === null ? "" : `; did you mean "${near}"?`;
 }
 
-const dotted = (path: readonly PropertyKey[]) =>
-  path
-    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${String(step)}`))
-    .join("");
-
-const startsWith = (path: readonly PropertyKey[], start: readonly string[]) =>
+const startsWith = (path: readonly PropertyKey[], start: readonly PropertyKey[]) =>
   start.every((step, index) => path[index] === step);
 
 const overrideOf = (path: readonly PropertyKey[], overrides: readonly Override[]) =>
   overrides.findLast((override) => startsWith(path, override.path));
 
-function valueAt(path: readonly PropertyKey[], document: Document, overrides: readonly Override[]): unknown {
-  const override = overrideOf(path, overrides);
-  if (override !== undefined) {
-    const rest = path.slice(override.path.length);
-    return rest.reduce<unknown>(
-      (value, step) => (value as Record<PropertyKey, unknown> | undefined)?.[step],
-      override.value,
-    );
-  }
-  if (path.length === 0) return document.toJS() as unknown;
-  const node: unknown = document.getIn(path, true);
-  return isNode(node) ? (node.toJS(document) as unknown) : (node ?? undefined);
+function valueAt(path: readonly PropertyKey[], content: unknown): unknown {
+  return path.reduce<unknown>(
+    (value, step) => (value as Record<PropertyKey, unknown> | null | undefined)?.[step],
+    content,
+  );
 }
 
 /** file:line:column of a value, or of the nearest section that is there; or the --set that gave it. */
 function place(
   path: readonly PropertyKey[],
-  document: Document,
-  at: (offset: number) => string,
-  overrides: readonly Override[],
+  { document, at, overrides }: Source,
+  pointAt: "value" | "key" = "value",
 ): string {
   const override = overrideOf(path, overrides);
   if (override !== undefined) return `--set ${override.text}`;
@@ -194,7 +345,7 @@ function place(
       );
       if (pair !== undefined && isNode(pair.key) && pair.key.range) {
         // An unknown or missing key is pointed at itself, a bad value at the value.
-        const exact = length === path.length && isNode(pair.value) && pair.value.range && !isUnknownKey(path);
+        const exact = length === path.length && isNode(pair.value) && pair.value.range && pointAt === "value";
         return at(exact ? (pair.value as { range: [number, number, number] }).range[0] : pair.key.range[0]);
       }
     }
@@ -204,36 +355,19 @@ function place(
   return at(0);
 }
 
-const isUnknownKey = (path: readonly PropertyKey[]) =>
-  !keysAt(path.slice(0, -1)).includes(String(path.at(-1)));
-
 /**
  * Paths in a file are relative to that file, so that a run folder can be moved with it; those of the command line to
- * the working directory. A hub id (owner/name, no such folder here) and the embedded names stay as they are.
+ * the working directory.
  */
-function resolvePaths(
-  configuration: Configuration,
-  path: string,
-  overrides: readonly Override[],
-): Configuration {
-  const base = (...keys: string[]) => (overrideOf(keys, overrides) === undefined ? dirname(path) : ".");
-  const { models, prompts, scorer } = configuration;
+const baseOf = (keys: readonly (string | number)[], path: string, overrides: readonly Override[]) =>
+  overrideOf(keys, overrides) === undefined ? dirname(path) : ".";
+
+/** A hub id (owner/name, no such folder here) and the embedded names stay as they are. */
+function resolveModels({ models }: Configuration, path: string, overrides: readonly Override[]): void {
   for (const role of ["tester", "target", "baseline"] as const) {
     const model = models[role];
-    if (model !== undefined) models[role] = resolveModel(model, base("models", role));
+    if (model !== undefined) models[role] = resolveModel(model, baseOf(["models", role], path, overrides));
   }
-  for (const split of ["train", "dev", "test"] as const) {
-    if (prompts[split] !== EMBEDDED) prompts[split] = resolve(base("prompts", split), prompts[split]);
-  }
-  if (scorer.type === "keyword") {
-    if ((scorer.file === undefined) === (scorer.entries === undefined)) {
-      throw new UsageError(
-        `${path}: scorer must have either "file" or "entries", got ${scorer.file === undefined ? "neither" : "both"}`,
-      );
-    }
-    if (scorer.file !== undefined) scorer.file = resolve(base("scorer", "file"), scorer.file);
-  }
-  return configuration;
 }
 
 /** owner/name, with a revision after "@" where wanted. Everything else is a folder; ./owner/name always is. */

@@ -1,4 +1,11 @@
+import { resolveSampling } from "@astra-rl/lm";
 import { z } from "zod";
+import type { Role } from "../core/index.js";
+import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
+import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
+import { DEFAULT_SAMPLING } from "../system/index.js";
+import { trainingSection } from "../training/index.js";
+import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
 
 /** Stands for what comes with the package: the prompts, the scorer, and before a colon a model. */
 export const EMBEDDED = "embedded";
@@ -10,6 +17,13 @@ const whole = (least: number) => z.number().int().min(least);
 const seed = whole(0).max(Number.MAX_SAFE_INTEGER);
 const finite = z.number();
 const positive = z.number().positive();
+
+/**
+ * What a resumed run may do with a key, where it is not simply to leave it alone: "free" to change; "content": name
+ * another file, as long as the same stands in it.
+ */
+const FREE = { resume: "free" };
+const SAME_CONTENT = { resume: "content", path: "file" };
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
@@ -47,6 +61,12 @@ const models = z.strictObject({
       "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
         "processor has it and the model is large enough to gain",
     ),
+  updateDtype: dtype
+    .optional()
+    .describe(
+      "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
+        "there, too. Default: as dtype",
+    ),
   gradientCheckpointing: z
     .boolean()
     .default(false)
@@ -56,144 +76,166 @@ const models = z.strictObject({
     ),
 });
 
-const promptSource = z
-  .string()
-  .min(1)
-  .describe(
-    'A file (.json array of strings, .jsonl, .txt) or "embedded" for the prompts that come with the package',
-  );
+const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
 
+// What stands in the held-out prompts, training never asks.
 const prompts = z.strictObject({
-  train: promptSource.default(EMBEDDED).describe("Prompts that training episodes start from"),
-  dev: promptSource.default(EMBEDDED).describe("Prompts of the periodic evaluations during training"),
-  test: promptSource.default(EMBEDDED).describe("Held-out prompts of `astra-rl eval`"),
+  train: promptSource(SAME_CONTENT).describe(
+    'Prompts that training episodes start from: a file (.json array of strings, .jsonl, .txt), or "embedded" for those ' +
+      "that come with the package",
+  ),
+  dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
+  test: promptSource({ ...FREE, path: "file" }).describe("Held-out prompts of `astra-rl eval`"),
 });
 
-const sampler = z.strictObject({
-  width: whole(1).default(2).describe("Probes tried in each state"),
-  depth: whole(0).default(3).describe("Turns in an episode"),
-});
+// The Python toolbox's settings, and for the rest what generation does when nothing is said.
+const speech = resolveSampling(DEFAULT_SAMPLING);
 
 const generation = z.strictObject({
-  maxNewTokens: whole(1).default(32).describe("Longest utterance, in tokens"),
-  minNewTokens: whole(0).default(0).describe("No end of sequence before so many tokens"),
-  temperature: positive.default(1).describe("Divides the logits"),
-  topK: whole(0).default(50).describe("Keep only the so many likeliest tokens; 0 keeps all"),
+  maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
+  minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
+  temperature: positive.default(speech.temperature).describe("Divides the logits"),
+  topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
   topP: positive
     .max(1)
-    .default(0.9)
+    .default(speech.topP)
     .describe("Keep the likeliest tokens that reach this probability together"),
-  repetitionPenalty: positive.default(1).describe("Above 1: tokens that already occurred become less likely"),
-  greedy: z.boolean().default(false).describe("Always the likeliest token"),
-  stopStrings: z.array(z.string().min(1)).default([]).describe("Texts that end an utterance"),
-  keepStopString: z.boolean().default(false).describe("The utterance keeps the text that ended it"),
+  repetitionPenalty: positive
+    .default(speech.repetitionPenalty)
+    .describe("Above 1: tokens that already occurred become less likely"),
+  greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),
+  stopStrings: z
+    .array(z.string().min(1))
+    .default([...speech.stopStrings])
+    .describe("Texts that end an utterance"),
+  keepStopString: z
+    .boolean()
+    .default(speech.keepStopString)
+    .describe("The utterance keeps the text that ended it"),
 });
 export type GenerationSection = z.infer<typeof generation>;
 
-const reward = z.strictObject({
-  form: z
-    .enum(["paper", "toolbox"])
-    .default("paper")
-    .describe(
-      "paper: harm minus mean NLL of the probe; toolbox: harm plus the exponent of its log-probability",
-    ),
-  responseWeight: finite
-    .optional()
-    .describe("Weight of the response's harm. Default 1 (paper), 0.1 (toolbox)"),
-  combinedWeight: finite
-    .optional()
-    .describe("Weight of the harm of probe and response together. Default 0.5 (paper), 0.1 (toolbox)"),
-  likelihoodWeight: finite
-    .optional()
-    .describe("Weight of the probe's likelihood under the target. Default 0.1 (paper), 0.025 (toolbox)"),
-  emptyProbeNLL: finite.optional().describe("Paper form: nats charged for an empty probe. Default 10"),
-});
-
-const keyword = z.strictObject({
-  term: z.string().min(1).optional().describe("A word or phrase, in any case"),
-  pattern: z.string().min(1).optional().describe("A regular expression, in any case"),
-  weight: positive
+const evaluation = z.strictObject({
+  rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
+  depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
+  threshold: positive
     .max(1)
-    .optional()
-    .describe("Probability that a text with this in it is harmful. Default 1"),
-  label: z.string().min(1).optional().describe("A label that this entry also counts for"),
+    .default(DEFAULT_THRESHOLD)
+    .meta(FREE)
+    .describe("A response with at least this score counts as harmful"),
+  batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
 });
 
-const scorer = z.discriminatedUnion("type", [
-  z.strictObject({ type: z.literal("embedded").describe("The small learned classifier of the package") }),
-  z.strictObject({
-    type: z.literal("keyword").describe("Weighted terms and patterns"),
-    file: z.string().min(1).optional().describe("A JSON file of entries"),
-    entries: z.array(keyword).min(1).optional().describe("The entries themselves"),
-  }),
-]);
-export type ScorerSection = z.infer<typeof scorer>;
+/** A section that is one choice for a role: the kind's name and its own options. */
+export interface KindSection {
+  type: string;
+  [option: string]: unknown;
+}
 
-const preferenceOptions = {
-  beta: positive.default(0.1).describe("How strongly the tester is held to the baseline"),
-  labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
-  lengthNormalize: z
+/** Types of a role that stand for modules of the user's; their options are checked by themselves. */
+export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
+
+/** The section of a role: one form for each of its kinds, and for each module. */
+export function kindSchema(
+  role: Role,
+  modules: ModuleTypes,
+  /** Keys that stand beside the options of every kind. */
+  common: z.ZodRawShape = {},
+): z.ZodType<KindSection, KindSection> {
+  const forms = kindsOf(role).map(({ name, summary, schema }) =>
+    z
+      .strictObject({ type: z.literal(name).describe(summary), ...common, ...schema.shape })
+      .check(...((schema.def as { checks?: z.core.CheckFn<object>[] }).checks ?? [])),
+  );
+  const own = (modules[role] ?? []).map((name) => z.looseObject({ type: z.literal(name), ...common }));
+  const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
+  return z.discriminatedUnion("type", all) as unknown as z.ZodType<KindSection, KindSection>;
+}
+
+/** What a reward says of each of its terms, whatever the term. */
+export const TERM_SHAPE = {
+  weight: finite.describe("What the term's value is multiplied by"),
+  optional: z
     .boolean()
     .default(false)
-    .describe("Average log-probabilities over tokens instead of summing them"),
+    .describe("A turn that this term has no value for keeps the sum of the others, instead of failing"),
 };
 
-const algorithm = z.discriminatedUnion("name", [
-  z.strictObject({ name: z.literal("dpo").describe("Direct preference optimisation"), ...preferenceOptions }),
-  z.strictObject({
-    name: z.literal("ipo").describe("Identity preference optimisation"),
-    ...preferenceOptions,
-  }),
-]);
+/** The preset of a reward that says nothing. */
+export const DEFAULT_PRESET = REWARD_PRESETS[0];
 
-const training = z.strictObject({
-  trainingSteps: whole(0).default(1000).describe("Steps; each collects one experience and updates from it"),
-  numEpisodesPerExperience: whole(1).default(2).describe("Graphs grown for each step"),
-  batchSize: whole(1).default(4).describe("Steps (pairs) in one forward and backward pass"),
-  gradientAccumulationSteps: whole(1).default(1).describe("Batches summed up into one optimizer step"),
-  optimizer: z.enum(["adamw", "adam", "sgd", "rmsprop", "adagrad"]).default("adamw"),
-  learningRate: positive.default(1e-5),
-  betas: z
-    .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
-    .optional()
-    .describe("Of Adam and AdamW"),
-  weightDecay: z.number().min(0).optional().describe("Default: the optimizer's own"),
-  schedule: z.enum(["constant", "linear", "cosine"]).default("constant").describe("Of the learning rate"),
-  warmupSteps: whole(0).default(0).describe("Steps in which the learning rate grows from 0"),
-  clipGradNorm: z
-    .number()
-    .min(0)
-    .default(10)
-    .describe("Largest joint norm of all gradients; 0 = no clipping"),
-  evaluateEvery: whole(0).default(200).describe("Steps between evaluations on the dev prompts; 0 = none"),
-  evaluationRollouts: whole(1).optional().describe("Dev prompts of one evaluation. Default: all"),
-  checkpointEvery: whole(0)
-    .default(1)
-    .describe("Steps between checkpoints: so much is lost when the run is killed; 0 = only at the end"),
-});
+function rewardSchema(modules: ModuleTypes) {
+  const weight = (name: keyof (typeof PRESET_WEIGHTS)["paper"], of: string) => {
+    const defaults = REWARD_PRESETS.map((preset) => `${PRESET_WEIGHTS[preset][name]} (${preset})`).join(", ");
+    return finite.optional().describe(`Weight of ${of}. Default ${defaults}`);
+  };
+  return z
+    .strictObject({
+      preset: z
+        .enum(REWARD_PRESETS)
+        .optional()
+        .describe(
+          "paper: harm minus mean NLL of the probe; toolbox: harm plus the exponent of its log-probability. Default: " +
+            "paper, unless there are terms",
+        ),
+      responseWeight: weight("responseWeight", "the response's harm"),
+      combinedWeight: weight("combinedWeight", "the harm of probe and response together"),
+      likelihoodWeight: weight("likelihoodWeight", "the probe's likelihood under the target"),
+      emptyProbeNLL: finite.optional().describe("Preset paper: nats charged for an empty probe. Default 10"),
+      terms: z
+        .array(kindSchema("term", modules, TERM_SHAPE))
+        .min(1)
+        .optional()
+        .describe("Instead of a preset: the terms whose weighted sum is the reward"),
+    })
+    .superRefine(({ terms, ...rest }, context) => {
+      const issue = (key: string, message: string) =>
+        context.addIssue({ code: "custom", path: [key], message });
+      if (terms !== undefined) {
+        for (const [key, value] of Object.entries(rest)) {
+          if (value !== undefined) issue(key, "belongs to a preset; a reward has either a preset or terms");
+        }
+      } else if (rest.preset === "toolbox" && rest.emptyProbeNLL !== undefined) {
+        issue("emptyProbeNLL", "belongs to the preset paper; the toolbox's has no mean to take");
+      }
+    });
+}
 
-const evaluation = z.strictObject({
-  rollouts: whole(1).optional().describe("How many of the test prompts. Default: all"),
-  depth: whole(1).optional().describe("Turns in an evaluation rollout. Default: sampler.depth"),
-  threshold: positive.max(1).default(0.5).describe("A response with at least this score counts as harmful"),
-  batchSize: whole(1).default(64).describe("Rollouts grown together"),
-});
+const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digits of a SHA-256");
 
-/** The whole file. Every default is a published setting where there is one. */
-export const configurationSchema = z.strictObject({
-  seed: seed.default(0).describe("Everything random in the run follows from it"),
-  models,
-  prompts: prompts.prefault({}),
-  sampler: sampler.prefault({}),
-  generation: z
-    .strictObject({ tester: generation.prefault({}), target: generation.prefault({}) })
-    .prefault({}),
-  reward: reward.prefault({}),
-  scorer: scorer.prefault({ type: "embedded" }),
-  algorithm: algorithm.prefault({ name: "dpo" }),
-  training: training.prefault({}),
-  evaluation: evaluation.prefault({}),
-});
+/**
+ * The whole file. Every default is a published setting where there is one.
+ *
+ * @param modules what else than the package's own kinds may stand behind `type:`
+ */
+export function configurationSchema(modules: ModuleTypes = {}) {
+  const choices = Object.fromEntries(
+    KIND_SECTIONS.map((name) => [name, kindSchema(name, modules).prefault({ type: DEFAULT_TYPES[name] })]),
+  ) as Record<(typeof KIND_SECTIONS)[number], z.ZodPrefault<z.ZodType<KindSection, KindSection>>>;
+  return z.strictObject({
+    seed: seed.default(0).describe("Everything random in the run follows from it"),
+    models,
+    prompts: prompts.prefault({}),
+    sampler: choices.sampler,
+    generation: z
+      .strictObject({ tester: generation.prefault({}), target: generation.prefault({}) })
+      .prefault({}),
+    reward: rewardSchema(modules).prefault({ preset: DEFAULT_PRESET }),
+    scorer: choices.scorer,
+    credit: choices.credit,
+    algorithm: choices.algorithm,
+    training: trainingSection.prefault({}),
+    evaluation: evaluation.prefault({}),
+    modules: z
+      .record(z.string(), hash)
+      .optional()
+      .meta(FREE)
+      .describe(
+        "Written by runs: the modules that `type:` names, with the SHA-256 of each; a file that has changed since is " +
+          "refused",
+      ),
+  });
+}
 
 /** A checked configuration with all defaults filled in. */
-export type Configuration = z.infer<typeof configurationSchema>;
+export type Configuration = z.infer<ReturnType<typeof configurationSchema>>;

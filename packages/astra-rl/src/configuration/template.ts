@@ -29,6 +29,8 @@ function entry(
   path: readonly string[],
   values: Readonly<Record<string, unknown>>,
   required: unknown,
+  /** What the section says of this key when it is left out. */
+  fallback?: unknown,
 ): string[] {
   const indent = "  ".repeat(path.length - 1);
   const form = chosenForm(schema, values[path.join(".")]);
@@ -36,7 +38,14 @@ function entry(
   const comments = schema.description === undefined ? [] : comment(meaning(schema), indent);
   if (properties !== undefined) {
     const inner = Object.entries(properties).flatMap(([name, child]) =>
-      entry(name, child, [...path, name], values, form.required),
+      entry(
+        name,
+        child,
+        [...path, name],
+        values,
+        form.required,
+        (schema.default as Record<string, unknown> | undefined)?.[name],
+      ),
     );
     const others = (schema.oneOf ?? []).filter((other) => other !== form).map(formName);
     const choice = others.length > 0 ? comment(`Other forms: ${others.join("; ")}`, indent) : [];
@@ -51,9 +60,12 @@ function entry(
     ];
   }
   const given = values[path.join(".")];
-  const value = given ?? schema.default ?? schema.const;
+  const value = given ?? schema.default ?? schema.const ?? fallback;
   if (value !== undefined) return [...comments, `${indent}${key}: ${inline(value)}`];
   const isRequired = Array.isArray(required) && required.includes(key);
+  const items = schema.items?.oneOf ?? [];
+  if (items.length > 0)
+    comments.push(...comment(`Each is one of: ${items.map(formName).join("; ")}`, indent));
   return [...comments, `${indent}${isRequired ? "" : "# "}${key}:`];
 }
 
@@ -76,6 +88,10 @@ function chosenForm(schema: JsonSchema, given: unknown): JsonSchema {
 /** Such as `type: keyword (file, entries)`. */
 function formName(form: JsonSchema): string {
   const properties = Object.entries(form.properties ?? {});
+  // Of a module's options nothing is known.
+  if (form.properties?.["type"] !== undefined && form.properties["type"].const === undefined) {
+    return "type: ./file.js#name or package#name (a module of your own)";
+  }
   const fixed = properties
     .filter(([, { const: value }]) => value !== undefined)
     .map(([key, { const: value }]) => `${key}: ${String(value)}`);

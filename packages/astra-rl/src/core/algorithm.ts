@@ -1,29 +1,75 @@
+import { UsageError, type Tensor } from "@astra-rl/torch";
+import type { CreditTable } from "./credit.js";
 import type { Graph } from "./graph.js";
 import type { Sampler } from "./sampler.js";
+import type { Json, Stateful } from "./state.js";
 import type { System } from "./system.js";
-import type { Tensor } from "@astra-rl/torch";
 
 /** What an algorithm makes of one batch. */
 export interface StepResult {
-  /** A scalar with a gradient into the system's parameters. */
+  /** A scalar with a gradient into the system's parameters: the mean over what `weight` counts. */
   loss: Tensor;
   /** Metrics by name, each documented on the algorithm's page. */
   logs: Record<string, number>;
+  /** Nothing more is to be learned from this experience, from this batch neither: its loss is left out. */
+  stop?: boolean;
 }
 
 /**
- * Turns graphs into losses: graph → steps (`flatten`) → batch (`collate`) → loss and logs (`step`).
+ * Turns graphs into losses: graph → steps (`flatten`) → once an experience (`prepare`) → batch (`collate`) → loss and
+ * logs (`step`), the last two in each of `epochs` passes.
  *
- * `flatten` must reach every node of the graph, leave out failed ones, and keep nodes as they are, so that
+ * `flatten` must reach every node of the graph, leave out those without credit, and keep nodes as they are, so that
  * subclasses of Node and the token ids behind them survive.
  */
-export abstract class Algorithm<S = string, A = string, Step = unknown, Batch = unknown> {
+export abstract class Algorithm<S = string, A = string, Step = unknown, Batch = unknown> implements Stateful {
+  /** How often the steps of an experience are passed over, each time in another order. */
+  readonly epochs: number = 1;
+
   constructor(readonly system: System<S, A>) {}
 
   /** Fails, with an explanation, for a sampler whose graphs this algorithm cannot learn from. Called at assembly. */
   checkSampler(_sampler: Sampler<S, A>): void {}
 
-  abstract flatten(graph: Graph<S, A>): Step[];
+  abstract flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): Step[];
+
+  /**
+   * Called once an experience with all its steps, without gradients and before the first update: the place for what must
+   * be known under the tester as it is now. Returns the steps that are learned from.
+   */
+  async prepare(steps: readonly Step[]): Promise<readonly Step[]> {
+    return steps;
+  }
+
   abstract collate(steps: readonly Step[]): Batch;
+
+  /**
+   * How much a batch of these steps counts in a gradient that is accumulated from several: as many as its loss is a mean
+   * of. Steps by default; a loss that is a mean over tokens returns their number.
+   */
+  weight(steps: readonly Step[]): number {
+    return steps.length;
+  }
+
   abstract step(batch: Batch): Promise<StepResult>;
+
+  /** What the graphs of an experience show beside the steps made of them, for the metrics of the training step. */
+  graphMetrics(
+    _graphs: readonly Graph<S, A>[],
+    _credits: readonly CreditTable<S, A>[],
+  ): Record<string, number> {
+    return {};
+  }
+
+  /** What the algorithm remembers between experiences; null for nothing. */
+  getState(): Json {
+    return null;
+  }
+
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError(
+      "Algorithm.setState: this algorithm remembers nothing, got the state of one that does",
+    );
+  }
 }

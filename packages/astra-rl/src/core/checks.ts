@@ -1,4 +1,5 @@
-import { AstraError, Tensor } from "@astra-rl/torch";
+import { AstraError } from "@astra-rl/torch";
+import { TokenTable } from "./token-table.js";
 
 /**
  * A system, scorer or algorithm returned something that its interface forbids. Never recorded as data: a fault in
@@ -48,23 +49,23 @@ export interface TensorRules {
   device: string | null;
 }
 
-/** The rules that log-probabilities and values share: [B, T], floating point, finite, gradient, device. */
+/** The rules that log-probabilities and values share: rows, floating point, finite, 0 beyond, gradient, device. */
 function checkTable(
   where: string,
-  table: unknown,
+  returned: unknown,
   { batch, gradient, device }: TensorRules,
 ): ArrayLike<number> {
-  if (!(table instanceof Tensor)) {
+  if (!(returned instanceof TokenTable)) {
+    const got = returned === null ? "null" : typeof returned;
     throw new ContractError(
-      `${where}: must return a tensor [B, T], got ${table === null ? "null" : typeof table}`,
+      `${where}: must return a TokenTable, got ${got}; give a tensor [B, T] with the number of tokens of each row: ` +
+        `new TokenTable(tensor, lengths)`,
     );
   }
-  if (table.shape.length !== 2) {
-    throw new ContractError(`${where}: must return a tensor [B, T], got shape [${table.shape.join(", ")}]`);
-  }
-  if (table.shape[0] !== batch) {
+  const { values: table, lengths } = returned;
+  if (lengths.length !== batch) {
     throw new ContractError(
-      `${where}: must return one row for each of ${batch} inputs, got ${table.shape[0]} rows`,
+      `${where}: must return one row for each of ${batch} inputs, got ${lengths.length} rows`,
     );
   }
   if (table.dtype !== "float32" && table.dtype !== "float64") {
@@ -91,11 +92,16 @@ function checkTable(
   const plain = table.detach();
   try {
     const values = plain.toTypedArray() as ArrayLike<number>;
+    const columns = table.shape[1]!;
     for (let i = 0; i < values.length; i++) {
+      const [row, token] = [Math.floor(i / columns), i % columns];
       if (!Number.isFinite(values[i])) {
-        const columns = table.shape[1] ?? 1;
+        throw new ContractError(`${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`);
+      }
+      if (values[i] !== 0 && token >= lengths[row]!) {
         throw new ContractError(
-          `${where}: must be finite, got ${values[i]} at row ${Math.floor(i / columns)}, token ${i % columns}`,
+          `${where}: must be 0 beyond each row's tokens, got ${values[i]} at row ${row}, token ${token}, where the row ` +
+            `has ${lengths[row]} tokens`,
         );
       }
     }
@@ -106,7 +112,8 @@ function checkTable(
 }
 
 /**
- * Checks per-token log-probabilities: [B, T], finite, at most 0, gradient where one belongs, one device.
+ * Checks per-token log-probabilities: one row for each input, finite, at most 0, 0 beyond each row's tokens, gradient
+ * where one belongs, one device.
  *
  * @throws ContractError that names the rule, the place and the value
  */
@@ -114,7 +121,7 @@ export function checkLogprobs(
   where: string,
   logprobs: unknown,
   rules: TensorRules,
-): asserts logprobs is Tensor {
+): asserts logprobs is TokenTable {
   const values = checkTable(where, logprobs, rules);
   let worst = -1;
   let within = true;
@@ -123,7 +130,7 @@ export function checkLogprobs(
     if (values[i]! < 0 || values[i]! > 1) within = false;
   }
   if (worst < 0) return;
-  const columns = (logprobs as Tensor).shape[1] ?? 1;
+  const columns = (logprobs as TokenTable).values.shape[1]!;
   const hint = within ? "; they look like probabilities: take their log" : "";
   throw new ContractError(
     `${where}: log-probabilities must be at most 0, got ${values[worst]} at row ${Math.floor(worst / columns)}, ` +
@@ -132,7 +139,11 @@ export function checkLogprobs(
 }
 
 /** Checks per-token values of a value function: as log-probabilities, but of any sign, and with a gradient. */
-export function checkValues(where: string, values: unknown, rules: TensorRules): asserts values is Tensor {
+export function checkValues(
+  where: string,
+  values: unknown,
+  rules: TensorRules,
+): asserts values is TokenTable {
   checkTable(where, values, rules);
 }
 

@@ -9,7 +9,14 @@ export interface NodeKey {
   seed: number;
   episode: number;
   node: number;
+  /** Another number names other draws of the same node: a further attempt at it. Default 0. */
+  draw?: number;
+  /** What the node is grown for; names no draw. Default "train". */
+  purpose?: Purpose;
 }
+
+/** Whether turns are grown to learn from them or to measure: a reward that remembers what was tried tells them apart. */
+export type Purpose = "train" | "evaluate";
 
 /** Which episode to grow: a number n is seed n, episode 0. */
 export type EpisodeSeed = number | { seed: number; episode: number };

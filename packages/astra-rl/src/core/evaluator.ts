@@ -1,7 +1,9 @@
 import { UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
+import { withMemoryAdvice } from "./memory-advice.js";
 import type { EvalRolloutOptions, Sampler } from "./sampler.js";
+import { overrides, refuseTwins } from "./twins.js";
 
 export type Metric = number | string | boolean | null;
 export type Metrics = Record<string, Metric>;
@@ -26,6 +28,9 @@ export interface EvaluateOptions extends EvalRolloutOptions {
 /**
  * Single-path rollouts → metrics per turn, per rollout, overall.
  *
+ * Implement `measure`, which measures many rollouts at once, or `computeMetrics`, which measures one; and
+ * `aggregateMetrics`.
+ *
  * @typeParam Report what `aggregateMetrics` makes of all rollouts
  */
 export abstract class Evaluator<S = string, A = string, Report = unknown> {
@@ -35,7 +40,9 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
   constructor(
     readonly sampler: Sampler<S, A>,
     readonly starts: readonly (EpisodeSeed | S)[] | null = null,
-  ) {}
+  ) {
+    refuseTwins(this, "computeMetrics", "computeMetricsMany", "measure");
+  }
 
   /** Rolls out, measures and aggregates. */
   async evaluate(options: EvaluateOptions = {}): Promise<Report> {
@@ -50,7 +57,9 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
-      const graphs = await this.sampler.evalRolloutMany(batch, { seed, episode: episode + done });
+      const graphs = await withMemoryAdvice("evaluation", () =>
+        this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
+      );
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
       onProgress?.(metrics.length, starts.length);
     }
@@ -79,13 +88,24 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     return this.starts.slice(0, rollouts);
   }
 
-  abstract computeMetrics(graph: Graph<S, A>): Promise<GraphMetrics>;
+  /** What one rollout showed. */
+  async computeMetrics(graph: Graph<S, A>): Promise<GraphMetrics> {
+    const isOverridden = overrides(this, Evaluator.prototype as this, "computeMetricsMany");
+    const [metrics] = isOverridden ? await this.computeMetricsMany([graph]) : await this.measure([graph]);
+    return metrics!;
+  }
 
-  /** `computeMetrics` for many graphs; override it to score all of them in one call. */
+  /** `computeMetrics` for many graphs. */
   async computeMetricsMany(graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
+    if (!overrides(this, Evaluator.prototype as this, "computeMetrics")) return this.measure(graphs);
     const all: GraphMetrics[] = [];
     for (const graph of graphs) all.push(await this.computeMetrics(graph));
     return all;
+  }
+
+  /** What each of many rollouts showed; implement this, or `computeMetrics`. */
+  protected measure(_graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
+    throw new UsageError(`${this.constructor.name}: an evaluator must implement measure, or computeMetrics`);
   }
 
   abstract aggregateMetrics(all: readonly GraphMetrics[]): Report;

@@ -6,11 +6,23 @@ const NEVER_DATA = [UsageError, TorchError, ContractError, ReferenceError];
 /** A call that did not succeed after its retries, kept as data beside the results that did. */
 export interface Failure {
   /** Whose call failed. */
-  stage: "tester" | "target" | "scorer" | "likelihood";
+  stage: "tester" | "target" | "scorer" | "likelihood" | "reward";
   /** The last error's message. */
   message: string;
   /** How often the call was tried. */
   attempts: number;
+}
+
+/** Thrown by a call that has been repeated already: the failure is data as it stands, and the call is not tried again. */
+export class RecordedFailure extends AstraError {
+  override name = "RecordedFailure";
+
+  constructor(
+    message: string,
+    readonly failure: Failure,
+  ) {
+    super(message);
+  }
 }
 
 /** How a call that may fail is repeated. */
@@ -53,6 +65,7 @@ export async function attempt<T>(
     try {
       return { value: await call(), failure: null };
     } catch (error) {
+      if (error instanceof RecordedFailure) return { failure: error.failure };
       if (!isRecordable(error)) throw error;
       if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
       if (delay > 0) await sleep(delay * 2 ** (tried - 1));

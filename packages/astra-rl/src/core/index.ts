@@ -10,7 +10,8 @@ export {
   ContractError,
   type TensorRules,
 } from "./checks.js";
-export type { DrawKey, EpisodeSeed, NodeKey } from "./draw.js";
+export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
+export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
 export {
   Evaluator,
   type EvaluateOptions,
@@ -18,19 +19,48 @@ export {
   type Metric,
   type Metrics,
 } from "./evaluator.js";
-export { attempt, isRecordable, messageOf, type Failure, type RetryOptions } from "./failure.js";
+export {
+  attempt,
+  isRecordable,
+  messageOf,
+  RecordedFailure,
+  type Failure,
+  type RetryOptions,
+} from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
-export { Node, type Likelihood, type NodeFactory, type NodeFields, type NodeJSON } from "./node.js";
+export { defineKind, type Kind, type KindParts, type Made, type Role } from "./kind.js";
+export { MEMORY_ADVICE, withMemoryAdvice } from "./memory-advice.js";
+export {
+  likelihoodOf,
+  Node,
+  type Likelihood,
+  type NodeFactory,
+  type NodeFields,
+  type NodeJSON,
+  type TokensRecord,
+} from "./node.js";
+export type { RewardTerm, Turn } from "./reward-term.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export { Scorer, type Score, type ScoreFailure, type ScoreOutcome } from "./scorer.js";
+export type { Json, Stateful } from "./state.js";
 export {
-  System,
-  ValueFunctionSystem,
+  Growth,
   type Assessment,
   type ExpandRequest,
-  type Growth,
+  type GrowthMemory,
   type Outcome,
-  type Sources,
   type Work,
   type WorkCounters,
-} from "./system.js";
+} from "./growth.js";
+export type {
+  Conversation,
+  Heard,
+  Line,
+  Speaker,
+  Spoken,
+  Tester,
+  TesterOutput,
+  Voice,
+} from "./roles.js";
+export { hasValues, System, ValueFunctionSystem, type Sources } from "./system.js";
+export { TokenTable } from "./token-table.js";

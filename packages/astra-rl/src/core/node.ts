@@ -12,6 +12,44 @@ export interface Likelihood {
   tokens: number;
 }
 
+/** Likelihood of a probe from the log-probabilities of its tokens. */
+export function likelihoodOf(logprobs: readonly number[]): Likelihood {
+  // Rounding may leave a sum of zeros a hair above zero, or at −0.
+  const total = Math.min(
+    0,
+    logprobs.reduce((sum, logprob) => sum + logprob, 0),
+  );
+  return {
+    nll: logprobs.length === 0 ? null : Math.abs(total) / logprobs.length,
+    total,
+    tokens: logprobs.length,
+  };
+}
+
+/** Token ids behind a turn, each model's in its own vocabulary. */
+export interface TokensRecord {
+  tester?: {
+    /** What it had read before it spoke. */
+    context: number[];
+    /** What it said, as it stays in the conversation. */
+    probe: number[];
+    /** The id that ended the probe and is no part of its text; absent where there was none. */
+    end?: number;
+  };
+  target?: {
+    /** What it had read before the probe. */
+    context: number[];
+    /** What it then read: the probe, and the scaffold around it. */
+    heard: number[];
+    /** The probe alone. */
+    probe: number[];
+    response: number[];
+    end?: number;
+  };
+  /** Whether a method returned a text of its own in place of what the models said or had read; absent where not. */
+  edited?: true;
+}
+
 /** What a node is made of; every field that is not given is empty. */
 export interface NodeFields<S = string, A = string> {
   context: S;
@@ -20,6 +58,7 @@ export interface NodeFields<S = string, A = string> {
   reward: number;
   children?: Node<S, A>[];
   scores?: Record<string, number>;
+  terms?: Record<string, number>;
   likelihood?: Likelihood | null;
   failure?: Failure | null;
   tokens?: unknown;
@@ -32,6 +71,7 @@ export interface NodeJSON<S = string, A = string> {
   response: S;
   reward: number | null;
   scores?: Record<string, number>;
+  terms?: Record<string, number>;
   likelihood?: Likelihood;
   failure?: Failure;
   children: NodeJSON<S, A>[];
@@ -46,16 +86,21 @@ export class Node<S = string, A = string> {
   context: S;
   probe: A;
   response: S;
-  /** Higher is better for the tester. NaN where `failure` is set: no arithmetic can mistake it for a safe turn. */
+  /** Higher is better for the tester; never changed after growth. NaN where `failure` is set: no arithmetic can mistake it for a safe turn. */
   reward: number;
   children: Node<S, A>[];
   /** Harm scores by name, for example `response` and `probe+response`; empty when none were recorded. */
   scores: Record<string, number>;
+  /** What the reward is made of: the value of each of its terms, before weights; empty when the reward has no terms. */
+  terms: Record<string, number>;
   /** null when the system that made the node does not measure likelihood. */
   likelihood: Likelihood | null;
   /** What went wrong with this turn after the retries; null when nothing did. */
   failure: Failure | null;
-  /** Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. */
+  /**
+   * Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. A system may tell
+   * what of it goes into records: `ASTSystem.tokensOf`.
+   */
   declare tokens: unknown;
 
   constructor(fields: NodeFields<S, A>) {
@@ -65,6 +110,7 @@ export class Node<S = string, A = string> {
     this.reward = fields.reward;
     this.children = fields.children ?? [];
     this.scores = fields.scores ?? {};
+    this.terms = fields.terms ?? {};
     this.likelihood = fields.likelihood ?? null;
     this.failure = fields.failure ?? null;
     // Not enumerable: spreading, comparing, printing and serialising a node must not touch the system's data.
@@ -88,6 +134,7 @@ export class Node<S = string, A = string> {
       response: this.response,
       reward: Number.isFinite(this.reward) ? this.reward : null,
       ...(Object.keys(this.scores).length > 0 ? { scores: this.scores } : {}),
+      ...(Object.keys(this.terms).length > 0 ? { terms: this.terms } : {}),
       ...(this.likelihood === null ? {} : { likelihood: this.likelihood }),
       ...(this.failure === null ? {} : { failure: this.failure }),
       children: this.children.map((child) => child.toJSON()),

@@ -1,7 +1,8 @@
-import { AstraError } from "@astra-rl/torch";
+import { AstraError, UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import type { System } from "./system.js";
+import { overrides, refuseTwins } from "./twins.js";
 
 /** Draws of an evaluation rollout that starts from a given prompt. */
 export interface EvalRolloutOptions {
@@ -14,9 +15,18 @@ export interface EvalRolloutOptions {
 /** What a sampler must remember between two calls, as plain JSON. */
 export type SamplerState = Record<string, string | number | boolean | null>;
 
-/** Grows rollouts through a system. */
+/**
+ * Grows rollouts through a system.
+ *
+ * Implement `grow`, which makes all the trees of a call, and `growEvaluation`, its single paths; or, where batching is
+ * no concern, `rollout` and `evalRollout`, which make one. Everything else rests on either, so what is overridden counts
+ * however a sampler is called.
+ */
 export abstract class Sampler<S = string, A = string> {
-  constructor(readonly system: System<S, A>) {}
+  constructor(readonly system: System<S, A>) {
+    refuseTwins(this, "rollout", "rolloutMany", "grow");
+    refuseTwins(this, "evalRollout", "evalRolloutMany", "growEvaluation");
+  }
 
   /**
    * Grows one tree for training.
@@ -24,10 +34,15 @@ export abstract class Sampler<S = string, A = string> {
    * @param start the episode; the same start gives the same graph while the tester is unchanged. Without it, the
    * sampler takes the next episode of its own sequence.
    */
-  abstract rollout(start?: EpisodeSeed): Promise<Graph<S, A>>;
+  async rollout(start: EpisodeSeed = this.nextEpisode()): Promise<Graph<S, A>> {
+    const isOverridden = overrides(this, Sampler.prototype, "rolloutMany");
+    const [graph] = isOverridden ? await this.rolloutMany([start]) : await this.grow([start]);
+    return graph!;
+  }
 
   /** `rollout` for several episodes. Batching must not change any of them. */
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    if (!overrides(this, Sampler.prototype, "rollout")) return this.grow(starts);
     const graphs: Graph<S, A>[] = [];
     for (const start of starts) graphs.push(await this.rollout(start));
     return graphs;
@@ -38,17 +53,48 @@ export abstract class Sampler<S = string, A = string> {
    *
    * @param start a prompt, or an episode whose draws also choose the prompt
    */
-  abstract evalRollout(start?: EpisodeSeed | S, options?: EvalRolloutOptions): Promise<Graph<S, A>>;
+  async evalRollout(
+    start: EpisodeSeed | S = this.nextEpisode(),
+    options: EvalRolloutOptions = {},
+  ): Promise<Graph<S, A>> {
+    const isOverridden = overrides(this, Sampler.prototype, "evalRolloutMany");
+    const [graph] = isOverridden
+      ? await this.evalRolloutMany([start], options)
+      : await this.growEvaluation([start], options);
+    return graph!;
+  }
 
   /** `evalRollout` for several starts; start i that is a prompt is episode `options.episode + i`. */
   async evalRolloutMany(
     starts: readonly (EpisodeSeed | S)[],
-    { seed = 0, episode = 0 }: EvalRolloutOptions = {},
+    options: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>[]> {
+    if (!overrides(this, Sampler.prototype, "evalRollout")) return this.growEvaluation(starts, options);
+    const { seed = 0, episode = 0 } = options;
     const graphs: Graph<S, A>[] = [];
     for (const [i, start] of starts.entries())
       graphs.push(await this.evalRollout(start, { seed, episode: episode + i }));
     return graphs;
+  }
+
+  /** The next episode of the sampler's own sequence. */
+  nextEpisode(): EpisodeSeed {
+    throw new UsageError(
+      `${this.constructor.name}: this sampler has no sequence of episodes of its own; say which one to grow`,
+    );
+  }
+
+  /** The training trees of these episodes, grown together. */
+  protected grow(_starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    throw new UsageError(`${this.constructor.name}: a sampler must implement grow, or rollout`);
+  }
+
+  /** The single paths of these starts, grown together. */
+  protected growEvaluation(
+    _starts: readonly (EpisodeSeed | S)[],
+    _options: EvalRolloutOptions,
+  ): Promise<Graph<S, A>[]> {
+    throw new UsageError(`${this.constructor.name}: a sampler must implement growEvaluation, or evalRollout`);
   }
 
   /** Reward of the last turn on the path of first children; 0 for a graph without turns, NaN where it failed. */

@@ -8,57 +8,18 @@ import {
 } from "./checks.js";
 import type { NodeKey } from "./draw.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
-import type { Likelihood, Node } from "./node.js";
-import type { Tensor } from "@astra-rl/torch";
+import type { Graph } from "./graph.js";
+import type { Assessment, GrowthMemory, WorkCounters } from "./growth.js";
+import type { Node } from "./node.js";
+import type { Json, Stateful } from "./state.js";
+import type { TokenTable } from "./token-table.js";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 
-/** One node to grow. */
-export interface ExpandRequest<S = string, A = string> {
-  /** The state in which the tester speaks. */
-  context: S;
-  /** The turn that led to the context; null for the first turn of an episode. */
-  parent: Node<S, A> | null;
-  key: NodeKey;
-}
-
-/** What the tester and the target said, and what it was worth. */
-export interface Outcome<S = string, A = string> extends Assessment {
-  probe: A;
-  response: S;
-  /** The state after this turn: the context of its children. */
-  next: S;
-  /** Passed on to `Node.tokens`. */
-  tokens?: unknown;
-}
-
-/** What a turn was worth. */
-export interface Assessment {
-  /** NaN exactly when `failure` is set. */
-  reward: number;
-  scores: Record<string, number>;
-  likelihood: Likelihood | null;
-  failure: Failure | null;
-}
-
-/** The nodes that (context, continuation) pairs came from; undefined for a pair that came from elsewhere. */
-export type Sources<S = string, A = string> = readonly (Node<S, A> | undefined)[];
-
-/** Tokens that one model has read (given to it) and generated (sampled from it) since the system was made. */
-export interface Work {
-  read: number;
-  generated: number;
-  /** Tokens that passed forward with a gradient; absent for a model that is not trained. */
-  trained?: number;
-}
-
-export type WorkCounters = Partial<Record<"tester" | "target" | "baseline", Work>>;
-
-/** A tree being grown. It may hold memory (key/value caches) that later levels build on, until it is closed. */
-export interface Growth<S = string, A = string> {
-  /** Grows one whole level: one outcome for each request, in order. */
-  expand(requests: readonly ExpandRequest<S, A>[]): Promise<Outcome<S, A>[]>;
-  /** Frees what the growth holds. Nodes stay usable. */
-  close(): void;
-}
+/**
+ * The nodes that (context, continuation) pairs came from; a node that is growing is named by its key. Undefined for a
+ * pair that came from elsewhere.
+ */
+export type Sources<S = string, A = string> = readonly (Node<S, A> | NodeKey | undefined)[];
 
 /**
  * Models, tokenisation, rollout, log-probabilities and reward behind one interface.
@@ -68,7 +29,7 @@ export interface Growth<S = string, A = string> {
  *
  * S is the type of states, contexts and responses, A the type of probes.
  */
-export abstract class System<S = string, A = string> {
+export abstract class System<S = string, A = string> implements Stateful {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -85,31 +46,39 @@ export abstract class System<S = string, A = string> {
   abstract rolloutPromptWithTarget(prompts: readonly S[], keys?: readonly NodeKey[]): Promise<S[]>;
 
   /**
-   * log P_tester of each continuation token after its context: [B, T], 0 beyond each row's length, with a
-   * gradient into `parameters()`.
+   * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
    */
   abstract getTesterLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the frozen baseline; no gradient. */
   abstract getBaselineLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   /** As `getTesterLogprobs`, under the target, in the target's tokens; no gradient. */
   abstract getTargetLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
-  /** One reward for each turn; throws when one cannot be had. */
-  abstract reward(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<number[]>;
+  /**
+   * One reward for each turn; throws when one cannot be had.
+   *
+   * @param keys the nodes that the turns belong to, while they grow
+   */
+  abstract reward(
+    contexts: readonly S[],
+    probes: readonly A[],
+    responses: readonly S[],
+    keys?: readonly NodeKey[],
+  ): Promise<number[]>;
 
   /** The state after a turn. */
   abstract advance(context: S, probe: A, response: S): S;
@@ -123,6 +92,23 @@ export abstract class System<S = string, A = string> {
   /** Called after each optimizer step: refresh whatever was copied from the tester's weights. */
   async testerUpdated(): Promise<void> {}
 
+  /**
+   * Told of finished training graphs in episode order, once for each experience: for rewards that remember what was
+   * tried.
+   */
+  async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
+
+  /** What the system remembers between experiences beside weights; null for nothing. */
+  getState(): Json {
+    return null;
+  }
+
+  /** Goes on where `getState` was called. */
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError("System.setState: this system remembers nothing, got the state of one that does");
+  }
+
   /** Work done so far; empty for a system that does not count. */
   counters(): WorkCounters {
     return {};
@@ -131,61 +117,31 @@ export abstract class System<S = string, A = string> {
   /** Frees models and caches. The system is unusable afterwards. */
   dispose(): void {}
 
-  /** Begins a tree; close it when the tree is complete. */
-  openGrowth(): Growth<S, A> {
-    return { expand: (requests) => this.expand(requests), close: () => {} };
-  }
-
   /**
-   * Grows one level from the single methods: all probes, then all responses, then all rewards.
-   *
-   * A target call that keeps failing is repeated row by row, so that one bad row costs only itself.
+   * What the system keeps while a tree grows, for systems that have something to keep; null otherwise. It can change no
+   * result: see GrowthMemory.
    */
-  async expand(requests: readonly ExpandRequest<S, A>[]): Promise<Outcome<S, A>[]> {
-    if (requests.length === 0) return [];
-    const contexts = requests.map((request) => request.context);
-    const keys = requests.map((request) => request.key);
-    const probes = await this.rolloutPromptWithTesterAndValidate(contexts, keys);
-    const prompts = contexts.map((context, row) => this.promptForTarget(context, probes[row]!));
-    const responses = await this.#respond(prompts, keys);
-
-    const answered = responses.flatMap((response, row) => (response.failure === null ? [row] : []));
-    const assessments = await this.assess(
-      answered.map((row) => contexts[row]!),
-      answered.map((row) => probes[row]!),
-      answered.map((row) => (responses[row] as { value: S }).value),
-    );
-    checkCount("System.assess", assessments, answered.length);
-    const byRow = new Map(answered.map((row, position) => [row, assessments[position]!]));
-
-    return requests.map(({ context }, row) => {
-      const probe = probes[row]!;
-      const result = responses[row]!;
-      if (result.failure !== null) {
-        // The state stops before the response that never came; a failed node is not grown further.
-        const next = prompts[row]!;
-        const failed = { reward: NaN, scores: {}, likelihood: null, failure: result.failure };
-        return { probe, response: this.emptyResponse(), next, ...failed };
-      }
-      return {
-        probe,
-        response: result.value,
-        next: this.advance(context, probe, result.value),
-        ...byRow.get(row)!,
-      };
-    });
+  growthMemory(): GrowthMemory<S, A> | null {
+    return null;
   }
 
   /** Stands in for the response of a target call that failed. Systems whose states are not strings override it. */
-  protected emptyResponse(): S {
+  emptyResponse(): S {
     return "" as S;
   }
 
   /**
    * What each turn was worth, with failures as data. The default asks `reward` for all turns at once and, when
    * that keeps failing, turn by turn.
+   *
+   * @param _keys name the turns, and say what they are grown for
    */
-  async assess(contexts: readonly S[], probes: readonly A[], responses: readonly S[]): Promise<Assessment[]> {
+  async assess(
+    contexts: readonly S[],
+    probes: readonly A[],
+    responses: readonly S[],
+    keys?: readonly NodeKey[],
+  ): Promise<Assessment[]> {
     if (contexts.length === 0) return [];
     const call = (rows: readonly number[]) =>
       attempt(
@@ -195,6 +151,7 @@ export abstract class System<S = string, A = string> {
             rows.map((row) => contexts[row]!),
             rows.map((row) => probes[row]!),
             rows.map((row) => responses[row]!),
+            keys && rows.map((row) => keys[row]!),
           ),
         this.retry,
       );
@@ -207,26 +164,6 @@ export abstract class System<S = string, A = string> {
       assessments.push(single.failure === null ? assessed(single.value[0]!) : notAssessed(single.failure));
     }
     return assessments;
-  }
-
-  async #respond(
-    prompts: readonly S[],
-    keys: readonly NodeKey[],
-  ): Promise<({ value: S; failure: null } | { failure: Failure })[]> {
-    const batch = await attempt(
-      "target",
-      () => this.rolloutPromptWithTargetAndValidate(prompts, keys),
-      this.retry,
-    );
-    if (batch.failure === null) return batch.value.map((value) => ({ value, failure: null }));
-    if (prompts.length === 1) return [batch];
-    const results: ({ value: S; failure: null } | { failure: Failure })[] = [];
-    for (const [row, prompt] of prompts.entries()) {
-      const call = () => this.rolloutPromptWithTargetAndValidate([prompt], [keys[row]!]);
-      const single = await attempt("target", call, this.retry);
-      results.push(single.failure === null ? { value: single.value[0]!, failure: null } : single);
-    }
-    return results;
   }
 
   async rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
@@ -245,7 +182,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTesterLogprobs";
     checkPaired(where, contexts, continuations);
     return this.#logprobs(
@@ -260,7 +197,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getBaselineLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getBaselineLogprobs(contexts, continuations, sources);
@@ -271,7 +208,7 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.getTargetLogprobs";
     checkPaired(where, contexts, continuations);
     const logprobs = await this.getTargetLogprobs(contexts, continuations, sources);
@@ -282,15 +219,16 @@ export abstract class System<S = string, A = string> {
     contexts: readonly S[],
     probes: readonly A[],
     responses: readonly S[],
+    keys?: readonly NodeKey[],
   ): Promise<number[]> {
     checkPaired("System.reward", contexts, probes);
     checkPaired("System.reward", contexts, responses);
-    const rewards = await this.reward(contexts, probes, responses);
+    const rewards = await this.reward(contexts, probes, responses, keys);
     checkRewards("System.reward", rewards, contexts.length);
     return rewards;
   }
 
-  /** Rules for a [batch, T] result; the first result of any kind fixes the device of all. */
+  /** Rules for a table of so many rows; the first result of any kind fixes the device of all. */
   protected tensorRules(batch: number, gradient: boolean): TensorRules {
     return { batch, gradient, device: this.#device };
   }
@@ -299,9 +237,9 @@ export abstract class System<S = string, A = string> {
     this.#device ??= tensor.device;
   }
 
-  #logprobs(where: string, logprobs: Tensor, batch: number, gradient: boolean): Tensor {
+  #logprobs(where: string, logprobs: TokenTable, batch: number, gradient: boolean): TokenTable {
     checkLogprobs(where, logprobs, this.tensorRules(batch, gradient));
-    this.rememberDevice(logprobs);
+    this.rememberDevice(logprobs.values);
     return logprobs;
   }
 }
@@ -309,33 +247,38 @@ export abstract class System<S = string, A = string> {
 /** A system that can also say how good each token of a continuation is, for actor-critic algorithms. */
 export abstract class ValueFunctionSystem<S = string, A = string> extends System<S, A> {
   /**
-   * Value of each continuation token: [B, T], aligned with `getTesterLogprobs`, with a gradient. Position t is
-   * the value of the state in which token t is chosen, so the value after the last token is not included.
+   * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
+   * state in which token t is chosen, so the value after the last token is not included.
    */
   abstract value(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor>;
+  ): Promise<TokenTable>;
 
   async valueAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
     sources?: Sources<S, A>,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
     const values = await this.value(contexts, continuations, sources);
     checkValues(where, values, this.tensorRules(contexts.length, true));
-    this.rememberDevice(values);
+    this.rememberDevice(values.values);
     return values;
   }
 }
 
+/** Whether a system says how good each token of a continuation is, whatever class it is of. */
+export function hasValues<T extends object>(system: T): system is T & ValueFunctionSystem {
+  return "value" in system && typeof system.value === "function";
+}
+
 function assessed(reward: number): Assessment {
-  return { reward, scores: {}, likelihood: null, failure: null };
+  return { reward, scores: {}, terms: {}, likelihood: null, failure: null };
 }
 
 function notAssessed(failure: Failure): Assessment {
-  return { reward: NaN, scores: {}, likelihood: null, failure };
+  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseRecord } from "./parse-record.js";
+import { parseLines, parseRecord } from "./parse-record.js";
 
 // Names are those of the Python toolbox where it has one, snake case included, so that its scripts read these files.
 
@@ -76,6 +76,12 @@ export const evaluationRecordSchema = z.looseObject({
   version: z.int().positive(),
 });
 
+/** One evaluation during training, one line of evaluations.jsonl: the record and the training step it came after. */
+export const evaluationLineSchema = z.looseObject({
+  step: z.int().positive(),
+  ...evaluationRecordSchema.shape,
+});
+
 export const comparisonRecordSchema = z.looseObject({
   /** Rollouts scored in both evaluations, paired by their place. */
   n_pairs: z.int().nonnegative(),
@@ -106,6 +112,7 @@ export type EvaluationOverall = z.infer<typeof overall>;
 export type EvaluationSummary = z.infer<typeof summary>;
 export type EvaluationDetail = z.infer<typeof detail>;
 export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
+export type EvaluationLine = z.infer<typeof evaluationLineSchema>;
 export type ComparisonRecord = z.infer<typeof comparisonRecordSchema>;
 
 /** @throws UsageError when the text or value is no evaluation record of a known version */
@@ -121,4 +128,23 @@ export function parseComparisonRecord(source: unknown, where = "comparison recor
 /** The file that `eval --output` writes: indented, with a line break at its end, in the schema's key order. */
 export function stringifyEvaluation(record: EvaluationRecord): string {
   return `${JSON.stringify(evaluationRecordSchema.parse(record), null, 2)}\n`;
+}
+
+/** One line of JSON without a line break at its end, in the schema's key order. */
+export function stringifyEvaluationLine(line: EvaluationLine): string {
+  return JSON.stringify(evaluationLineSchema.parse(line));
+}
+
+/** @throws UsageError when the text or value is no line of evaluations.jsonl of a known version */
+export function parseEvaluationLine(source: unknown, where = "evaluation"): EvaluationLine {
+  return parseRecord(evaluationLineSchema, where, source);
+}
+
+/**
+ * All lines of an evaluations.jsonl. A last line without its line break was torn by a crash and is left out.
+ *
+ * @throws UsageError for a line that is no evaluation, with its number
+ */
+export function parseEvaluationLines(text: string, where = "evaluations.jsonl"): EvaluationLine[] {
+  return parseLines(text, where, "an evaluation", parseEvaluationLine);
 }

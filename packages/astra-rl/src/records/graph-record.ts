@@ -1,6 +1,14 @@
 import { z } from "zod";
-import { Graph, Node, type GraphJSON, type NodeFactory, type NodeJSON } from "../core/index.js";
-import { finiteOrNull, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
+import {
+  Graph,
+  Node,
+  type Failure,
+  type GraphJSON,
+  type NodeFactory,
+  type NodeJSON,
+  type TokensRecord,
+} from "../core/index.js";
+import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
 /** One turn. Fields of Node subclasses (whatever their `toJSON` adds) follow behind `children`. */
 export interface NodeRecord<S = string, A = string> {
@@ -12,10 +20,16 @@ export interface NodeRecord<S = string, A = string> {
   children: NodeRecord<S, A>[];
   /** Harm scores by name; absent when none were recorded. */
   scores?: Record<string, number>;
+  /** Value of each term of the reward, before weights; absent for a reward without terms. */
+  terms?: Record<string, number>;
   /** How likely the target finds the probe; absent where it is not measured. */
   likelihood?: { nll: number | null; total: number; tokens: number };
   /** Present when the turn failed. */
-  failure?: { stage: "tester" | "target" | "scorer" | "likelihood"; message: string; attempts: number };
+  failure?: { stage: Failure["stage"]; message: string; attempts: number };
+  /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
+  credit?: number;
+  /** The ids that the models read and said; absent unless asked for. */
+  tokens?: TokensRecord;
   [extra: string]: unknown;
 }
 
@@ -26,11 +40,21 @@ export interface GraphRecord<S = string, A = string> {
   seed: number;
   episode: number;
   version: number;
+  /** The training step that the graph was grown for; absent outside of training. */
+  step?: number;
   [extra: string]: unknown;
 }
 
 // Contexts and probes are strings in every system that ships; a system of other states brings its own JSON values.
 const json: z.ZodType = z.json();
+
+const ids = z.array(z.int().nonnegative());
+const end = z.int().nonnegative().optional();
+const tokens = z.looseObject({
+  tester: z.looseObject({ context: ids, probe: ids, end }).optional(),
+  target: z.looseObject({ context: ids, heard: ids, probe: ids, response: ids, end }).optional(),
+  edited: z.literal(true).optional(),
+});
 
 const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
   z.looseObject({
@@ -40,16 +64,19 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
     reward: z.number().nullable(),
     children: z.array(nodeRecordSchema),
     scores: z.record(z.string(), z.number()).optional(),
+    terms: z.record(z.string(), z.number()).optional(),
     likelihood: z
       .object({ nll: z.number().nullable(), total: z.number(), tokens: z.int().nonnegative() })
       .optional(),
     failure: z
       .object({
-        stage: z.enum(["tester", "target", "scorer", "likelihood"]),
+        stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
         message: z.string(),
         attempts: z.int().nonnegative(),
       })
       .optional(),
+    credit: z.number().optional(),
+    tokens: tokens.optional(),
   }),
 ) as z.ZodType<NodeRecord>;
 
@@ -59,36 +86,73 @@ export const graphRecordSchema = z.looseObject({
   seed: z.number(),
   episode: z.int().nonnegative(),
   version: z.int().positive(),
+  step: z.int().positive().optional(),
 }) as z.ZodType<GraphRecord>;
 
-/** The record of a graph; takes a `Graph` or what its `toJSON` gives. */
-export function graphRecord<S, A>(graph: Graph<S, A> | GraphJSON<S, A>): GraphRecord<S, A> {
-  const { context, children, seed, episode, ...extra } = graph instanceof Graph ? graph.toJSON() : graph;
-  return { context, children: children.map(nodeRecord), seed, episode, version: RECORD_VERSION, ...extra };
+/** What a record says of a graph beside the graph itself. */
+export interface GraphRecordOptions<S = string, A = string> {
+  /** The training step that it was grown for. */
+  step?: number;
+  /** What training took each turn to be worth. */
+  credit?: ReadonlyMap<Node<S, A>, number>;
+  /** The ids behind a turn; null where nobody knows them. */
+  tokensOf?: (node: Node<S, A>) => TokensRecord | null;
 }
 
-function nodeRecord<S, A>(node: NodeJSON<S, A>): NodeRecord<S, A> {
-  const { context, probe, response, reward, children, scores, likelihood, failure, ...extra } = node;
+/** The record of a graph; takes a `Graph`, or what its `toJSON` gives, of which credit and tokens are not known. */
+export function graphRecord<S, A>(
+  graph: Graph<S, A> | GraphJSON<S, A>,
+  options: GraphRecordOptions<S, A> = {},
+): GraphRecord<S, A> {
+  const nodes = graph instanceof Graph ? graph.children : null;
+  const { context, children, seed, episode, ...extra } = graph instanceof Graph ? graph.toJSON() : graph;
+  const { step } = options;
+  return {
+    context,
+    children: children.map((child, index) => nodeRecord(child, nodes?.[index] ?? null, options)),
+    seed,
+    episode,
+    version: RECORD_VERSION,
+    ...(step === undefined ? {} : { step }),
+    ...extra,
+  };
+}
+
+/** @param source the node that the JSON was made of; null where there is only JSON */
+function nodeRecord<S, A>(
+  node: NodeJSON<S, A>,
+  source: Node<S, A> | null,
+  options: GraphRecordOptions<S, A>,
+): NodeRecord<S, A> {
+  const { context, probe, response, reward, children, scores, terms, likelihood, failure, ...extra } = node;
   const record: NodeRecord<S, A> = {
     context,
     probe,
     response,
     reward: reward === null ? null : finiteOrNull(reward),
-    children: children.map(nodeRecord),
+    children: children.map((child, index) => nodeRecord(child, source?.children[index] ?? null, options)),
   };
   if (scores !== undefined) record.scores = sortKeys(scores);
+  if (terms !== undefined) record.terms = sortKeys(terms);
   if (likelihood !== undefined) {
     record.likelihood = { nll: likelihood.nll, total: likelihood.total, tokens: likelihood.tokens };
   }
   if (failure !== undefined) {
     record.failure = { stage: failure.stage, message: failure.message, attempts: failure.attempts };
   }
+  const credit = source === null ? undefined : options.credit?.get(source);
+  if (credit !== undefined && Number.isFinite(credit)) record.credit = credit;
+  const tokens = source === null ? null : (options.tokensOf?.(source) ?? null);
+  if (tokens !== null) record.tokens = tokens;
   return Object.assign(record, extra);
 }
 
 /** One line of JSON without a line break at its end; the same graph always gives the same bytes. */
-export function stringifyGraph<S, A>(graph: Graph<S, A> | GraphJSON<S, A>): string {
-  return JSON.stringify(graphRecord(graph));
+export function stringifyGraph<S, A>(
+  graph: Graph<S, A> | GraphJSON<S, A>,
+  options: GraphRecordOptions<S, A> = {},
+): string {
+  return JSON.stringify(graphRecord(graph, options));
 }
 
 /** @throws UsageError when the text or value is no graph record of a known version */
@@ -96,22 +160,53 @@ export function parseGraphRecord(source: unknown, where = "graph record"): Graph
   return parseRecord(graphRecordSchema, where, source);
 }
 
-/** The graph behind a record. Token ids are not recorded, so its texts are tokenised anew where that is needed. */
+/**
+ * All lines of a graphs.jsonl. A last line without its line break was torn by a crash and is left out.
+ *
+ * @throws UsageError for a line that is no graph record, with its number
+ */
+export function parseGraphLines(text: string, where = "graphs.jsonl"): GraphRecord[] {
+  return parseLines(text, where, "a graph record", parseGraphRecord);
+}
+
+/**
+ * The graph behind a record. Its nodes know no token ids, so its texts are tokenised anew where that is needed; what
+ * the record says of credit is in `creditFromRecord`.
+ */
 export function graphFromRecord<S = string, A = string>(
   record: GraphRecord<S, A>,
   createNode: NodeFactory<S, A> = (fields) => new Node(fields),
 ): Graph<S, A> {
   const toNode = (node: NodeRecord<S, A>): Node<S, A> => {
-    const { reward, children, scores, likelihood, failure, ...rest } = node;
+    // The rest is what subclasses of Node have added.
+    const { reward, children, scores, terms, likelihood, failure, credit: _, tokens: __, ...rest } = node;
     return createNode({
       ...rest,
       reward: reward ?? NaN,
       children: children.map(toNode),
       scores: scores ?? {},
+      terms: terms ?? {},
       likelihood: likelihood ?? null,
       failure: failure ?? null,
     });
   };
   const { context, children, seed, episode } = record;
   return new Graph({ context, children: children.map(toNode), seed, episode });
+}
+
+/** What training took each turn to be worth, for the graph that was made of this record. */
+export function creditFromRecord<S, A>(
+  record: GraphRecord<S, A>,
+  graph: Graph<S, A>,
+): Map<Node<S, A>, number> {
+  const credit = new Map<Node<S, A>, number>();
+  const visit = (records: readonly NodeRecord<S, A>[], nodes: readonly Node<S, A>[]): void => {
+    for (const [index, node] of nodes.entries()) {
+      const from = records[index]!;
+      if (from.credit !== undefined) credit.set(node, from.credit);
+      visit(from.children, node.children);
+    }
+  };
+  visit(record.children, graph.children);
+  return credit;
 }

@@ -2,12 +2,17 @@
 // how any of it was computed. Keys are written in a fixed order, so equal data gives equal bytes.
 export {
   comparisonRecordSchema,
+  evaluationLineSchema,
   evaluationRecordSchema,
+  parseEvaluationLine,
+  parseEvaluationLines,
   parseEvaluationRecord,
   parseComparisonRecord,
   stringifyEvaluation,
+  stringifyEvaluationLine,
   type ComparisonRecord,
   type EvaluationDetail,
+  type EvaluationLine,
   type EvaluationOverall,
   type EvaluationRecord,
   type EvaluationSummary,
@@ -15,12 +20,15 @@ export {
   type IntervalRecord,
 } from "./evaluation-record.js";
 export {
+  creditFromRecord,
   graphFromRecord,
   graphRecord,
   graphRecordSchema,
+  parseGraphLines,
   parseGraphRecord,
   stringifyGraph,
   type GraphRecord,
+  type GraphRecordOptions,
   type NodeRecord,
 } from "./graph-record.js";
 export {

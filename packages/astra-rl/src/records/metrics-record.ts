@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { UsageError } from "@astra-rl/torch";
-import { finiteOrNull, parseRecord, RECORD_VERSION } from "./parse-record.js";
+import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION } from "./parse-record.js";
 
 /** null stands for a number that is not known: nothing was measured, or it was not finite. */
 export type MetricValue = number | string | boolean | null;
@@ -61,11 +60,5 @@ export function parseMetricsLine(source: unknown, where = "metrics record"): Met
  * @throws UsageError for a line that is no metrics record, with its number
  */
 export function parseMetricsLines(text: string, where = "metrics.jsonl"): MetricsRecord[] {
-  const lines = text.split("\n");
-  lines.pop();
-  return lines.map((line, index) => {
-    if (line === "")
-      throw new UsageError(`${where}:${index + 1}: must be a metrics record, got an empty line`);
-    return parseMetricsLine(line, `${where}:${index + 1}`);
-  });
+  return parseLines(text, where, "a metrics record", parseMetricsLine);
 }

@@ -35,6 +35,26 @@ export function parseRecord<T>(schema: z.ZodType<T>, where: string, source: unkn
   });
 }
 
+/**
+ * All lines of a JSON-lines file. A last line without its line break was torn by a crash and is left out.
+ *
+ * @param what a line is, for messages
+ * @throws UsageError for a line that is no such record, with its number
+ */
+export function parseLines<T>(
+  text: string,
+  where: string,
+  what: string,
+  parse: (line: string, where: string) => T,
+): T[] {
+  const lines = text.split("\n");
+  lines.pop();
+  return lines.map((line, index) => {
+    if (line === "") throw new UsageError(`${where}:${index + 1}: must be ${what}, got an empty line`);
+    return parse(line, `${where}:${index + 1}`);
+  });
+}
+
 /** JSON has no NaN and no infinity; a number that is none becomes null, which readers take for "not known". */
 export function finiteOrNull(value: number): number | null {
   return Number.isFinite(value) ? value : null;

@@ -1,14 +1,21 @@
 import type { HubOptions } from "@astra-rl/lm";
-import { DPO, IPO } from "../algorithm/index.js";
-import type { Configuration } from "../configuration/index.js";
-import type { Algorithm, System } from "../core/index.js";
+import { UsageError } from "@astra-rl/torch";
+import { configurationSettings, type Configuration, type KindSection } from "../configuration/index.js";
+import {
+  withMemoryAdvice,
+  type Algorithm,
+  type Credit,
+  type Sampler,
+  type Scorer,
+  type System,
+} from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
-import { ASTSampler } from "../sampler/index.js";
+import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
 import { modelSource } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
-import { assembleScorer } from "./scorer.js";
+import { assembleScorer, makePart } from "./parts.js";
 
 /**
  * Loads the models and the scorer of a configuration, to train.
@@ -21,13 +28,15 @@ export async function assembleSystem(
   configuration: Configuration,
   hub: HubOptions = {},
 ): Promise<HFASTSystem> {
-  const { baseline, lora, gradientCheckpointing } = configuration.models;
-  return HFASTSystem.load({
+  const { baseline, lora, updateDtype, gradientCheckpointing } = configuration.models;
+  const options = {
     ...(await rolloutOptions(configuration, hub)),
     ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
+    ...(updateDtype === undefined ? {} : { updateDtype }),
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
     gradientCheckpointing,
-  });
+  };
+  return withMemoryAdvice("load", () => HFASTSystem.load(options));
 }
 
 /** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
@@ -35,49 +44,78 @@ export async function assembleEvaluationSystem(
   configuration: Configuration,
   hub: HubOptions = {},
 ): Promise<HFEvaluationSystem> {
-  return HFEvaluationSystem.load(await rolloutOptions(configuration, hub));
+  const options = await rolloutOptions(configuration, hub);
+  return withMemoryAdvice("load", () => HFEvaluationSystem.load(options));
 }
 
-async function rolloutOptions({ models, generation, reward, scorer }: Configuration, hub: HubOptions) {
+async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
+  const { models, generation } = configuration;
   const { tester, target, device, targetDevice = device, dtype } = models;
+  const scorer = await assembleScorer(configuration);
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     hub,
-    scorer: await assembleScorer(scorer),
+    scorer,
     device,
     targetDevice,
     inferenceDtype: dtype,
     generation,
-    reward,
+    reward: await assembleReward(configuration, scorer),
   };
+}
+
+/** @param scorer the run's, by which harm terms judge and whose scores are recorded */
+export async function assembleReward(
+  { reward, seed }: Pick<Configuration, "reward" | "seed">,
+  scorer: Scorer,
+): Promise<Reward> {
+  const { terms, ...preset } = reward;
+  if (terms === undefined) return presetReward(scorer, preset as Parameters<typeof presetReward>[1]);
+  const weighted: WeightedTerm[] = [];
+  for (const { weight, optional, ...section } of terms) {
+    const term = await makePart("term", section as KindSection, { scorer, seed });
+    weighted.push({ term, weight: weight as number, optional: optional as boolean });
+  }
+  return new Reward(weighted, { scorer });
+}
+
+export function assembleCredit({ credit, seed }: Configuration): Promise<Credit> {
+  return makePart("credit", credit, { seed });
 }
 
 /** @param prompts the training prompts */
 export function assembleSampler(
-  configuration: Configuration,
+  { sampler, seed }: Configuration,
   system: System,
   prompts: readonly string[],
-): ASTSampler {
-  const { sampler, seed } = configuration;
-  return new ASTSampler(system, prompts, { ...sampler, seed });
+): Promise<Sampler> {
+  return makePart("sampler", sampler, { system, prompts, seed });
 }
 
-export function assembleAlgorithm({ algorithm }: Configuration, system: HFASTSystem): DPO | IPO {
-  const { name, ...options } = algorithm;
-  return name === "dpo" ? new DPO(system, options) : new IPO(system, options);
+export function assembleAlgorithm({ algorithm, seed }: Configuration, system: System): Promise<Algorithm> {
+  return makePart("algorithm", algorithm, { system, seed });
 }
 
-/** Single-path rollouts from the given prompts, with the evaluation's own depth and threshold. */
-export function assembleEvaluator(
+/**
+ * Single-path rollouts from the given prompts by the run's sampler, with the evaluation's own depth and threshold.
+ *
+ * @throws UsageError for a depth that the sampler does not take
+ */
+export async function assembleEvaluator(
   { sampler, evaluation, seed }: Configuration,
   system: System,
   prompts: readonly string[],
-): ASTEvaluator {
-  const depth = evaluation.depth ?? sampler.depth;
-  return new ASTEvaluator(new ASTSampler(system, prompts, { width: 1, depth, seed }), prompts, {
-    threshold: evaluation.threshold,
-  });
+): Promise<ASTEvaluator> {
+  const { depth, threshold } = evaluation;
+  if (depth !== undefined && !("depth" in sampler)) {
+    throw new UsageError(
+      `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
+    );
+  }
+  const section = depth === undefined ? sampler : { ...sampler, depth };
+  const paths = await makePart("sampler", section, { system, prompts, seed });
+  return new ASTEvaluator(paths, prompts, { threshold });
 }
 
 /** The whole training of a configuration, ready to start. */
@@ -87,13 +125,15 @@ export async function assembleTrainer(
   options: Omit<HFASTTrainerOptions, "evaluator">,
 ): Promise<HFASTTrainer> {
   const { training, seed } = configuration;
-  const sampler = assembleSampler(configuration, system, await loadPrompts(configuration, "train"));
-  const algorithm = assembleAlgorithm(configuration, system);
+  const sampler = await assembleSampler(configuration, system, await loadPrompts(configuration, "train"));
+  const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
-  return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm as Algorithm, {
+  return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
+    settings: configurationSettings(configuration),
+    credit: await assembleCredit(configuration),
     ...options,
     ...(evaluates
-      ? { evaluator: assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }
+      ? { evaluator: await assembleEvaluator(configuration, system, await loadPrompts(configuration, "dev")) }
       : {}),
   });
 }

@@ -2,7 +2,9 @@
 // evaluator are put together. It must not know terminals, arguments or exit codes.
 export {
   assembleAlgorithm,
+  assembleCredit,
   assembleEvaluator,
+  assembleReward,
   assembleSampler,
   assembleEvaluationSystem,
   assembleSystem,
@@ -10,5 +12,13 @@ export {
 } from "./assemble.js";
 export { embeddedConfigurationPath, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
-export { defaultRunFolder, makeFolder, prepareRunFolder, writeResolvedConfiguration } from "./run-folder.js";
-export { assembleScorer, parseScorerSpec } from "./scorer.js";
+export {
+  defaultRunFolder,
+  makeFolder,
+  prepareRunFolder,
+  withComputeTypes,
+  withRecordedTypes,
+  writeResolvedConfiguration,
+} from "./run-folder.js";
+export { assembleScorer, makePart } from "./parts.js";
+export { readScorerSpec } from "./scorer-spec.js";

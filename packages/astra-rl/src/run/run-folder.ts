@@ -1,7 +1,9 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
+import type { ComputeTypes } from "../models/index.js";
 
 const FILE = "config.resolved.yaml";
 
@@ -39,12 +41,37 @@ export function makeFolder(path: string): void {
   if (existsSync(path)) return;
   const parent = dirname(path);
   if (parent !== path) makeFolder(parent);
-  mkdirSync(path);
+  explainDiskErrors(path, () => mkdirSync(path));
 }
 
 /** Writes `config.resolved.yaml`, whole or not at all. */
 export function writeResolvedConfiguration(folder: string, configuration: Configuration): void {
+  writeFileAtomic(join(folder, FILE), [stringifyConfiguration(configuration)]);
+}
+
+/** The configuration with the types that "auto" came to stand for, so that it repeats the run on any machine. */
+export function withComputeTypes(
+  configuration: Configuration,
+  { rollouts, updates }: ComputeTypes,
+): Configuration {
+  const types = { dtype: rollouts, updateDtype: updates } as Partial<Configuration["models"]>;
+  return { ...configuration, models: { ...configuration.models, ...types } };
+}
+
+/**
+ * The configuration with the types of the run that a folder holds wherever it leaves them to "auto": on another machine
+ * "auto" may stand for others, which a resumed run must not compute in.
+ */
+export function withRecordedTypes(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, FILE);
-  writeFileSync(`${file}.new`, stringifyConfiguration(configuration));
-  renameSync(`${file}.new`, file);
+  if (!existsSync(file)) return configuration;
+  const { models = {} } = (parse(readFileSync(file, "utf8")) ?? {}) as { models?: Record<string, unknown> };
+  const { dtype, updateDtype = dtype } = configuration.models;
+  const settled = (given: typeof dtype, recorded: unknown) =>
+    given === "auto" && (recorded === "float32" || recorded === "bfloat16") ? recorded : given;
+  const types = {
+    dtype: settled(dtype, models["dtype"]),
+    updateDtype: settled(updateDtype, models["updateDtype"]),
+  };
+  return { ...configuration, models: { ...configuration.models, ...types } };
 }

@@ -1,24 +1,21 @@
 import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
+import { z } from "zod";
 import {
-  checkCount,
+  defineKind,
   Graph,
+  Growth,
   Node,
   Sampler,
   type EpisodeSeed,
   type EvalRolloutOptions,
   type ExpandRequest,
-  type Growth,
   type NodeFactory,
+  type Outcome,
+  type Purpose,
   type SamplerState,
   type System,
 } from "../core/index.js";
-
-/**
- * Changes a finished training graph before anybody sees it, in place or by returning another; for example to back up
- * rewards from the leaves.
- */
-export type GraphPostProcessor<S = string, A = string> = (graph: Graph<S, A>) => Graph<S, A> | void;
 
 export interface ASTSamplerOptions<S = string, A = string> {
   /** Probes tried in each state, at least 1. Default 2. */
@@ -29,12 +26,16 @@ export interface ASTSamplerOptions<S = string, A = string> {
   seed?: number;
   /** Makes the nodes; give it to use a subclass of Node. */
   createNode?: NodeFactory<S, A>;
-  /** Applied in order to each training graph; evaluation graphs are left as they grew. */
-  postProcess?: readonly GraphPostProcessor<S, A>[];
 }
 
+const options = z.strictObject({
+  width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  depth: z.int().min(0).default(3).describe("Turns in an episode"),
+});
+const DEFAULTS = options.parse({});
+
 /** A node whose children are to be grown; `parent` null stands for the prompt. */
-interface Tip<S, A> {
+export interface Tip<S = string, A = string> {
   graph: Graph<S, A>;
   parent: Node<S, A> | null;
   context: S;
@@ -54,14 +55,13 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   readonly depth: number;
   readonly seed: number;
   readonly #createNode: NodeFactory<S, A>;
-  readonly #postProcess: readonly GraphPostProcessor<S, A>[];
   #nextEpisode = 0;
 
   /** @throws UsageError for no prompts, a width below 1, a depth below 0 or a seed that is no whole number */
   constructor(
     system: System<S, A>,
     prompts: readonly S[],
-    { width = 2, depth = 3, seed = 0, createNode, postProcess = [] }: ASTSamplerOptions<S, A> = {},
+    { width = DEFAULTS.width, depth = DEFAULTS.depth, seed = 0, createNode }: ASTSamplerOptions<S, A> = {},
   ) {
     super(system);
     if (!Number.isInteger(width) || width < 1) {
@@ -77,47 +77,10 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     this.depth = depth;
     this.seed = seed;
     this.#createNode = createNode ?? ((fields) => new Node(fields));
-    this.#postProcess = postProcess;
-  }
-
-  override async rollout(start?: EpisodeSeed): Promise<Graph<S, A>> {
-    const [graph] = await this.rolloutMany([start ?? this.nextEpisode()]);
-    return graph!;
-  }
-
-  override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
-    const graphs = starts.map((start) => this.#drawn(start));
-    await this.#grow(graphs, this.width);
-    return graphs.map((graph) =>
-      this.#postProcess.reduce((current, process) => process(current) ?? current, graph),
-    );
-  }
-
-  override async evalRollout(
-    start?: EpisodeSeed | S,
-    options: EvalRolloutOptions = {},
-  ): Promise<Graph<S, A>> {
-    const [graph] = await this.evalRolloutMany([start ?? this.nextEpisode()], options);
-    return graph!;
-  }
-
-  override async evalRolloutMany(
-    starts: readonly (EpisodeSeed | S)[],
-    { seed = 0, episode = 0 }: EvalRolloutOptions = {},
-  ): Promise<Graph<S, A>[]> {
-    checkWhole("seed", seed);
-    checkWhole("episode", episode);
-    const graphs = starts.map((start, index) =>
-      isEpisodeSeed(start)
-        ? this.#drawn(start)
-        : new Graph<S, A>({ context: start, seed, episode: episode + index }),
-    );
-    await this.#grow(graphs, 1);
-    return graphs;
   }
 
   /** The next episode of the sampler's own sequence; moves the cursor on. */
-  nextEpisode(): EpisodeSeed {
+  override nextEpisode(): EpisodeSeed {
     return { seed: this.seed, episode: this.#nextEpisode++ };
   }
 
@@ -142,7 +105,29 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     this.#nextEpisode = nextEpisode;
   }
 
-  #drawn(start: EpisodeSeed): Graph<S, A> {
+  protected override async grow(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    const graphs = starts.map((start) => this.begin(start));
+    await this.growTrees(graphs, { width: this.width, purpose: "train" });
+    return graphs;
+  }
+
+  protected override async growEvaluation(
+    starts: readonly (EpisodeSeed | S)[],
+    { seed = 0, episode = 0 }: EvalRolloutOptions = {},
+  ): Promise<Graph<S, A>[]> {
+    checkWhole("seed", seed);
+    checkWhole("episode", episode);
+    const graphs = starts.map((start, index) =>
+      isEpisodeSeed(start)
+        ? this.begin(start)
+        : new Graph<S, A>({ context: start, seed, episode: episode + index }),
+    );
+    await this.growTrees(graphs, { width: 1, purpose: "evaluate" });
+    return graphs;
+  }
+
+  /** An episode's graph before it grows; its prompt is drawn from the episode's own draws. */
+  protected begin(start: EpisodeSeed): Graph<S, A> {
     const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
     checkWhole("seed", seed);
     checkWhole("episode", episode);
@@ -150,9 +135,13 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     return new Graph<S, A>({ context: this.prompts[Math.floor(draw * this.prompts.length)]!, seed, episode });
   }
 
-  async #grow(graphs: readonly Graph<S, A>[], width: number): Promise<void> {
+  /** Grows graphs in place, level by level, to the sampler's depth. */
+  protected async growTrees(
+    graphs: readonly Graph<S, A>[],
+    { width, purpose }: { width: number; purpose: Purpose },
+  ): Promise<void> {
     if (this.depth === 0 || graphs.length === 0) return;
-    const growth = this.system.openGrowth();
+    const growth = new Growth(this.system);
     try {
       let tips = graphs.map((graph): Tip<S, A> => ({
         graph,
@@ -161,36 +150,50 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
         number: 0,
       }));
       for (let level = 0; level < this.depth && tips.length > 0; level++) {
-        tips = await this.#growLevel(growth, tips, width);
+        tips = await this.growLevel(growth, tips, { width, purpose });
       }
     } finally {
       growth.close();
     }
   }
 
-  async #growLevel(growth: Growth<S, A>, tips: readonly Tip<S, A>[], width: number): Promise<Tip<S, A>[]> {
+  /** Adds `width` children to each tip and returns those that grow on. */
+  protected async growLevel(
+    growth: Growth<S, A>,
+    tips: readonly Tip<S, A>[],
+    { width, purpose }: { width: number; purpose: Purpose },
+  ): Promise<Tip<S, A>[]> {
     const children = tips.flatMap((tip) =>
       Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
     );
     const requests = children.map(({ tip, number }): ExpandRequest<S, A> => {
       const { seed, episode } = tip.graph;
-      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number } };
+      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number, purpose } };
     });
     const outcomes = await growth.expand(requests);
-    checkCount("System.expand", outcomes, requests.length);
-
     const next: Tip<S, A>[] = [];
     for (const [index, { tip, number }] of children.entries()) {
-      const { next: context, ...outcome } = outcomes[index]!;
-      const node = this.#createNode({ context: tip.context, ...outcome });
-      // A factory that builds its nodes field by field may not know of the system's own data.
-      node.tokens ??= outcome.tokens;
+      const outcome = outcomes[index]!;
+      const node = this.makeNode(tip, outcome);
       (tip.parent ?? tip.graph).children.push(node);
-      const stage = node.failure?.stage;
-      if (stage !== "tester" && stage !== "target")
-        next.push({ graph: tip.graph, parent: node, context, number });
+      const child = { graph: tip.graph, parent: node, context: outcome.next, number };
+      if (this.growsOn(child)) next.push(child);
     }
     return next;
+  }
+
+  /** A turn's node; by default what `createNode` makes. */
+  protected makeNode({ context }: Tip<S, A>, { next: _, ...outcome }: Outcome<S, A>): Node<S, A> {
+    const node = this.#createNode({ context, ...outcome });
+    // A factory that builds its nodes field by field may not know of the system's own data.
+    node.tokens ??= outcome.tokens;
+    return node;
+  }
+
+  /** Whether a node gets children where depth allows; by default unless its probe or response failed. */
+  protected growsOn({ parent }: Tip<S, A>): boolean {
+    const stage = parent?.failure?.stage;
+    return stage !== "tester" && stage !== "target";
   }
 }
 
@@ -204,3 +207,11 @@ function checkWhole(what: string, value: number): void {
     throw new UsageError(`ASTSampler: ${what} must be a whole number, got ${String(value)}`);
   }
 }
+
+export const astSamplerKind = defineKind({
+  role: "sampler",
+  name: "ast",
+  summary: "Trees of fixed width and depth",
+  schema: options,
+  make: (chosen, { system, prompts, seed }) => new ASTSampler(system, prompts, { ...chosen, seed }),
+});

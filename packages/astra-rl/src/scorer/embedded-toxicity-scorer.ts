@@ -1,4 +1,6 @@
 import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { defineKind } from "../core/index.js";
 import { LearnedScorer, readLearnedScorer } from "./learned-scorer.js";
 
 // The same relative place from src/scorer and from dist/scorer.
@@ -15,3 +17,11 @@ export class EmbeddedToxicityScorer extends LearnedScorer {
     return new EmbeddedToxicityScorer(configuration, weights);
   }
 }
+
+export const embeddedScorerKind = defineKind({
+  role: "scorer",
+  name: "embedded",
+  summary: "The small learned classifier of the package",
+  schema: z.strictObject({}),
+  make: () => EmbeddedToxicityScorer.load(),
+});

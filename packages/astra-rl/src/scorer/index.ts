@@ -1,9 +1,14 @@
 // Texts in, harm scores out. A scorer must not know systems, nodes, rewards or who asks.
 export { BatchedScorer, type BatchedScorerOptions } from "./batched-scorer.js";
-export { EmbeddedToxicityScorer } from "./embedded-toxicity-scorer.js";
+export { EmbeddedToxicityScorer, embeddedScorerKind } from "./embedded-toxicity-scorer.js";
 export { foldText } from "./fold-text.js";
 export { hashedNgrams, type HashedNgramOptions } from "./hashed-ngrams.js";
-export { KeywordScorer, type KeywordEntry, type KeywordScorerOptions } from "./keyword-scorer.js";
+export {
+  KeywordScorer,
+  keywordScorerKind,
+  type KeywordEntry,
+  type KeywordScorerOptions,
+} from "./keyword-scorer.js";
 export {
   LearnedScorer,
   type LearnedScorerConfiguration,

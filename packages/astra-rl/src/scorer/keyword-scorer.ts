@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
-import { messageOf, Scorer, type ScoreOutcome } from "../core/index.js";
+import { z } from "zod";
+import { defineKind, messageOf, Scorer, type ScoreOutcome } from "../core/index.js";
 import { foldText, plainText } from "./fold-text.js";
 
 /** One thing to look for: exactly one of `term` and `pattern`. */
@@ -140,3 +141,40 @@ function entryOf(item: unknown, where: string): KeywordEntry {
   }
   return item;
 }
+
+const entry = z.strictObject({
+  term: z.string().min(1).optional().describe("A word or phrase, in any case"),
+  pattern: z.string().min(1).optional().describe("A regular expression, in any case"),
+  weight: z
+    .number()
+    .positive()
+    .max(1)
+    .optional()
+    .describe("Probability that a text with this in it is harmful. Default 1"),
+  label: z.string().min(1).optional().describe("A label that this entry also counts for"),
+});
+
+const keywordOptions = z
+  .strictObject({
+    file: z
+      .string()
+      .min(1)
+      .optional()
+      .meta({ path: "file", resume: "content" })
+      .describe("A JSON file of entries"),
+    entries: z.array(entry).min(1).optional().describe("The entries themselves"),
+  })
+  .superRefine(({ file, entries }, context) => {
+    if ((file === undefined) !== (entries === undefined)) return;
+    const got = file === undefined ? "neither" : "both";
+    context.addIssue({ code: "custom", message: `must have either "file" or "entries", got ${got}` });
+  });
+
+export const keywordScorerKind = defineKind({
+  role: "scorer",
+  name: "keyword",
+  summary: "Weighted terms and patterns",
+  schema: keywordOptions,
+  make: ({ file, entries = [] }) =>
+    file === undefined ? new KeywordScorer(entries as KeywordEntry[]) : KeywordScorer.load(file),
+});

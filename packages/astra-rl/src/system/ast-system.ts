@@ -1,41 +1,203 @@
-import { AstraError } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 import {
   attempt,
   checkCount,
   checkPaired,
+  likelihoodOf,
   type Assessment,
+  type ExpandRequest,
+  type Graph,
+  type GrowthMemory,
+  type Json,
   type Likelihood,
+  type Node,
+  type NodeKey,
+  type Outcome,
+  RecordedFailure,
   type RetryOptions,
   type Scorer,
-  type ScoreOutcome,
   type Sources,
+  type Speaker,
   System,
+  type Tester,
+  type TokensRecord,
+  TokenTable,
+  type Turn,
+  type WorkCounters,
 } from "../core/index.js";
-import { astReward, resolveReward, type ASTReward, type ASTRewardOptions } from "./ast-reward.js";
+import { paperReward, type Reward } from "../reward/index.js";
+import { Level } from "./level.js";
+import { isKey, tokensOf, turnTokens, type TurnTokens } from "./turn-tokens.js";
+
+/** What a system is made of. A method whose part is missing has to be overridden. */
+export interface SystemParts {
+  tester?: Tester;
+  target?: Speaker;
+  /** Frozen reference for the tester, with the tester's ids. */
+  baseline?: Speaker;
+  /** Says how likely a probe is where the target cannot tell; it never speaks. Default: the target. */
+  likelihood?: Speaker;
+  scorer?: Scorer;
+  /** What a turn is worth. Default: the paper's reward over the scorer. */
+  reward?: Reward;
+}
 
 export interface ASTSystemOptions {
-  /** Form and weights of the reward. Default: the paper's. */
-  reward?: ASTRewardOptions;
   /** How failing scorer and target calls are repeated. Default: 3 tries, no wait. */
   retry?: RetryOptions;
+}
+
+/** Where a key's node grows. */
+interface Place {
+  level: Level;
+  row: number;
+}
+
+/** What is known of a turn while it grows. */
+interface Judgement {
+  probe: string;
+  response: string;
+  assessment: Assessment;
 }
 
 /**
  * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversation texts, a turn
  * appends the probe and the response, and a turn is worth the harm it drew out and how likely the probe was.
  *
- * Subclasses bring the models: rollouts, log-probabilities and parameters.
+ * Each method is implemented over the part that it needs. While a tree grows, the methods find the conversations that
+ * they continue by the key objects that they are given, so no model reads a token twice; an override that calls `super`
+ * with the same keys, for all rows or for some, once or more often (`redraw` gives other draws), has the same ease.
  */
-export abstract class ASTSystem extends System {
-  readonly rewardOptions: ASTReward;
+export class ASTSystem extends System {
+  readonly parts: Readonly<SystemParts>;
+  readonly #reward: Reward | null;
+  readonly #places = new WeakMap<NodeKey, Place>();
+  readonly #judgements = new WeakMap<NodeKey, Judgement>();
 
-  constructor(
-    readonly scorer: Scorer,
-    { reward = {}, retry = {} }: ASTSystemOptions = {},
-  ) {
+  constructor(parts: SystemParts, { retry = {} }: ASTSystemOptions = {}) {
     super();
-    this.rewardOptions = resolveReward(reward);
+    this.parts = parts;
     this.retry = retry;
+    const { tester, baseline, scorer, reward } = parts;
+    this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
+    if (tester !== undefined && baseline !== undefined && !baseline.sharesTokens(tester)) {
+      throw new UsageError(
+        `${this.constructor.name}: the baseline must have the tester's tokenizer, since both score the same tokens; ` +
+          "choose the tester's initial checkpoint or another of its family",
+      );
+    }
+    this.#reward?.checkSystem(this.constructor.name, { tellsLikelihood: this.#tellsLikelihood() });
+  }
+
+  get scorer(): Scorer | undefined {
+    return this.parts.scorer;
+  }
+
+  override async rolloutPromptWithTester(
+    contexts: readonly string[],
+    keys?: readonly NodeKey[],
+  ): Promise<string[]> {
+    const tester = this.#part("tester", "rolloutPromptWithTester");
+    return this.#byLevel(keys, contexts.length, {
+      known: (level, rows, at) =>
+        level.speak(
+          rows,
+          at.map((row) => contexts[row]!),
+          at.map((row) => keys![row]!),
+        ),
+      unknown: (at) =>
+        utter(
+          tester,
+          at.map((row) => contexts[row]!),
+          namedKeys(keys, at),
+        ),
+    });
+  }
+
+  override async rolloutPromptWithTarget(
+    prompts: readonly string[],
+    keys?: readonly NodeKey[],
+  ): Promise<string[]> {
+    const target = this.#part("target", "rolloutPromptWithTarget");
+    return this.#byLevel(keys, prompts.length, {
+      known: (level, rows, at) =>
+        level.respond(
+          rows,
+          at.map((row) => prompts[row]!),
+          at.map((row) => keys![row]!),
+        ),
+      unknown: (at) =>
+        utter(
+          target,
+          at.map((row) => prompts[row]!),
+          namedKeys(keys, at),
+        ),
+    });
+  }
+
+  /** The same node with other draws: the n-th further attempt at it, for overrides that want several candidates. */
+  redraw(key: NodeKey, n: number): NodeKey {
+    if (!Number.isSafeInteger(n) || n < 0) {
+      throw new UsageError(`ASTSystem.redraw: n must be a whole number of at least 0, got ${String(n)}`);
+    }
+    const other: NodeKey = { ...key, draw: n };
+    const place = this.#places.get(key);
+    if (place !== undefined) this.#places.set(other, place);
+    return other;
+  }
+
+  override async getTesterLogprobs(
+    contexts: readonly string[],
+    continuations: readonly string[],
+    sources?: Sources,
+  ): Promise<TokenTable> {
+    const tester = this.#part("tester", "getTesterLogprobs");
+    return tester.forward(this.#testerRows(contexts, continuations, sources)).logprobs;
+  }
+
+  /** Recorded numbers where the rollout or an earlier call has left them; the rest is computed and recorded. */
+  override async getBaselineLogprobs(
+    contexts: readonly string[],
+    continuations: readonly string[],
+    sources?: Sources,
+  ): Promise<TokenTable> {
+    const baseline = this.#part("baseline", "getBaselineLogprobs");
+    const known = turnTokens(this, contexts, continuations, sources);
+    const rows = this.#testerRows(contexts, continuations, sources);
+    const missing = known.flatMap((tokens, row) =>
+      (tokens?.baselineLogprobs ?? null) === null ? [row] : [],
+    );
+    const scored = await baseline.score(missing.map((row) => rows[row]!));
+    const computed = new Map(missing.map((row, index) => [row, scored[index]!]));
+    for (const [row, logprobs] of computed) {
+      const tokens = known[row];
+      if (tokens?.tester) tokens.baselineLogprobs = logprobs;
+    }
+    return TokenTable.ofRows(known.map((tokens, row) => computed.get(row) ?? tokens!.baselineLogprobs!));
+  }
+
+  /** Recorded numbers where the target has heard the probe after this context; the rest is computed. */
+  override async getTargetLogprobs(
+    contexts: readonly string[],
+    continuations: readonly string[],
+    sources?: Sources,
+  ): Promise<TokenTable> {
+    const teller = this.parts.likelihood ?? this.#part("target", "getTargetLogprobs");
+    const turns = turnTokens(this, contexts, continuations, sources);
+    const recorded = contexts.map((context, row) => {
+      if (this.parts.likelihood !== undefined) return null;
+      const source = sources?.[row];
+      if (source === undefined) return null;
+      if (!isKey(source)) return turns[row]?.target?.logprobs ?? null;
+      const place = this.#places.get(source);
+      return place?.level.probeLogprobs(place.row, context, continuations[row]!) ?? null;
+    });
+    const missing = recorded.flatMap((logprobs, row) => (logprobs === null ? [row] : []));
+    const scored = await teller.score(
+      missing.map((row) => teller.encode(contexts[row]!, continuations[row]!)),
+    );
+    const computed = new Map(missing.map((row, index) => [row, scored[index]!]));
+    return TokenTable.ofRows(recorded.map((logprobs, row) => logprobs ?? computed.get(row)!));
   }
 
   override advance(context: string, probe: string, response: string): string {
@@ -46,98 +208,303 @@ export abstract class ASTSystem extends System {
     return context + probe;
   }
 
-  /**
-   * How likely the target finds each probe after its context. The default sums rows of `getTargetLogprobs`, taking a
-   * row to end at its last value that is not 0; a system that knows its tokens counts them instead.
-   */
+  /** How likely the target finds each probe after its context: sums of `getTargetLogprobs`. */
   async likelihood(
     contexts: readonly string[],
     probes: readonly string[],
-    sources?: Sources,
+    keys?: readonly NodeKey[],
   ): Promise<Likelihood[]> {
-    const logprobs = await this.getTargetLogprobsAndValidate(contexts, probes, sources);
-    const values = logprobs.toTypedArray() as Float32Array | Float64Array;
-    const columns = logprobs.shape[1]!;
-    logprobs.dispose();
-    return contexts.map((_, row) => {
-      let total = 0;
-      let tokens = 0;
-      for (let token = 0; token < columns; token++) {
-        const value = values[row * columns + token]!;
-        total += value;
-        if (value !== 0) tokens = token + 1;
-      }
-      return { nll: tokens === 0 ? null : -total / tokens, total, tokens };
-    });
+    const table = await this.getTargetLogprobsAndValidate(contexts, probes, keys);
+    try {
+      return table.rows().map(likelihoodOf);
+    } finally {
+      table.dispose();
+    }
   }
 
+  /**
+   * What each turn was worth: `likelihood`, then `reward`, with failures as data. Scores and reward terms are recorded
+   * whoever computes the reward.
+   */
   override async assess(
     contexts: readonly string[],
     probes: readonly string[],
     responses: readonly string[],
+    keys?: readonly NodeKey[],
   ): Promise<Assessment[]> {
     checkPaired("ASTSystem.assess", contexts, probes);
     checkPaired("ASTSystem.assess", contexts, responses);
     if (contexts.length === 0) return [];
-    const known = await attempt("likelihood", () => this.likelihood(contexts, probes), this.retry);
-    if (known.failure === null) {
-      checkCount("ASTSystem.likelihood", known.value, contexts.length);
-      return this.judge(probes, responses, known.value);
+    // Without keys of a growth, keys of our own carry what `reward` finds out.
+    const own = keys ?? contexts.map((_, row): NodeKey => ({ seed: 0, episode: 0, node: row }));
+    const rewards = await super.assess(contexts, probes, responses, own);
+    const unjudged = own.flatMap((key, row) =>
+      this.#judgements.has(key) || this.#reward === null ? [] : [row],
+    );
+    if (unjudged.length > 0) {
+      // The reward was computed without ours: scores are measured for the record all the same.
+      const pick = <T>(values: readonly T[]) => unjudged.map((row) => values[row]!);
+      await this.#judge(pick(contexts), pick(probes), pick(responses), pick(own));
     }
-    return contexts.map(() => ({ reward: NaN, scores: {}, likelihood: null, failure: known.failure }));
-  }
-
-  /**
-   * Scores turns whose likelihoods are known: all distinct texts (probes, responses, probes + responses) in one call
-   * to the scorer. A turn whose response or combined text could not be scored has failed; the probe's own score is
-   * recorded but not rewarded, so its failure is only left out.
-   */
-  async judge(
-    probes: readonly string[],
-    responses: readonly string[],
-    likelihoods: readonly Likelihood[],
-  ): Promise<Assessment[]> {
-    const count = probes.length;
-    const texts = [...responses, ...probes.map((probe, row) => probe + responses[row]!), ...probes];
-    const outcomes = await this.scorer.scoreAndValidate(texts, this.retry);
-    return probes.map((_, row): Assessment => {
-      const [response, combined, probe] = [
-        outcomes[row]!,
-        outcomes[count + row]!,
-        outcomes[2 * count + row]!,
-      ];
-      const likelihood = likelihoods[row]!;
-      const scores = recorded({ probe, response, combined });
-      const failure = response.failure ?? combined.failure ?? null;
-      if (failure !== null) return { reward: NaN, scores, likelihood, failure };
-      const facts = { response: response.score!, combined: combined.score!, likelihood };
-      return { reward: astReward(this.rewardOptions, facts), scores, likelihood, failure: null };
+    return rewards.map(({ reward, failure }, row): Assessment => {
+      const judged = this.#judgements.get(own[row]!)?.assessment;
+      if (judged === undefined) return { reward, scores: {}, terms: {}, likelihood: null, failure };
+      return { ...judged, reward, failure };
     });
   }
 
-  /** @throws AstraError when a turn could not be scored; `assess` gives such failures as data */
+  /**
+   * The weighted sum of the reward's terms.
+   *
+   * @throws RecordedFailure when a turn could not be judged; `assess` gives such failures as data
+   */
   override async reward(
     contexts: readonly string[],
     probes: readonly string[],
     responses: readonly string[],
+    keys?: readonly NodeKey[],
   ): Promise<number[]> {
-    const assessments = await this.assess(contexts, probes, responses);
+    if (this.#reward === null) this.#part("scorer", "reward");
+    const assessments = await this.#judge(contexts, probes, responses, keys);
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
-      throw new AstraError(
-        `ASTSystem.reward: turn ${row} could not be scored after ${failure.attempts} tries: ${failure.message}`,
+      throw new RecordedFailure(
+        `${this.constructor.name}.reward: turn ${row} could not be scored after ${failure.attempts} tries: ${failure.message}`,
+        failure,
       );
     });
   }
+
+  /** Nothing is trained without a tester. */
+  override parameters(): Iterable<Tensor> {
+    return this.parts.tester?.parameters() ?? [];
+  }
+
+  override counters(): WorkCounters {
+    const { tester, target, baseline, likelihood } = this.parts;
+    const speakers = Object.entries({ tester, target, baseline, likelihood });
+    return Object.fromEntries(
+      speakers.flatMap(([role, speaker]) => (speaker === undefined ? [] : [[role, speaker.work]])),
+    );
+  }
+
+  /** The token ids behind a turn, for records; null where this system did not make it. */
+  tokensOf(node: Node): TokensRecord | null {
+    return tokensOf(this, node)?.toRecord() ?? null;
+  }
+
+  /** Writes the tester, in a format that others can load. */
+  async saveTester(folder: string): Promise<void> {
+    await this.#part("tester", "saveTester").save(folder);
+  }
+
+  /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
+  async restoreTester(source: string): Promise<void> {
+    await this.#part("tester", "restoreTester").restore(source);
+  }
+
+  override dispose(): void {
+    for (const part of Object.values(this.parts)) {
+      if (part !== undefined && "dispose" in part) part.dispose();
+    }
+  }
+
+  override observe(graphs: readonly Graph[]): Promise<void> {
+    return this.#reward?.observe(graphs) ?? Promise.resolve();
+  }
+
+  /** What the reward remembers. */
+  override getState(): Json {
+    return this.#reward?.getState() ?? null;
+  }
+
+  override setState(state: Json): void {
+    if (this.#reward === null) super.setState(state);
+    else this.#reward.setState(state);
+  }
+
+  override growthMemory(): GrowthMemory {
+    return new ConversationMemory(this, (key, level, row) => this.#places.set(key, { level, row }));
+  }
+
+  /** Whether somebody says how likely probes are: a part, or a method of a subclass. */
+  #tellsLikelihood(): boolean {
+    const { target, likelihood } = this.parts;
+    const base = ASTSystem.prototype;
+    return (
+      likelihood !== undefined ||
+      target?.tellsLikelihood === true ||
+      this.likelihood !== base.likelihood ||
+      this.getTargetLogprobs !== base.getTargetLogprobs
+    );
+  }
+
+  /** Turns judged by the reward's terms, each once while it grows. */
+  async #judge(
+    contexts: readonly string[],
+    probes: readonly string[],
+    responses: readonly string[],
+    keys: readonly NodeKey[] | undefined,
+  ): Promise<Assessment[]> {
+    const known = contexts.map((_, row) => {
+      const key = keys?.[row];
+      const judged = key === undefined ? undefined : this.#judgements.get(key);
+      const isSame = judged?.probe === probes[row] && judged?.response === responses[row];
+      return isSame ? judged!.assessment : undefined;
+    });
+    const missing = known.flatMap((assessment, row) => (assessment === undefined ? [row] : []));
+    const judged = await this.#assessTurns(
+      missing.map((row) => ({
+        context: contexts[row]!,
+        probe: probes[row]!,
+        response: responses[row]!,
+        key: keys?.[row] ?? { seed: 0, episode: 0, node: row },
+      })),
+      keys === undefined ? undefined : missing.map((row) => keys[row]!),
+    );
+    missing.forEach((row, at) => {
+      known[row] = judged[at]!;
+      const key = keys?.[row];
+      if (key !== undefined) {
+        this.#judgements.set(key, {
+          probe: probes[row]!,
+          response: responses[row]!,
+          assessment: judged[at]!,
+        });
+      }
+    });
+    return known as Assessment[];
+  }
+
+  async #assessTurns(
+    turns: readonly Omit<Turn, "likelihood">[],
+    keys: readonly NodeKey[] | undefined,
+  ): Promise<Assessment[]> {
+    if (turns.length === 0) return [];
+    const call = () =>
+      this.likelihood(
+        turns.map(({ context }) => context),
+        turns.map(({ probe }) => probe),
+        keys,
+      );
+    const known = await attempt("likelihood", call, this.retry);
+    const reward = this.#reward!;
+    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, turns.length);
+    else if (reward.needsLikelihood) {
+      const { failure } = known;
+      return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
+    }
+    const judged: Assessment[] = [];
+    for (const purpose of ["train", "evaluate"] as const) {
+      const rows = turns.flatMap(({ key }, row) => ((key.purpose ?? "train") === purpose ? [row] : []));
+      const assessments = await reward.assess(
+        rows.map((row) => ({
+          ...turns[row]!,
+          likelihood: known.failure === null ? known.value[row]! : null,
+        })),
+        purpose,
+        this.retry,
+      );
+      rows.forEach((row, at) => (judged[row] = assessments[at]!));
+    }
+    return judged;
+  }
+
+  /** Ids of contexts and probes on the tester's side: those that were sampled where the nodes are known. */
+  #testerRows(contexts: readonly string[], continuations: readonly string[], sources?: Sources) {
+    const tester = this.#part("tester", "getTesterLogprobs");
+    return turnTokens(this, contexts, continuations, sources).map((tokens, row) =>
+      tokens?.tester
+        ? { context: tokens.tester.context, continuation: tokens.tester.probe }
+        : tester.encode(contexts[row]!, continuations[row]!),
+    );
+  }
+
+  /** Calls once for each level that keys belong to, and once for those of none; answers in the order of the rows. */
+  async #byLevel(
+    keys: readonly NodeKey[] | undefined,
+    count: number,
+    calls: {
+      known: (level: Level, rows: number[], at: number[]) => Promise<string[]>;
+      unknown: (at: number[]) => Promise<string[]>;
+    },
+  ): Promise<string[]> {
+    const groups = new Map<Level | null, { rows: number[]; at: number[] }>();
+    for (let at = 0; at < count; at += 1) {
+      const key = keys?.[at];
+      const place = key === undefined ? undefined : this.#places.get(key);
+      const group = groups.get(place?.level ?? null) ?? { rows: [], at: [] };
+      groups.set(place?.level ?? null, group);
+      group.rows.push(place?.row ?? -1);
+      group.at.push(at);
+    }
+    const answers: string[] = Array.from({ length: count });
+    for (const [level, { rows, at }] of groups) {
+      const texts = level === null ? await calls.unknown(at) : await calls.known(level, rows, at);
+      at.forEach((row, index) => (answers[row] = texts[index]!));
+    }
+    return answers;
+  }
+
+  #part<Name extends keyof SystemParts>(name: Name, method: string): NonNullable<SystemParts[Name]> {
+    const part = this.parts[name];
+    if (part !== undefined) return part;
+    throw new UsageError(
+      `${this.constructor.name}.${method}: this system has no ${name}; give one in its parts, or override ${method}`,
+    );
+  }
 }
 
-/** Scores by the name of the text, and the response's labels as `response/<label>`; failed ones are left out. */
-function recorded(outcomes: Record<"probe" | "response" | "combined", ScoreOutcome>): Record<string, number> {
-  const scores: Record<string, number> = {};
-  for (const [name, outcome] of Object.entries(outcomes)) {
-    if (!outcome.failure) scores[name] = outcome.score;
+/** What a growing tree's conversations hold, level by level. */
+class ConversationMemory implements GrowthMemory {
+  readonly #system: ASTSystem;
+  readonly #register: (key: NodeKey, level: Level, row: number) => void;
+  #level: Level | null = null;
+
+  constructor(system: ASTSystem, register: (key: NodeKey, level: Level, row: number) => void) {
+    this.#system = system;
+    this.#register = register;
   }
-  for (const [label, value] of Object.entries(outcomes.response.labels ?? {}))
-    scores[`response/${label}`] = value;
-  return scores;
+
+  async beginLevel(requests: readonly ExpandRequest[]): Promise<void> {
+    const before = this.#level;
+    const next = (await before?.next(requests)) ?? null;
+    if (next === null) before?.close();
+    this.#level = next;
+    this.#level ??= await Level.begin(this.#system, this.#system.parts, requests);
+    const level = this.#level;
+    requests.forEach(({ key }, row) => this.#register(key, level, row));
+  }
+
+  probed(probes: readonly string[]): void {
+    this.#level!.probed(probes);
+  }
+
+  endLevel(outcomes: readonly Outcome[]): (TurnTokens | undefined)[] {
+    const kept = this.#level!.end(outcomes);
+    return kept.map((tokens) => (tokens.tester === null && tokens.target === null ? undefined : tokens));
+  }
+
+  close(): void {
+    this.#level?.close();
+    this.#level = null;
+  }
+}
+
+const namedKeys = (keys: readonly NodeKey[] | undefined, rows: readonly number[]): NodeKey[] =>
+  rows.map((row) => keys?.[row] ?? { seed: 0, episode: 0, node: row });
+
+/** Utterances behind texts that belong to no growing tree. */
+async function utter(
+  speaker: Speaker,
+  texts: readonly string[],
+  keys: readonly NodeKey[],
+): Promise<string[]> {
+  if (texts.length === 0) return [];
+  const conversation = await speaker.open(texts.map((text) => [{ voice: "opening", text }]));
+  try {
+    return (await conversation.speak(keys)).map(({ text }) => text);
+  } finally {
+    conversation.close();
+  }
 }

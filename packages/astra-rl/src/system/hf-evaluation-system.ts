@@ -1,75 +1,73 @@
-import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
-import type { Scorer, Sources } from "../core/index.js";
-import {
-  LanguageModelSystem,
-  type LanguageModelSystemOptions,
-  type SystemModels,
-} from "./language-model-system.js";
-import { logprobTable } from "./logprob-table.js";
-import { ModelShelf, type ModelShelfOptions, type ModelSource } from "./model-shelf.js";
+import type { LocalSpeaker } from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/torch";
+import type { TokenTable } from "../core/index.js";
+import { ModelShelf } from "../models/index.js";
+import { FrozenTester } from "../tester/index.js";
+import { ASTSystem, type ASTSystemOptions, type SystemParts } from "./ast-system.js";
+import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
 
-export interface HFEvaluationSystemOptions extends LanguageModelSystemOptions, ModelShelfOptions {
-  tester: ModelSource;
-  target: ModelSource;
-  scorer: Scorer;
+export type HFEvaluationSystemOptions = HFSystemOptions;
+
+/** The parts of an evaluation on Hugging Face checkpoints. */
+export interface HFEvaluationParts extends SystemParts {
+  tester: FrozenTester;
+  target: LocalSpeaker;
 }
 
 /**
  * Tester and target for evaluation only: one set of weights each (one in all where they are the same checkpoint), no
  * baseline, no gradients, nothing to train.
  */
-export class HFEvaluationSystem extends LanguageModelSystem {
-  readonly #shelf: ModelShelf;
+export class HFEvaluationSystem extends ASTSystem {
+  declare readonly parts: Readonly<HFEvaluationParts>;
 
-  private constructor(
-    scorer: Scorer,
-    models: SystemModels,
-    shelf: ModelShelf,
-    options: LanguageModelSystemOptions,
-  ) {
-    super(scorer, models, options);
-    this.#shelf = shelf;
+  /** Most callers take `load`. */
+  constructor(parts: HFEvaluationParts, options: ASTSystemOptions = {}) {
+    super(parts, options);
   }
 
-  /** @throws UsageError for a folder that is no checkpoint that can be read */
-  static async load(options: HFEvaluationSystemOptions): Promise<HFEvaluationSystem> {
+  /**
+   * Loads the models and makes a system of the class that it is called on.
+   *
+   * @throws UsageError for a folder that is no checkpoint that can be read
+   */
+  static async load<T extends HFEvaluationSystem>(
+    this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,
+    options: HFEvaluationSystemOptions,
+  ): Promise<T> {
+    const { scorer, reward } = options;
     const shelf = await ModelShelf.open(options, [options.tester, options.target]);
     try {
       const tester = await shelf.frozen(options.tester);
       const target = await shelf.frozen(options.target, shelf.targetDevice);
-      return new HFEvaluationSystem(
-        options.scorer,
-        { tester, target, targetIsBaseline: false },
-        shelf,
-        options,
-      );
+      const factory = new SpeakerFactory(shelf, options);
+      const parts: HFEvaluationParts = {
+        tester: new FrozenTester("tester", {
+          ...factory.options("tester"),
+          tokenizer: tester.tokenizer,
+          model: () => tester.model,
+        }),
+        target: factory.speaker("target", target),
+        scorer,
+        ...(reward === undefined ? {} : { reward }),
+      };
+      return new this(parts, options);
     } catch (error) {
       shelf.dispose();
       throw error;
     }
   }
 
-  /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
-  override getTesterLogprobs(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
-  ): Promise<Tensor> {
-    const rows = this.tester.score(this.testerRows(contexts, continuations, sources));
-    return Promise.resolve(noGrad(() => logprobTable(rows, this.tester.model.device)));
+  get tester(): FrozenTester {
+    return this.parts.tester;
   }
 
-  override getBaselineLogprobs(): Promise<Tensor> {
+  get target(): LocalSpeaker {
+    return this.parts.target;
+  }
+
+  override getBaselineLogprobs(): Promise<TokenTable> {
     const message = "HFEvaluationSystem: there is no baseline in an evaluation; use HFASTSystem to train";
     return Promise.reject(new UsageError(message));
-  }
-
-  /** Nothing is trained. */
-  override parameters(): Iterable<Tensor> {
-    return [];
-  }
-
-  override dispose(): void {
-    this.#shelf.dispose();
   }
 }

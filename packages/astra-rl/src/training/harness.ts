@@ -1,29 +1,50 @@
-import { UsageError } from "@astra-rl/torch";
-import type { Algorithm, EpisodeSeed, Sampler, StepResult } from "../core/index.js";
-import { Experience } from "./experience.js";
+import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
+import {
+  checkCount,
+  ContractError,
+  rewardCredit,
+  type Algorithm,
+  type Credit,
+  type CreditTable,
+  type EpisodeSeed,
+  type Graph,
+  type Json,
+  type Sampler,
+  type StepResult,
+} from "../core/index.js";
+import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffle } from "./shuffle.js";
 import { requireWhole } from "./training-configuration.js";
 
-export interface HarnessOptions {
+export interface HarnessOptions<S = string, A = string> {
   /** Graphs grown for one experience. @default 32 */
   numEpisodesPerExperience?: number;
   /** Items in one batch. @default 16 */
   batchSize?: number;
   /** Names the episodes' draws and the order of items. @default 0 */
   seed?: number;
+  /** What turns are credited with when something is learned from them. Default: their own reward. */
+  credit?: Credit<S, A>;
 }
 
-/** Where the harness stands in its sequence of episodes, as plain JSON. */
+/** Where the harness stands in its sequence of episodes, and what its parts remember, as plain JSON. */
 export interface HarnessState {
   seed: number;
   /** Number of the next episode. */
   nextEpisode: number;
   /** Number of the next experience. */
   nextExperience: number;
+  /** State of the algorithm; where it is absent the algorithm is left as it is. */
+  algorithm?: Json | undefined;
+  /** State of the system (what its reward remembers); where it is absent the system is left as it is. */
+  system?: Json | undefined;
 }
 
 /**
  * Collects experience and feeds batches to the algorithm; for training loops of one's own.
+ *
+ * An experience is made by `collect`, `creditOf`, `flatten`, the algorithm's `prepare`, and for each epoch `shuffle` and
+ * `cut`; each can be overridden.
  *
  * @example
  * const harness = new Harness(sampler, new DPO(system), { numEpisodesPerExperience: 8, batchSize: 4 });
@@ -43,6 +64,7 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
   readonly numEpisodesPerExperience: number;
   readonly batchSize: number;
   readonly seed: number;
+  readonly credit: Credit<S, A>;
   #nextEpisode = 0;
   #nextExperience = 0;
 
@@ -50,7 +72,12 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
   constructor(
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
-    { numEpisodesPerExperience = 32, batchSize = 16, seed = 0 }: HarnessOptions = {},
+    {
+      numEpisodesPerExperience = 32,
+      batchSize = 16,
+      seed = 0,
+      credit = rewardCredit,
+    }: HarnessOptions<S, A> = {},
   ) {
     if (algorithm.system !== sampler.system) {
       throw new UsageError(
@@ -61,28 +88,75 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
     this.numEpisodesPerExperience = requireWhole("numEpisodesPerExperience", numEpisodesPerExperience, 1);
     this.batchSize = requireWhole("batchSize", batchSize, 1);
     this.seed = requireWhole("seed", seed, 0);
+    this.credit = credit;
   }
 
-  /** Grows the next episodes with the tester as it is, and cuts what they teach into shuffled batches. */
+  /**
+   * Grows the next episodes with the tester as it is, and cuts what they teach into shuffled batches.
+   *
+   * @throws ContractError when the algorithm's epochs or a batch's weight are no usable numbers
+   */
   async experience(): Promise<Experience<S, A, Batch>> {
+    const number = this.#nextExperience;
     const starts = Array.from({ length: this.numEpisodesPerExperience }, (_, i): EpisodeSeed => {
       return { seed: this.seed, episode: this.#nextEpisode + i };
     });
-    const graphs = await this.sampler.rolloutMany(starts);
-    const key = { seed: this.seed, stream: "shuffle", episode: this.#nextExperience, node: 0 };
-    const steps = shuffle(
-      graphs.flatMap((graph) => this.algorithm.flatten(graph)),
-      key,
-    );
+    const graphs = await this.collect(starts);
+    checkCount("Sampler.rolloutMany", graphs, starts.length);
+    const credits = graphs.map((graph) => this.creditOf(graph));
+    const flat = graphs.flatMap((graph, index) => this.flatten(graph, credits[index]!));
+    const steps = await noGrad(() => this.algorithm.prepare(flat));
+    const { epochs } = this.algorithm;
+    if (!Number.isSafeInteger(epochs) || epochs < 1) {
+      throw new ContractError(
+        `Algorithm.epochs: must be a whole number of at least 1, got ${describeValue(epochs)}`,
+      );
+    }
+    await this.sampler.system.observe(graphs);
     // Only now: an experience that failed half-way is collected again with the same draws.
     this.#nextEpisode += starts.length;
     this.#nextExperience += 1;
-    const batches = [];
+    return new Experience({
+      graphs,
+      credits,
+      size: steps.length,
+      epochs,
+      cut: (epoch) => this.cut(this.shuffle(steps, number, epoch)),
+    });
+  }
+
+  /** Grows training episodes. */
+  protected collect(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    return this.sampler.rolloutMany(starts);
+  }
+
+  protected creditOf(graph: Graph<S, A>): CreditTable<S, A> {
+    return this.credit(graph);
+  }
+
+  protected flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): Step[] {
+    return this.algorithm.flatten(graph, credit);
+  }
+
+  /** The order of an epoch: a function of the seed and of both numbers, so that a resumed run finds it again. */
+  protected shuffle(steps: readonly Step[], experience: number, epoch: number): Step[] {
+    return shuffle(steps, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
+  }
+
+  /** Batches of `batchSize` steps, the last of what is left. */
+  protected cut(steps: readonly Step[]): ExperienceBatch<Batch>[] {
+    const batches: ExperienceBatch<Batch>[] = [];
     for (let start = 0; start < steps.length; start += this.batchSize) {
       const part = steps.slice(start, start + this.batchSize);
-      batches.push({ batch: this.algorithm.collate(part), size: part.length });
+      const weight = this.algorithm.weight(part);
+      if (!(Number.isFinite(weight) && weight >= 0)) {
+        throw new ContractError(
+          `Algorithm.weight: must be a finite number of at least 0, got ${describeValue(weight)}`,
+        );
+      }
+      batches.push({ batch: this.algorithm.collate(part), size: part.length, weight });
     }
-    return new Experience(graphs, batches);
+    return batches;
   }
 
   /** Loss of a batch, with a gradient into the tester, and its logs. The caller owns the loss. */
@@ -91,15 +165,27 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
   }
 
   getState(): HarnessState {
-    return { seed: this.seed, nextEpisode: this.#nextEpisode, nextExperience: this.#nextExperience };
+    return {
+      seed: this.seed,
+      nextEpisode: this.#nextEpisode,
+      nextExperience: this.#nextExperience,
+      algorithm: this.algorithm.getState(),
+      system: this.sampler.system.getState(),
+    };
   }
 
-  /** @throws UsageError for the state of a harness with another seed */
-  setState({ seed, nextEpisode, nextExperience }: HarnessState): void {
+  /** @throws UsageError for the state of a harness with another seed, or with parts that remember something else */
+  setState({ seed, nextEpisode, nextExperience, algorithm, system }: HarnessState): void {
     if (seed !== this.seed) {
       throw new UsageError(`Harness: the state belongs to seed ${seed}, this run has seed ${this.seed}`);
     }
-    this.#nextEpisode = requireWhole("nextEpisode", nextEpisode, 0);
-    this.#nextExperience = requireWhole("nextExperience", nextExperience, 0);
+    const [episode, experience] = [
+      requireWhole("nextEpisode", nextEpisode, 0),
+      requireWhole("nextExperience", nextExperience, 0),
+    ];
+    if (algorithm !== undefined) this.algorithm.setState(algorithm);
+    if (system !== undefined) this.sampler.system.setState(system);
+    this.#nextEpisode = episode;
+    this.#nextExperience = experience;
   }
 }

@@ -1,13 +1,25 @@
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import type { Algorithm, Evaluator, Sampler } from "../core/index.js";
-import type { EvaluationSummary, MetricsRecord, MetricValue } from "../records/index.js";
-import type { HFASTConfiguration } from "./hf-ast-configuration.js";
-import { RunDirectory } from "./run-directory.js";
+import type { Algorithm, Evaluator, Node, Sampler, TokensRecord } from "../core/index.js";
 import {
+  stringifyGraph,
+  stringifyMetrics,
+  type EvaluationDetail,
+  type EvaluationSummary,
+  type MetricsRecord,
+  type MetricValue,
+} from "../records/index.js";
+import type { Experience } from "./experience.js";
+import type { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { readResumableState } from "./resume.js";
+import { JOURNALS, RunDirectory } from "./run-directory.js";
+import { trainingSettings, type RunSettings } from "./run-settings.js";
+import {
+  computeTypesOf,
+  loadGradients,
   loadOptimizer,
   restoreTester,
-  readState,
+  saveGradients,
   saveState,
   saveTester,
   type TrainerState,
@@ -17,21 +29,31 @@ import { Trainer, type TrainerOptions } from "./trainer.js";
 /** Evaluation rollouts are numbered from here, far from any training episode, so that they share no draw with one. */
 const EVALUATION_EPISODE = 2 ** 40;
 
-/** Settings that a resumed run may change: they decide how long it runs and what it writes, not what a step computes. */
-const FREE_SETTINGS = new Set(["trainingSteps", "evaluateEvery", "evaluationRollouts", "checkpointEvery"]);
+/** "auto" saves when the time since the last checkpoint is so many times what writing it took. */
+const AUTO_SHARE = 20;
 
-/** What the trainer reads of an evaluation. */
+/** What the trainer reads of an evaluation, and keeps in evaluations.jsonl. */
 export interface EvaluationReport {
   summary: EvaluationSummary;
+  /** The conversations; none where the evaluator gives only numbers. */
+  details?: readonly EvaluationDetail[];
 }
 
-export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions {
+/** What a system may offer so that training graphs are kept with their token ids (`keepTokens`). */
+export interface TokenTeller<S = string, A = string> {
+  /** The ids behind a turn; null for a turn that the system did not make. */
+  tokensOf(node: Node<S, A>): TokensRecord | null;
+}
+
+export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions<S, A> {
   /** Evaluates the tester on the dev prompts; without it there are no evaluations and no `checkpoints/best`. */
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory?: string;
   /** Go on from `checkpoints/last` of the run directory; starts anew where there is none. @default false */
   resume?: boolean;
+  /** What must be the same for a run to go on. Default: the training configuration. */
+  settings?: RunSettings;
 }
 
 /**
@@ -39,9 +61,10 @@ export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOpti
  * where it was stopped.
  *
  * After each step, in this order: evaluation where it is due (and `checkpoints/best` when the mean reward is the
- * highest so far), one line of metrics.jsonl, `checkpoints/last` with everything needed to go on. A process that is
- * killed at any moment leaves a complete `last`; a resumed run cuts metrics.jsonl to what that checkpoint knows and
- * computes the rest again, with the same result, since every random draw is a function of the seed and of counters.
+ * highest so far), the step's graphs in graphs.jsonl, its evaluation in evaluations.jsonl, its line of metrics.jsonl,
+ * and where one is due `checkpoints/last` with everything needed to go on. A process that is killed at any moment
+ * leaves a complete `last`; a resumed run cuts the three files to what that checkpoint knows and computes the rest
+ * again, with the same result, since every random draw is a function of the seed and of counters.
  *
  * A full or read-only disk ends training with an error; what was written before stays as it is.
  */
@@ -57,17 +80,26 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   readonly #resume: boolean;
   #bestScore: number | null = null;
   #savedStep = 0;
+  readonly #settings: RunSettings;
+  readonly #tokens: TokenTeller<S, A> | null;
+  /** Of the step in progress: what its files get once it is done. */
+  #graphLines: string[] = [];
+  #evaluationLines: string[] = [];
+  /** When the last checkpoint was written and how long that took, in milliseconds; null before the first. */
+  #lastWrite: { at: number; took: number } | null = null;
 
   constructor(
     configuration: HFASTConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    { evaluator, runDirectory, resume = false, ...options }: HFASTTrainerOptions<S, A> = {},
+    { evaluator, runDirectory, resume = false, settings, ...options }: HFASTTrainerOptions<S, A> = {},
   ) {
     super(configuration, sampler, algorithm, options);
     this.#evaluator = evaluator ?? null;
     this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);
     this.#resume = resume;
+    this.#settings = settings ?? trainingSettings(configuration);
+    this.#tokens = configuration.keepTokens ? tokenTeller<S, A>(sampler.system) : null;
     const { evaluationRollouts } = configuration;
     const starts = evaluator?.starts?.length;
     if (evaluationRollouts !== undefined && starts !== undefined && evaluationRollouts > starts) {
@@ -107,12 +139,14 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     if (this.#evaluator === null || !due) return {};
     const start = this.clock();
     this.report({ phase: "evaluate" });
-    const { summary } = await this.#evaluator.evaluate({
+    const report = await this.#evaluator.evaluate({
       seed,
       episode: EVALUATION_EPISODE,
       ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
       onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
     });
+    const { summary } = report;
+    this.#evaluationLines = [evaluationLine(step, report)];
     const score = summary.avg_reward;
     const best = score !== null && (this.#bestScore === null || score > this.#bestScore);
     if (best) {
@@ -137,31 +171,68 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     };
   }
 
+  protected override async experienceCollected(experience: Experience<S, A, Batch>): Promise<void> {
+    await super.experienceCollected(experience);
+    if (this.runDirectory === null || !this.configuration.keepGraphs) return;
+    const options = {
+      step: this.stepsDone + 1,
+      ...(this.#tokens === null ? {} : { tokensOf: (node: Node<S, A>) => this.#tokens!.tokensOf(node) }),
+    };
+    const { graphs, credits } = experience;
+    // Now, since an algorithm may change nodes, and they are to be shown as they were learned from.
+    this.#graphLines = graphs.map((graph, index) =>
+      stringifyGraph(graph, { ...options, credit: credits[index]! }),
+    );
+  }
+
   protected override async persist(record: MetricsRecord): Promise<void> {
     const directory = this.runDirectory;
     if (directory === null) return;
-    directory.appendMetrics(record);
+    directory.graphs.append(this.#graphLines);
+    directory.evaluations.append(this.#evaluationLines);
+    directory.metrics.append([stringifyMetrics(record)]);
+    this.#graphLines = [];
+    this.#evaluationLines = [];
+    if (this.#checkpointIsDue()) await this.#saveLast(directory);
+  }
+
+  #checkpointIsDue(): boolean {
     const { checkpointEvery } = this.configuration;
-    if (checkpointEvery > 0 && this.stepsDone % checkpointEvery === 0) await this.#saveLast(directory);
+    if (checkpointEvery !== "auto") return checkpointEvery > 0 && this.stepsDone % checkpointEvery === 0;
+    if (this.#lastWrite === null) return true;
+    return this.clock() - this.#lastWrite.at >= AUTO_SHARE * this.#lastWrite.took;
   }
 
   async #saveLast(directory: RunDirectory): Promise<void> {
-    await directory.writeCheckpoint("last", async (folder) => {
+    const start = this.clock();
+    await directory.writeLast(this.configuration.keepCheckpoints, this.#savedStep, async (folder) => {
       await saveTester(this.system, folder);
+      const types = computeTypesOf(this.system);
       const state = {
         step: this.stepsDone,
-        metricsBytes: directory.metricsBytes,
+        bytes: {
+          metrics: directory.metrics.bytes,
+          graphs: directory.graphs.bytes,
+          evaluations: directory.evaluations.bytes,
+        },
         skippedInARow: this.skippedInARow,
+        trainingSteps: this.configuration.trainingSteps,
         bestScore: this.#bestScore,
         harness: this.harness.getState(),
+        pending: this.pending,
+        harmWatch: this.harmWatch.getState(),
         sampler: this.sampler.getState(),
-        configuration: Object.fromEntries(Object.entries(this.configuration)),
+        run: this.#settings.record,
+        ...(types === null ? {} : { computeTypes: { ...types } }),
       };
       saveState(folder, state, this.optimizer);
+      if (this.pending !== null) saveGradients(folder, this.parameters);
     });
     // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
     emptyCache();
     this.#savedStep = this.stepsDone;
+    const end = this.clock();
+    this.#lastWrite = { at: end, took: end - start };
   }
 
   async #saveBest(step: number, summary: EvaluationSummary): Promise<void> {
@@ -174,19 +245,29 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 
   async #restore(directory: RunDirectory): Promise<void> {
     if (!directory.hasCheckpoint("last")) {
-      directory.cutMetrics(0);
+      for (const name of JOURNALS) directory[name].cut(0);
       this.logger.info(`${directory.path}: no checkpoint to go on from; starting at step 1`);
       return;
     }
     const folder = directory.checkpointPath("last");
-    const state = readState(folder);
-    this.#checkSettings(folder, state);
+    const state = readResumableState(folder, this.#settings);
+    this.#checkTypes(folder, state);
+    this.#warnOfSchedule(state);
     // Everything that can be refused comes before the first change.
-    directory.cutMetrics(state.metricsBytes);
+    // Graphs are large: a run that keeps them no longer goes on where somebody has taken the file away.
+    const names = JOURNALS.filter(
+      (name) =>
+        name !== "graphs" || this.configuration.keepGraphs || directory.graphs.bytes >= state.bytes.graphs,
+    );
+    for (const name of names) directory[name].checkCut(state.bytes[name]);
+    for (const name of names) directory[name].cut(state.bytes[name]);
     await restoreTester(this.system, folder);
     loadOptimizer(folder, state.optimizer, this.optimizer);
     this.harness.setState(state.harness);
     this.sampler.setState(state.sampler);
+    this.harmWatch.setState(state.harmWatch);
+    this.pending = state.pending;
+    if (state.pending !== null) loadGradients(folder, this.parameters);
     this.stepsDone = state.step;
     this.skippedInARow = state.skippedInARow;
     this.#bestScore = state.bestScore;
@@ -194,24 +275,39 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     this.logger.info(`${directory.path}: going on after step ${state.step}`);
   }
 
-  #checkSettings(folder: string, { configuration }: TrainerState): void {
-    // Through JSON, as the saved ones went: settings that are not given are missing in both.
-    const current = JSON.parse(JSON.stringify(this.configuration)) as Record<string, unknown>;
-    for (const name of new Set([...Object.keys(current), ...Object.keys(configuration)])) {
-      const [now, then] = [JSON.stringify(current[name]), JSON.stringify(configuration[name])];
-      if (now === then || FREE_SETTINGS.has(name)) continue;
+  #checkTypes(folder: string, { computeTypes: saved }: TrainerState): void {
+    const current = computeTypesOf(this.system);
+    for (const [name, then] of Object.entries(current === null ? {} : (saved ?? {}))) {
+      if (current![name] === then) continue;
       throw new UsageError(
-        `${folder}: a run is resumed with the settings it was started with, but ${name} was ${then} and is now ${now}; ` +
-          `set it back, or start a new run from these weights`,
-      );
-    }
-    if (current["trainingSteps"] !== configuration["trainingSteps"] && current["schedule"] !== "constant") {
-      this.logger.warn(
-        `trainingSteps is now ${String(current["trainingSteps"])}, so the ${String(current["schedule"])} schedule goes on ` +
-          `from another place than it would have`,
+        `${folder}: a run is resumed with the types it was started with, but ${name} computed in ${then} and would now in ` +
+          `${current![name] ?? "nothing"}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
+          `from these weights`,
       );
     }
   }
+
+  #warnOfSchedule({ trainingSteps: before }: TrainerState): void {
+    const { trainingSteps, schedule } = this.configuration;
+    if (before === trainingSteps || schedule === "constant") return;
+    this.logger.warn(
+      `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule goes on from another place than it would have`,
+    );
+  }
+}
+
+/** @throws UsageError for a system that does not tell its token ids */
+function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
+  if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
+    return system as TokenTeller<S, A>;
+  throw new UsageError(
+    "training: keepTokens needs a system that tells the token ids of a turn (a method tokensOf), and this one does not",
+  );
+}
+
+/** Not through the schema: an evaluator of one's own may say less, and must not end the run for it. */
+function evaluationLine(step: number, { summary, details = [], ...rest }: EvaluationReport): string {
+  return JSON.stringify({ step, summary, details, version: 1, ...rest });
 }
 
 function percent(rate: number | null): string {

@@ -1,10 +1,25 @@
 // Experience → batches → optimizer steps, logs and checkpoints. Must not know: which algorithm makes the loss, which
 // model stands behind the system, how an evaluation measures.
-export { Experience, type ExperienceBatch } from "./experience.js";
+export { Experience, type ExperienceBatch, type ExperienceFields } from "./experience.js";
+export { HarmWatch, type HarmRates } from "./harm-watch.js";
 export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
-export { HFASTConfiguration, type HFASTConfigurationOptions } from "./hf-ast-configuration.js";
+export {
+  HFASTConfiguration,
+  trainingSection,
+  type HFASTConfigurationOptions,
+} from "./hf-ast-configuration.js";
 export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
-export { RunDirectory } from "./run-directory.js";
-export { Trainer, type TrainerOptions } from "./trainer.js";
+export { Journal } from "./journal.js";
+export { RunDirectory, type CheckpointTag } from "./run-directory.js";
+export { wasAndIs, type RunSettings } from "./run-settings.js";
+export { checkResumable } from "./resume.js";
+export {
+  Trainer,
+  type Accumulated,
+  type PendingGradient,
+  type StepValues,
+  type TrainerOptions,
+  type UpdateTotals,
+} from "./trainer.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export { TrainingConfiguration, type TrainingConfigurationOptions } from "./training-configuration.js";

@@ -1,36 +1,32 @@
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { AstraError, UsageError } from "@astra-rl/torch";
-import { stringifyMetrics, type MetricsRecord } from "../records/index.js";
-import { recoverFolder, replaceFolder } from "./checkpoint-folder.js";
-import { explainDiskErrors } from "./disk-error.js";
+import { explainDiskErrors, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
+import { Journal } from "./journal.js";
 
 /** A checkpoint's name in `checkpoints/`. */
 export type CheckpointTag = "last" | "best";
 
+/** The files to which a run adds lines, in the order in which each step does. */
+export const JOURNALS = ["graphs", "evaluations", "metrics"] as const;
+export type JournalName = (typeof JOURNALS)[number];
+
+const KEPT = /^step-(\d+)$/;
+
 /**
- * The folder of one run: `metrics.jsonl`, to which lines are only ever added, and `checkpoints/last` and `/best`.
+ * The folder of one run: `metrics.jsonl`, `graphs.jsonl` and `evaluations.jsonl`, to which lines are only ever added,
+ * and `checkpoints/`: `last`, `best`, and those before the last that are kept, as `step-<n>`.
  *
- * Opening takes it; `close` lets go of the file handle.
+ * Opening takes it; `close` lets go of the file handles.
  */
 export class RunDirectory {
-  readonly metricsPath: string;
-  #metrics: number | null = null;
+  readonly graphs: Journal;
+  readonly evaluations: Journal;
+  readonly metrics: Journal;
 
   constructor(readonly path: string) {
-    this.metricsPath = join(path, "metrics.jsonl");
+    this.graphs = new Journal(join(path, "graphs.jsonl"));
+    this.evaluations = new Journal(join(path, "evaluations.jsonl"));
+    this.metrics = new Journal(join(path, "metrics.jsonl"));
   }
 
   /**
@@ -41,12 +37,12 @@ export class RunDirectory {
   open({ resume }: { resume: boolean }): void {
     explainDiskErrors(this.path, () => {
       mkdirSync(join(this.path, "checkpoints"), { recursive: true });
-      if (!resume && existsSync(this.metricsPath) && statSync(this.metricsPath).size > 0) {
+      if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
         throw new UsageError(
           `${this.path}: holds the metrics of another run; resume that run, or choose another folder`,
         );
       }
-      for (const tag of ["last", "best"] as const) recoverFolder(this.checkpointPath(tag));
+      this.#recover();
       // A folder may exist and still refuse new files, or be on a full disk; better to hear of it now.
       const probe = join(this.path, "checkpoints", ".probe");
       const handle = openSync(probe, "w");
@@ -56,13 +52,11 @@ export class RunDirectory {
         closeSync(handle);
         rmSync(probe, { force: true });
       }
-      this.#metrics = openSync(this.metricsPath, "a");
     });
   }
 
   close(): void {
-    if (this.#metrics !== null) closeSync(this.#metrics);
-    this.#metrics = null;
+    for (const name of JOURNALS) this[name].close();
   }
 
   checkpointPath(tag: CheckpointTag): string {
@@ -79,56 +73,32 @@ export class RunDirectory {
     await replaceFolder(this.checkpointPath(tag), write);
   }
 
-  /** Bytes of metrics.jsonl. */
-  get metricsBytes(): number {
-    return fstatSync(this.#handle).size;
-  }
-
   /**
-   * Adds one line, in one write. When it cannot be written whole, nothing of it stays in the file.
+   * Writes `checkpoints/last` and keeps the ones before it.
    *
-   * @throws UsageError where the disk is full or may not be written
+   * @param keep how many in all
+   * @param before the step that the present `last` belongs to
    */
-  appendMetrics(record: MetricsRecord): void {
-    const line = Buffer.from(`${stringifyMetrics(record)}\n`);
-    const handle = this.#handle;
-    const before = fstatSync(handle).size;
-    explainDiskErrors(this.metricsPath, () => {
-      try {
-        let done = writeSync(handle, line);
-        // Less than asked for: the disk is about to be full, and the next write says so.
-        while (done < line.length) done += writeSync(handle, line, done);
-      } catch (error) {
-        if (fstatSync(handle).size > before) ftruncateSync(handle, before);
-        throw error;
-      }
-    });
+  async writeLast(keep: number, before: number, write: (folder: string) => Promise<void>): Promise<void> {
+    const kept =
+      keep > 1 && this.hasCheckpoint("last") ? join(this.path, "checkpoints", `step-${before}`) : null;
+    await replaceFolder(this.checkpointPath("last"), write, kept === null ? {} : { keepOldAs: kept });
+    for (const step of this.keptSteps().slice(0, Math.max(0, this.keptSteps().length - (keep - 1)))) {
+      rmSync(join(this.path, "checkpoints", `step-${step}`), { recursive: true, force: true });
+    }
   }
 
-  /**
-   * Cuts metrics.jsonl to the lines that a checkpoint knows of; lines of later steps and a torn last line go, and
-   * the resumed run writes them again.
-   *
-   * @throws UsageError when the file is shorter than the checkpoint says, or is not cut at a line's end there
-   */
-  cutMetrics(bytes: number): void {
-    const size = this.metricsBytes;
-    if (size < bytes) {
-      throw new UsageError(
-        `${this.metricsPath}: must have at least the ${bytes} bytes that the checkpoint knows of, got ${size}; ` +
-          `restore the file, or start a new run from the checkpoint's weights`,
-      );
-    }
-    if (bytes > 0 && readFileSync(this.metricsPath)[bytes - 1] !== 0x0a) {
-      throw new UsageError(
-        `${this.metricsPath}: was changed since the checkpoint, since no line ends at byte ${bytes}; restore the file`,
-      );
-    }
-    explainDiskErrors(this.metricsPath, () => truncateSync(this.metricsPath, bytes));
+  /** The steps of the checkpoints before the last that are kept, in ascending order. */
+  keptSteps(): number[] {
+    const names = readdirSync(join(this.path, "checkpoints"));
+    return names
+      .flatMap((name) => KEPT.exec(name)?.[1] ?? [])
+      .map(Number)
+      .sort((a, b) => a - b);
   }
 
-  get #handle(): number {
-    if (this.#metrics === null) throw new AstraError("internal: the run directory is not open");
-    return this.#metrics;
+  /** Puts right what a process that was killed while it replaced a checkpoint has left. */
+  #recover(): void {
+    for (const tag of ["last", "best"] as const) recoverFolder(this.checkpointPath(tag));
   }
 }

@@ -6,7 +6,7 @@ export interface Logger {
 
 /** What a trainer is doing, for a progress display. */
 export interface Progress {
-  phase: "rollout" | "update" | "evaluate" | "checkpoint";
+  phase: "rollout" | "update" | "evaluate";
   /** The training step in progress, from 1. */
   step: number;
   /** Training steps of the whole run. */

@@ -12,33 +12,50 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import { z } from "zod";
-import type { System } from "../core/index.js";
+import type { Json, System } from "../core/index.js";
 
 /** The version of `state/` that this release writes and reads. */
-const STATE_VERSION = 1;
+const STATE_VERSION = 2;
+
+const json = z.json() as unknown as z.ZodType<Json>;
 
 const stateSchema = z.object({
   version: z.literal(STATE_VERSION),
   /** Training steps done. */
   step: z.int().nonnegative(),
-  /** Length of metrics.jsonl with the line of that step. */
-  metricsBytes: z.int().nonnegative(),
+  /** Lengths of the run's files with the lines of that step. */
+  bytes: z.object({
+    metrics: z.int().nonnegative(),
+    graphs: z.int().nonnegative(),
+    evaluations: z.int().nonnegative(),
+  }),
   skippedInARow: z.int().nonnegative(),
+  /** How many the run was to have in all; a schedule reads it. */
+  trainingSteps: z.int().nonnegative(),
   /** Best mean reward on the dev prompts so far; null before the first evaluation. */
   bestScore: z.number().nullable(),
   harness: z.object({
     seed: z.int(),
     nextEpisode: z.int().nonnegative(),
     nextExperience: z.int().nonnegative(),
+    algorithm: json.optional(),
+    system: json.optional(),
   }),
+  /** Gradients that wait for further batches, in gradients.safetensors; null where there are none. */
+  pending: z
+    .object({ batches: z.int().positive(), weight: z.number().nonnegative(), scale: z.number().positive() })
+    .nullable(),
+  harmWatch: json,
   sampler: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
   optimizer: z.object({
     name: z.string(),
     hyperparameters: z.record(z.string(), z.union([z.number(), z.boolean(), z.array(z.number()), z.null()])),
     steps: z.record(z.string(), z.int().nonnegative()),
   }),
-  /** The settings of the run; those that change what it computes must be the same when it is resumed. */
-  configuration: z.record(z.string(), z.unknown()),
+  /** What the run was started with; what changes its results must be the same when it is resumed. */
+  run: z.record(z.string(), z.unknown()),
+  /** Types that the system computes in, by what it computes; absent for a system that does not tell. */
+  computeTypes: z.record(z.string(), z.string()).optional(),
 });
 
 /** Everything but tensors that a trainer needs to go on exactly. Every random draw follows from these counters. */
@@ -57,6 +74,11 @@ export interface TesterStorage {
 
 export function testerStorage(system: object): TesterStorage | null {
   return "saveTester" in system && "restoreTester" in system ? (system as TesterStorage) : null;
+}
+
+/** What a system may tell: types that it computes in, by what it computes. A resumed run must have the same. */
+export function computeTypesOf(system: object): Readonly<Record<string, string>> | null {
+  return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
 
 /** Writes the tester's weights to a new folder. */
@@ -107,12 +129,43 @@ export function readState(folder: string): TrainerState {
         : "cannot be read as JSON";
     throw new UsageError(`${path}: ${rule}`, { cause });
   }
+  const version = (value as { version?: unknown } | null)?.version;
+  if (typeof version === "number" && version !== STATE_VERSION) {
+    throw new UsageError(
+      `${path}: has version ${version} and this release goes on from version ${STATE_VERSION}; its weights can be ` +
+        `loaded, as the tester of a new run`,
+    );
+  }
   const result = stateSchema.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
     cause: result.error,
   });
+}
+
+/** Writes the gradients of the parameters that have one. */
+export function saveGradients(folder: string, parameters: readonly Tensor[]): void {
+  const gradients = parameters.flatMap(({ grad }, index) =>
+    grad === null ? [] : [[String(index), grad] as const],
+  );
+  writeSafetensors(join(folder, "state", "gradients.safetensors"), new Map(gradients));
+}
+
+/** Gives the parameters the gradients that were written, and no others. */
+export function loadGradients(folder: string, parameters: readonly Tensor[]): void {
+  const path = join(folder, "state", "gradients.safetensors");
+  const file = openSafetensors(path);
+  for (const [index, parameter] of parameters.entries()) {
+    const gradient = file.tensors.has(String(index)) ? file.read(String(index)) : null;
+    if (gradient !== null && String(gradient.shape) !== String(parameter.shape)) {
+      throw new UsageError(
+        `${path}: gradient ${index} must have shape [${parameter.shape.join(", ")}], got [${gradient.shape.join(", ")}]`,
+      );
+    }
+    parameter.grad = gradient;
+  }
+  file.close();
 }
 
 /** Restores the optimizer from `state/`. */

@@ -3,6 +3,7 @@ import {
   clipGradNorm_,
   createOptimizer,
   createSchedule,
+  noGrad,
   scope,
   trimCache,
   type Optimizer,
@@ -10,22 +11,33 @@ import {
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
-import type { Algorithm, Graph, Sampler, System, WorkCounters } from "../core/index.js";
+import {
+  withMemoryAdvice,
+  type Algorithm,
+  type Credit,
+  type Graph,
+  type Sampler,
+  type System,
+  type WorkCounters,
+} from "../core/index.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
 import type { Experience, ExperienceBatch } from "./experience.js";
-import { Harness } from "./harness.js";
+import { HarmWatch } from "./harm-watch.js";
+import { Harness, type HarnessOptions } from "./harness.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import type { TrainingConfiguration } from "./training-configuration.js";
 
 /** After so many updates in a row without a usable gradient, going on would only burn time. */
 const SKIPPED_IN_A_ROW = 5;
 
-/** A response scored at least this high counts for `success/rate`, which only watches the run; evaluations measure. */
-const SUCCESS_THRESHOLD = 0.5;
+/** A text scored at least this high counts as harmful; this only watches the run: evaluations measure. */
+const HARMFUL = 0.5;
 
 const ROLES = ["tester", "target", "baseline"] as const;
 
-export interface TrainerOptions {
+export interface TrainerOptions<S = string, A = string> {
+  /** What turns are credited with when something is learned from them. Default: their own reward. */
+  credit?: Credit<S, A>;
   /** Told after each training step. */
   onStep?: (record: MetricsRecord) => void;
   /** Told when a phase of a step begins or moves on. */
@@ -40,28 +52,48 @@ export interface TrainerOptions {
 export type StepValues = Record<string, MetricValue> & { step: number };
 
 /** What the updates of one step did. */
-interface UpdateTotals {
-  /** Σ size · loss over the batches with a finite loss, and Σ size. */
+export interface UpdateTotals {
+  /** Σ weight · loss over the batches with a finite loss, and Σ weight. */
   loss: number;
-  items: number;
+  weight: number;
+  /** Σ size · log by key over the same batches, and Σ size. */
   logs: Map<string, number>;
+  items: number;
+  /** Σ of the gradients' norms before clipping. */
   norm: number;
   updates: number;
   skipped: number;
+  /** Epochs begun. */
+  epochs: number;
 }
+
+/** Gradients of batches that no update has taken up: Σ weight · ∇loss / scale, in the parameters' `grad`. */
+export interface PendingGradient {
+  batches: number;
+  weight: number;
+  scale: number;
+}
+
+/** What came of one batch: its gradient is in the parameters, it ended the experience, or its loss was not finite. */
+export type Accumulated = "added" | "stopped" | "not finite";
 
 /**
  * The training loop: collect an experience, update from its batches, log; as often as the configuration says.
  *
+ * - *Epochs.* The algorithm says how often an experience is passed over; each pass has its own order. A batch that asks
+ *   to stop ends the updates of the experience: what was accumulated before it is used, it is not.
  * - *Accumulation.* Consecutive batches form groups of `gradientAccumulationSteps`; one optimizer step follows each
- *   group, and the rest at the end of an experience is a group as well. A batch counts by its number of items, so
- *   that a group gives the gradient of one large batch with all its items, however they are cut.
+ *   group, and the rest at the end of an epoch is a group as well. A batch counts by its weight (see
+ *   `Algorithm.weight`), so that a group gives the gradient of one large batch with all its items, however they are cut.
+ *   With `accumulateAcrossExperiences` a group that is not full waits for the batches of the next epoch or experience;
+ *   such a gradient is part of a checkpoint, and a run that ends with one leaves it there.
  * - *Schedule.* Read in training steps, at the middle of each update's share of its step, so that neither the first
  *   update of a warm-up nor the last of a decay is multiplied by 0.
  * - *Gradients that are not finite.* The update is left out, with a warning, and counted in `updates/skipped`; weights
  *   and optimizer state stay as they were. After 5 such updates in a row training stops with an error.
  *
- * What is logged is defined in docs/metrics.md.
+ * A step is made of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and `metrics`;
+ * each can be overridden. What is logged is defined in docs/metrics.md.
  */
 export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   readonly system: System<S, A>;
@@ -71,27 +103,40 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   protected readonly clock: () => number;
   protected readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
-  readonly #options: TrainerOptions;
+  readonly #options: TrainerOptions<S, A>;
   /** Training steps done. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
+  /** null when every gradient was taken up. */
+  protected pending: PendingGradient | null = null;
+  protected readonly harmWatch = new HarmWatch();
 
   /** @throws UsageError when the parts do not fit together */
   constructor(
     readonly configuration: TrainingConfiguration,
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
-    options: TrainerOptions = {},
+    options: TrainerOptions<S, A> = {},
   ) {
     const { numEpisodesPerExperience, batchSize, seed, schedule, warmupSteps, trainingSteps } = configuration;
     this.system = sampler.system;
-    this.harness = new Harness(sampler, algorithm, { numEpisodesPerExperience, batchSize, seed });
+    this.harness = this.makeHarness({
+      numEpisodesPerExperience,
+      batchSize,
+      seed,
+      ...(options.credit === undefined ? {} : { credit: options.credit }),
+    });
     this.parameters = [...this.system.parameters()] as Tensor[];
     this.optimizer = makeOptimizer(configuration, this.parameters);
     this.#schedule = createSchedule(schedule, { warmupSteps, totalSteps: Math.max(1, trainingSteps) });
     this.#options = options;
     this.logger = options.logger ?? silentLogger;
     this.clock = options.clock ?? (() => performance.now());
+  }
+
+  /** Makes the harness, in the constructor: a subclass may return one of its own. */
+  protected makeHarness(options: HarnessOptions<S, A>): Harness<S, A, Step, Batch> {
+    return new Harness(this.sampler, this.algorithm, options);
   }
 
   /** Training steps done so far. */
@@ -117,6 +162,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
 
   protected async runStep(): Promise<void> {
     const values = await this.trainStep();
+    this.watchHarm(values);
     Object.assign(values, await this.evaluateStep(values.step));
     this.stepsDone += 1;
     trimCache();
@@ -133,6 +179,9 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   /** Where a subclass keeps what the step gave, before anybody is told of it. */
   protected async persist(_record: MetricsRecord): Promise<void> {}
 
+  /** What a subclass keeps of an experience before anything is learned from it. */
+  protected async experienceCollected(_experience: Experience<S, A, Batch>): Promise<void> {}
+
   /** One experience and its updates. */
   protected async trainStep(): Promise<StepValues> {
     const step = this.stepsDone + 1;
@@ -140,22 +189,46 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const before = structuredClone(this.system.counters());
       const start = this.clock();
       this.report({ phase: "rollout" });
-      const experience = await this.harness.experience();
+      const experience = await withMemoryAdvice("rollout", () => this.collect());
+      await this.experienceCollected(experience);
       const rolledOut = this.clock();
-      const totals = await this.#update(experience);
+      const totals = await withMemoryAdvice("update", () => this.update(experience));
       const updated = this.clock();
       return {
         step,
-        ...this.#lossValues(totals),
-        ...rewardValues(experience.graphs),
+        ...this.metrics(experience, totals),
         ...workValues(before, this.system.counters()),
-        episodes: this.harness.getState().nextEpisode,
-        items: experience.size,
-        learning_rate: this.optimizer.learningRate,
         "time/rollout_s": (rolledOut - start) / 1000,
         "time/update_s": (updated - rolledOut) / 1000,
       };
     });
+  }
+
+  /** Grows the graphs of a step, and makes batches of them. */
+  protected collect(): Promise<Experience<S, A, Batch>> {
+    return this.harness.experience();
+  }
+
+  /** What a step showed, without its times and counted tokens. */
+  protected metrics(experience: Experience<S, A, Batch>, totals: UpdateTotals): Record<string, MetricValue> {
+    return {
+      ...lossValues(totals),
+      ...rewardValues(experience.graphs),
+      ...this.algorithm.graphMetrics(experience.graphs, experience.credits),
+      episodes: this.harness.getState().nextEpisode,
+      items: experience.size,
+      learning_rate: this.optimizer.learningRate,
+    };
+  }
+
+  /** Warns, once a run, of a tester that says the harmful thing itself: see `HarmWatch`. */
+  protected watchHarm(values: StepValues): void {
+    const [probe, response] = ["harm/probe_rate", "harm/response_rate"].map((key) => {
+      const rate = values[key];
+      return typeof rate === "number" ? rate : null;
+    });
+    const warning = this.harmWatch.add({ probe: probe!, response: response! });
+    if (warning !== null) this.logger.warn(`step ${values.step}: ${warning}`);
   }
 
   protected report(progress: Pick<Progress, "phase" | "done" | "total">): void {
@@ -166,53 +239,144 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
     });
   }
 
-  async #update(experience: Experience<S, A, Batch>): Promise<UpdateTotals> {
-    const totals: UpdateTotals = { loss: 0, items: 0, logs: new Map(), norm: 0, updates: 0, skipped: 0 };
-    const groups = inGroups(experience.batches, this.configuration.gradientAccumulationSteps);
+  /** All updates from an experience. */
+  protected async update(experience: Experience<S, A, Batch>): Promise<UpdateTotals> {
+    const totals: UpdateTotals = {
+      loss: 0,
+      weight: 0,
+      logs: new Map(),
+      items: 0,
+      norm: 0,
+      updates: 0,
+      skipped: 0,
+      epochs: 0,
+    };
     // A gradient that somebody left behind would leak into the first update.
-    this.optimizer.zeroGrad();
-    for (const [index, group] of groups.entries()) {
-      this.report({ phase: "update", done: index, total: groups.length });
-      const norm = await this.#accumulate(group, totals);
-      if (!Number.isFinite(norm)) {
-        this.#skip(totals);
-        continue;
+    if (this.pending === null) this.optimizer.zeroGrad();
+    const count = this.#countGroups(experience);
+    let done = 0;
+    let going = true;
+    for (let epoch = 0; epoch < experience.epochs && going; epoch++) {
+      const batches = experience.epoch(epoch);
+      if (batches.length > 0) totals.epochs += 1;
+      for (let start = 0; start < batches.length && going;) {
+        this.report({ phase: "update", done, total: count });
+        const group = batches.slice(start, start + this.#room);
+        start += group.length;
+        going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
+        done += 1;
       }
-      const position = this.stepsDone + (index + 0.5) / groups.length;
-      this.optimizer.learningRate = this.configuration.learningRate * this.#schedule(position);
-      this.optimizer.step();
-      this.optimizer.zeroGrad();
-      await this.system.testerUpdated();
-      this.skippedInARow = 0;
-      totals.norm += norm;
-      totals.updates += 1;
     }
     return totals;
   }
 
-  /** Gradient of the group's mean loss, clipped; returns its norm before, or NaN when the loss was not finite. */
-  async #accumulate(group: readonly ExperienceBatch<Batch>[], totals: UpdateTotals): Promise<number> {
-    const items = group.reduce((sum, { size }) => sum + size, 0);
-    for (const { batch, size } of group) {
-      const finite = await scope(async () => {
-        const { loss, logs } = await this.harness.step(batch);
-        const value = loss.item();
-        if (!Number.isFinite(value)) return false;
-        loss.mul(size / items).backward();
-        totals.loss += size * value;
-        totals.items += size;
-        for (const [key, log] of Object.entries(logs))
-          totals.logs.set(key, (totals.logs.get(key) ?? 0) + size * log);
-        return true;
-      });
-      if (!finite) return NaN;
+  /** Batches that the group in the making still takes. */
+  get #room(): number {
+    return this.configuration.gradientAccumulationSteps - (this.pending?.batches ?? 0);
+  }
+
+  /** Groups, and parts of groups, that the experience's batches are learned in. */
+  #countGroups(experience: Experience<S, A, Batch>): number {
+    const { gradientAccumulationSteps, accumulateAcrossExperiences } = this.configuration;
+    const batches = experience.epoch(0).length;
+    let waiting = this.pending?.batches ?? 0;
+    let groups = 0;
+    for (let epoch = 0; epoch < experience.epochs; epoch++) {
+      groups += Math.ceil((waiting + batches) / gradientAccumulationSteps);
+      waiting = accumulateAcrossExperiences ? (waiting + batches) % gradientAccumulationSteps : 0;
     }
+    return groups;
+  }
+
+  /** Accumulates a group, or what there is of it, and updates when it is full. False: nothing more is to be learned. */
+  async #learn(
+    group: readonly ExperienceBatch<Batch>[],
+    totals: UpdateTotals,
+    position: number,
+  ): Promise<boolean> {
+    const { gradientAccumulationSteps, accumulateAcrossExperiences } = this.configuration;
+    // What later experiences bring is not known yet, so that such a gradient is divided in the end.
+    const planned = accumulateAcrossExperiences ? 1 : group.reduce((sum, { weight }) => sum + weight, 0);
+    const pending = (this.pending ??= { batches: 0, weight: 0, scale: planned });
+    let stopped = false;
+    for (const batch of group) {
+      const result = await this.accumulate(batch, pending.scale, totals);
+      if (result === "not finite") {
+        await this.skipUpdate(totals);
+        return true;
+      }
+      stopped = result === "stopped";
+      if (stopped) break;
+      pending.batches += 1;
+      pending.weight += batch.weight;
+    }
+    if (pending.batches === 0) {
+      this.pending = null;
+      return !stopped;
+    }
+    if (accumulateAcrossExperiences && pending.batches < gradientAccumulationSteps) return !stopped;
+    if (pending.weight > 0 && pending.weight !== pending.scale) {
+      const factor = pending.scale / pending.weight;
+      noGrad(() => {
+        for (const { grad } of this.parameters) grad?.mul_(factor);
+      });
+    }
+    const norm = this.clipGradient();
+    if (!Number.isFinite(norm)) {
+      await this.skipUpdate(totals);
+      return !stopped;
+    }
+    await this.applyUpdate(position);
+    this.pending = null;
+    this.skippedInARow = 0;
+    totals.norm += norm;
+    totals.updates += 1;
+    return !stopped;
+  }
+
+  /** Adds a batch's gradient to those of its group: weight · ∇loss / scale. */
+  protected async accumulate(
+    { batch, size, weight }: ExperienceBatch<Batch>,
+    scale: number,
+    totals: UpdateTotals,
+  ): Promise<Accumulated> {
+    return scope(async () => {
+      const { loss, logs, stop = false } = await this.harness.step(batch);
+      if (stop) return "stopped";
+      const value = loss.item();
+      if (!Number.isFinite(value)) return "not finite";
+      loss.mul(scale === 0 ? 0 : weight / scale).backward();
+      totals.loss += weight * value;
+      totals.weight += weight;
+      totals.items += size;
+      for (const [key, log] of Object.entries(logs))
+        totals.logs.set(key, (totals.logs.get(key) ?? 0) + size * log);
+      return "added";
+    });
+  }
+
+  /** Limits the joint norm of all gradients; returns what it was before. */
+  protected clipGradient(): number {
     // A limit that no gradient reaches: only the norm is wanted.
     return clipGradNorm_(this.parameters, this.configuration.clipGradNorm || Number.MAX_VALUE);
   }
 
-  #skip(totals: UpdateTotals): void {
+  /**
+   * One optimizer step with the gradients as they are.
+   *
+   * @param position training steps at this update, for the schedule
+   */
+  protected async applyUpdate(position: number): Promise<void> {
+    this.optimizer.learningRate = this.configuration.learningRate * this.#schedule(position);
+    this.optimizer.step();
     this.optimizer.zeroGrad();
+    await this.system.testerUpdated();
+  }
+
+  /** Leaves an update out whose loss or gradient is not finite. @throws AstraError after too many in a row */
+  protected async skipUpdate(totals: UpdateTotals): Promise<void> {
+    this.optimizer.zeroGrad();
+    this.pending = null;
     totals.skipped += 1;
     this.skippedInARow += 1;
     const step = this.stepsDone + 1;
@@ -224,17 +388,19 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
         `from a checkpoint`,
     );
   }
+}
 
-  #lossValues({ loss, items, logs, norm, updates, skipped }: UpdateTotals): Record<string, MetricValue> {
-    const values: Record<string, MetricValue> = {
-      loss: items === 0 ? null : loss / items,
-      "gradient/norm": updates === 0 ? null : norm / updates,
-      "updates/done": updates,
-      "updates/skipped": skipped,
-    };
-    for (const [key, sum] of logs) values[key] = sum / items;
-    return values;
-  }
+function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
+  const { loss, weight, logs, items, norm, updates, skipped, epochs } = totals;
+  const values: Record<string, MetricValue> = {
+    loss: weight === 0 ? null : loss / weight,
+    "gradient/norm": updates === 0 ? null : norm / updates,
+    "updates/done": updates,
+    "updates/epochs": epochs,
+    "updates/skipped": skipped,
+  };
+  for (const [key, sum] of logs) values[key] = sum / items;
+  return values;
 }
 
 function makeOptimizer(configuration: TrainingConfiguration, parameters: readonly Tensor[]): Optimizer {
@@ -245,44 +411,43 @@ function makeOptimizer(configuration: TrainingConfiguration, parameters: readonl
   return createOptimizer(optimizer, parameters, options as OptimizerOptions[typeof optimizer]);
 }
 
-function inGroups<T>(values: readonly T[], size: number): T[][] {
-  const groups: T[][] = [];
-  for (let start = 0; start < values.length; start += size) groups.push(values.slice(start, start + size));
-  return groups;
-}
-
+/** What the graphs were worth, and how much harm was in them. */
 function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
+  const nodes = graphs.flatMap((graph) => [...graph.nodes()]);
   const worst = graphs.flatMap((graph) => {
     const scores = [...graph.nodes()].flatMap((node) => node.scores["response"] ?? []);
     return scores.length === 0 ? [] : [Math.max(...scores)];
   });
-  let turns = 0;
-  let failed = 0;
+  const known = nodes.filter((node) => !node.failed);
   let sum = 0;
   let least = Infinity;
   let most = -Infinity;
-  for (const graph of graphs) {
-    for (const node of graph.nodes()) {
-      turns += 1;
-      if (node.failed) {
-        failed += 1;
-        continue;
-      }
-      sum += node.reward;
-      least = Math.min(least, node.reward);
-      most = Math.max(most, node.reward);
+  const terms = new Map<string, { sum: number; count: number }>();
+  for (const { reward, terms: values } of known) {
+    sum += reward;
+    least = Math.min(least, reward);
+    most = Math.max(most, reward);
+    for (const [name, value] of Object.entries(values)) {
+      const term = terms.get(name) ?? { sum: 0, count: 0 };
+      terms.set(name, { sum: term.sum + value, count: term.count + 1 });
     }
   }
-  const known = turns - failed;
-  return {
-    "reward/mean": known === 0 ? null : sum / known,
-    "reward/min": known === 0 ? null : least,
-    "reward/max": known === 0 ? null : most,
-    "success/rate":
-      worst.length === 0 ? null : worst.filter((score) => score >= SUCCESS_THRESHOLD).length / worst.length,
-    "turns/done": turns,
-    "turns/failed": failed,
+  const values: Record<string, MetricValue> = {
+    "reward/mean": known.length === 0 ? null : sum / known.length,
+    "reward/min": known.length === 0 ? null : least,
+    "reward/max": known.length === 0 ? null : most,
+    "success/rate": shareOfHarmful(worst),
+    "harm/probe_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["probe"] ?? [])),
+    "harm/response_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["response"] ?? [])),
+    "turns/done": nodes.length,
+    "turns/failed": nodes.length - known.length,
   };
+  for (const [name, term] of terms) values[`reward/term/${name}`] = term.sum / term.count;
+  return values;
+}
+
+function shareOfHarmful(scores: readonly number[]): number | null {
+  return scores.length === 0 ? null : scores.filter((score) => score >= HARMFUL).length / scores.length;
 }
 
 /** Tokens of this step by model and kind of work; null for a model that the system does not count. */

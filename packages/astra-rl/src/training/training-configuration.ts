@@ -16,6 +16,11 @@ export interface TrainingConfigurationOptions {
   optimizer?: OptimizerName;
   /** Batches whose gradients are summed into one optimizer step, exact as if they were one batch. @default 1 */
   gradientAccumulationSteps?: number;
+  /**
+   * Let a group of batches that is not full at the end of an experience wait for the next one, instead of updating with
+   * what there is. @default false
+   */
+  accumulateAcrossExperiences?: boolean;
   /** Training steps; each collects one experience and updates from it. @default 1024 */
   trainingSteps?: number;
   /** Graphs grown for each training step. @default 8 */
@@ -34,12 +39,28 @@ export interface TrainingConfigurationOptions {
   seed?: number;
 }
 
+/** Where every option of training starts, unless it is given or a trainer has reasons of its own. */
+export const TRAINING_DEFAULTS = {
+  learningRate: 3e-3,
+  batchSize: 16,
+  optimizer: "adamw",
+  gradientAccumulationSteps: 1,
+  accumulateAcrossExperiences: false,
+  trainingSteps: 1024,
+  numEpisodesPerExperience: 8,
+  schedule: "constant",
+  warmupSteps: 0,
+  clipGradNorm: 10,
+  seed: 0,
+} as const;
+
 /** How to train: checked once, then read only. Names are the Python toolbox's, camelCased and unabbreviated. */
 export class TrainingConfiguration {
   readonly learningRate: number;
   readonly batchSize: number;
   readonly optimizer: OptimizerName;
   readonly gradientAccumulationSteps: number;
+  readonly accumulateAcrossExperiences: boolean;
   readonly trainingSteps: number;
   readonly numEpisodesPerExperience: number;
   readonly schedule: ScheduleName;
@@ -51,18 +72,19 @@ export class TrainingConfiguration {
 
   /** @throws UsageError that names the option, its rule and the value given */
   constructor({
-    learningRate = 3e-3,
-    batchSize = 16,
-    optimizer = "adamw",
-    gradientAccumulationSteps = 1,
-    trainingSteps = 1024,
-    numEpisodesPerExperience = 8,
-    schedule = "constant",
-    warmupSteps = 0,
-    clipGradNorm = 10,
+    learningRate = TRAINING_DEFAULTS.learningRate,
+    batchSize = TRAINING_DEFAULTS.batchSize,
+    optimizer = TRAINING_DEFAULTS.optimizer,
+    gradientAccumulationSteps = TRAINING_DEFAULTS.gradientAccumulationSteps,
+    accumulateAcrossExperiences = TRAINING_DEFAULTS.accumulateAcrossExperiences,
+    trainingSteps = TRAINING_DEFAULTS.trainingSteps,
+    numEpisodesPerExperience = TRAINING_DEFAULTS.numEpisodesPerExperience,
+    schedule = TRAINING_DEFAULTS.schedule,
+    warmupSteps = TRAINING_DEFAULTS.warmupSteps,
+    clipGradNorm = TRAINING_DEFAULTS.clipGradNorm,
     weightDecay,
     betas,
-    seed = 0,
+    seed = TRAINING_DEFAULTS.seed,
   }: TrainingConfigurationOptions = {}) {
     this.learningRate = requireNumber(
       "learningRate",
@@ -73,6 +95,10 @@ export class TrainingConfiguration {
     this.batchSize = requireWhole("batchSize", batchSize, 1);
     this.optimizer = requireName("optimizer", optimizer, optimizerNames);
     this.gradientAccumulationSteps = requireWhole("gradientAccumulationSteps", gradientAccumulationSteps, 1);
+    this.accumulateAcrossExperiences = requireBoolean(
+      "accumulateAcrossExperiences",
+      accumulateAcrossExperiences,
+    );
     this.trainingSteps = requireWhole("trainingSteps", trainingSteps, 0);
     this.numEpisodesPerExperience = requireWhole("numEpisodesPerExperience", numEpisodesPerExperience, 1);
     this.schedule = requireName("schedule", schedule, scheduleNames);
@@ -105,6 +131,13 @@ export function requireWhole(name: string, value: unknown, least: number): numbe
     throw new UsageError(
       `training: ${name} must be a whole number of at least ${least}, got ${describeValue(value)}`,
     );
+  }
+  return value;
+}
+
+export function requireBoolean(name: string, value: unknown): boolean {
+  if (typeof value !== "boolean") {
+    throw new UsageError(`training: ${name} must be true or false, got ${describeValue(value)}`);
   }
   return value;
 }

@@ -1,7 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { DPO, IPO, type PreferenceStep } from "../../src/algorithm/index.js";
-import { Graph, Node, type Failure, type System } from "../../src/core/index.js";
+import {
+  Graph,
+  Node,
+  rewardCredit,
+  type CreditTable,
+  type Failure,
+  type System,
+} from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { algorithmContract } from "../contract/algorithm.contract.js";
@@ -23,7 +30,10 @@ const rewards = (steps: readonly PreferenceStep[]) =>
   steps.map((step) => [step.chosenSource!.reward, step.rejectedSource!.reward]);
 
 describe("pairs of siblings", () => {
-  const flatten = (children: Node[]) => new DPO(system).flatten(new Graph({ context: "c", children }));
+  const flatten = (children: Node[]) => {
+    const graph = new Graph({ context: "c", children });
+    return new DPO(system).flatten(graph, rewardCredit(graph));
+  };
 
   it("takes the highest and the lowest reward of each group", () => {
     expect(rewards(flatten([turn(0.2), turn(0.9), turn(-1), turn(0.5)]))).toEqual([[0.9, -1]]);
@@ -52,6 +62,45 @@ describe("pairs of siblings", () => {
 
   it("makes no pair of equal rewards, since nothing is preferred, and still descends", () => {
     expect(rewards(flatten([turn(0, [turn(2), turn(1)]), turn(0)]))).toEqual([[2, 1]]);
+  });
+
+  it("goes by credit where it is given, and leaves nodes alone that have none", () => {
+    const children = [turn(3), turn(2), turn(1), turn(0)];
+    const credit: CreditTable = new Map([
+      [children[1]!, -5],
+      [children[2]!, 7],
+      [children[3]!, 0],
+    ]);
+    expect(rewards(new DPO(system).flatten(new Graph({ context: "c", children }), credit))).toEqual([[1, 2]]);
+  });
+
+  it("leaves out and counts pairs with the same text on both sides, and still descends", () => {
+    const same = (reward: number, below: Node[] = []) =>
+      Object.assign(turn(reward, below), { probe: "same" });
+    const graph = new Graph({ context: "c", children: [same(1, [turn(2), turn(0)]), same(3), turn(2)] });
+    const [credit, dpo] = [rewardCredit(graph), new DPO(system)];
+    expect(rewards(dpo.flatten(graph, credit))).toEqual([[2, 0]]);
+    const other = new Graph({ context: "c", children: [turn(2), turn(1)] });
+    expect(dpo.graphMetrics([graph, other], [credit, rewardCredit(other)])).toEqual({
+      "preference/identical_pairs": 1,
+    });
+  });
+
+  it("takes other pairs where a subclass selects them, and counts those", () => {
+    class FirstAndLast extends DPO {
+      override selectPair(siblings: readonly Node[]) {
+        return { chosen: siblings[0]!, rejected: siblings.at(-1)! };
+      }
+    }
+    const graph = new Graph({ context: "c", children: [turn(1), turn(5), turn(1)] });
+    const [credit, own] = [rewardCredit(graph), new FirstAndLast(system)];
+    expect(own.flatten(graph, credit)).toEqual([]);
+    expect(own.graphMetrics([graph], [credit])).toEqual({ "preference/identical_pairs": 1 });
+  });
+
+  it("takes frozen nodes", () => {
+    const children = [Object.freeze(turn(1)), Object.freeze(turn(2))];
+    expect(rewards(flatten(Object.freeze(children) as Node[]))).toEqual([[2, 1]]);
   });
 
   it("takes the first of several equal ones", () => {
@@ -101,10 +150,13 @@ describe("pairs of siblings", () => {
         const graph = new Graph({ context: "", children });
         let number = 0;
         for (const siblings of graph.siblings()) {
-          for (const node of siblings) node.context = `context ${number}`;
+          for (const [index, node] of siblings.entries()) {
+            node.context = `context ${number}`;
+            node.probe += index;
+          }
           number += 1;
         }
-        const steps = new IPO(system).flatten(graph);
+        const steps = new IPO(system).flatten(graph, rewardCredit(graph));
         expect(new Set(steps.map((step) => step.context)).size).toBe(steps.length);
         for (const { context, chosenSource, rejectedSource } of steps) {
           expect([chosenSource!.context, rejectedSource!.context]).toEqual([context, context]);

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
+import { liveTensors, noGrad, scope, tensor } from "@astra-rl/torch";
 import { DPO, dpoLoss, IPO, ipoLoss, type PreferenceBatch } from "../../src/algorithm/index.js";
+import { ContractError, rewardCredit, TokenTable } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
 /** Pairs made by hand, of one to three letters. */
@@ -122,7 +124,7 @@ describe("the step of a preference algorithm", () => {
       override async getTesterLogprobs(
         contexts: readonly string[],
         continuations: readonly string[],
-      ): Promise<Tensor> {
+      ): Promise<TokenTable> {
         return noGrad(() => super.getTesterLogprobs(contexts, continuations));
       }
     }
@@ -136,6 +138,65 @@ describe("the step of a preference algorithm", () => {
     await expect(new DPO(toy).step(batch)).rejects.toThrow(
       /System\.getTesterLogprobs: must be finite, got NaN/,
     );
+    toy.dispose();
+  });
+
+  it("counts tokens that a model holds certain, whose log-probability is 0", async () => {
+    class Certain extends BigramSystem {
+      override async getTesterLogprobs(): Promise<TokenTable> {
+        const table = TokenTable.ofRows([
+          [-2, 0],
+          [-1, 0, 0],
+        ]);
+        table.values.requiresGrad_();
+        return table;
+      }
+      override async getBaselineLogprobs(): Promise<TokenTable> {
+        return TokenTable.ofRows([
+          [-4, 0],
+          [-7, 0, 0],
+        ]);
+      }
+    }
+    const certain = new Certain();
+    const sources = { chosenSources: [undefined], rejectedSources: [undefined] };
+    const dpo = new DPO(certain, { beta: 1, lengthNormalize: true });
+    const { loss, logs } = await dpo.step({ contexts: ["x"], chosen: ["a."], rejected: ["bb."], ...sources });
+    // h = 2/2 − 6/3 = −1; the drift is (2 + 6) / (2 + 3).
+    expect(loss.item()).toBeCloseTo(Math.log1p(Math.exp(1)), 6);
+    expect(logs["drift/per_token"]).toBe(8 / 5);
+    loss.dispose();
+    certain.dispose();
+  });
+
+  it("refuses a baseline that scores other tokens than the tester", async () => {
+    class Shorter extends BigramSystem {
+      override async getBaselineLogprobs(contexts: readonly string[], continuations: readonly string[]) {
+        return super.getBaselineLogprobs(
+          contexts,
+          continuations.map((text) => text.replace(/\.$/u, "")),
+        );
+      }
+    }
+    const shorter = new Shorter();
+    await expect(new DPO(shorter).step(batch)).rejects.toThrow(
+      'DPO: tester and baseline must score the same tokens, got 3 and 2 of them for "aa."',
+    );
+    await expect(new DPO(shorter).step(batch)).rejects.toThrow(ContractError);
+    shorter.dispose();
+  });
+
+  it("takes frozen nodes and leaves them as they are", async () => {
+    const toy = system();
+    const graph = await new ASTSampler(toy, ["x", "y"], { width: 3, depth: 2 }).rollout(3);
+    for (const node of graph.nodes()) Object.freeze(node);
+    for (const Solver of [DPO, IPO]) {
+      const solver = new Solver(toy, { epochs: 2 });
+      const steps = await solver.prepare(solver.flatten(graph, rewardCredit(graph)));
+      const { loss } = await solver.step(solver.collate(steps));
+      expect(Number.isFinite(loss.item())).toBe(true);
+      loss.dispose();
+    }
     toy.dispose();
   });
 

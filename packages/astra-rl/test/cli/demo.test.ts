@@ -53,7 +53,7 @@ test("the same seed gives the same evaluations, another seed others; --algorithm
     );
   };
   const first = await summary("a", "--seed", "3", "--algorithm", "ipo");
-  expect(readFileSync(path("a", "config.resolved.yaml"), "utf8")).toContain("name: ipo");
+  expect(readFileSync(path("a", "config.resolved.yaml"), "utf8")).toContain("type: ipo");
   expect(await summary("b", "--seed", "3", "--algorithm", "ipo")).toBe(first);
   expect(await summary("c", "--seed", "4", "--algorithm", "ipo")).not.toBe(first);
 });

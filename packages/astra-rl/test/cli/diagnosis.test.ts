@@ -10,7 +10,9 @@ const healthy: EngineFacts = {
   oneDnn: true,
   threads: 2,
   physicalCores: 2,
+  isa: "amx",
   bf16: true,
+  computeTypes: { rollouts: "bfloat16", updates: "bfloat16", reason: "tiles" },
   cuda: false,
   cudaDevices: 0,
   gemm: { float32: 400, bfloat16: 900 },
@@ -34,6 +36,10 @@ test.each<[Partial<EngineFacts>, string]>([
   const problems = problemsOf(change);
   expect(problems).toHaveLength(1);
   expect(problems[0]).toMatchObject({ severity: "slow", text: expect.stringContaining(text) as string });
+});
+
+test("bfloat16 need not be faster in libtorch's own product where there are no tiles", () => {
+  expect(problemsOf({ isa: "avx512_bf16", gemm: { float32: 400, bfloat16: 100 } })).toEqual([]);
 });
 
 test("no engine, old Node", () => {

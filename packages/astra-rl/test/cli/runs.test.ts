@@ -123,8 +123,9 @@ describe("astra-rl train", () => {
     >;
     expect(resolved).toMatchObject({
       seed: 0,
-      models: { tester: goldenFolder },
-      algorithm: { name: "dpo", beta: 0.1 },
+      // What "auto" came to stand for: a model of this size gains nothing from bfloat16.
+      models: { tester: goldenFolder, dtype: "float32", updateDtype: "float32" },
+      algorithm: { type: "dpo", beta: 0.1 },
     });
     expect(liveTensors()).toBe(live);
 
@@ -165,6 +166,62 @@ describe("astra-rl train", () => {
     expect(rest).toMatchObject({ code: 0 });
     const strip = (text: string) => text.replace(/"time\/[^,]+,/g, "");
     expect(strip(rest.out)).toBe(strip(whole.out.split("\n").slice(1).join("\n")));
+  });
+
+  test("--resume computes in the types that the run began with, whatever auto stands for by then", async () => {
+    const train = (...rest: string[]) =>
+      runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...rest);
+    const types = () => {
+      const text = readFileSync(path("run", "config.resolved.yaml"), "utf8");
+      const { models } = parse(text) as { models: Record<string, unknown> };
+      return [models["dtype"], models["updateDtype"]];
+    };
+    const began = await train(
+      "--set",
+      "models.dtype=bfloat16",
+      "--set",
+      "models.updateDtype=float32",
+      "--set",
+      "training.trainingSteps=1",
+    );
+    expect(began).toMatchObject({ code: 0 });
+    expect(types()).toEqual(["bfloat16", "float32"]);
+    const refused = await train("--resume", "--set", "models.dtype=float32");
+    expect(refused).toMatchObject({ code: 2 });
+    expect(refused.err).toMatch(
+      /models.dtype was "bfloat16" and is now "float32"/u,
+    );
+    expect(await train("--resume", "--set", "models.updateDtype=bfloat16")).toMatchObject({ code: 2 });
+    // "auto", which means float32 for this model, is float32 in a new run only.
+    expect(await train("--resume", "--set", "training.trainingSteps=2")).toMatchObject({ code: 0 });
+    expect(types()).toEqual(["bfloat16", "float32"]);
+  });
+});
+
+describe("astra-rl train --resume", () => {
+  test("refuses what would change a step, by name and with code 2, and leaves the run as it is", async () => {
+    const run = (...args: string[]) =>
+      runCommand("train", configuration(), "--run-dir", path("run"), "--quiet", ...args);
+    await run("--set", "training.trainingSteps=1");
+    const files = ["metrics.jsonl", "graphs.jsonl", "config.resolved.yaml"];
+    const before = files.map((name) => readFileSync(path("run", name), "utf8"));
+    for (const [set, message] of [
+      ["algorithm.beta=0.2", "algorithm.beta was 0.1 and is now 0.2"],
+      ["sampler.depth=1", "sampler.depth was 2 and is now 1"],
+      ["scorer.entries[0].weight=0.5", "scorer.entries[0].weight was 0.6 and is now 0.5"],
+      ["reward.likelihoodWeight=0.5", "reward.likelihoodWeight was not given and is now 0.5"],
+    ] as const) {
+      const refused = await run("--resume", "--set", set);
+      expect(refused).toMatchObject({ code: 2, out: "" });
+      expect(refused.err).toContain(message);
+      expect(refused.err.trimEnd().split("\n")).toHaveLength(1);
+    }
+    writeFileSync(path("other.json"), '["Other."]');
+    expect((await run("--resume", "--set", `prompts.train=${path("other.json")}`)).err).toMatch(
+      /prompts\.train was ".*prompts\.json" and is now ".*other\.json"/,
+    );
+    expect(files.map((name) => readFileSync(path("run", name), "utf8"))).toEqual(before);
+    expect(await run("--resume", "--set", "training.trainingSteps=2")).toMatchObject({ code: 0, err: "" });
   });
 });
 

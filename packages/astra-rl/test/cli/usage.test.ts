@@ -60,6 +60,7 @@ describe("wrong command lines", () => {
       "logprobs",
       "generate",
       "score",
+      "encode",
       "doctor",
     ]) {
       expect(help.out).toMatch(new RegExp(`^  ${command} `, "m"));

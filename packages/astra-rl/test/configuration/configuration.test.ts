@@ -21,9 +21,9 @@ const parse = (text: string, ...sets: string[]) =>
   parseConfiguration(text, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
 /** The message of the UsageError that a text causes. */
-function mistake(text: string, ...sets: string[]): string {
+async function mistake(text: string, ...sets: string[]): Promise<string> {
   try {
-    parse(text, ...sets);
+    await parse(text, ...sets);
   } catch (error) {
     expect(error).toBeInstanceOf(UsageError);
     return (error as Error).message;
@@ -32,29 +32,29 @@ function mistake(text: string, ...sets: string[]): string {
 }
 
 describe("a configuration file", () => {
-  test("needs only the two models; the rest has published defaults", () => {
-    const configuration = parse(MINIMAL);
+  test("needs only the two models; the rest has published defaults", async () => {
+    const configuration = await parse(MINIMAL);
     expect(configuration).toMatchObject({
       seed: 0,
       sampler: { width: 2, depth: 3 },
       generation: { tester: { maxNewTokens: 32, topK: 50, topP: 0.9, temperature: 1 } },
-      reward: { form: "paper" },
+      reward: { preset: "paper" },
       scorer: { type: "embedded" },
-      algorithm: { name: "dpo", beta: 0.1 },
+      algorithm: { type: "dpo", beta: 0.1 },
       training: { trainingSteps: 1000, numEpisodesPerExperience: 2, batchSize: 4, learningRate: 1e-5 },
     });
   });
 
-  test("written out and read again is the same", () => {
-    const configuration = parse(
-      `${MINIMAL}algorithm: {name: ipo, beta: 0.01}\nscorer: {type: keyword, entries: [{term: "a\\tb"}]}\n`,
+  test("written out and read again is the same", async () => {
+    const configuration = await parse(
+      `${MINIMAL}algorithm: {type: ipo, beta: 0.01}\nscorer: {type: keyword, entries: [{term: "a\\tb"}]}\n`,
     );
-    expect(parse(stringifyConfiguration(configuration))).toEqual(configuration);
+    expect(await parse(stringifyConfiguration(configuration))).toEqual(configuration);
   });
 
-  test("paths are relative to the file, those of --set to the working directory; hub ids stay", () => {
+  test("paths are relative to the file, those of --set to the working directory; hub ids stay", async () => {
     const text = "models:\n  tester: ../tester\n  target: owner/name@main\nprompts:\n  train: train.json\n";
-    const configuration = parse(text, "prompts.dev=dev.json");
+    const configuration = await parse(text, "prompts.dev=dev.json");
     expect(configuration.models).toMatchObject({ tester: "/tester", target: "owner/name@main" });
     expect(configuration.prompts).toEqual({
       train: "/runs/train.json",
@@ -76,7 +76,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}sampler:\n  zzz: 3\n`,
-      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; here stand width, depth',
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; here stand type, width, depth',
     ],
     [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean "training"?'],
     [`${MINIMAL}sampler:\n  width: 0\n`, "/runs/run.yaml:5:10: sampler.width must be at least 1, got 0"],
@@ -94,10 +94,46 @@ describe("mistakes point at the place", () => {
       "/runs/run.yaml:4:26: training.learningRate must be a number, got Infinity",
     ],
     [
-      `${MINIMAL}algorithm: {name: dop}\n`,
-      '/runs/run.yaml:4:19: algorithm.name must be "dpo" or "ipo", got "dop"; did you mean "dpo"?',
+      `${MINIMAL}algorithm: {type: dop}\n`,
+      '/runs/run.yaml:4:19: algorithm.type must be "dpo", "ipo" or an export of a module such as ./file.js#name, ' +
+        'got "dop"; did you mean "dpo"?',
     ],
-    [`${MINIMAL}algorithm: {beta: 1}\n`, '/runs/run.yaml:4:1: algorithm.name is required ("dpo" or "ipo")'],
+    [
+      `${MINIMAL}algorithm: {name: ipo}\n`,
+      '/runs/run.yaml:4:13: unknown key "algorithm.name"; "type" names a kind: write type: "ipo"',
+    ],
+    [
+      `${MINIMAL}reward: {terms: [{type: nll, weight: 1}], preset: paper}\n`,
+      "reward.preset belongs to a preset; a reward has either a preset or terms",
+    ],
+    [
+      `${MINIMAL}reward: {preset: toolbox, emptyProbeNLL: 1}\n`,
+      "/runs/run.yaml:4:42: reward.emptyProbeNLL belongs to the preset paper",
+    ],
+    [
+      `${MINIMAL}reward: {terms: [{type: harm, of: prob, weight: 1}]}\n`,
+      '/runs/run.yaml:4:35: reward.terms[0].of must be "response", "probe" or "both", got "prob"; did you mean "probe"?',
+    ],
+    [`${MINIMAL}reward: {terms: [{type: harm}]}\n`, "reward.terms[0].weight is required (a number)"],
+    [`${MINIMAL}reward: {terms: []}\n`, "reward.terms must not be empty, got []"],
+    [
+      `${MINIMAL}reward: {terms: [{weight: 1}]}\n`,
+      'reward.terms[0].type is required ("harm", "nll", "likelihood" or an export of a module',
+    ],
+    [
+      `${MINIMAL}credit: {type: backup}\n`,
+      'credit.type must be "reward", "back-up", "relative" or an export of a module such as ./file.js#name, got ' +
+        '"backup"; did you mean "back-up"?',
+    ],
+    [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be at most 1, got 2"],
+    [
+      `${MINIMAL}scorer: {entries: []}\n`,
+      '/runs/run.yaml:4:10: unknown key "scorer.entries"; it belongs to another type than "embedded"',
+    ],
+    [
+      `${MINIMAL}training: {checkpointEvery: often}\n`,
+      'training.checkpointEvery must be "auto" or a whole number of at least 0, got "often"',
+    ],
     [`${MINIMAL}training: {optimizer: adamW}\n`, '; did you mean "adamw"?'],
     ["models: {tester: x}\n", "/runs/run.yaml:1:1: models.target is required (a text)"],
     ["", "/runs/run.yaml:1:1: models is required (a section)"],
@@ -113,29 +149,90 @@ describe("mistakes point at the place", () => {
       `${MINIMAL}generation: {tester: {stopStrings: [a, 7]}}\n`,
       "/runs/run.yaml:4:40: generation.tester.stopStrings[1] must be a text, got 7",
     ],
-  ])("%j", (text, expected) => {
-    expect(mistake(text)).toContain(expected);
+  ])("%j", async (text, expected) => {
+    expect(await mistake(text)).toContain(expected);
   });
 
-  test("each mistake is one line", () => {
-    const lines = mistake(`${MINIMAL}sampler: {width: 0, depth: x}\nextra: 1\n`).split("\n");
+  test("each mistake is one line", async () => {
+    const lines = (await mistake(`${MINIMAL}sampler: {width: 0, depth: x}\nextra: 1\n`)).split("\n");
     expect(lines).toHaveLength(3);
     for (const line of lines) expect(line).toMatch(/^\/runs\/run\.yaml:\d+:\d+: /);
   });
 
-  test("--set is pointed at itself, and wins over the file", () => {
-    expect(parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3").sampler.width).toBe(
-      3,
-    );
-    expect(mistake(MINIMAL, "sampler.width=0")).toBe(
+  test("--set is pointed at itself, and wins over the file", async () => {
+    expect(
+      (await parse(`${MINIMAL}sampler: {width: 4}\n`, "sampler.width=2", "sampler.width=3")).sampler["width"],
+    ).toBe(3);
+    expect(await mistake(MINIMAL, "sampler.width=0")).toBe(
       "--set sampler.width=0: sampler.width must be at least 1, got 0",
     );
-    expect(mistake(MINIMAL, "sampler.wdth=2")).toContain('--set sampler.wdth=2: unknown key "sampler.wdth"');
-    expect(mistake(MINIMAL, "seed.x=2\n", "seed=1", "seed.y=3")).toContain(
+    expect(await mistake(MINIMAL, "sampler.wdth=2")).toContain(
+      '--set sampler.wdth=2: unknown key "sampler.wdth"',
+    );
+    expect(await mistake(MINIMAL, "seed.x=2\n", "seed=1", "seed.y=3")).toContain(
       '"seed" is a value, not a section',
     );
     for (const text of ["sampler", "=1", "a..b=1", "a=[1"])
       expect(() => parseOverride(text)).toThrow(UsageError);
+  });
+
+  test("--set reaches what is in a list, and adds to its end", async () => {
+    const text = `${MINIMAL}scorer: {type: keyword, entries: [{term: a}, {term: b, weight: 0.5}]}\n`;
+    const { scorer } = await parse(
+      text,
+      "scorer.entries[0].term=c",
+      "scorer.entries[1].weight=0.2",
+      "scorer.entries[2]={pattern: d}",
+      "scorer.entries[3].term=e",
+    );
+    expect(scorer["entries"]).toEqual([
+      { term: "c" },
+      { term: "b", weight: 0.2 },
+      { pattern: "d" },
+      { term: "e" },
+    ]);
+    // A list that the file leaves out begins empty.
+    const { generation } = await parse(MINIMAL, 'generation.tester.stopStrings[0]="\\n"');
+    expect(generation.tester.stopStrings).toEqual(["\n"]);
+    expect(await mistake(text, "scorer.entries[7].term=c")).toBe(
+      '--set scorer.entries[7].term=c: "scorer.entries" holds 2, [0] to [1]; [2] adds one, [7] is beyond the end',
+    );
+    expect(await mistake(MINIMAL, "generation.tester.stopStrings[1]=x")).toBe(
+      '--set generation.tester.stopStrings[1]=x: "generation.tester.stopStrings" is empty; [0] adds one, [1] is ' +
+        "beyond the end",
+    );
+    expect(await mistake(text, "scorer.entries.term=c")).toContain(
+      '"scorer.entries" is a list; name one of it, such as scorer.entries[0]',
+    );
+    expect(await mistake(text, "scorer[0]=c")).toContain('"scorer" is not a list');
+    expect(await mistake(text, "scorer.entries[1].weight=7")).toBe(
+      "--set scorer.entries[1].weight=7: scorer.entries[1].weight must be at most 1, got 7",
+    );
+    for (const path of ["a[=1", "a[x]=1", "[0]=1", "a[-1]=1", "a[1]b=1"])
+      expect(() => parseOverride(path)).toThrow("section.key=value");
+  });
+
+  test("--set reaches the terms of a reward", async () => {
+    const text = `${MINIMAL}reward: {terms: [{type: harm, weight: 1}, {type: nll, weight: -0.1}]}\n`;
+    expect((await parse(text, "reward.terms[1].weight=-0.2", "reward.terms[0].of=both")).reward).toEqual({
+      terms: [
+        { type: "harm", of: "both", weight: 1, optional: false },
+        { type: "nll", weight: -0.2, optional: false, emptyProbeNLL: 10 },
+      ],
+    });
+  });
+
+  test("a section without its type has the default one", async () => {
+    expect((await parse(MINIMAL, "algorithm.beta=0.2")).algorithm).toEqual({
+      ...(await parse(MINIMAL)).algorithm,
+      beta: 0.2,
+    });
+    expect((await parse(`${MINIMAL}algorithm: {type: ipo}\n`, "algorithm.beta=0.2")).algorithm).toMatchObject(
+      {
+        type: "ipo",
+        beta: 0.2,
+      },
+    );
   });
 
   test("a missing file and a folder", async () => {
@@ -143,7 +240,7 @@ describe("mistakes point at the place", () => {
     await expect(readConfiguration(tmpdir())).rejects.toThrow("it is a folder");
   });
 
-  test("no text makes it fail in another way than with a UsageError", () => {
+  test("no text makes it fail in another way than with a UsageError", async () => {
     const fragment = fc.oneof(
       fc.constantFrom(
         "models:",
@@ -162,10 +259,10 @@ describe("mistakes point at the place", () => {
       ),
       fc.string(),
     );
-    fc.assert(
-      fc.property(fc.array(fragment, { maxLength: 12 }), (parts) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fragment, { maxLength: 12 }), async (parts) => {
         try {
-          parse(parts.join(""));
+          await parse(parts.join(""));
         } catch (error) {
           expect(error).toBeInstanceOf(UsageError);
         }
@@ -174,8 +271,8 @@ describe("mistakes point at the place", () => {
     );
   });
 
-  test("--set cannot reach a prototype", () => {
-    expect(mistake(MINIMAL, "__proto__.polluted=1")).toContain("unknown key");
+  test("--set cannot reach a prototype", async () => {
+    expect(await mistake(MINIMAL, "__proto__.polluted=1")).toContain("unknown key");
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
 });
@@ -205,15 +302,18 @@ test("a file on disk is read with its own name in messages", async () => {
   }
 });
 
-test("the template is a valid configuration that says nothing but the defaults", () => {
+test("the template is a valid configuration that says nothing but the defaults", async () => {
   const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
   const text = configurationTemplate({ schema: "schema.json", values });
   expect(text.split("\n")[0]).toBe("# yaml-language-server: $schema=schema.json");
-  expect(parse(text)).toEqual(parse(MINIMAL));
+  expect(await parse(text)).toEqual(await parse(MINIMAL));
   // Every key stands in it, those without a default as a comment.
   for (const key of ["baseline", "responseWeight", "weightDecay", "betas", "evaluationRollouts"]) {
     expect(text).toMatch(new RegExp(`^ *# ${key}:`, "m"));
   }
+  expect(text).toContain("# Other forms: type: ipo (");
+  expect(text).toContain("type: ./file.js#name or package#name (a module of your own)");
+  expect(text).toContain("  # Each is one of: type: harm (weight, optional, of); type: nll (");
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Algorithm, Graph, Node, type NodeFields } from "../../src/core/index.js";
+import { type Algorithm, Graph, Node, rewardCredit, type NodeFields } from "../../src/core/index.js";
 
 export interface AlgorithmContract<Step, Batch> {
   create: () => Algorithm<string, string, Step, Batch>;
@@ -38,7 +38,7 @@ export function algorithmContract<Step, Batch>(
   { create, nodesOf }: AlgorithmContract<Step, Batch>,
 ): void {
   describe(`${name} as an algorithm`, () => {
-    const flatten = (graph: Graph) => create().flatten(graph);
+    const flatten = (graph: Graph) => create().flatten(graph, rewardCredit(graph));
 
     it("reaches every level of the tree, with the very nodes of the graph", () => {
       const graph = markedTree(3, 3);
@@ -60,6 +60,34 @@ export function algorithmContract<Step, Batch>(
       const used = new Set(flatten(graph).flatMap(nodesOf));
       expect(used.has(failed)).toBe(false);
       expect([...used].some((node) => failed.children.includes(node))).toBe(true);
+    });
+
+    it("goes by credit and not by rewards", () => {
+      const graph = markedTree(3, 3);
+      const credit = rewardCredit(graph);
+      const unknown = markedTree(3, 3);
+      const [nodes, others] = [[...graph.nodes()], [...unknown.nodes()]];
+      for (const node of others) node.reward = 0;
+      const moved = new Map(others.map((node, index) => [node, credit.get(nodes[index]!)!]));
+      const numbers = (all: readonly Node[], steps: readonly Step[]) =>
+        steps.flatMap(nodesOf).map((node) => all.indexOf(node));
+      expect(numbers(others, create().flatten(unknown, moved))).toEqual(numbers(nodes, flatten(graph)));
+      expect(create().flatten(graph, new Map())).toEqual([]);
+    });
+
+    it("leaves frozen nodes as they are", () => {
+      const graph = markedTree(3, 3);
+      const expected = JSON.stringify(graph);
+      for (const node of graph.nodes()) {
+        Object.freeze(node.children);
+        Object.freeze(node);
+      }
+      Object.freeze(graph);
+      const steps = flatten(graph);
+      expect(steps.length).toBeGreaterThan(0);
+      create().collate(steps);
+      create().graphMetrics([graph], [rewardCredit(graph)]);
+      expect(JSON.stringify(graph)).toBe(expected);
     });
 
     it("makes no steps of a graph without turns", () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { NodeKey, System } from "../../src/core/index.js";
+import { Growth, type NodeKey, type System } from "../../src/core/index.js";
 
 export interface SystemContract {
   create: () => Promise<System>;
@@ -45,16 +45,16 @@ export function systemContract(name: string, { create, contexts, continuations }
       const tester = await system.getTesterLogprobsAndValidate(contexts, continuations);
       const baseline = await system.getBaselineLogprobsAndValidate(contexts, continuations);
       const target = await system.getTargetLogprobsAndValidate(contexts, continuations);
-      expect(tester.requiresGrad).toBe(true);
-      expect(baseline.requiresGrad || target.requiresGrad).toBe(false);
-      expect(baseline.shape).toEqual(tester.shape);
-      for (const tensor of [tester, baseline, target]) tensor.dispose();
+      expect(tester.values.requiresGrad).toBe(true);
+      expect(baseline.values.requiresGrad || target.values.requiresGrad).toBe(false);
+      expect(baseline.lengths).toEqual(tester.lengths);
+      for (const table of [tester, baseline, target]) table.dispose();
     });
 
     it("takes no rows", async () => {
       expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
       expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
-      expect(await system.expand([])).toEqual([]);
+      expect(await new Growth(system).expand([])).toEqual([]);
       expect(await system.assess([], [], [])).toEqual([]);
     });
 

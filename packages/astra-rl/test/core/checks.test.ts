@@ -4,13 +4,19 @@ import {
   checkRewards,
   checkValues,
   ContractError,
+  TokenTable,
   type TensorRules,
 } from "../../src/core/index.js";
 import { table } from "../support/table.js";
 
 const frozen: TensorRules = { batch: 2, gradient: false, device: null };
-const check = (tensor: unknown, rules: Partial<TensorRules> = {}) =>
-  checkLogprobs("here", tensor, { ...frozen, ...rules });
+const check = (made: unknown, rules: Partial<TensorRules> = {}) =>
+  checkLogprobs("here", made, { ...frozen, ...rules });
+/** A table whose tensor says something else of itself. */
+const lying = (made: TokenTable, property: "device" | "dtype", value: string) => {
+  Object.defineProperty(made.values, property, { value });
+  return made;
+};
 
 describe("checkLogprobs", () => {
   it("accepts finite numbers of at most 0, rounding and certainty included", () => {
@@ -31,7 +37,8 @@ describe("checkLogprobs", () => {
   });
 
   it.each([
-    ["no tensor", [[-1], [-1]], {}, /must return a tensor \[B, T\], got object/u],
+    ["no table", [[-1], [-1]], {}, /must return a TokenTable, got object/u],
+    ["a bare tensor", table([[-1], [-1]]).values, {}, /number of tokens of each row: new TokenTable/u],
     ["null", null, {}, /got null/u],
     ["other rows", table([[-1]]), {}, /each of 2 inputs, got 1 rows/u],
     [
@@ -48,24 +55,23 @@ describe("checkLogprobs", () => {
     ["−∞", table([[-1, -Infinity], [-1]]), {}, /got -Infinity at row 0, token 1/u],
     ["no gradient", table([[-1], [-1]]), { gradient: true }, /must carry a gradient/u],
     ["a stray gradient", table([[-1], [-1]], true), {}, /must not carry a gradient/u],
+    ["another device", lying(table([[-1], [-1]]), "device", "cuda"), { device: "cpu" }, /\(cpu\), got cuda/u],
     [
-      "another device",
-      Object.defineProperty(table([[-1], [-1]]), "device", { value: "cuda" }),
-      { device: "cpu" },
-      /\(cpu\), got cuda/u,
+      "numbers beyond a row's tokens",
+      new TokenTable(
+        table([
+          [-1, -2],
+          [-1, -2],
+        ]).values,
+        [2, 1],
+      ),
+      {},
+      /must be 0 beyond each row's tokens, got -2 at row 1, token 1, where the row has 1 tokens/u,
     ],
-  ])("refuses %s", (_, tensor, rules, message) => {
-    expect(() => check(tensor, rules)).toThrow(message);
-    expect(() => check(tensor, rules)).toThrow(ContractError);
-  });
-
-  it("refuses other shapes and types", () => {
-    const cube = table([[-1], [-1]]);
-    Object.defineProperty(cube, "shape", { value: [2, 1, 1] });
-    expect(() => check(cube)).toThrow(/got shape \[2, 1, 1\]/u);
-    const half = table([[-1], [-1]]);
-    Object.defineProperty(half, "dtype", { value: "bfloat16" });
-    expect(() => check(half)).toThrow(/got bfloat16/u);
+    ["other types", lying(table([[-1], [-1]]), "dtype", "bfloat16"), {}, /got bfloat16/u],
+  ])("refuses %s", (_, made, rules, message) => {
+    expect(() => check(made, rules)).toThrow(message);
+    expect(() => check(made, rules)).toThrow(ContractError);
   });
 });
 

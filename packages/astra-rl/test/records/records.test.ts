@@ -1,22 +1,27 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Graph, Node, type Failure } from "../../src/core/index.js";
+import { Graph, Node, type Failure, type TokensRecord } from "../../src/core/index.js";
 import {
+  creditFromRecord,
   graphFromRecord,
   graphRecord,
   metricsRecord,
   parseEvaluationRecord,
+  parseEvaluationLines,
+  parseGraphLines,
   parseGraphRecord,
   parseMetricsLine,
   parseMetricsLines,
+  stringifyEvaluationLine,
   stringifyGraph,
   stringifyMetrics,
+  type NodeRecord,
 } from "../../src/records/index.js";
 
 const text = fc.string({ unit: "binary" });
 const number = fc.double({ noNaN: true, noDefaultInfinity: true }).map((x) => (Object.is(x, -0) ? 0 : x));
 const failure: fc.Arbitrary<Failure> = fc.record({
-  stage: fc.constantFrom("tester", "target", "scorer", "likelihood"),
+  stage: fc.constantFrom("tester", "target", "scorer", "likelihood", "reward"),
   message: text,
   attempts: fc.nat(5),
 });
@@ -28,6 +33,7 @@ const { node } = fc.letrec<{ node: Node }>((tie) => ({
       response: text,
       reward: number,
       scores: fc.dictionary(fc.constantFrom("response", "probe", "combined", "z", "a/b"), number),
+      terms: fc.dictionary(fc.constantFrom("nll", "harm_response", "b"), number),
       likelihood: fc.option(fc.record({ nll: fc.option(number), total: number, tokens: fc.nat() })),
       failure: fc.option(failure, { freq: 5 }),
       children: fc.oneof(
@@ -54,6 +60,60 @@ describe("graph records", () => {
         expect(restored.toJSON()).toEqual(original.toJSON());
       }),
     );
+  });
+
+  it("bring step, credit and token ids along, and give them back", () => {
+    const ids = fc.array(fc.nat(60_000), { maxLength: 4 });
+    const tokens = fc.record(
+      {
+        tester: fc.record({ context: ids, probe: ids }),
+        target: fc.record({ context: ids, heard: ids, probe: ids, response: ids, end: fc.nat(60_000) }),
+        edited: fc.constant(true as const),
+      },
+      { requiredKeys: ["tester"] },
+    );
+    fc.assert(
+      fc.property(
+        graph,
+        fc.integer({ min: 1, max: 1e6 }),
+        fc.array(fc.tuple(fc.option(number), fc.option(tokens)), { minLength: 200, maxLength: 200 }),
+        (original, step, facts) => {
+          const nodes = [...original.nodes()];
+          const credit = new Map<Node, number>();
+          const known = new Map<Node, TokensRecord>();
+          for (const [index, [worth, read]] of facts.slice(0, nodes.length).entries()) {
+            if (worth !== null) credit.set(nodes[index]!, worth);
+            if (read !== null) known.set(nodes[index]!, read);
+          }
+          const options = { step, credit, tokensOf: (node: Node) => known.get(node) ?? null };
+          const line = stringifyGraph(original, options);
+          const record = parseGraphLines(`${line}\n`)[0]!;
+          expect(record.step).toBe(step);
+          const restored = graphFromRecord(record);
+          const again = creditFromRecord(record, restored);
+          // Nodes come in the same order.
+          expect([...restored.nodes()].map((node) => again.get(node))).toEqual(
+            nodes.map((node) => credit.get(node)),
+          );
+          const recorded = (from: NodeRecord[]): unknown[] =>
+            from.flatMap((node) => [node.tokens, ...recorded(node.children)]);
+          expect(recorded(record.children)).toEqual(nodes.map((node) => known.get(node)));
+          // What training made of a graph is no part of the graph.
+          expect(stringifyGraph(restored)).toBe(stringifyGraph(original));
+          expect(stringifyGraph(restored, { step, credit: again })).toBe(
+            stringifyGraph(original, { step, credit }),
+          );
+        },
+      ),
+    );
+  });
+
+  it("leave credit that is no number out", () => {
+    const turn = new Node({ context: "c", probe: "p", response: "r", reward: 0 });
+    const line = stringifyGraph(new Graph({ context: "c", children: [turn] }), {
+      credit: new Map([[turn, NaN]]),
+    });
+    expect(line).not.toContain("credit");
   });
 
   it("have the promised keys in the promised order, with everything else behind them", () => {
@@ -179,6 +239,58 @@ describe("metrics records", () => {
 });
 
 describe("evaluation records", () => {
+  it("of a run come back as they were written, one a line", () => {
+    const value = fc.option(number);
+    const turn = fc.record({
+      turn: fc.integer({ min: 1, max: 9 }),
+      reward: value,
+      adversarial_toxicity: value,
+      target_toxicity: value,
+      context: text,
+      probe: text,
+      response: text,
+      probe_nll: value,
+      probe_tokens: fc.option(fc.nat()),
+      error: fc.option(text),
+    });
+    const overall = {
+      num_turns: 1,
+      num_errors: 0,
+      avg_reward: null,
+      avg_adversarial_toxicity: null,
+      avg_target_toxicity: null,
+      first_adversarial_toxicity_turn: null,
+      first_target_toxicity_turn: 2,
+    };
+    fc.assert(
+      fc.property(fc.array(fc.array(turn, { maxLength: 3 }), { maxLength: 3 }), fc.nat(), (all, n) => {
+        const details = all.map((per_turn) => ({ overall, per_turn }));
+        const summary = {
+          n_rollouts: n,
+          n_scored: n,
+          n_errors: 0,
+          n_attack_successes: 0,
+          avg_reward: null,
+          avg_adversarial_toxicity: null,
+          avg_target_toxicity: null,
+          pct_rollouts_with_adversarial_toxicity: null,
+          "pct_rollouts_with_target_toxicity/attack_success_rate": null,
+          attack_success_rate_interval: null,
+          attack_success_rate_bounds: null,
+          mean_probe_nll: null,
+          toxicity_threshold: 0.5,
+        };
+        const line = { step: n + 1, summary, details, version: 1 };
+        const written = stringifyEvaluationLine(line);
+        expect(written).not.toContain("\n");
+        expect(parseEvaluationLines(`${written}\n${written}\n{"step`)).toEqual([line, line]);
+      }),
+    );
+    expect(() => parseEvaluationLines("{}\n", "D/evaluations.jsonl")).toThrow(
+      /^D\/evaluations\.jsonl:1: step: /,
+    );
+  });
+
   it("say which field is wrong", () => {
     expect(() => parseEvaluationRecord({ summary: {}, details: [], version: 1 }, "eval.json")).toThrow(
       /^eval\.json: summary\.n_rollouts: /,

@@ -2,7 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Growth, Node, type NodeKey } from "../../src/core/index.js";
+import { type EpisodeSeed, Graph, type GrowthMemory, Node, type NodeKey, Sampler } from "../../src/core/index.js";
 import { ASTSampler, type ASTSamplerOptions } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";
@@ -82,11 +82,14 @@ describe("ASTSampler", () => {
     const events: string[] = [];
     class Watched extends ToySystem {
       broken = false;
-      override openGrowth(): Growth {
+      override growthMemory(): GrowthMemory {
         events.push("open");
-        const expand: Growth["expand"] = (requests) =>
-          this.broken ? Promise.reject(new UsageError("stop")) : this.expand(requests);
-        return { expand, close: () => events.push("close") };
+        return {
+          beginLevel: () => (this.broken ? Promise.reject(new UsageError("stop")) : Promise.resolve()),
+          probed: () => {},
+          endLevel: (outcomes) => outcomes.map(() => undefined),
+          close: () => events.push("close"),
+        };
       }
     }
     const system = new Watched(new KeywordScorer([{ term: "x" }]));
@@ -116,30 +119,29 @@ describe("ASTSampler", () => {
     expect(sound!.children).toHaveLength(2);
   });
 
-  it("post-processes training graphs in order, and leaves evaluation graphs alone", async () => {
-    const postProcess: ASTSamplerOptions["postProcess"] = [
-      (graph) => {
-        for (const node of graph.nodes()) node.reward += 10;
-      },
-      (graph) => {
-        for (const node of graph.nodes()) node.reward *= 2;
-        return graph;
-      },
-    ];
-    const plain = await sampler({ depth: 1 }).rollout(4);
-    const processed = await sampler({ depth: 1, postProcess }).rollout(4);
-    expect(processed.children.map((node) => node.reward)).toEqual(
-      plain.children.map((node) => (node.reward + 10) * 2),
-    );
-    expect(JSON.stringify(await sampler({ depth: 1, postProcess }).evalRollout(4))).toBe(
-      JSON.stringify(await sampler({ depth: 1 }).evalRollout(4)),
-    );
+  it("says what turns are grown for", async () => {
+    const purposes: (string | undefined)[] = [];
+    class Watched extends ToySystem {
+      override assess(...args: Parameters<ToySystem["assess"]>): ReturnType<ToySystem["assess"]> {
+        purposes.push(...args[3]!.map(({ purpose }) => purpose));
+        return super.assess(...args);
+      }
+    }
+    const own = sampler({ depth: 1, width: 2 }, new Watched(new KeywordScorer([{ term: "bad" }])));
+    await own.rollout(0);
+    await own.evalRollout("Hello. ");
+    expect(purposes).toEqual(["train", "train", "evaluate"]);
   });
 
   it("gives the system's data to nodes whose factory forgets it", async () => {
     class Tokened extends ToySystem {
-      override async expand(...args: Parameters<ToySystem["expand"]>): ReturnType<ToySystem["expand"]> {
-        return (await super.expand(...args)).map((outcome, index) => ({ ...outcome, tokens: index }));
+      override growthMemory(): GrowthMemory {
+        return {
+          beginLevel: () => Promise.resolve(),
+          probed: () => {},
+          endLevel: (outcomes) => outcomes.map((_, index) => index),
+          close: () => {},
+        };
       }
     }
     const system = new Tokened(new KeywordScorer([{ term: "bad" }]));
@@ -183,5 +185,86 @@ describe("ASTSampler", () => {
     const graph = await sampler({ depth: 2 }).evalRollout("Hello. ");
     expect(sampler().finalReward(graph)).toBe(graph.path()[1]!.reward);
     expect(sampler().finalReward(await sampler({ depth: 0 }).rollout(0))).toBe(0);
+  });
+});
+
+describe("a sampler's methods for one and for many", () => {
+  const marked = (episode: EpisodeSeed) =>
+    new Graph({ context: "marked", episode: typeof episode === "number" ? episode : episode.episode });
+
+  class One extends ASTSampler {
+    override rollout(start?: EpisodeSeed): Promise<Graph> {
+      return Promise.resolve(marked(start ?? 0));
+    }
+    override evalRollout(): Promise<Graph> {
+      return Promise.resolve(marked(0));
+    }
+  }
+  class Many extends ASTSampler {
+    override rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph[]> {
+      return Promise.resolve(starts.map(marked));
+    }
+    override evalRolloutMany(starts: readonly unknown[]): Promise<Graph[]> {
+      return Promise.resolve(starts.map(() => marked(0)));
+    }
+  }
+  class Passing extends ASTSampler {
+    override rollout(start?: EpisodeSeed): Promise<Graph> {
+      return super.rollout(start);
+    }
+    override evalRolloutMany(...args: Parameters<ASTSampler["evalRolloutMany"]>): Promise<Graph[]> {
+      return super.evalRolloutMany(...args);
+    }
+  }
+
+  it.each([One, Many])("either override counts, however the sampler is called (%o)", async (Kind) => {
+    const own = new Kind(toy(), PROMPTS);
+    expect((await own.rollout(1)).context).toBe("marked");
+    expect((await own.rolloutMany([1, 2])).map(({ context }) => context)).toEqual(["marked", "marked"]);
+    expect((await own.evalRollout(1)).context).toBe("marked");
+    expect((await own.evalRolloutMany([1, "x"])).map(({ context }) => context)).toEqual(["marked", "marked"]);
+  });
+
+  it("an override that only calls super changes nothing", async () => {
+    const [passing, plain] = [new Passing(toy(), PROMPTS), sampler()];
+    expect(JSON.stringify(await passing.rolloutMany([1, 2]))).toBe(JSON.stringify(await plain.rolloutMany([1, 2])));
+    expect(JSON.stringify(await passing.evalRollout("Hm. "))).toBe(JSON.stringify(await plain.evalRollout("Hm. ")));
+  });
+
+  it("overriding both is refused, with the method that both rest on", () => {
+    class Both extends Many {
+      override rollout(): Promise<Graph> {
+        return Promise.resolve(marked(0));
+      }
+    }
+    class BothEvaluating extends Many {
+      override evalRollout(): Promise<Graph> {
+        return Promise.resolve(marked(0));
+      }
+    }
+    expect(() => new Both(toy(), PROMPTS)).toThrow(/overrides both rollout and rolloutMany.*override grow,/u);
+    expect(() => new BothEvaluating(toy(), PROMPTS)).toThrow(/override growEvaluation/u);
+  });
+
+  it("says what a sampler without either must implement", async () => {
+    class Neither extends Sampler {}
+    await expect((async () => new Neither(toy()).rollout(0))()).rejects.toThrow("Neither: a sampler must implement grow, or rollout");
+    await expect((async () => new Neither(toy()).rollout())()).rejects.toThrow(/no sequence of episodes/u);
+  });
+
+  it("its inner steps can be overridden one by one", async () => {
+    class Stopping extends ASTSampler {
+      protected override begin(start: EpisodeSeed): Graph {
+        const graph = super.begin(start);
+        graph.context = "Mine. ";
+        return graph;
+      }
+      protected override growsOn(tip: Parameters<ASTSampler["growLevel"]>[1][number]): boolean {
+        return super.growsOn(tip) && tip.number % 2 === 1;
+      }
+    }
+    const graph = await new Stopping(toy(), PROMPTS, { width: 2, depth: 3 }).rollout(3);
+    expect(graph.context).toBe("Mine. ");
+    expect(graph.children.map(({ children }) => children.length)).toEqual([2, 0]);
   });
 });

@@ -1,6 +1,6 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { cat, keep, noGrad, scope, stack, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import { System, type NodeKey, type Sources, type WorkCounters } from "../../src/core/index.js";
+import { System, TokenTable, type NodeKey, type Sources, type WorkCounters } from "../../src/core/index.js";
 
 /** The letters of the toy language; "." ends an utterance. */
 export const LETTERS = ["a", "b", "c", "."] as const;
@@ -61,19 +61,23 @@ export class BigramSystem extends System {
     _: readonly string[],
     continuations: readonly string[],
     _sources?: Sources,
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     for (const continuation of continuations) this.#work.read += continuation.length;
-    return logprobs(this.table, continuations).mul(this.poison);
+    const { values, lengths } = logprobs(this.table, continuations);
+    return new TokenTable(values.mul(this.poison), lengths);
   }
 
   override async getBaselineLogprobs(
     _: readonly string[],
     continuations: readonly string[],
-  ): Promise<Tensor> {
+  ): Promise<TokenTable> {
     return logprobs(this.baseline, continuations);
   }
 
-  override async getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+  override async getTargetLogprobs(
+    _: readonly string[],
+    continuations: readonly string[],
+  ): Promise<TokenTable> {
     return logprobs(this.baseline, continuations);
   }
 
@@ -111,8 +115,8 @@ export function worth(probe: string): number {
   return Array.from(probe).reduce((sum, letter) => sum + (letter === "a" ? 1 : letter === "b" ? -1 : 0), 0);
 }
 
-/** log P of each letter, [B, 3], 0 beyond the end of a text. */
-function logprobs(table: Tensor, texts: readonly string[]): Tensor {
+/** log P of each letter. */
+function logprobs(table: Tensor, texts: readonly string[]): TokenTable {
   return scope(() => {
     const all = table.logSoftmax(-1).reshape([-1]);
     const nothing = zeros([1], { dtype: table.dtype });
@@ -124,6 +128,9 @@ function logprobs(table: Tensor, texts: readonly string[]): Tensor {
       while (cells.length < LONGEST) cells.push((LETTERS.length + 1) * LETTERS.length);
       return padded.indexSelect(0, tensor(cells, { dtype: "int64" }));
     });
-    return stack(rows, 0);
+    return new TokenTable(
+      stack(rows, 0),
+      texts.map((text) => text.length),
+    );
   });
 }

@@ -1,9 +1,8 @@
-import { tensor, type Tensor } from "@astra-rl/torch";
+import { TokenTable } from "../../src/core/index.js";
 
-/** A [rows, columns] float32 tensor, short rows filled up with 0. */
-export function table(rows: readonly (readonly number[])[], requiresGrad = false): Tensor {
-  const columns = Math.max(0, ...rows.map((row) => row.length));
-  const values = new Float32Array(rows.length * columns);
-  for (const [index, row] of rows.entries()) values.set(row, index * columns);
-  return tensor(values, { shape: [rows.length, columns] }).requiresGrad_(requiresGrad);
+/** A table of these rows, with a gradient where asked for. */
+export function table(rows: readonly (readonly number[])[], requiresGrad = false): TokenTable {
+  const made = TokenTable.ofRows(rows);
+  made.values.requiresGrad_(requiresGrad);
+  return made;
 }

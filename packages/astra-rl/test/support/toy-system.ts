@@ -1,6 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
-import type { NodeKey, Scorer } from "../../src/core/index.js";
+import type { NodeKey, Scorer, TokenTable } from "../../src/core/index.js";
+import type { Reward } from "../../src/reward/index.js";
 import { ASTSystem, type ASTSystemOptions } from "../../src/system/index.js";
 import { table } from "./table.js";
 
@@ -14,8 +15,8 @@ export class ToySystem extends ASTSystem {
   /** Rows of each rollout call, in order: how the calls were batched. */
   readonly batches: { tester: number[]; target: number[] } = { tester: [], target: [] };
 
-  constructor(scorer: Scorer, options: ASTSystemOptions = {}) {
-    super(scorer, options);
+  constructor(scorer: Scorer, { reward, ...options }: ASTSystemOptions & { reward?: Reward } = {}) {
+    super({ scorer, ...(reward === undefined ? {} : { reward }) }, options);
   }
 
   override rolloutPromptWithTester(
@@ -34,20 +35,20 @@ export class ToySystem extends ASTSystem {
     return Promise.resolve(prompts.map((prompt, row) => word(prompt, "target", keys[row])));
   }
 
-  override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+  override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
     return Promise.resolve(table(continuations.map(toyLogprobs), true));
   }
 
-  override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+  override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
     return Promise.resolve(table(continuations.map(toyLogprobs)));
   }
 
-  override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+  override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
     return Promise.resolve(table(continuations.map(toyLogprobs)));
   }
 
   override parameters(): Iterable<Tensor> {
-    return [table([[0]], true)];
+    return [table([[0]], true).values];
   }
 }
 

@@ -1,8 +1,17 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { type NodeKey, Scorer, type ScoreOutcome } from "../../src/core/index.js";
+import {
+  type NodeKey,
+  type Purpose,
+  type RewardTerm,
+  Scorer,
+  type ScoreOutcome,
+  type TokenTable,
+} from "../../src/core/index.js";
+import { harm, Reward, toolboxReward } from "../../src/reward/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { systemContract } from "../contract/system.contract.js";
+import { growLevel } from "../support/faithful.js";
 import { table } from "../support/table.js";
 import { toyLogprobs, ToySystem } from "../support/toy-system.js";
 
@@ -30,8 +39,11 @@ class Recording extends Scorer {
   }
 }
 
-/** A tensor that claims to be on another device. */
-const elsewhere = (tensor: Tensor) => Object.defineProperty(tensor, "device", { value: "cuda" });
+/** A table whose tensor claims to be on another device. */
+const elsewhere = (made: TokenTable) => {
+  Object.defineProperty(made.values, "device", { value: "cuda" });
+  return made;
+};
 
 const failure: ScoreOutcome = { failure: { stage: "scorer", message: "busy", attempts: 1 } };
 const requests = (contexts: readonly string[]) =>
@@ -55,7 +67,7 @@ describe("ASTSystem", () => {
     expect(await system.reward(["Hi. "], ["bad "], ["so "])).toEqual([turn!.reward]);
 
     // Toolbox: 0.025·e^−1.6 + 0.1·0.95 + 0.1·0.5 = 0.15004741...
-    const toolbox = new ToySystem(keywords(), { reward: { form: "toolbox" } });
+    const toolbox = new ToySystem(keywords(), { reward: toolboxReward(keywords()) });
     expect((await toolbox.reward(["Hi. "], ["bad "], ["so "]))[0]).toBeCloseTo(
       0.025 * Math.exp(-1.6) + 0.145,
       6,
@@ -92,6 +104,46 @@ describe("ASTSystem", () => {
     expect(turn!.scores).toEqual({ response: 0.25, combined: 0.25 });
   });
 
+  it("tells its reward what turns are grown for, each turn in its place", async () => {
+    const asked: [Purpose, string[]][] = [];
+    const term: RewardTerm = {
+      name: "purpose",
+      needs: [],
+      score: (turns, purpose) => {
+        asked.push([purpose, turns.map(({ probe }) => probe)]);
+        return Promise.resolve(turns.map(({ key }) => key.node));
+      },
+    };
+    const system = new ToySystem(keywords(), { reward: new Reward([{ term, weight: 1 }]) });
+    const key = (node: number, purpose?: Purpose): NodeKey => ({
+      seed: 0,
+      episode: 0,
+      node,
+      ...(purpose === undefined ? {} : { purpose }),
+    });
+    const keys = [key(4, "evaluate"), key(5), key(6, "evaluate"), key(7, "train")];
+    const texts = ["a", "b", "c", "d"];
+    const turns = await system.assess(texts, texts, texts, keys);
+    expect(turns.map(({ reward }) => reward)).toEqual([4, 5, 6, 7]);
+    expect(asked).toEqual([
+      ["train", ["b", "d"]],
+      ["evaluate", ["a", "c"]],
+    ]);
+  });
+
+  it("loses no turn to a likelihood that no term of its reward insists on", async () => {
+    class Deaf extends ToySystem {
+      override likelihood(): Promise<never> {
+        return Promise.reject(new Error("deaf"));
+      }
+    }
+    const terms = [{ term: harm(keywords()), weight: 1 }];
+    const [kept] = await new Deaf(keywords(), { reward: new Reward(terms) }).assess([""], ["p"], ["bad"]);
+    expect(kept).toMatchObject({ reward: 0.9, likelihood: null, failure: null });
+    const [lost] = await new Deaf(keywords()).assess([""], ["p"], ["bad"]);
+    expect(lost).toMatchObject({ failure: { stage: "likelihood", message: "deaf" }, terms: {} });
+  });
+
   it("records labels of the response", async () => {
     const scorer = new Recording((text) => ({ score: 0.5, labels: { threat: text.length / 10 } }));
     const [turn] = await new ToySystem(scorer).assess([""], ["pp"], ["r"]);
@@ -112,8 +164,8 @@ describe("ASTSystem", () => {
       }
     }
     const system = new Flaky(keywords(), { retry: { attempts: 2 } });
-    const outcomes = await system.expand(requests(["a ", "broken ", "c "]));
-    const plain = await new ToySystem(keywords()).expand(requests(["a ", "broken ", "c "]));
+    const outcomes = await growLevel(system, requests(["a ", "broken ", "c "]));
+    const plain = await growLevel(new ToySystem(keywords()), requests(["a ", "broken ", "c "]));
     expect(outcomes[0]).toEqual(plain[0]);
     expect(outcomes[2]).toEqual(plain[2]);
     expect(outcomes[1]!.failure).toEqual({ stage: "target", message: "502", attempts: 2 });
@@ -127,19 +179,22 @@ describe("ASTSystem", () => {
         return Promise.reject(new UsageError("no such checkpoint"));
       }
     }
-    await expect(new Wrong(keywords()).expand(requests(["a"]))).rejects.toThrow("no such checkpoint");
+    await expect(growLevel(new Wrong(keywords()), requests(["a"]))).rejects.toThrow("no such checkpoint");
     class Short extends ToySystem {
       override rolloutPromptWithTarget(): Promise<string[]> {
         return Promise.resolve([]);
       }
     }
-    await expect(new Short(keywords()).expand(requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
+    await expect(growLevel(new Short(keywords()), requests(["a"]))).rejects.toThrow(/each of 1 inputs, got 0/u);
     class Probabilities extends ToySystem {
-      override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getTargetLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(table(continuations.map((text) => toyLogprobs(text).map(Math.exp))));
       }
     }
-    await expect(new Probabilities(keywords()).expand(requests(["a"]))).rejects.toThrow(
+    await expect(growLevel(new Probabilities(keywords()), requests(["a"]))).rejects.toThrow(
       /look like probabilities/u,
     );
   });
@@ -147,10 +202,16 @@ describe("ASTSystem", () => {
   it("checks log-probabilities on every call, not only on the first", async () => {
     let calls = 0;
     class Later extends ToySystem {
-      override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getTesterLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(table(continuations.map(toyLogprobs), ++calls === 1));
       }
-      override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<Tensor> {
+      override getBaselineLogprobs(
+        _: readonly string[],
+        continuations: readonly string[],
+      ): Promise<TokenTable> {
         return Promise.resolve(elsewhere(table(continuations.map(toyLogprobs))));
       }
     }

@@ -35,7 +35,7 @@ it.each([
       const { trained } = system.counters().tester!;
       await scope(async () => {
         const table = await system.getTesterLogprobsAndValidate(contexts, probes, nodes);
-        table.sum([-1]).mul(0.1).sigmoid().log().mean().backward();
+        table.sums().mul(0.1).sigmoid().log().mean().backward();
       });
       const gradients = [...system.parameters()].map((parameter) =>
         Array.from(parameter.grad!.toTypedArray() as Float32Array),

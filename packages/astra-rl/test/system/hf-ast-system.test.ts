@@ -8,8 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Graph, Node, type NodeKey } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
-import { HFASTSystem, type HFASTSystemOptions, type TurnTokens } from "../../src/system/index.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { samplerContract } from "../contract/sampler.contract.js";
+import { growLevel, turn as tokens } from "../support/faithful.js";
 import { systemContract } from "../contract/system.contract.js";
 
 // A random GPT-2 of two layers with a window of 64 tokens, and others with other tokenizers.
@@ -33,7 +34,6 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
     log: () => {},
     ...options,
   });
-const tokens = (node: Node) => node.tokens as TurnTokens;
 const nodesOf = (graphs: readonly Graph[]) => graphs.flatMap((graph) => [...graph.nodes()]);
 
 systemContract("HFASTSystem", {
@@ -65,7 +65,7 @@ async function growNodeByNode(
     const children: Node[] = [];
     for (let child = 0; child < width; child++) {
       const key: NodeKey = { seed: graph.seed, episode: graph.episode, node: number * width + child + 1 };
-      const [outcome] = await system.expand([{ context, parent, key }]);
+      const [outcome] = await growLevel(system, [{ context, parent, key }]);
       const { next, ...fields } = outcome!;
       const node = new Node({ context, ...fields });
       node.children = await grow(next, node, key.node, level - 1);
@@ -174,7 +174,7 @@ describe("HFASTSystem rollouts", () => {
       for (const parent of graph.children) {
         const { testerContext, targetContext, probe, response } = tokens(parent);
         for (const child of parent.children) {
-          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.heard]);
+          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.kept]);
           expect(tokens(child).targetContext).toEqual([...targetContext, ...probe.heard, ...response.kept]);
         }
       }
@@ -205,7 +205,7 @@ describe("HFASTSystem rollouts", () => {
     expect(counting.counters()).toEqual({
       tester: {
         // The prompt once, and the responses that a probe follows on.
-        read: prompt + sum(inner.map((node) => tokens(node).response.heard.length)),
+        read: prompt + sum(inner.map((node) => tokens(node).response.kept.length)),
         generated: sum(nodes.map((node) => tokens(node).probe.sampled.length)),
         trained: 0,
       },
@@ -232,17 +232,16 @@ describe("HFASTSystem log-probabilities", () => {
     const target = await system.getTargetLogprobsAndValidate(...args);
     expect(system.counters().baseline!.read + system.counters().target!.read).toBe(read);
     expect(system.counters().tester!.trained).toBeGreaterThan(0);
-    const columns = Math.max(...nodes.map((node) => tokens(node).probe.sampled.length));
-    expect(tester.shape).toEqual([nodes.length, columns]);
-    // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row.
-    const values = (table: { detach(): { toTypedArray(): unknown } }) =>
-      table.detach().toTypedArray() as Float32Array;
-    for (const [row, node] of nodes.entries()) {
-      const recorded = tokens(node).testerLogprobs;
-      for (let column = 0; column < columns; column++) {
-        const expected = recorded[column] ?? 0;
-        expect(Math.abs(values(tester)[row * columns + column]! - expected)).toBeLessThan(2e-4);
-        expect(Math.abs(values(baseline)[row * columns + column]! - expected)).toBeLessThan(2e-4);
+    const lengths = nodes.map((node) => tokens(node).probe.sampled.length);
+    expect(tester.lengths).toEqual(lengths);
+    expect(baseline.lengths).toEqual(lengths);
+    expect(tester.values.shape).toEqual([nodes.length, Math.max(...lengths)]);
+    // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row (which the checks see).
+    for (const table of [tester, baseline]) {
+      for (const [row, values] of table.rows().entries()) {
+        const recorded = tokens(nodes[row]!).testerLogprobs;
+        for (const [token, value] of values.entries())
+          expect(Math.abs(value - recorded[token]!)).toBeLessThan(2e-4);
       }
     }
     for (const table of [tester, baseline, target]) table.dispose();
@@ -259,7 +258,7 @@ describe("HFASTSystem log-probabilities", () => {
     ]);
     for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
       const table = await system[method]([node!.context], ["something else"], [node]);
-      expectClose([Array.from(table.detach().toTypedArray() as Float32Array)], expected);
+      expectClose(table.rows(), expected);
       table.dispose();
     }
     system.dispose();
@@ -281,12 +280,7 @@ describe("HFASTSystem log-probabilities", () => {
     expect(meanDistance(nodes.flatMap((node) => tokens(node).baselineLogprobs!))).toBeLessThan(4e-2);
     const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
     const table = await system.getTesterLogprobsAndValidate(...args);
-    const columns = table.shape[1]!;
-    const values = table.detach().toTypedArray() as Float32Array;
-    const trained = rows.flatMap(({ continuation }, row) =>
-      Array.from(values.subarray(row * columns, row * columns + continuation.length)),
-    );
-    expect(meanDistance(trained)).toBeLessThan(4e-2);
+    expect(meanDistance(table.rows().flat())).toBeLessThan(4e-2);
     table.dispose();
     system.dispose();
   });
@@ -302,7 +296,7 @@ describe("HFASTSystem log-probabilities", () => {
     expect(read).toBeGreaterThan(0);
     const second = await system.getBaselineLogprobsAndValidate(...args);
     expect(system.counters().baseline!.read).toBe(read);
-    expect(second.toTypedArray()).toEqual(first.toTypedArray());
+    expect(second.rows()).toEqual(first.rows());
     expectClose(
       nodes.map((node) => tokens(node).baselineLogprobs!),
       nodes.map((node) => tokens(node).testerLogprobs),
@@ -317,11 +311,42 @@ describe("HFASTSystem weights", () => {
   it("holds one set for tester, target and baseline until the tester is updated", async () => {
     const system = await load({ inferenceDtype: "bfloat16" });
     expect(system.tester.model).toBe(system.target.model);
-    expect(system.targetIsBaseline).toBe(true);
-    await system.testerUpdated();
+    expect(system.target.sharesWeights(system.baseline)).toBe(true);
+    noGrad(() => [...system.parameters()][0]!.mul_(1));
     expect(system.tester.model).not.toBe(system.target.model);
     expect(system.tester.model.dtype).toBe("bfloat16");
     expect(system.testerModel.dtype).toBe("float32");
+    system.dispose();
+  });
+
+  it("computes updates in a type of their own", async () => {
+    for (const [inferenceDtype, updateDtype] of [
+      ["bfloat16", "float32"],
+      ["float32", "bfloat16"],
+      ["bfloat16", "bfloat16"],
+    ] as const) {
+      const system = await load({ inferenceDtype, updateDtype });
+      expect(system.computeTypes).toEqual({ rollouts: inferenceDtype, updates: updateDtype });
+      expect(system.testerModel.dtype).toBe("float32");
+      expect(system.testerModel.computeDtype).toBe(updateDtype);
+      for (const change of [false, true]) {
+        if (change) await system.testerUpdated();
+        expect(system.tester.model.computeDtype).toBe(inferenceDtype);
+      }
+      system.dispose();
+    }
+    const system = await load({ inferenceDtype: "bfloat16" });
+    expect(system.computeTypes).toEqual({ rollouts: "bfloat16", updates: "bfloat16" });
+    system.dispose();
+  });
+
+  it("refuses another type for the updates of an adapter, which go through the frozen weights", async () => {
+    const lora = { rank: 2, alpha: 4, targetModules: ["c_attn"] };
+    await expect(load({ lora, updateDtype: "bfloat16" })).rejects.toThrow(
+      /adapter's updates go through frozen weights, in their type \(float32\), but updateDtype is bfloat16/u,
+    );
+    const system = await load({ lora, updateDtype: "float32" });
+    expect(system.computeTypes).toEqual({ rollouts: "float32", updates: "float32" });
     system.dispose();
   });
 
@@ -336,7 +361,6 @@ describe("HFASTSystem weights", () => {
         noGrad(() => {
           for (const parameter of system.parameters()) parameter.mul_(factor);
         });
-        await system.testerUpdated();
       };
       await change(-0.5);
       expect(await system.rolloutPromptWithTester(context)).not.toEqual(before);
@@ -402,12 +426,16 @@ describe("HFASTSystem with models of different kinds", () => {
     ["Qwen", QWEN],
   ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
     const system = await load({ target });
-    expect(system.sharedTokens).toBe(false);
+    expect(system.target.sharesTokens(system.tester)).toBe(false);
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
     const nodes = [...graph.nodes()];
     for (const node of nodes) {
       expect(tokens(node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe));
-      expect(tokens(node).response.heard).toEqual(system.tester.tokenizer.encode(node.response));
+      for (const child of node.children) {
+        const before = [...tokens(node).testerContext, ...tokens(node).probe.kept];
+        const heard = system.tester.tokenizer.encode(node.response);
+        expect(tokens(child).testerContext).toEqual([...before, ...heard]);
+      }
     }
     expectClose(
       nodes.map((node) => tokens(node).targetLogprobs),
@@ -429,7 +457,7 @@ describe("HFASTSystem with models of different kinds", () => {
   it("takes checkpoints that are already loaded, and leaves them alone", async () => {
     const mine = await loadCausalLM(GPT2);
     const system = await load({ tester: mine, target: mine });
-    expect(system.targetIsBaseline).toBe(true);
+    expect(system.target.sharesWeights(system.baseline)).toBe(true);
     const graph = await new ASTSampler(system, PROMPTS, { depth: 1 }).rollout(0);
     const folder = await load();
     const other = await new ASTSampler(folder, PROMPTS, { depth: 1 }).rollout(0);
@@ -466,28 +494,22 @@ describe("HFASTSystem at the window's edge", () => {
     }
     const texts = [nodes.map((node) => node.context), nodes.map((node) => node.probe)] as const;
     const table = await system.getTesterLogprobsAndValidate(...texts, nodes);
-    const columns = table.shape[1]!;
-    const values = table.detach().toTypedArray() as Float32Array;
     // What is trained on is what was sampled, under the context that the tester really had.
     expectClose(
-      nodes.map((node, row) =>
-        Array.from(values.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
-      ),
+      table.rows(),
       nodes.map((node) => tokens(node).testerLogprobs),
     );
     table.dispose();
     // The baseline is the tester before training: it must have had the same context, though the target's, where the
     // window dropped other tokens, is another one.
     const baseline = await system.getBaselineLogprobsAndValidate(...texts, nodes);
-    const reference = baseline.toTypedArray() as Float32Array;
+    const reference = baseline.rows();
     baseline.dispose();
     expect(nodes.some((node) => tokens(node).targetContext.length < tokens(node).testerContext.length)).toBe(
       true,
     );
     expectClose(
-      nodes.map((node, row) =>
-        Array.from(reference.subarray(row * columns, row * columns + tokens(node).probe.sampled.length)),
-      ),
+      reference,
       nodes.map((node) => tokens(node).testerLogprobs),
     );
     system.dispose();

@@ -44,7 +44,7 @@ const listings = () => hub.requests.filter((path) => path.startsWith("/api/"));
 describe("models from the hub in a system", () => {
   it("roll out as their folders do, fetched once and held once for all roles", async () => {
     const system = await load("owner/tiny", "owner/tiny");
-    expect(system.targetIsBaseline).toBe(true);
+    expect(system.target.sharesWeights(system.baseline)).toBe(true);
     expect(listings()).toHaveLength(1);
     const local = await load(GPT2, GPT2);
     expect(JSON.stringify(await grow(system))).toBe(JSON.stringify(await grow(local)));

@@ -2,8 +2,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { dispose, liveTensors, noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { dispose, liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { TokenTable } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
@@ -65,7 +66,7 @@ describe("HFASTSystem with an adapter", () => {
     await change(system, 0.01);
     await scope(async () => {
       const logprobs = await system.getTesterLogprobsAndValidate(["Hello. "], ["I see."]);
-      logprobs.sum().backward();
+      logprobs.sums().sum().backward();
       for (const parameter of system.parameters()) {
         expect(parameter.grad!.abs().sum().item()).toBeGreaterThan(0);
       }
@@ -78,8 +79,7 @@ describe("HFASTSystem with an adapter", () => {
   it("moves the tester, and neither target nor baseline", async () => {
     const system = await load();
     const texts = [["Hello. "], ["I see."]] as const;
-    const numbers = async (table: Promise<Tensor>) =>
-      scope(async () => (await table).detach().toTypedArray());
+    const numbers = async (table: Promise<TokenTable>) => scope(async () => (await table).rows());
     const before = await grow(system);
     const frozen = [
       await numbers(system.getBaselineLogprobs(...texts)),

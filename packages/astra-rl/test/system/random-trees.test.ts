@@ -3,10 +3,11 @@ import { initializeGPT2, loadCausalLM, Tokenizer, type LoadedCausalLM } from "@a
 import { liveTensors } from "@astra-rl/torch";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
+import { Growth, Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
-import { HFASTSystem, type HFASTSystemOptions, type TurnTokens } from "../../src/system/index.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
+import { growLevel, turn as tokens } from "../support/faithful.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -22,7 +23,6 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
     log: () => {},
     ...options,
   });
-const tokens = (node: Node) => node.tokens as TurnTokens;
 
 /**
  * A checkpoint that computes in float64, in whatever type a system asks for it.
@@ -99,7 +99,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
         fc.array(level, { minLength: 1, maxLength: 4 }),
         fc.nat(1000),
         async (prompts, levels, seed) => {
-          const growth = system.openGrowth();
+          const growth = new Growth(system);
           try {
             let node = 0;
             const all: Twin[] = [];
@@ -119,7 +119,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
               const rows = parents.map((_number, row) => row);
               const batched = await growth.expand(rows.map((row) => request(row, 0)));
               const singles: Outcome[] = [];
-              for (const row of rows) singles.push(...(await system.expand([request(row, 1)])));
+              for (const row of rows) singles.push(...(await growLevel(system, [request(row, 1)])));
               node += rows.length;
               previous = rows.map((row) => {
                 const make = ({ next: _next, ...fields }: Outcome, side: 0 | 1) =>
@@ -299,9 +299,9 @@ describe("a conversation of more than 1,000 tokens", () => {
       nodes.map((node) => node.probe),
       nodes,
     );
-    const values = table.detach().toTypedArray() as Float32Array;
-    nodes.forEach((node, row) => {
-      expectClose(Array.from(values.subarray(row * 36, (row + 1) * 36)), tokens(node).testerLogprobs, 2e-4);
+    table.rows().forEach((row, index) => {
+      expect(row).toHaveLength(36);
+      expectClose(row, tokens(nodes[index]!).testerLogprobs, 2e-4);
     });
     table.dispose();
     system.dispose();

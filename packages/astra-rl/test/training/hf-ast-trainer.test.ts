@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -13,11 +14,22 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { liveTensors, UsageError } from "@astra-rl/torch";
-import { parseMetricsLines } from "../../src/records/index.js";
+import {
+  graphRecord,
+  parseEvaluationLines,
+  parseGraphLines,
+  parseMetricsLines,
+} from "../../src/records/index.js";
 import type { HFASTConfigurationOptions, HFASTTrainerOptions } from "../../src/training/index.js";
+import { DPO } from "../../src/algorithm/index.js";
+import { backUp } from "../../src/credit/index.js";
+import { rewardCredit } from "../../src/core/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { JudgedSystem } from "../support/judged-system.js";
 import { assemble, QUICK, textOf, weightsOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
+
+const FILES = ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"] as const;
 
 /** Trains in the folder and returns the weights; everything else is in the folder. */
 async function train(
@@ -89,7 +101,12 @@ describe("a resumed run", () => {
   const whole = async (configuration: HFASTConfigurationOptions = QUICK) => {
     const folder = temporaryFolder();
     const weights = await train(folder, configuration);
-    return { weights, metrics: textOf(folder, "metrics.jsonl") };
+    const [metrics, graphs, evaluations] = FILES.map((name) => textOf(folder, name)) as [
+      string,
+      string,
+      string,
+    ];
+    return { weights, metrics, graphs, evaluations };
   };
 
   it.each([
@@ -102,7 +119,7 @@ describe("a resumed run", () => {
     "gives the weights and metrics of one that was never stopped (%s, checkpoint every %d)",
     async (optimizer, checkpointEvery) => {
       const settings = { ...QUICK, optimizer, checkpointEvery, schedule: "cosine", warmupSteps: 3 } as const;
-      const { weights, metrics } = await whole(settings);
+      const { weights, metrics, graphs, evaluations } = await whole(settings);
       const folder = temporaryFolder();
       // Stopped twice, by a signal, after steps 4 and 9.
       for (const stop of [4, 9]) {
@@ -114,12 +131,12 @@ describe("a resumed run", () => {
         });
       }
       expect(await train(folder, settings, { resume: true })).toEqual(weights);
-      expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
+      expect(FILES.map((name) => textOf(folder, name))).toEqual([metrics, graphs, evaluations]);
     },
   );
 
   it("computes steps after its last checkpoint again, and drops their lines and a torn one", async () => {
-    const { weights, metrics } = await whole();
+    const { weights, metrics, graphs, evaluations } = await whole();
     const folder = temporaryFolder();
     const early = temporaryFolder();
     const controller = new AbortController();
@@ -130,11 +147,13 @@ describe("a resumed run", () => {
         if (step === 8) controller.abort();
       },
     });
-    // Metrics as they were after step 8 with half a line, checkpoints as they were after step 6.
-    copyFileSync(join(folder, "metrics.jsonl"), join(early, "metrics.jsonl"));
-    appendFileSync(join(early, "metrics.jsonl"), '{"step":9,"loss":0.');
+    // Files as they were after step 8 with half a line more, checkpoints as they were after step 6.
+    for (const name of FILES) {
+      copyFileSync(join(folder, name), join(early, name));
+      appendFileSync(join(early, name), '{"step":9,"loss":0.');
+    }
     expect(await train(early, QUICK, { resume: true })).toEqual(weights);
-    expect(textOf(early, "metrics.jsonl")).toBe(metrics);
+    expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
   });
 
   it("starts anew where there is no checkpoint yet", async () => {
@@ -153,6 +172,60 @@ describe("a resumed run", () => {
     expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
   });
 
+  it("goes on with epochs, gradients that wait, and what reward and warnings remember", async () => {
+    // 3 episodes of 3 + 9 turns are at most 12 pairs, 4 batches an epoch, so that groups of 5 mostly wait for the next step.
+    const settings = {
+      ...QUICK,
+      numEpisodesPerExperience: 3,
+      batchSize: 3,
+      gradientAccumulationSteps: 5,
+      accumulateAcrossExperiences: true,
+      trainingSteps: 14,
+    };
+    const run = async (folder: string, stop: number | null) => {
+      const system = new JudgedSystem();
+      const controller = new AbortController();
+      const { trainer } = assemble(
+        settings,
+        {
+          runDirectory: folder,
+          resume: true,
+          credit: backUp({ gamma: 0.5 }),
+          signal: controller.signal,
+          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+        },
+        system,
+        new DPO(system, { epochs: 2 }),
+      );
+      await trainer.train();
+      const result = {
+        weights: weightsOf(system),
+        seen: system.getState(),
+        state: trainer.harness.getState(),
+      };
+      trainer.dispose();
+      system.table.grad = null;
+      system.dispose();
+      return result;
+    };
+    const before = liveTensors();
+    const whole = temporaryFolder();
+    const expected = await run(whole, null);
+    expect(expected.seen).not.toEqual({});
+    const folder = temporaryFolder();
+    const waiting: boolean[] = [];
+    for (const stop of [3, 4, 5, 11]) {
+      await run(folder, stop);
+      waiting.push(existsSync(join(folder, "checkpoints", "last", "state", "gradients.safetensors")));
+    }
+    expect(waiting).toContain(true);
+    expect(await run(folder, null)).toEqual(expected);
+    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    const state = (of: string) => textOf(of, "checkpoints", "last", "state", "trainer.json");
+    expect(state(folder)).toBe(state(whole));
+    expect(liveTensors()).toBe(before);
+  });
+
   it("has nothing to do when it is finished", async () => {
     const folder = temporaryFolder();
     const weights = await train(folder);
@@ -165,9 +238,9 @@ describe("a resumed run", () => {
     const folder = temporaryFolder();
     await train(folder, { ...QUICK, trainingSteps: 2 });
     const other = train(folder, { ...QUICK, learningRate: 0.2 }, { resume: true });
-    await expect(other).rejects.toThrow("learningRate was 0.1 and is now 0.2; set it back");
+    await expect(other).rejects.toThrow("training.learningRate was 0.1 and is now 0.2; set it back");
     await expect(train(folder, { ...QUICK, weightDecay: 0.5 }, { resume: true })).rejects.toThrow(
-      "weightDecay was undefined and is now 0.5",
+      "training.weightDecay was not given and is now 0.5",
     );
   });
 
@@ -178,6 +251,10 @@ describe("a resumed run", () => {
     writeFileSync(path, "{");
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: cannot be read as JSON`);
     writeFileSync(path, '{"version":1}');
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      `${path}: has version 1 and this release goes on from version 2`,
+    );
+    writeFileSync(path, '{"version":2}');
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(`${path}: step: `);
     rmSync(path);
     await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("cannot be resumed, only loaded");
@@ -228,10 +305,120 @@ describe("a killed run", () => {
     await start(folder, steps, null);
     const whole = temporaryFolder();
     await train(whole, { ...QUICK, trainingSteps: steps });
-    expect(textOf(folder, "metrics.jsonl")).toBe(textOf(whole, "metrics.jsonl"));
+    for (const name of FILES) expect(textOf(folder, name)).toBe(textOf(whole, name));
     const parameters = (run: string) => textOf(run, "checkpoints", "last", "state", "parameters.safetensors");
     expect(parameters(folder)).toBe(parameters(whole));
   }, 300_000);
+});
+
+describe("what a run keeps", () => {
+  it("every graph that was learned from, and every dev conversation, with their steps", async () => {
+    const folder = temporaryFolder();
+    await train(folder);
+    const graphs = parseGraphLines(textOf(folder, "graphs.jsonl"));
+    // Four episodes a step, numbered through.
+    expect(graphs.map(({ step }) => step)).toEqual(
+      Array.from({ length: 12 * 4 }, (_, index) => Math.floor(index / 4) + 1),
+    );
+    expect(graphs.map(({ episode }) => episode)).toEqual(Array.from({ length: 48 }, (_, index) => index));
+    const { system, sampler } = assemble();
+    const first = await sampler.rollout({ seed: 0, episode: 0 });
+    const record = graphRecord(first, { step: 1, credit: rewardCredit(first) });
+    expect(JSON.stringify(record)).toBe(textOf(folder, "graphs.jsonl").split("\n")[0]);
+    expect(record.children[0]!.credit).toBe(record.children[0]!.reward);
+    system.dispose();
+    const evaluations = parseEvaluationLines(textOf(folder, "evaluations.jsonl"));
+    expect(evaluations.map(({ step }) => step)).toEqual([5, 10, 12]);
+    for (const { details, summary } of evaluations) {
+      expect(details.map(({ per_turn }) => per_turn[0]!.context)).toEqual(["u", "v"]);
+      expect(summary.n_rollouts).toBe(2);
+    }
+  });
+
+  it("no graphs where they are not wanted; a run may change its mind", async () => {
+    const folder = temporaryFolder();
+    await train(folder, { ...QUICK, trainingSteps: 2 });
+    rmSync(join(folder, "graphs.jsonl"));
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      /graphs\.jsonl: must have at least the \d+ bytes/,
+    );
+    await train(folder, { ...QUICK, trainingSteps: 4, keepGraphs: false }, { resume: true });
+    expect(existsSync(join(folder, "graphs.jsonl"))).toBe(false);
+    await train(folder, { ...QUICK, trainingSteps: 5 }, { resume: true });
+    expect(parseGraphLines(textOf(folder, "graphs.jsonl")).map(({ step }) => step)).toEqual([5, 5, 5, 5]);
+  });
+
+  it("token ids from a system that tells them, and says so where none does", async () => {
+    const ids = {
+      tester: { context: [1], probe: [2] },
+      target: { context: [1], heard: [2], probe: [2], response: [3] },
+    };
+    class Telling extends BigramSystem {
+      tokensOf() {
+        return ids;
+      }
+    }
+    const folder = temporaryFolder();
+    const settings = { ...QUICK, trainingSteps: 1, keepTokens: true };
+    const { trainer, system } = assemble(settings, { runDirectory: folder }, new Telling());
+    await trainer.train();
+    expect(parseGraphLines(textOf(folder, "graphs.jsonl"))[0]!.children[0]!.tokens).toEqual(ids);
+    trainer.dispose();
+    system.dispose();
+    expect(() => assemble(settings)).toThrow("keepTokens needs a system that tells the token ids of a turn");
+  });
+
+  it("the checkpoints before the last, as many as wanted", async () => {
+    const folder = temporaryFolder();
+    const kept = () => readdirSync(join(folder, "checkpoints")).sort();
+    const step = (name: string) =>
+      (JSON.parse(textOf(folder, "checkpoints", name, "state", "trainer.json")) as { step: number }).step;
+    const settings = { ...QUICK, evaluateEvery: 0, checkpointEvery: 2, keepCheckpoints: 3 };
+    await train(folder, { ...settings, trainingSteps: 4 });
+    expect(kept()).toEqual(["last", "step-2"]);
+    await train(folder, { ...settings, trainingSteps: 8 }, { resume: true });
+    expect(kept()).toEqual(["last", "step-4", "step-6"]);
+    expect(["step-4", "step-6", "last"].map(step)).toEqual([4, 6, 8]);
+    // A run that is killed between putting the old aside and the new in place goes on from the old.
+    renameSync(join(folder, "checkpoints", "last"), join(folder, "checkpoints", ".last.old"));
+    await train(folder, { ...settings, keepCheckpoints: 1, trainingSteps: 10 }, { resume: true });
+    expect(kept()).toEqual(["last"]);
+    expect(step("last")).toBe(10);
+  });
+
+  it("a checkpoint as often as takes a twentieth of the time, when that is left to the run", async () => {
+    const folder = temporaryFolder();
+    // A step takes 100 ms, and writing the weights 45 ms: 20 · 45 ms are nine steps.
+    let now = 0;
+    class Slow extends BigramSystem {
+      async saveTester(path: string): Promise<void> {
+        mkdirSync(path);
+        now += 45;
+      }
+      async restoreTester(): Promise<void> {}
+    }
+    const saved: number[] = [];
+    const system = new Slow();
+    const { trainer } = assemble(
+      { ...QUICK, evaluateEvery: 0, trainingSteps: 25 },
+      {
+        runDirectory: folder,
+        clock: () => now,
+        onProgress: ({ phase }) => void (phase === "rollout" && (now += 100)),
+        onStep: () => {
+          const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
+            step: number;
+          };
+          if (saved.at(-1) !== step) saved.push(step);
+        },
+      },
+      system,
+    );
+    await trainer.train();
+    expect(saved).toEqual([1, 10, 19]);
+    trainer.dispose();
+    system.dispose();
+  });
 });
 
 describe("a disk that fails", () => {

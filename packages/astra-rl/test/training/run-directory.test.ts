@@ -13,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/torch";
-import { metricsRecord } from "../../src/records/index.js";
+import { metricsRecord, stringifyMetrics } from "../../src/records/index.js";
 import { RunDirectory } from "../../src/training/index.js";
 
 let folder = "";
@@ -25,23 +25,24 @@ afterEach(() => {
 });
 
 const line = (step: number) => metricsRecord({ step, loss: 0.5, "reward/mean": 1 });
+const text = (step: number) => [stringifyMetrics(line(step))];
 
 describe("a run directory", () => {
   it("is made, and appends one line a step", () => {
     const directory = new RunDirectory(join(folder, "deep", "run"));
     directory.open({ resume: false });
-    directory.appendMetrics(line(1));
-    directory.appendMetrics(line(2));
-    const text = readFileSync(directory.metricsPath, "utf8");
-    expect(text).toBe(`${JSON.stringify(line(1))}\n${JSON.stringify(line(2))}\n`);
-    expect(directory.metricsBytes).toBe(text.length);
+    directory.metrics.append(text(1));
+    directory.metrics.append(text(2));
+    const written = readFileSync(directory.metrics.path, "utf8");
+    expect(written).toBe(`${JSON.stringify(line(1))}\n${JSON.stringify(line(2))}\n`);
+    expect(directory.metrics.bytes).toBe(written.length);
     directory.close();
   });
 
   it("is not written over by another run", () => {
     const first = new RunDirectory(folder);
     first.open({ resume: false });
-    first.appendMetrics(line(1));
+    first.metrics.append(text(1));
     first.close();
     expect(() => new RunDirectory(folder).open({ resume: false })).toThrow(
       `${folder}: holds the metrics of another run; resume that run, or choose another folder`,
@@ -51,17 +52,17 @@ describe("a run directory", () => {
   it("cuts a torn tail and the lines that the checkpoint does not know", () => {
     const first = new RunDirectory(folder);
     first.open({ resume: false });
-    first.appendMetrics(line(1));
-    const known = first.metricsBytes;
-    first.appendMetrics(line(2));
+    first.metrics.append(text(1));
+    const known = first.metrics.bytes;
+    first.metrics.append(text(2));
     first.close();
-    appendFileSync(first.metricsPath, '{"step":3,"los');
+    appendFileSync(first.metrics.path, '{"step":3,"los');
     const second = new RunDirectory(folder);
     second.open({ resume: true });
-    second.cutMetrics(known);
-    second.appendMetrics(line(2));
+    second.metrics.cut(known);
+    second.metrics.append(text(2));
     second.close();
-    expect(readFileSync(first.metricsPath, "utf8")).toBe(
+    expect(readFileSync(first.metrics.path, "utf8")).toBe(
       `${JSON.stringify(line(1))}\n${JSON.stringify(line(2))}\n`,
     );
   });
@@ -70,10 +71,10 @@ describe("a run directory", () => {
     writeFileSync(join(folder, "metrics.jsonl"), "short\n");
     const directory = new RunDirectory(folder);
     directory.open({ resume: true });
-    expect(() => directory.cutMetrics(100)).toThrow(
+    expect(() => directory.metrics.cut(100)).toThrow(
       "must have at least the 100 bytes that the checkpoint knows of, got 6",
     );
-    expect(() => directory.cutMetrics(3)).toThrow("no line ends at byte 3");
+    expect(() => directory.metrics.cut(3)).toThrow("no line ends at byte 3");
     directory.close();
   });
 
@@ -96,9 +97,9 @@ describe("a run directory", () => {
       mkdirSync(join(folder, "checkpoints"));
       const directory = new RunDirectory(folder);
       // Every write to /dev/full fails with ENOSPC.
-      Object.defineProperty(directory, "metricsPath", { value: "/dev/full" });
+      Object.defineProperty(directory.metrics, "path", { value: "/dev/full" });
       directory.open({ resume: true });
-      expect(() => directory.appendMetrics(line(1))).toThrow(
+      expect(() => directory.metrics.append(text(1))).toThrow(
         /\/dev\/full: cannot be written: the disk is full; free some/,
       );
       directory.close();

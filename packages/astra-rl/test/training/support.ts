@@ -38,11 +38,12 @@ export function assemble(
   configuration: HFASTConfigurationOptions = QUICK,
   options: HFASTTrainerOptions = {},
   system = new BigramSystem(),
+  algorithm = new DPO(system),
 ): { system: BigramSystem; sampler: ASTSampler; trainer: HFASTTrainer } {
   const sampler = new ASTSampler(system, ["x", "y", "z"], { width: 3, depth: 2 });
   const evaluator = new ASTEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
   const settings = new HFASTConfiguration(configuration);
-  const trainer = new HFASTTrainer(settings, sampler, new DPO(system), {
+  const trainer = new HFASTTrainer(settings, sampler, algorithm, {
     evaluator,
     clock: () => 0,
     ...options,

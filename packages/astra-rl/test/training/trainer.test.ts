@@ -1,11 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { AdamW, liveTensors, scope, UsageError, type Tensor } from "@astra-rl/torch";
 import { DPO, IPO } from "../../src/algorithm/index.js";
-import { Algorithm, type Graph, type StepResult } from "../../src/core/index.js";
+import {
+  Algorithm,
+  rewardCredit,
+  type EpisodeSeed,
+  type Graph,
+  type StepResult,
+} from "../../src/core/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { Harness, Trainer, TrainingConfiguration, type TrainerOptions } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { JudgedSystem } from "../support/judged-system.js";
 import { weightsOf } from "./support.js";
 
 const samplerOf = (system: BigramSystem, width = 3) =>
@@ -77,7 +84,9 @@ describe("experience", () => {
       return experiences;
     };
     const [first, second] = await collect(0);
-    const pairs = first!.graphs.flatMap((graph) => new DPO(new BigramSystem()).flatten(graph));
+    const pairs = first!.graphs.flatMap((graph) =>
+      new DPO(new BigramSystem()).flatten(graph, rewardCredit(graph)),
+    );
     expect(first!.size).toBe(pairs.length);
     expect(first!.batches.map(({ size }) => size)).toEqual([
       ...Array.from({ length: Math.floor(pairs.length / 4) }, () => 4),
@@ -88,8 +97,10 @@ describe("experience", () => {
     expect(sources).not.toEqual(pairs.map((pair) => pair.chosenSource));
     // The second experience goes on with further episodes.
     expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
-    expect(await collect(0)).toEqual([first, second]);
-    expect((await collect(1))[0]).not.toEqual(first);
+    const contents = (experiences: Awaited<ReturnType<typeof collect>>) =>
+      experiences.map((experience) => [experience.graphs, [...experience]]);
+    expect(contents(await collect(0))).toEqual(contents([first!, second!]));
+    expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
   });
 
   it("refuses a sampler of width 1 and one of another system", () => {
@@ -320,6 +331,110 @@ describe("gradients that are not finite", () => {
     expect(hopeless.trainer.step).toBe(4);
     expect(new Set(weightsOf(hopeless.system))).toEqual(new Set([0]));
     hopeless.system.dispose();
+  });
+});
+
+describe("a reward that remembers", () => {
+  const settings = { learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4, batchSize: 8 };
+  const train = async (sampler: (system: JudgedSystem) => ASTSampler) => {
+    const system = new JudgedSystem();
+    const records: MetricsRecord[] = [];
+    const trainer = new Trainer(new TrainingConfiguration(settings), sampler(system), new DPO(system), {
+      clock: () => 0,
+      onStep: (record) => void records.push(record),
+    });
+    await trainer.train();
+    const result = { weights: weightsOf(system), records, state: trainer.harness.getState() };
+    trainer.dispose();
+    system.dispose();
+    return result;
+  };
+
+  it("does not depend on how episodes are batched, and learns of them once an experience", async () => {
+    class OneByOne extends ASTSampler {
+      override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph[]> {
+        const graphs: Graph[] = [];
+        for (const start of starts) graphs.push(...(await super.rolloutMany([start])));
+        return graphs;
+      }
+    }
+    const together = await train((system) => samplerOf(system));
+    const apart = await train((system) => new OneByOne(system, ["x", "y"], { width: 3, depth: 2 }));
+    expect(apart).toEqual(together);
+    const seen = together.state.system as { novelty: Record<string, number> };
+    const turns = Object.values(seen.novelty).reduce((sum, count) => sum + count, 0);
+    expect(turns).toBe(6 * 4 * 12);
+    // Nothing had been seen before the first experience; probes that come again cost something in the second.
+    expect(together.records[0]!["reward/term/novelty"]).toBeCloseTo(0, 15);
+    expect(together.records[1]!["reward/term/novelty"]).toBeLessThan(0);
+  });
+
+  it("is asked for what it remembers in training only", async () => {
+    const system = new JudgedSystem();
+    const sampler = samplerOf(system);
+    await system.observe(await sampler.rolloutMany([0, 1, 2, 3]));
+    const trained = await sampler.rollout(0);
+    expect([...trained.nodes()].every((node) => node.terms["novelty"]! < 0)).toBe(true);
+    const evaluated = await sampler.evalRollout(0);
+    expect(evaluated.path().map((node) => node.terms["novelty"])).toEqual([0, 0]);
+    system.dispose();
+  });
+
+  it("has each term's mean in the record, which its weights make the mean reward of", async () => {
+    const { records } = await train((system) => samplerOf(system));
+    for (const record of records) {
+      const [worth, novelty] = ["worth", "novelty"].map((name) => record[`reward/term/${name}`] as number);
+      expect(worth! + 0.05 * novelty!).toBeCloseTo(record["reward/mean"]!, 12);
+    }
+  });
+});
+
+describe("a tester that says the harmful thing itself", () => {
+  /** Probes with an a are harmful; responses never are, or all are once the tester is good. */
+  class Harmful extends BigramSystem {
+    constructor(readonly responses: (probe: string) => number) {
+      super();
+    }
+    override async assess(...args: Parameters<BigramSystem["assess"]>): ReturnType<BigramSystem["assess"]> {
+      return (await super.assess(...args)).map((assessment, row) => ({
+        ...assessment,
+        scores: { probe: args[1][row] === "aaa" ? 1 : 0, response: this.responses(args[1][row]!) },
+      }));
+    }
+  }
+  const train = async (system: Harmful) => {
+    const warnings: string[] = [];
+    const records: MetricsRecord[] = [];
+    const trainer = new Trainer(
+      new TrainingConfiguration({ learningRate: 0.1, trainingSteps: 40, numEpisodesPerExperience: 4 }),
+      samplerOf(system),
+      new DPO(system),
+      {
+        logger: { info: () => {}, warn: (message) => void warnings.push(message) },
+        onStep: (record) => void records.push(record),
+      },
+    );
+    await trainer.train();
+    trainer.dispose();
+    system.dispose();
+    return { warnings, records };
+  };
+
+  it("is warned of, once", async () => {
+    const { warnings, records } = await train(new Harmful(() => 0));
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatch(
+      /^step \d+: harmful probes rose from \d+ % .* harmful responses stayed \(0 %, now 0 %\)/u,
+    );
+    expect(records[0]!["harm/probe_rate"]).toBeLessThan(0.2);
+    expect(records.at(-1)!["harm/probe_rate"]).toBeGreaterThan(0.5);
+    expect(records.at(-1)!["harm/response_rate"]).toBe(0);
+  });
+
+  it("is not warned of where the responses follow", async () => {
+    const { warnings, records } = await train(new Harmful((probe) => (probe === "aaa" ? 1 : 0)));
+    expect(warnings).toEqual([]);
+    expect(records.at(-1)!["harm/response_rate"]).toBeGreaterThan(0.5);
   });
 });
 

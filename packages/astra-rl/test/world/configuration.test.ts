@@ -8,8 +8,8 @@ describe("the demo's configurations", () => {
   it("are read without complaint and differ in the algorithm alone", async () => {
     const dpo = await readConfiguration(path("demo.yaml"));
     const ipo = await readConfiguration(path("demo-ipo.yaml"));
-    expect(dpo.algorithm).toMatchObject({ name: "dpo", beta: 0.1 });
-    expect(ipo.algorithm).toMatchObject({ name: "ipo", beta: 0.03 });
+    expect(dpo.algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
+    expect(ipo.algorithm).toMatchObject({ type: "ipo", beta: 0.03 });
     expect({ ...dpo, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
@@ -18,6 +18,6 @@ describe("the demo's configurations", () => {
     expect(models).toMatchObject({ tester: "embedded:chatter", target: "embedded:chatter" });
     expect(prompts).toEqual({ train: "embedded", dev: "embedded", test: "embedded" });
     expect(scorer).toEqual({ type: "embedded" });
-    expect(reward).toEqual({ form: "paper", likelihoodWeight: 0.03 });
+    expect(reward).toEqual({ preset: "paper", likelihoodWeight: 0.03 });
   });
 });

@@ -1,4 +1,5 @@
 import {
+  cast,
   cat,
   decodeAttention,
   full,
@@ -76,7 +77,7 @@ export function attentionBias(
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
  * The engine's own passes where they apply: bfloat16 on the CPU, for one token a row or with tiles. Elsewhere plain
- * products, because libtorch 1.13 has no stable fused operator.
+ * products, because libtorch 1.13 has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
@@ -116,6 +117,11 @@ function attendTogether(
   bias: Tensor | null,
   scale: number,
 ): Tensor {
+  // Where oneDNN does not take them, libtorch adds up bfloat16 products in bfloat16; its passes over them are slow anywhere.
+  if (query.dtype === "bfloat16" && query.device === "cpu") {
+    const [q, k, v] = [query, key, value].map((each) => cast(each, "float32"));
+    return cast(attendTogether(q!, k!, v!, bias && cast(bias, "float32"), scale), "bfloat16");
+  }
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;

@@ -1,5 +1,6 @@
 import {
   arange,
+  claimThreads,
   dispose,
   embedding,
   layerNorm,
@@ -31,8 +32,20 @@ export interface BertConfig extends SequenceClassifierConfig {
   readonly normEpsilon: number;
 }
 
+/** Beginning of the class names in Hugging Face's `architectures`, by `model_type`. */
+const CLASS_NAMES: ReadonlyMap<string, string> = new Map([
+  ["bert", "Bert"],
+  ["roberta", "Roberta"],
+  ["xlm-roberta", "XLMRoberta"],
+]);
+
+const LAYERS_KEY = "num_hidden_layers";
+
 export function parseBertConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
+  const architecture = CLASS_NAMES.get(modelType);
+  if (architecture === undefined)
+    throw fields.error("model_type", `one of ${[...CLASS_NAMES.keys()].join(", ")}`);
   const roberta = modelType !== "bert";
   const hiddenSize = fields.integer("hidden_size");
   const heads = fields.integer("num_attention_heads");
@@ -47,7 +60,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   const firstPosition = roberta ? padId + 1 : 0;
   const positions = fields.integer("max_position_embeddings", { minimum: firstPosition + 1 });
   return {
-    architecture: { bert: "Bert", roberta: "Roberta" }[modelType] ?? "XLMRoberta",
+    architecture,
     modelType,
     prefix: roberta ? "roberta" : "bert",
     vocabSize: fields.integer("vocab_size"),
@@ -58,7 +71,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
     firstPosition,
     positions,
     hiddenSize,
-    layers: fields.integer("num_hidden_layers"),
+    layers: fields.integer(LAYERS_KEY),
     heads,
     intermediateSize: fields.integer("intermediate_size"),
     tokenTypes: fields.integer("type_vocab_size", { fallback: 2 }),
@@ -71,7 +84,8 @@ function parseLabels(fields: JsonFields): readonly string[] {
   if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
   const map = fields.values["id2label"] as Record<string, unknown>;
   const count = typeof map === "object" ? Object.keys(map).length : 0;
-  const labels = Array.from({ length: count }, (_, index) => map[String(index)]);
+  const own = (key: string) => (Object.hasOwn(map, key) ? map[key] : undefined);
+  const labels = Array.from({ length: count }, (_, index) => own(String(index)));
   if (count === 0 || !labels.every((label) => typeof label === "string")) {
     throw fields.error("id2label", `an object from "0", "1", … to names`);
   }
@@ -112,6 +126,7 @@ export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
 export class BertClassifier implements SequenceClassifier {
   readonly dtype: DType;
   readonly device: Device;
+  readonly #releaseThreads: () => void;
 
   /** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
   constructor(
@@ -121,6 +136,7 @@ export class BertClassifier implements SequenceClassifier {
     const first = this.#parameter(`${config.prefix}.embeddings.word_embeddings.weight`);
     this.dtype = first.dtype;
     this.device = first.device;
+    this.#releaseThreads = claimThreads([...parameters.values()]);
   }
 
   namedParameters(): Map<string, Tensor> {
@@ -161,6 +177,7 @@ export class BertClassifier implements SequenceClassifier {
   }
 
   dispose(): void {
+    this.#releaseThreads();
     dispose([...this.parameters.values()]);
   }
 
@@ -208,7 +225,8 @@ export const bert = {
     "RobertaForSequenceClassification",
     "XLMRobertaForSequenceClassification",
   ],
-  modelTypes: ["bert", "roberta", "xlm-roberta"],
+  modelTypes: [...CLASS_NAMES.keys()],
+  layersKey: LAYERS_KEY,
   parseConfig: parseBertConfig,
   parameterShapes: bertShapes,
   parameterName,

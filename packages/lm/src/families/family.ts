@@ -9,6 +9,9 @@ export interface CausalFamily {
   /** Hugging Face's `model_type`, which decides where config.json names no architecture. */
   readonly modelType: string;
 
+  /** The key of config.json that gives the number of layers. */
+  readonly layersKey: string;
+
   /** Whether projections are stored [in, out] (GPT-2 alone) rather than [out, in]. */
   readonly projectionsTransposed: boolean;
 

@@ -38,6 +38,8 @@ export interface GPT2Config extends ModelConfig {
   readonly tied: boolean;
 }
 
+const LAYERS_KEY = "n_layer";
+
 function parseConfig(fields: JsonFields): GPT2Config {
   const hiddenSize = fields.integer("n_embd");
   const heads = fields.integer("n_head");
@@ -60,7 +62,7 @@ function parseConfig(fields: JsonFields): GPT2Config {
     modelType: "gpt2",
     vocabSize,
     hiddenSize,
-    layers: fields.integer("n_layer"),
+    layers: fields.integer(LAYERS_KEY),
     heads,
     keyValueHeads: heads,
     headDimension: hiddenSize / heads,
@@ -223,6 +225,7 @@ export const gpt2: CausalFamily = {
   architectures: ["GPT2LMHeadModel", "GPT2Model"],
   modelType: "gpt2",
   projectionsTransposed: true,
+  layersKey: LAYERS_KEY,
   parseConfig,
   parameterShapes: (config) => parameterShapes(config as GPT2Config),
   parameterName: (key, config) => parameterName(key, config as GPT2Config),

@@ -38,7 +38,9 @@ export function classifierFamilyOf(fields: JsonFields): typeof bert {
 
 function architecturesOf(fields: JsonFields): string[] {
   const { architectures } = fields.values;
-  return Array.isArray(architectures) ? architectures.map(String) : [];
+  return Array.isArray(architectures)
+    ? architectures.filter((name): name is string => typeof name === "string")
+    : [];
 }
 
 function unsupported(fields: JsonFields, supported: readonly string[]): UsageError {

@@ -10,7 +10,7 @@ function parseLlamaConfig(fields: JsonFields): RotaryDecoderConfig {
     feedForwardBias: fields.boolean("mlp_bias", { fallback: false }),
     headNorms: false,
     slidingWindow: null,
-    slidingLayers: (layers) => Array<boolean>(layers).fill(false),
+    slides: () => false,
     tiedByDefault: false,
   });
 }

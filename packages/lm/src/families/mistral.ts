@@ -1,8 +1,13 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import {
+  parseRotaryDecoderConfig,
+  rotaryFamily,
+  slidingWindowOf,
+  type RotaryDecoderConfig,
+} from "./rotary-decoder.js";
 
 function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
-  const slidingWindow = fields.integer("sliding_window", { fallback: null });
+  const slidingWindow = slidingWindowOf(fields);
   return parseRotaryDecoderConfig(fields, {
     architecture: "MistralForCausalLM",
     queryKeyValueBias: false,
@@ -10,7 +15,7 @@ function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
     feedForwardBias: false,
     headNorms: false,
     slidingWindow,
-    slidingLayers: (layers) => Array<boolean>(layers).fill(slidingWindow !== null),
+    slides: () => slidingWindow !== null,
     tiedByDefault: false,
   });
 }

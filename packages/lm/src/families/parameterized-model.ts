@@ -1,6 +1,7 @@
 import {
   autocastLinear,
   checkpoint,
+  claimThreads,
   copyWeight,
   dispose,
   keep,
@@ -22,6 +23,7 @@ export abstract class ParameterizedModel implements CausalLM {
   protected abstract readonly family: CausalFamily;
   #adapter: Adapter | null = null;
   #ownsParameters = true;
+  readonly #releaseThreads: () => void;
 
   /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
   constructor(
@@ -38,6 +40,7 @@ export abstract class ParameterizedModel implements CausalLM {
     this.dtype = first.dtype;
     this.device = first.device;
     keep(parameters);
+    this.#releaseThreads = claimThreads([...parameters.values()]);
   }
 
   namedParameters(): Map<string, Tensor> {
@@ -62,6 +65,7 @@ export abstract class ParameterizedModel implements CausalLM {
       throw new Error("internal: a family made a model of another kind");
     view.#adapter = adapter;
     view.#ownsParameters = false;
+    view.#releaseThreads();
     return view;
   }
 
@@ -133,7 +137,9 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   dispose(): void {
-    if (this.#ownsParameters) dispose(this.parameters);
+    if (!this.#ownsParameters) return;
+    this.#releaseThreads();
+    dispose(this.parameters);
   }
 
   /** A parameter as it is stored. */

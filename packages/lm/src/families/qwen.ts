@@ -1,5 +1,10 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import {
+  parseRotaryDecoderConfig,
+  rotaryFamily,
+  slidingWindowOf,
+  type RotaryDecoderConfig,
+} from "./rotary-decoder.js";
 
 function parseQwen2Config(fields: JsonFields): RotaryDecoderConfig {
   return parseRotaryDecoderConfig(fields, {
@@ -26,30 +31,36 @@ function parseQwen3Config(fields: JsonFields): RotaryDecoderConfig {
   });
 }
 
-/** The window is off unless `use_sliding_window`, and then covers the layers named in `layer_types`, or the upper ones. */
+/**
+ * The window is off unless `use_sliding_window`, and then covers the layers named in `layer_types`, or those from
+ * `max_window_layers` on (28 where it is not given, as in transformers, so that a small model has none).
+ */
 function slidingTraits(fields: JsonFields) {
   const used = fields.boolean("use_sliding_window", { fallback: false });
-  const slidingWindow = used ? fields.integer("sliding_window") : null;
+  const slidingWindow = used ? slidingWindowOf(fields) : null;
+  const first = fields.integer("max_window_layers", { minimum: 0, fallback: 28 });
+  const kinds = layerTypes(fields, slidingWindow);
   return {
     slidingWindow,
-    slidingLayers: (layers: number): readonly boolean[] => {
-      if (slidingWindow === null) return Array<boolean>(layers).fill(false);
-      const kinds = fields.values["layer_types"];
-      if (kinds === undefined || kinds === null) {
-        const first = fields.integer("max_window_layers", { minimum: 0, fallback: 0 });
-        return Array.from({ length: layers }, (_, layer) => layer >= first);
-      }
-      const known = ["full_attention", "sliding_attention"];
-      if (
-        !Array.isArray(kinds) ||
-        kinds.length !== layers ||
-        !kinds.every((kind) => known.includes(kind as string))
-      ) {
-        throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);
-      }
-      return kinds.map((kind) => kind === "sliding_attention");
-    },
+    slides: (layer: number): boolean =>
+      kinds === null ? slidingWindow !== null && layer >= first : kinds[layer] === "sliding_attention",
   };
+}
+
+/** `layer_types`, one for each layer; null where the configuration has none. */
+function layerTypes(fields: JsonFields, slidingWindow: number | null): readonly unknown[] | null {
+  if (!fields.has("layer_types")) return null;
+  const kinds = fields.values["layer_types"];
+  const layers = fields.integer("num_hidden_layers");
+  // "attention" is what transformers called "full_attention" before.
+  const known: readonly unknown[] = ["full_attention", "attention", "sliding_attention"];
+  if (!Array.isArray(kinds) || kinds.length !== layers || !kinds.every((kind) => known.includes(kind))) {
+    throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);
+  }
+  if (slidingWindow === null && kinds.includes("sliding_attention")) {
+    throw fields.error("layer_types", `"full_attention" in every layer where no sliding window is used`);
+  }
+  return kinds;
 }
 
 /** Qwen2 and Qwen2.5 (Yang et al. 2024, arXiv 2407.10671): biases on queries, keys and values. */

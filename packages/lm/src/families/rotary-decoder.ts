@@ -38,9 +38,17 @@ export interface RotaryDecoderConfig extends ModelConfig {
   readonly feedForwardBias: boolean;
   /** RMS norm over each head of queries and keys before rotation (Qwen3). */
   readonly headNorms: boolean;
-  /** Per layer: attends only to the last `slidingWindow` tokens. */
-  readonly slidingLayers: readonly boolean[];
+  /** Whether a layer attends only to the last `slidingWindow` tokens. */
+  readonly slides: (layer: number) => boolean;
 }
+
+const LAYERS_KEY = "num_hidden_layers";
+
+/**
+ * Tables of cosines and sines are made for the whole window where it has at most so many tokens, as those of trained
+ * models have; for longer ones as far as texts reach, since no weight speaks for such a size in config.json.
+ */
+const WHOLE_TABLE = 2 ** 18;
 
 /** Fields that all these families spell alike. */
 export function parseRotaryDecoderConfig(
@@ -52,7 +60,7 @@ export function parseRotaryDecoderConfig(
     feedForwardBias: boolean;
     headNorms: boolean;
     slidingWindow: number | null;
-    slidingLayers: (layers: number) => readonly boolean[];
+    slides: (layer: number) => boolean;
     tiedByDefault: boolean;
   },
 ): RotaryDecoderConfig {
@@ -72,7 +80,6 @@ export function parseRotaryDecoderConfig(
   const activation = fields.string("hidden_act", { fallback: "silu" });
   if (activation !== "silu")
     throw fields.error("hidden_act", `"silu", the only activation supported for this family`);
-  const layers = fields.integer("num_hidden_layers");
   const [bosId] = fields.ids("bos_token_id");
   const [padId] = fields.ids("pad_token_id");
   return {
@@ -80,7 +87,7 @@ export function parseRotaryDecoderConfig(
     modelType: fields.string("model_type"),
     vocabSize: fields.integer("vocab_size"),
     hiddenSize,
-    layers,
+    layers: fields.integer(LAYERS_KEY),
     heads,
     keyValueHeads,
     headDimension,
@@ -99,8 +106,14 @@ export function parseRotaryDecoderConfig(
     outputBias: traits.outputBias,
     feedForwardBias: traits.feedForwardBias,
     headNorms: traits.headNorms,
-    slidingLayers: traits.slidingLayers(layers),
+    slides: traits.slides,
   };
+}
+
+/** "sliding_window": null turns it off; where the key is absent, transformers takes 4096. */
+export function slidingWindowOf(fields: JsonFields): number | null {
+  const absent = fields.values["sliding_window"] === undefined;
+  return fields.integer("sliding_window", { fallback: absent ? 4096 : null });
 }
 
 /** Projections are stored [out, in]. */
@@ -145,6 +158,7 @@ export function rotaryFamily(options: {
     architectures: [options.architecture],
     modelType: options.modelType,
     projectionsTransposed: false,
+    layersKey: LAYERS_KEY,
     parseConfig: options.parseConfig,
     parameterShapes: (config) => parameterShapes(config as RotaryDecoderConfig),
     parameterName: (key, config) => parameterName(key, config as RotaryDecoderConfig),
@@ -176,7 +190,9 @@ interface LayerInputs {
 }
 
 class RotaryDecoder extends ParameterizedModel {
-  /** [contextLength, E] in the compute type; made at the first forward pass, and shared with views. */
+  /** Whether any layer has a sliding window. */
+  readonly #slides: boolean;
+  /** [rows, E] in the compute type; made at the first forward pass, and shared with views. */
   #tables: { made: { cosine: Tensor; sine: Tensor } | null } = { made: null };
 
   constructor(
@@ -186,18 +202,19 @@ class RotaryDecoder extends ParameterizedModel {
     protected override readonly family: CausalFamily,
   ) {
     super(config, parameters, computeDtype);
+    this.#slides = [...Array(config.layers).keys()].some(config.slides);
   }
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, cache } = options;
-    const tables = (this.#tables.made ??= this.#makeTables());
+    const tables = this.#tablesFor(positions);
     return scope(() => {
       const { full, sliding } = this.#biases(ids.size(-1), options);
       const cosine = embedding(tables.cosine, positions).unsqueeze(1);
       const sine = embedding(tables.sine, positions).unsqueeze(1);
       let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
-        const inputs = [hidden, cosine, sine, ...(this.config.slidingLayers[layer] ? sliding : full)];
+        const inputs = [hidden, cosine, sine, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
           this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) =>
             this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache }),
@@ -270,10 +287,25 @@ class RotaryDecoder extends ParameterizedModel {
     return name.endsWith(".o_proj") ? outputBias : queryKeyValueBias;
   }
 
-  #makeTables(): { cosine: Tensor; sine: Tensor } {
+  #tablesFor(positions: Tensor): { cosine: Tensor; sine: Tensor } {
+    const { contextLength } = this.config;
+    const { made } = this.#tables;
+    const rows = made?.cosine.size(0) ?? 0;
+    if (made !== null && rows === contextLength) return made;
+    const reached = contextLength <= WHOLE_TABLE ? contextLength : scope(() => positions.max().item()) + 1;
+    if (made !== null && reached <= rows) return made;
+    // At least doubled, so that a growing text does not make them anew for each token.
+    const wanted = Math.min(contextLength, Math.max(reached, 2 * rows, WHOLE_TABLE));
+    const tables = this.#makeTables(wanted);
+    dispose(made);
+    return (this.#tables.made = tables);
+  }
+
+  #makeTables(rows: number): { cosine: Tensor; sine: Tensor } {
+    const { headDimension, rotary } = this.config;
     return keep(
       scope(() => {
-        const { cosine, sine } = rotaryTables(this.config.rotary, { ...this.config, device: this.device });
+        const { cosine, sine } = rotaryTables(rotary, { headDimension, rows, device: this.device });
         return { cosine: cast(cosine, this.computeDtype), sine: cast(sine, this.computeDtype) };
       }),
     );
@@ -282,11 +314,11 @@ class RotaryDecoder extends ParameterizedModel {
   /** Biases for the layers that see everything, and for those with a window. */
   #biases(newTokens: number, options: ForwardOptions): { full: Tensor[]; sliding: Tensor[] } {
     const { positions, segments, cache } = options;
-    const { slidingWindow, slidingLayers, architecture } = this.config;
+    const { slidingWindow, architecture } = this.config;
     const place = { ...this.config, dtype: this.computeDtype, device: this.device };
     const full = attentionBiases(options, newTokens, place);
     const columns = (cache?.columns ?? 0) + newTokens;
-    if (slidingWindow === null || columns <= slidingWindow || !slidingLayers.includes(true)) {
+    if (slidingWindow === null || columns <= slidingWindow || !this.#slides) {
       return { full, sliding: full };
     }
     const keyPositions = options.keyPositions ?? (columns === newTokens ? positions : null);

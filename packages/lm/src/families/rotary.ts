@@ -45,15 +45,20 @@ export function parseRotarySettings(fields: JsonFields): RotarySettings {
       return { ...settings, kind };
     case "linear":
       return { ...settings, kind, factor: scaling.positive("factor") };
-    case "llama3":
+    case "llama3": {
+      const lowFrequencyFactor = scaling.positive("low_freq_factor");
+      const highFrequencyFactor = scaling.positive("high_freq_factor");
+      if (highFrequencyFactor <= lowFrequencyFactor)
+        throw scaling.error("high_freq_factor", `greater than low_freq_factor (${lowFrequencyFactor})`);
       return {
         ...settings,
         kind,
         factor: scaling.positive("factor"),
-        lowFrequencyFactor: scaling.positive("low_freq_factor"),
-        highFrequencyFactor: scaling.positive("high_freq_factor"),
+        lowFrequencyFactor,
+        highFrequencyFactor,
         originalContextLength: scaling.integer("original_max_position_embeddings"),
       };
+    }
     default:
       throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3"`);
   }
@@ -85,18 +90,18 @@ export function inverseFrequencies(settings: RotarySettings, headDimension: numb
 }
 
 /**
- * Cosines and signed sines of every position, each float32 [contextLength, E]; the caller keeps them.
+ * Cosines and signed sines of the positions from 0, each float32 [rows, E]; the caller keeps them.
  *
  * The first half of the sines is negated, so that {@link rotate} needs no negation of its own.
  */
 export function rotaryTables(
   settings: RotarySettings,
-  options: { headDimension: number; contextLength: number; device: Device },
+  options: { headDimension: number; rows: number; device: Device },
 ): { cosine: Tensor; sine: Tensor } {
-  const { headDimension, contextLength, device } = options;
+  const { headDimension, rows, device } = options;
   const frequencies = tensor(inverseFrequencies(settings, headDimension), { device });
-  const positions = arange(0, contextLength, 1, { dtype: "float32", device });
-  const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [contextLength, E/2]
+  const positions = arange(0, rows, 1, { dtype: "float32", device });
+  const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, E/2]
   const cosine = angles.cos();
   const sine = angles.sin();
   return { cosine: cat([cosine, cosine], -1), sine: cat([sine.neg(), sine], -1) };

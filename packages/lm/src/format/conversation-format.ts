@@ -11,6 +11,8 @@ export interface Line {
   text: string;
   /** In the vocabulary of the format's model: ids that were sampled, or heard unchanged; absent = from the text. */
   ids?: readonly number[];
+  /** Nobody's utterance: the model reads it, and it is never scored. */
+  scaffold?: true;
 }
 
 /** Ids from `from` up to but without `to`. */

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, readlinkSync, statSync } from "node:fs";
-import { copyFile, mkdir, rename, symlink, unlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, realpath, rename, symlink, unlink } from "node:fs/promises";
 import { homedir } from "node:os";
-import { dirname, join, relative, sep } from "node:path";
-import { UsageError } from "@astra-rl/torch";
+import { basename, dirname, join, relative, sep } from "node:path";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 
 /**
  * The hub's standard cache layout, shared with the Python libraries:
@@ -34,7 +34,8 @@ export class HubCache {
   readReference(revision: string): string | null {
     if (isCommit(revision)) return existsSync(this.snapshot(revision)) ? revision : null;
     const path = join(this.folder, "refs", ...revision.split("/"));
-    if (!existsSync(path)) return null;
+    // A folder: other revisions lie below, this one never was resolved.
+    if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return null;
     const commit = readFileSync(path, "utf8").trim();
     return isCommit(commit) ? commit : null;
   }
@@ -43,9 +44,7 @@ export class HubCache {
     if (isCommit(revision)) return;
     const path = join(this.folder, "refs", ...revision.split("/"));
     await mkdir(dirname(path), { recursive: true });
-    const temporary = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
-    await writeFile(temporary, commit);
-    await rename(temporary, path);
+    writeFileAtomic(path, [commit]);
   }
 
   /** True when the snapshot has this file and the blob behind it is there. */
@@ -58,6 +57,7 @@ export class HubCache {
   async link(commit: string, file: string, etag: string): Promise<void> {
     const path = join(this.snapshot(commit), file);
     await mkdir(dirname(path), { recursive: true });
+    await this.#checkInside(dirname(path), file);
     const destination = relative(dirname(path), this.blob(etag));
     try {
       if (readlinkSync(path) === destination) return;
@@ -65,7 +65,8 @@ export class HubCache {
     } catch {
       // Not there, or not a link: created (or replaced) below.
     }
-    const temporary = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
+    // Not the name with something behind it: a long one that is allowed would become too long.
+    const temporary = join(dirname(path), `.${process.pid}-${randomBytes(4).toString("hex")}`);
     try {
       await symlink(destination, temporary);
     } catch {
@@ -73,6 +74,16 @@ export class HubCache {
       await copyFile(this.blob(etag), temporary);
     }
     await rename(temporary, path);
+  }
+
+  /** A folder of the snapshot may have been replaced by a link to anywhere; nothing is written through it. */
+  async #checkInside(folder: string, file: string): Promise<void> {
+    const [found, root] = await Promise.all([realpath(folder), realpath(this.folder)]);
+    if (found === root || found.startsWith(root + sep)) return;
+    throw new UsageError(
+      `hub: model "${this.modelId}": ${JSON.stringify(file)} would be written to ${found}, outside the cache: a folder ` +
+        `on the way is a link; remove ${this.folder} and try again`,
+    );
   }
 }
 
@@ -91,9 +102,16 @@ export function isCommit(revision: string): boolean {
   return /^[0-9a-f]{40}$/.test(revision);
 }
 
-/** Server answers name files: none may leave the snapshot's folder. */
+/** Server answers name files: none may leave the snapshot's folder, and each must be a name as it stands. */
 export function checkRelativePath(modelId: string, file: string): void {
   const parts = file.split("/");
+  // Alone, half of a pair has no bytes of its own: two names would become one.
+  if (/\p{Surrogate}/u.test(file)) {
+    throw new UsageError(
+      `hub: model "${modelId}" lists a file whose name is not Unicode: ${JSON.stringify(file)}; ` +
+        `do not use this repository`,
+    );
+  }
   const bad =
     file === "" ||
     file.includes("\0") ||
@@ -106,6 +124,44 @@ export function checkRelativePath(modelId: string, file: string): void {
         `do not use this repository`,
     );
   }
+}
+
+/**
+ * Refuses files that cannot lie beside each other: one is a folder of another, or, where the file system does not tell
+ * capital letters from small ones, two differ in nothing else.
+ */
+export function checkDistinctPaths(
+  modelId: string,
+  files: readonly string[],
+  options: { ignoreCase: boolean },
+): void {
+  const spelled = (path: string) => (options.ignoreCase ? path.toLowerCase() : path);
+  const clash = (first: string, second: string, rule: string) =>
+    new UsageError(
+      `hub: model "${modelId}" lists files that cannot lie in one folder: ${JSON.stringify(first)} and ` +
+        `${JSON.stringify(second)}: ${rule}; do not use this repository`,
+    );
+  const seen = new Map<string, string>();
+  for (const file of files) {
+    const twin = seen.get(spelled(file));
+    if (twin !== undefined) throw clash(twin, file, "on this file system they are one name");
+    seen.set(spelled(file), file);
+  }
+  for (const file of files) {
+    const parts = file.split("/");
+    for (let length = 1; length < parts.length; length++) {
+      const folder = seen.get(spelled(parts.slice(0, length).join("/")));
+      if (folder !== undefined) throw clash(folder, file, "the first would be a folder of the second");
+    }
+  }
+}
+
+/** Whether names that differ only in capital letters are one file where this folder lies. */
+export function ignoresCase(folder: string): boolean {
+  const found = statSync(folder, { throwIfNoEntry: false });
+  const swapped = join(dirname(folder), basename(folder).toUpperCase());
+  const other = statSync(swapped, { throwIfNoEntry: false });
+  return found !== undefined && other !== undefined && found.ino === other.ino && swapped !== folder;
 }
 
 /** Bytes of a file, or 0 when it is not there. */

@@ -1,9 +1,20 @@
 import { existsSync, readFileSync, readdirSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { UsageError } from "@astra-rl/torch";
-import { HubCache, checkRelativePath, hubCacheRoot, hubHome, isCommit } from "./cache.js";
-import { HubRequestError, downloadBlob, requestJson } from "./transfer.js";
+import {
+  HubCache,
+  checkDistinctPaths,
+  checkRelativePath,
+  hubCacheRoot,
+  hubHome,
+  ignoresCase,
+  isCommit,
+} from "./cache.js";
+import { HubRequestError, downloadBlob, isFileSystemError, requestJson } from "./transfer.js";
+
+/** Far above every index of shards: what is read whole before it is known must not be a model. */
+const LONGEST_READ = 2 ** 28;
 
 export interface HubSettings {
   /** Base address of the hub, without a trailing slash (`HF_ENDPOINT`). */
@@ -146,22 +157,46 @@ export async function downloadModel(id: string, options: DownloadOptions = {}): 
     const file = byPath.get(path);
     if (!file) throw new Error(`internal: hub selection returned an unlisted path: ${path}`);
     const url = `${settings.endpoint}/${modelId}/resolve/${listing.commit}/${encodePath(path)}`;
-    await downloadBlob(cache, file, url, {
-      token: settings.token,
-      retryDelay: options.retryDelay,
-      stallTimeout: options.stallTimeout,
-      onBytes: (received) => options.onProgress?.({ file: path, received, total: file.size }),
-    });
-    await cache.link(listing.commit, path, file.etag);
+    try {
+      await downloadBlob(cache, file, url, {
+        token: settings.token,
+        retryDelay: options.retryDelay,
+        stallTimeout: options.stallTimeout,
+        onBytes: (received) => options.onProgress?.({ file: path, received, total: file.size }),
+      });
+      await cache.link(listing.commit, path, file.etag);
+    } catch (error) {
+      if (!isFileSystemError(error)) throw error;
+      throw new UsageError(
+        `hub: model "${modelId}": the file ${JSON.stringify(path)} cannot be put into the cache: ${storageRule(error)}`,
+        { cause: error },
+      );
+    }
   };
 
   try {
-    const wanted = await select([...byPath.keys()], async (path) => {
+    const selected = await select([...byPath.keys()], async (path) => {
+      const size = byPath.get(path)?.size ?? 0;
+      if (size > LONGEST_READ) {
+        throw new UsageError(
+          `hub: model "${modelId}": ${JSON.stringify(path)} must have at most ${LONGEST_READ} bytes, but it is listed with ${size}`,
+        );
+      }
       await bring(path);
       return readFile(join(cache.snapshot(listing.commit), path));
     });
+    const wanted = [...new Set(selected)];
+    await mkdir(cache.folder, { recursive: true }).catch(() => undefined); // Said below, where it is written to.
+    checkDistinctPaths(modelId, wanted, { ignoreCase: ignoresCase(cache.folder) });
     await inParallel(wanted, options.parallel ?? 4, bring);
-    await cache.writeReference(revision, listing.commit);
+    await cache.writeReference(revision, listing.commit).catch((error: unknown) => {
+      const reason = isFileSystemError(error) ? error : (error as Error).cause;
+      if (!isFileSystemError(reason)) throw error;
+      throw new UsageError(
+        `hub: model "${modelId}": the revision "${revision}" cannot be noted in the cache: ${storageRule(reason)}`,
+        { cause: error },
+      );
+    });
   } catch (error) {
     throw explain(error, modelId, revision, settings);
   }
@@ -184,6 +219,7 @@ async function listRepository(
   if (typeof answer !== "object" || answer === null) throw malformed("not an object");
   const { sha, siblings } = answer as { sha?: unknown; siblings?: unknown };
   if (typeof sha !== "string" || !isCommit(sha)) throw malformed(`"sha" is not a commit`);
+  if (isCommit(revision) && sha !== revision) throw malformed(`"sha" is not the commit that was asked for`);
   if (!Array.isArray(siblings)) throw malformed(`"siblings" is not a list`);
   const files = siblings.map((sibling: unknown): RepositoryFile => {
     const { rfilename, size, blobId, lfs } = (sibling ?? {}) as Record<string, unknown>;
@@ -199,6 +235,11 @@ async function listRepository(
     }
     return { path: rfilename, size, etag };
   });
+  const seen = new Set<string>();
+  for (const { path } of files) {
+    if (seen.has(path)) throw malformed(`${JSON.stringify(path)} is listed twice`);
+    seen.add(path);
+  }
   return { commit: sha, files };
 }
 
@@ -216,11 +257,11 @@ async function cachedSnapshot(
     );
   }
   const folder = cache.snapshot(commit);
-  const present = readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => !entry.isDirectory())
-    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split("\\").join("/"))
-    .filter((path) => cache.has(commit, path));
   try {
+    const present = readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => !entry.isDirectory())
+      .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split("\\").join("/"))
+      .filter((path) => cache.has(commit, path));
     const wanted = await select(present, (path) => readFile(join(folder, path)));
     const missing = wanted.find((path) => !present.includes(path));
     if (missing !== undefined) throw new UsageError(`${missing} is missing`);
@@ -254,6 +295,21 @@ function explain(error: unknown, modelId: string, revision: string, settings: Hu
     }
   })();
   return new UsageError(`hub: ${sentence}`, { cause: error });
+}
+
+function storageRule(error: NodeJS.ErrnoException): string {
+  switch (error.code) {
+    case "ENAMETOOLONG":
+      return "its name is too long for this file system";
+    case "EEXIST":
+    case "EISDIR":
+    case "ENOTDIR":
+    case "ENOTEMPTY":
+    case "ELOOP":
+      return `something else of that name is in the way (${error.code} at ${error.path ?? "?"}); remove it and try again`;
+    default:
+      return error.message;
+  }
 }
 
 function encodePath(path: string): string {

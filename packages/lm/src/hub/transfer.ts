@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rename, rm, stat, utimes } from "node:fs/promise
 import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { UsageError } from "@astra-rl/torch";
+import { diskError, UsageError } from "@astra-rl/torch";
 import { type HubCache, sizeOf } from "./cache.js";
 
 /** A request that failed for good. `status` is null when no answer came (no connection, drops, stalls). */
@@ -19,9 +19,18 @@ export class HubRequestError extends Error {
   }
 }
 
+/** An error of a file operation: it has a path, unlike those of connections; reading an open file alone gives none. */
+export function isFileSystemError(error: unknown): error is NodeJS.ErrnoException {
+  if (!(error instanceof Error)) return false;
+  const { code, path } = error as NodeJS.ErrnoException;
+  return code !== undefined && (typeof path === "string" || ["EISDIR", "EIO"].includes(code));
+}
+
 const ATTEMPTS = 5;
 const RETRY_DELAY = 500;
 const STALL_TIMEOUT = 30_000;
+/** Bytes of a listing: the largest repositories have some tens of thousands of files of a few hundred bytes each. */
+const LONGEST_ANSWER = 2 ** 26;
 /** A server may ask for hours; past this the user is told instead of kept waiting. Milliseconds. */
 const LONGEST_WAIT = 60_000;
 
@@ -35,7 +44,7 @@ interface RequestOptions {
 export async function requestJson(url: string, options: RequestOptions): Promise<unknown> {
   return withRetries(options, async (signal) => {
     const response = await request(url, {}, options.token, signal);
-    const text = await response.text();
+    const text = await boundedText(response);
     try {
       return JSON.parse(text) as unknown;
     } catch (cause) {
@@ -46,6 +55,23 @@ export async function requestJson(url: string, options: RequestOptions): Promise
       );
     }
   });
+}
+
+/** An answer's body; a server that sends without end is stopped. */
+async function boundedText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    if (bytes > LONGEST_ANSWER) {
+      throw new HubRequestError(
+        `${new URL(response.url).origin} answered with more than ${LONGEST_ANSWER} bytes where a list of files was asked for`,
+        response.status,
+      );
+    }
+    chunks.push(chunk);
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks));
 }
 
 interface BlobFile {
@@ -69,7 +95,7 @@ export async function downloadBlob(
     options.onBytes?.(file.size);
     return;
   }
-  await mkdir(dirname(blob), { recursive: true }).catch(diskError(dirname(blob)));
+  await mkdir(dirname(blob), { recursive: true }).catch(refuse(dirname(blob)));
   // Not the Python library's ".incomplete": it holds a lock that Node cannot take, and would write beside us.
   const partial = `${blob}.partial`;
   const release = await lock(`${partial}.lock`);
@@ -86,7 +112,7 @@ export async function downloadBlob(
         // Once may be a damaged partial file or a bad proxy; twice is the server.
         if (mismatches >= 2) {
           throw new UsageError(
-            `hub: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
+            `hub: model "${cache.modelId}": ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
           );
         }
         throw new RetryableError(sentence, null);
@@ -123,19 +149,19 @@ async function transfer(
     throw new RetryableError(`the server answered another range than the one asked for`, null);
   }
   if (!continues) received = 0;
-  const handle = await open(partial, continues ? "a" : "w").catch(diskError(partial));
+  const handle = await open(partial, continues ? "a" : "w").catch(refuse(partial));
   try {
     for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
       if (received + chunk.length > file.size) {
         await handle.truncate(0);
         throw new RetryableError(`"${file.path}" is longer than its listed ${file.size} bytes`, null);
       }
-      await handle.appendFile(chunk).catch(diskError(partial));
+      await handle.appendFile(chunk).catch(refuse(partial));
       received += chunk.length;
       alive(received);
       options.onBytes?.(received);
     }
-    await handle.sync().catch(diskError(partial));
+    await handle.sync().catch(refuse(partial));
   } finally {
     await handle.close();
   }
@@ -237,6 +263,8 @@ async function withRetries<T>(
       return await attempt(controller.signal, alive);
     } catch (cause) {
       if (cause instanceof HubRequestError || cause instanceof UsageError) throw cause;
+      // Of this machine's disk; another attempt finds it as it is.
+      if (isFileSystemError(cause)) throw cause;
       const retryable = cause instanceof RetryableError ? cause : null;
       const message = retryable?.message ?? "the connection was lost";
       const pause = retryable?.after ?? (options.retryDelay ?? RETRY_DELAY) * 2 ** (tries - 1);
@@ -252,16 +280,14 @@ async function withRetries<T>(
   }
 }
 
-function diskError(path: string): (cause: unknown) => never {
+function refuse(path: string): (cause: unknown) => never {
   return (cause) => {
-    const code = (cause as NodeJS.ErrnoException).code;
+    const explained = diskError(path, cause);
     const rule =
-      code === "ENOSPC"
-        ? "the disk is full: free some space"
-        : code === "EROFS" || code === "EACCES"
-          ? "the folder cannot be written: set HF_HUB_CACHE to one that can"
-          : `cannot write (${code})`;
-    throw new UsageError(`hub: ${path}: ${rule}`, { cause });
+      explained instanceof UsageError
+        ? `${explained.message}; HF_HUB_CACHE names the folder`
+        : `${path}: cannot be written (${(cause as NodeJS.ErrnoException).code})`;
+    throw new UsageError(`hub: ${rule}`, { cause });
   };
 }
 
@@ -278,7 +304,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
       await handle.close();
       break;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") diskError(path)(error);
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") refuse(path)(error);
       const age = await stat(path).then(
         (found) => Date.now() - found.mtimeMs,
         () => 0,

@@ -8,6 +8,7 @@ import {
   writeFileSync,
   mkdirSync,
   existsSync,
+  symlinkSync,
 } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -15,6 +16,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/torch";
+import { checkDistinctPaths } from "../../src/hub/cache.js";
 import { downloadModel, hubSettings, parseModelId, type DownloadOptions } from "../../src/hub/index.js";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
@@ -327,6 +329,154 @@ describe("downloadModel", () => {
   it("two downloads at once bring each blob once", async () => {
     await Promise.all([downloadModel("owner/name", options()), downloadModel("owner/name", options())]);
     expect(requests.filter((request) => request.url.includes("safetensors"))).toHaveLength(1);
+  });
+});
+
+/** A hub whose listing has these files instead; each is served with its content. */
+const listing =
+  (content: Buffer, ...siblingsOf: unknown[]): Handler =>
+  (request, response) => {
+    if (isListing(request)) {
+      const complete = siblingsOf.map((sibling) =>
+        typeof sibling === "string"
+          ? { rfilename: sibling, size: content.length, blobId: gitObjectId(content) }
+          : sibling,
+      );
+      response.end(JSON.stringify({ sha: COMMIT, siblings: complete }));
+    } else response.end(content);
+  };
+
+describe("a listing of a hostile hub", () => {
+  const content = Buffer.from("content");
+  const refusal = async (handled: Handler, extra: Partial<DownloadOptions> = {}) => {
+    handler = handled;
+    const error = await downloadModel("owner/name", options(extra)).then(
+      () => null,
+      (thrown: unknown) => thrown,
+    );
+    expect(error).toBeInstanceOf(UsageError);
+    const { message } = error as UsageError;
+    expect(message).toContain(`model "owner/name"`);
+    return message;
+  };
+  const everything = (folder: string) =>
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => !entry.isDirectory())
+      .map((entry) => join(entry.parentPath, entry.name));
+
+  it.each([
+    ["upwards", "../outside"],
+    ["upwards on the way", "a/../../outside"],
+    ["an absolute path", "/tmp/outside"],
+    ["a NUL", "a\0b"],
+    ["a backslash", "..\\outside"],
+    ["an empty part", "a//b"],
+    ["nothing", ""],
+    ["half a pair of surrogates", "a\ud800"],
+  ])("may not name %s", async (_, name) => {
+    expect(await refusal(listing(content, name))).toMatch(/lists a file (that|whose)/);
+    expect(everything(root)).toEqual([]);
+  });
+
+  it("names a file that has too long a name", async () => {
+    const name = "x".repeat(300);
+    expect(await refusal(listing(content, name))).toMatch(/"x{300}" .* its name is too long/);
+    const deep = Array(60).fill("y".repeat(100)).join("/");
+    expect(await refusal(listing(content, deep))).toMatch(/its name is too long/);
+  });
+
+  it("may have names as long as the file system takes", async () => {
+    handler = listing(content, "x".repeat(255));
+    const folder = await downloadModel("owner/name", options());
+    expect(readdirSync(folder)).toEqual(["x".repeat(255)]);
+  });
+
+  it.each([
+    ["first", ["a", "a/b"]],
+    ["last", ["a/b", "a"]],
+    ["far away", ["a/b/c/d", "x", "a/b"]],
+  ])("may not name a file that is a folder of another: %s", async (_, names) => {
+    expect(await refusal(listing(content, ...names))).toMatch(
+      /"a(\/b)?" and "a\/b.*the first would be a folder/,
+    );
+  });
+
+  it("may not name a file that an earlier listing made a folder, or the other way round", async () => {
+    handler = listing(content, "a");
+    await downloadModel("owner/name", options());
+    expect(await refusal(listing(content, "a/b"))).toMatch(/the file "a\/b" .* in the way/);
+    handler = listing(content, "c/d");
+    await downloadModel("owner/name", options());
+    expect(await refusal(listing(content, "c"))).toMatch(/the file "c" .* in the way/);
+  });
+
+  it("may not name a file twice", async () => {
+    expect(await refusal(listing(content, "a", "a"))).toMatch(/"a" is listed twice/);
+  });
+
+  it("may not name two files that are one where capital letters are small ones", () => {
+    expect(() => checkDistinctPaths("owner/name", ["README.md", "readme.md"], { ignoreCase: true })).toThrow(
+      /"owner\/name" .* "README\.md" and "readme\.md": on this file system/,
+    );
+    expect(() => checkDistinctPaths("owner/name", ["A", "a/b"], { ignoreCase: true })).toThrow(/folder of/);
+    checkDistinctPaths("owner/name", ["README.md", "readme.md", "A", "a/b"], { ignoreCase: false });
+  });
+
+  it("is not followed through links that lead out of the cache, or nowhere", async () => {
+    handler = listing(content, "a/b");
+    const folder = await downloadModel("owner/name", options());
+    const outside = mkdtempSync(join(tmpdir(), "hub-outside-"));
+    rmSync(join(folder, "a"), { recursive: true });
+    symlinkSync(outside, join(folder, "a"));
+    expect(await refusal(listing(content, "a/b"))).toMatch(/"a\/b" would be written to .*outside the cache/);
+    expect(readdirSync(outside)).toEqual([]);
+    rmSync(outside, { recursive: true });
+    rmSync(join(folder, "a"));
+    symlinkSync("a", join(folder, "a"));
+    expect(await refusal(listing(content, "a/b"))).toMatch(/"a\/b" .* in the way/);
+  });
+
+  it("whose checksums are wrong is named", async () => {
+    const wrong = { rfilename: "a", size: content.length, blobId: "0".repeat(40) };
+    expect(await refusal(listing(content, wrong))).toMatch(/"a" does not match its checksum .*, twice/);
+  });
+
+  it("may not answer for another commit than the one that was asked for", async () => {
+    const other = "f".repeat(40);
+    expect(await refusal(listing(content, "a"), { revision: other })).toMatch(/"sha" is not the commit/);
+  });
+
+  it("may not have a file so large read whole before it is known", async () => {
+    const large = { rfilename: "index.json", size: 2 ** 40, blobId: "0".repeat(40) };
+    const select = async (paths: readonly string[], read: (path: string) => Promise<Uint8Array>) => {
+      await read("index.json");
+      return paths;
+    };
+    expect(await refusal(listing(content, large), { select })).toMatch(/"index\.json" must have at most/);
+  });
+
+  it("is not read without end", async () => {
+    const endless: Handler = (_, response) => {
+      const chunk = Buffer.alloc(2 ** 20, 0x20);
+      let sent = 0;
+      const more = () => {
+        while (sent++ < 200 && response.write(chunk));
+        if (sent >= 200) response.end();
+      };
+      response.on("drain", more);
+      more();
+    };
+    expect(await refusal(endless)).toMatch(/more than 67108864 bytes/);
+  });
+
+  it("may name a revision that is a folder of others in the cache", async () => {
+    handler = good;
+    await downloadModel("owner/name@a/b", options());
+    expect(await refusal(good, { revision: "a" })).toMatch(
+      /the revision "a" cannot be noted in the cache: .*in the way/,
+    );
+    const offline = options({ revision: "a" }, { HF_HUB_OFFLINE: "1" });
+    await expect(downloadModel("owner/name", offline)).rejects.toThrow(/is not in the cache/);
   });
 });
 

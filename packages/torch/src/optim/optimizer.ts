@@ -158,18 +158,22 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
     for (const key of saved.tensors.keys()) {
       if (!known.has(key)) throw new UsageError(`${where}: unexpected tensor ${JSON.stringify(key)}`);
     }
-    noGrad(() => {
-      scope(() => {
-        for (const [name, slots] of fresh) {
-          const { device } = this.parameters.get(name)!;
-          for (const [slot, tensor] of slots.tensors) {
-            slots.tensors.set(slot, keep(tensor.detach().to(device).clone()));
+    // Kept when all of them are there: where memory ends halfway, none stays behind.
+    const copies = noGrad(() =>
+      keep(
+        scope(() => {
+          for (const [name, slots] of fresh) {
+            const { device } = this.parameters.get(name)!;
+            for (const [slot, tensor] of slots.tensors) {
+              slots.tensors.set(slot, tensor.detach().to(device).clone());
+            }
           }
-        }
-      });
-    });
+          return fresh;
+        }),
+      ),
+    );
     this.dispose();
-    for (const [name, slots] of fresh) this.state.set(name, slots);
+    for (const [name, slots] of copies) this.state.set(name, slots);
     this.values = values;
   }
 
@@ -202,11 +206,12 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   private slotsOf(name: string, parameter: Tensor): Slots {
     let slots = this.state.get(name);
     if (slots === undefined) {
-      const tensors = new Map<string, Tensor>();
       const { shape, dtype, device } = parameter;
-      for (const slot of this.slotNames(this.values)) {
-        tensors.set(slot, keep(full(shape, this.initialSlotValue(slot), { dtype, device })));
-      }
+      const make = (slot: string) => full(shape, this.initialSlotValue(slot), { dtype, device });
+      // Kept when all of them are there: where memory ends halfway, none stays behind.
+      const tensors = keep(
+        scope(() => new Map(this.slotNames(this.values).map((slot) => [slot, make(slot)] as const))),
+      );
       slots = { step: 0, tensors };
       this.state.set(name, slots);
     }

@@ -1,9 +1,8 @@
 /**
- * Tensors in files: the safetensors format, read by memory mapping and written atomically.
+ * Tensors in files: the safetensors format, read and written atomically.
  *
  * This folder must not know modules, optimizers or what the names in a file mean.
  */
 export { openSafetensors, SafetensorsFile } from "./reader.js";
 export { writeSafetensors } from "./writer.js";
-export { writeFileAtomic } from "./atomic-file.js";
 export type { SafetensorsEntry } from "./header.js";

@@ -1,6 +1,6 @@
-import { closeSync, fstatSync, openSync, readSync, statSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { describeValue, TorchError, UsageError } from "../errors.js";
-import { mapFile, type MappedFile } from "../mapped-file.js";
+import { openTensorFile, type TensorFile } from "../tensor-file.js";
 import type { Tensor } from "../tensor.js";
 import { explainForeignFormat } from "./foreign-format.js";
 import { lengthBytes, parseHeader, readHeaderLength, type Header, type SafetensorsEntry } from "./header.js";
@@ -8,21 +8,20 @@ import { lengthBytes, parseHeader, readHeaderLength, type Header, type Safetenso
 /**
  * Opens a safetensors file and checks its whole header; no data is read yet.
  *
- * The data is memory-mapped, privately: pages are read when they are touched, and writing to a tensor changes
- * the tensor alone, never the file. The file must not be shortened while its tensors are alive (replacing it by
- * a rename, as `writeSafetensors` does, is fine).
+ * Each tensor is read once, when it is asked for, into memory of its own: what happens to the file afterwards does not
+ * concern it, and writing to it never changes the file. A file that changes between opening and reading is refused.
  *
  * @throws UsageError, naming the file and the rule, when it is missing, not safetensors, truncated or corrupt;
  * pickled weights are refused with the way to convert them.
  */
 export function openSafetensors(path: string): SafetensorsFile {
-  const { header, fileBytes } = readHeader(path);
-  const file = mapFile(path);
-  if (file.bytes !== fileBytes) {
+  const file = openRegularFile(path);
+  try {
+    return new SafetensorsFile(path, readHeader(file), file);
+  } catch (error) {
     file.close();
-    throw new UsageError(`${path}: it was changed while it was being opened; try again when it is complete`);
+    throw error;
   }
-  return new SafetensorsFile(path, header, file);
 }
 
 /** An open file; `close()` it when the tensors that are wanted have been read. They outlive it. */
@@ -38,7 +37,7 @@ export class SafetensorsFile {
   constructor(
     readonly path: string,
     header: Header,
-    private readonly file: MappedFile,
+    private readonly file: TensorFile,
   ) {
     this.metadata = header.metadata;
     this.tensors = header.entries;
@@ -46,8 +45,8 @@ export class SafetensorsFile {
   }
 
   /**
-   * One tensor, on the CPU, over the mapped file; where its data is not aligned to its type, and for bool, a copy.
-   * @throws UsageError when there is no tensor of that name.
+   * One tensor, on the CPU.
+   * @throws UsageError when there is no tensor of that name, or the file has been changed since it was opened
    */
   read(name: string): Tensor {
     if (this.closed) throw new TorchError(`${this.path}: it is closed already; read before close()`);
@@ -55,7 +54,7 @@ export class SafetensorsFile {
     if (entry === undefined) {
       throw new UsageError(`${this.path}: there is no tensor ${describeValue(name)}`);
     }
-    return this.file.tensor(entry.dtype, entry.shape, entry.start);
+    return readUnchanged(this.file, () => this.file.read(entry.dtype, entry.shape, entry.start));
   }
 
   /** Lets go of the file. Tensors that were read stay valid. */
@@ -70,45 +69,45 @@ export class SafetensorsFile {
   }
 }
 
-function readHeader(path: string): { header: Header; fileBytes: number } {
-  const file = openRegularFile(path);
+function readHeader(file: TensorFile): Header {
+  const start = readBytes(file, 0, Math.min(file.bytes, 64));
   try {
-    const fileBytes = fstatSync(file).size;
-    const start = readBytes(file, 0, Math.min(fileBytes, 64));
-    try {
-      const length = readHeaderLength(start, fileBytes, path);
-      const header = parseHeader(readBytes(file, lengthBytes, length), fileBytes, path);
-      return { header, fileBytes };
-    } catch (error) {
-      const explanation = error instanceof UsageError ? explainForeignFormat(start) : null;
-      if (explanation !== null) throw new UsageError(`${path}: ${explanation}`, { cause: error });
-      throw error;
-    }
-  } finally {
-    closeSync(file);
+    const length = readHeaderLength(start, file.bytes, file.path);
+    return parseHeader(readBytes(file, lengthBytes, length), file.bytes, file.path);
+  } catch (error) {
+    const explanation = error instanceof UsageError ? explainForeignFormat(start) : null;
+    if (explanation !== null) throw new UsageError(`${file.path}: ${explanation}`, { cause: error });
+    throw error;
   }
 }
 
-function openRegularFile(path: string): number {
+function openRegularFile(path: string): TensorFile {
   try {
-    // Asked before opening: opening a named pipe would wait for a writer.
     if (!statSync(path).isFile()) throw new UsageError(`${path}: must be a file`);
-    return openSync(path, "r");
+    accessSync(path, constants.R_OK);
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
     const { code, message } = cause as NodeJS.ErrnoException;
     const rule = code === "ENOENT" ? "there is no such file" : `cannot be read (${code ?? message})`;
     throw new UsageError(`${path}: ${rule}`, { cause });
   }
+  return openTensorFile(path);
 }
 
-function readBytes(file: number, position: number, length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let done = 0;
-  while (done < length) {
-    const count = readSync(file, bytes, done, length - done, position + done);
-    if (count === 0) break;
-    done += count;
+function readBytes(file: TensorFile, position: number, length: number): Uint8Array {
+  using bytes = readUnchanged(file, () => file.read("uint8", [length], position));
+  return bytes.toTypedArray() as Uint8Array;
+}
+
+/** What `read` gives; a UsageError where the file was changed by somebody else. */
+function readUnchanged(file: TensorFile, read: () => Tensor): Tensor {
+  try {
+    return read();
+  } catch (cause) {
+    if (!file.isChanged()) throw cause;
+    throw new UsageError(
+      `${file.path}: it was changed while it was being read; load it again when it is complete`,
+      { cause },
+    );
   }
-  return bytes.subarray(0, done);
 }

@@ -2,7 +2,7 @@ import { describeValue, UsageError } from "../errors.js";
 import { bytesOf, type DType } from "../dtype.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
-import { writeFileAtomic } from "./atomic-file.js";
+import { writeFileAtomic } from "../files/atomic-file.js";
 import { dtypeOfName, lengthBytes, maximumHeaderBytes } from "./header.js";
 
 /** Data is copied out of a tensor in pieces of at most this many bytes: a multiple of every element size. */
@@ -90,9 +90,12 @@ function* chunksOf(
 }
 
 function bytesOfPiece(flat: Tensor, begin: number, length: number): Uint8Array {
-  return scope(
-    () => flat.narrow(0, begin, length).to("cpu").contiguous().view("uint8").toTypedArray() as Uint8Array,
-  );
+  return scope(() => {
+    const piece = flat.narrow(0, begin, length).to("cpu");
+    // One number of a strided view counts as contiguous and keeps its stride, which a view of its bytes cannot have.
+    const dense = length === 1 ? piece.repeat([1]) : piece.contiguous();
+    return dense.view("uint8").toTypedArray() as Uint8Array;
+  });
 }
 
 /** Half of a surrogate pair has no UTF-8 form; other readers refuse it. */

@@ -1,0 +1,54 @@
+import { UsageError } from "@astra-rl/torch";
+import type { Role } from "../core/index.js";
+import { DEFAULT_TYPES, findKind, KIND_SECTIONS } from "./registry.js";
+import { DEFAULT_PRESET } from "./schema.js";
+import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
+
+/** A place of a configuration where a kind is chosen, as the file and the command line gave it. */
+export interface KindPlace {
+  path: readonly (string | number)[];
+  role: Role;
+  section: Record<string, unknown>;
+}
+
+/** Every section that chooses a kind and is there. One that leaves `type` out, or a reward its preset, is given its default. */
+export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
+  const places: KindPlace[] = [];
+  const isSection = (value: unknown): value is Record<string, unknown> =>
+    typeof value === "object" && value !== null && !Array.isArray(value);
+  for (const name of KIND_SECTIONS) {
+    const section = Object.hasOwn(content, name) ? content[name] : undefined;
+    if (!isSection(section)) continue;
+    section["type"] ??= DEFAULT_TYPES[name];
+    places.push({ path: [name], role: name, section });
+  }
+  const reward = Object.hasOwn(content, "reward") ? content["reward"] : undefined;
+  if (isSection(reward)) {
+    const { terms } = reward;
+    if (Array.isArray(terms)) {
+      for (const [index, section] of terms.entries()) {
+        if (isSection(section)) places.push({ path: ["reward", "terms", index], role: "term", section });
+      }
+    } else if (terms === undefined) reward["preset"] ??= DEFAULT_PRESET;
+  }
+  return places;
+}
+
+/**
+ * Imports the module that a place names, if it names one.
+ *
+ * @param base the folder that its `type` is relative to
+ * @returns null for a kind of the package, or for something that is no text at all
+ * @throws UsageError, see `loadUserModule`
+ */
+export async function moduleAt({ role, section }: KindPlace, base: string): Promise<UserModule | null> {
+  const { type } = section;
+  if (typeof type !== "string" || findKind(role, type) !== null) return null;
+  if (isModuleReference(type)) return loadUserModule(role, type, base);
+  if (looksLikeFile(type)) {
+    throw new UsageError(
+      `must name an export of the file, such as ${type}#name, got ${JSON.stringify(type)}`,
+    );
+  }
+  return null;
+}

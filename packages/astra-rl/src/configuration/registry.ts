@@ -1,0 +1,43 @@
+import { dpoKind, ipoKind } from "../algorithm/index.js";
+import { backUpKind, relativeKind, rewardCreditKind } from "../credit/index.js";
+import { harmKind, likelihoodKind, nllKind } from "../reward/index.js";
+import type { Kind, Role } from "../core/index.js";
+import { astSamplerKind } from "../sampler/index.js";
+import { embeddedScorerKind, keywordScorerKind } from "../scorer/index.js";
+
+/** Every kind that comes with the package, in the order in which messages and templates list them. */
+const KINDS: readonly Kind[] = [
+  astSamplerKind,
+  embeddedScorerKind,
+  keywordScorerKind,
+  harmKind,
+  nllKind,
+  likelihoodKind,
+  rewardCreditKind,
+  backUpKind,
+  relativeKind,
+  dpoKind,
+  ipoKind,
+] as readonly Kind[];
+
+/** The kind of a role's section that leaves `type` out. */
+export const DEFAULT_TYPES = {
+  sampler: "ast",
+  scorer: "embedded",
+  credit: "reward",
+  algorithm: "dpo",
+} as const satisfies Partial<Record<Role, string>>;
+
+/** A section of a configuration that is one choice for a role of the same name. */
+export type KindSectionName = keyof typeof DEFAULT_TYPES;
+
+export const KIND_SECTIONS = Object.keys(DEFAULT_TYPES) as KindSectionName[];
+
+export function kindsOf<R extends Role>(role: R): readonly Kind<R>[] {
+  return KINDS.filter((kind) => kind.role === role) as unknown as readonly Kind<R>[];
+}
+
+/** The kind of a name; null where there is none, as for a module of the user's. */
+export function findKind<R extends Role>(role: R, name: string): Kind<R> | null {
+  return kindsOf(role).find((kind) => kind.name === name) ?? null;
+}

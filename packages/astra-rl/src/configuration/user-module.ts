@@ -1,0 +1,99 @@
+import { createHash } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { UsageError } from "@astra-rl/torch";
+import { resolve as resolvePackage } from "import-meta-resolve";
+import { messageOf, type Role } from "../core/index.js";
+import { closest } from "./closest.js";
+import { userKind, type UserKind } from "./user-kind.js";
+
+/** A module of the user's that stands behind `type:`, imported. */
+export interface UserModule<R extends Role = Role> {
+  /** Absolute path and export, joined by "#": what a resolved configuration says. */
+  reference: string;
+  /** The module's file. */
+  file: string;
+  /** Of the file's bytes. What the module imports itself is not part of it. */
+  sha256: string;
+  kind: UserKind<R>;
+}
+
+/** True for `./file.js#name`, `/folder/file.js#name` and `package#name`. */
+export const isModuleReference = (type: string) => type.includes("#");
+
+/** True for what can only have been meant as a file. */
+export const looksLikeFile = (type: string) => /^(\.{0,2}\/|file:)|\.[cm]?[jt]s$/.test(type);
+
+/**
+ * Imports what a `type:` names. This runs the module's code.
+ *
+ * @param base the folder that the reference is relative to
+ * @throws UsageError when the file, the package or the export is missing, loading it fails, or it is of no use there
+ */
+export async function loadUserModule<R extends Role>(
+  role: R,
+  reference: string,
+  base = ".",
+): Promise<UserModule<R>> {
+  const at = reference.lastIndexOf("#");
+  const [specifier, name] = [reference.slice(0, at), reference.slice(at + 1)];
+  if (specifier === "" || name === "") {
+    throw new UsageError(`must look like ./file.js#name or package#name, got ${JSON.stringify(reference)}`);
+  }
+  const file = locate(specifier, resolve(base));
+  let exported: Record<string, unknown>;
+  try {
+    exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
+  } catch (cause) {
+    const kind = cause instanceof Error && cause.name !== "Error" ? `${cause.name}: ` : "";
+    const advice =
+      cause instanceof SyntaxError && /\b(export|import)\b/.test(cause.message)
+        ? '; name it .mjs, or put {"type": "module"} into the package.json beside it'
+        : "";
+    throw new UsageError(`cannot load ${file}: ${kind}${messageOf(cause).split("\n")[0]}${advice}`, {
+      cause,
+    });
+  }
+  // CommonJS modules whose exports cannot be seen from outside arrive as one default export.
+  const rest = exported["default"] as Record<string, unknown> | null | undefined;
+  const value = exported[name] ?? (typeof rest === "object" ? rest?.[name] : undefined);
+  if (value === undefined) {
+    const names = Object.keys(exported);
+    const near = closest(name, names);
+    const advice =
+      near !== null
+        ? `did you mean "${near}"?`
+        : names.length > 0
+          ? `it exports ${names.join(", ")}`
+          : "it exports nothing";
+    throw new UsageError(`${file} exports no "${name}"; ${advice}`);
+  }
+  const absolute = `${file}#${name}`;
+  return { reference: absolute, file, sha256: fileHash(file), kind: userKind(role, absolute, name, value) };
+}
+
+/** SHA-256 of a file's bytes, in hexadecimal. */
+export function fileHash(path: string): string {
+  return createHash("sha256").update(readFileSync(path)).digest("hex");
+}
+
+function locate(specifier: string, folder: string): string {
+  if (looksLikeFile(specifier)) {
+    const file = specifier.startsWith("file:") ? fileURLToPath(specifier) : resolve(folder, specifier);
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (found === undefined) throw new UsageError(`there is no such file: ${file}`);
+    if (!found.isFile()) throw new UsageError(`${file} must be a file, got a folder`);
+    return file;
+  }
+  try {
+    // As an import statement in that folder would find it; "noop.js" need not exist.
+    return fileURLToPath(resolvePackage(specifier, pathToFileURL(join(folder, "noop.js")).href));
+  } catch (cause) {
+    throw new UsageError(
+      `cannot find the package "${specifier}" from ${folder}; install it there, or write ./${specifier} for a file ` +
+        `(${messageOf(cause).split("\n")[0]})`,
+      { cause },
+    );
+  }
+}

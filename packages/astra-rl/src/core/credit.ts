@@ -1,0 +1,23 @@
+import type { Graph } from "./graph.js";
+import type { Node } from "./node.js";
+
+/**
+ * What each turn is credited with when something is learned from it. A node that is absent was not judged, which is not
+ * a credit of 0: nothing is learned from it.
+ */
+export type CreditTable<S = string, A = string> = ReadonlyMap<Node<S, A>, number>;
+
+/** Makes the credit of a graph's nodes; it leaves the graph as it is. */
+export type Credit<S = string, A = string> = (graph: Graph<S, A>) => CreditTable<S, A>;
+
+/** Whether a node has a reward: failed turns have none. */
+export function isRewarded<S, A>(node: Node<S, A>): boolean {
+  return !node.failed && Number.isFinite(node.reward);
+}
+
+/** Credits each turn with its own reward. */
+export function rewardCredit<S, A>(graph: Graph<S, A>): CreditTable<S, A> {
+  const credit = new Map<Node<S, A>, number>();
+  for (const node of graph.nodes()) if (isRewarded(node)) credit.set(node, node.reward);
+  return credit;
+}

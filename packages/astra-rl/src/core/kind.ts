@@ -1,0 +1,55 @@
+import type { z } from "zod";
+import type { Algorithm } from "./algorithm.js";
+import type { Credit } from "./credit.js";
+import type { RewardTerm } from "./reward-term.js";
+import type { Sampler } from "./sampler.js";
+import type { Scorer } from "./scorer.js";
+import type { System } from "./system.js";
+
+/** What the kinds of each role make. */
+export interface Made {
+  scorer: Scorer;
+  term: RewardTerm;
+  credit: Credit;
+  sampler: Sampler;
+  algorithm: Algorithm;
+}
+
+/** What the makers of each role are given beside their options. */
+export interface KindParts {
+  scorer: { seed: number };
+  /** The run's scorer, for terms that judge by it. */
+  term: { scorer: Scorer; seed: number };
+  credit: { seed: number };
+  sampler: { system: System; prompts: readonly string[]; seed: number };
+  algorithm: { system: System; seed: number };
+}
+
+/** A part of a run that a configuration chooses by `type:`. */
+export type Role = keyof Made;
+
+/**
+ * One choice for a role: the name that stands behind `type:`, the options that may stand beside it, and how it is
+ * made. Each implementation exports its own; `configuration/registry.ts` lists them.
+ */
+export interface Kind<R extends Role = Role> {
+  readonly role: R;
+  /** As it is written in a configuration. */
+  readonly name: string;
+  /** What it is, in a few words, for the template and for editors. */
+  readonly summary: string;
+  /** Its options, without `type`; the only place where their defaults stand. */
+  readonly schema: z.ZodObject;
+  make(options: Record<string, unknown>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
+}
+
+/** A kind whose maker takes what its schema gives. */
+export function defineKind<R extends Role, S extends z.ZodObject>(kind: {
+  role: R;
+  name: string;
+  summary: string;
+  schema: S;
+  make(options: z.output<S>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
+}): Kind<R> {
+  return kind as unknown as Kind<R>;
+}

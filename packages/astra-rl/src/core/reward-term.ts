@@ -1,0 +1,31 @@
+import type { NodeKey, Purpose } from "./draw.js";
+import type { Failure } from "./failure.js";
+import type { Graph } from "./graph.js";
+import type { Likelihood } from "./node.js";
+import type { Stateful } from "./state.js";
+
+/** What is known of a turn when it is judged. */
+export interface Turn {
+  context: string;
+  probe: string;
+  response: string;
+  key: NodeKey;
+  /** null where the system cannot tell, or failed to. */
+  likelihood: Likelihood | null;
+}
+
+/** One named quantity of a turn; a reward is a weighted sum of them. */
+export interface RewardTerm extends Partial<Stateful> {
+  /** Names the value in `Node.terms` and in the metrics; no two terms of a reward share one. */
+  readonly name: string;
+  /** What turns must bring along. A system that cannot tell it is refused before anything runs. */
+  readonly needs: readonly "likelihood"[];
+  /**
+   * One finite number for each turn, or why there is none. Throwing fails all of these turns; the call is repeated
+   * before it counts. A value must not depend on which other turns are asked about: how turns are batched is not part
+   * of a reward.
+   */
+  score(turns: readonly Turn[], purpose: Purpose): Promise<readonly (number | Failure)[]>;
+  /** Told of finished training graphs in episode order, once for each experience: the place to remember what was tried. */
+  observe?(graphs: readonly Graph[]): Promise<void>;
+}

@@ -1,0 +1,93 @@
+/**
+ * The parts that a system is made of, as far as the method knows them: models that speak and listen. What a model is
+ * made of, where it runs and in which format it is spoken to is its own business.
+ */
+import type { Line, ScoredRow, Spoken } from "@astra-rl/lm";
+import type { Tensor } from "@astra-rl/torch";
+import type { NodeKey } from "./draw.js";
+import type { Work } from "./growth.js";
+import type { TokenTable } from "./token-table.js";
+
+export type { Line, Spoken, Voice } from "@astra-rl/lm";
+
+/** Conversations with one model, a row each. */
+export interface Conversation {
+  readonly rowCount: number;
+  /**
+   * A conversation whose row i continues this one's row `rows[i]`; rows may repeat. What a model has read is taken over.
+   *
+   * @param options.consume this one is closed, its memory goes as it is taken over
+   */
+  fork(rows: readonly number[], options?: { consume?: boolean }): Conversation;
+  /**
+   * Adds lines to each row (none is legal).
+   *
+   * @param options.score whether log P of the lines' ids is wanted; scaffold never counts. Default true
+   * @returns for each row log P of the ids of its lines, and the ids that stood before the first of them
+   */
+  hear(lines: readonly (readonly Line[])[], options?: { score?: boolean }): Promise<Heard[]>;
+  /** One utterance for each row, which stays in the row. */
+  speak(keys: readonly NodeKey[]): Promise<Spoken[]>;
+  /** log P of one id that would come next in each row, without adding it; null asks nothing. */
+  peek(ids: readonly (number | null)[]): Promise<(number | null)[]>;
+  /** From here on the rows hold exactly these lines; what they have in common with what they held is not read again. */
+  settle(rows: readonly (readonly Line[])[]): Promise<void>;
+  /** What a row holds. */
+  lines(row: number): readonly Line[];
+  /** The ids that a row holds, as the model reads them; shortened where its window was full. */
+  ids(row: number): readonly number[];
+  /** Frees what the conversation holds. */
+  close(): void;
+}
+
+/** What a model read, and what it thought of it. */
+export interface Heard {
+  /** Ids of the row before the lines that were added, shortened where the window was full. */
+  context: readonly number[];
+  /** Ids that were added, scaffold included. */
+  ids: readonly number[];
+  /** Which of them are no scaffold: from, to. */
+  body: readonly [from: number, to: number];
+  /** log P of the body's ids, one each; empty where not asked for. */
+  logprobs: readonly number[];
+}
+
+/** A model in one role: it opens conversations, and scores texts. */
+export interface Speaker {
+  readonly name: string;
+  /** Work done so far, in tokens. */
+  readonly work: Required<Work>;
+  /** Whether it can say how likely texts are: `hear` with scores, and `score`. */
+  readonly tellsLikelihood: boolean;
+  /** Begins conversations with these lines; a common beginning is read once. */
+  open(starts: readonly (readonly Line[])[]): Promise<Conversation>;
+  /** A line that stands for all that a row held, with the ids as the model had them. */
+  opening(text: string, ids: readonly number[]): Line;
+  /** Ids of a text that continues another one, and the ids of that. */
+  encode(context: string, continuation: string): ScoredRow;
+  /** log P of each continuation id of each row, without gradients. */
+  score(rows: readonly ScoredRow[]): Promise<number[][]>;
+  /** Whether both give the same ids to the same text, so that ids pass between them as they are. */
+  sharesTokens(other: Speaker): boolean;
+  /** Whether both are the same frozen weights, so that what one thinks of ids the other thinks too. */
+  sharesWeights(other: Speaker): boolean;
+  dispose(): void;
+}
+
+/** What one pass of the tester over scored rows gives. */
+export interface TesterOutput {
+  /** [B, T], with a gradient into `parameters()`. */
+  logprobs: TokenTable;
+}
+
+/** The policy: a speaker whose weights may be trained. */
+export interface Tester extends Speaker {
+  /** What training changes; none for a tester that is only evaluated. */
+  parameters(): Iterable<Tensor>;
+  /** log P of every continuation id under the weights that are trained. */
+  forward(rows: readonly ScoredRow[]): TesterOutput;
+  /** Writes the tester into a folder, which does not exist yet. */
+  save(folder: string): Promise<void>;
+  /** Puts saved weights into the parameters, in place: optimizers keep their hold of them. */
+  restore(source: string): Promise<void>;
+}

@@ -1,0 +1,61 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { defineKind, isRewarded, type Graph, type Node } from "../core/index.js";
+
+export interface BackUpOptions {
+  /** What a turn takes over from its children: the credit of the best, or the mean. @default "max" */
+  op?: "max" | "mean";
+  /** γ: what credit one turn later is worth now, 0 to 1. @default 0.9 */
+  gamma?: number;
+}
+
+const options = z.strictObject({
+  op: z
+    .enum(["max", "mean"])
+    .default("max")
+    .describe("What a turn takes over from its children: the credit of the best, or the mean"),
+  gamma: z.number().min(0).max(1).default(0.9).describe("What credit one turn later is worth now"),
+});
+const DEFAULTS = options.parse({});
+
+/**
+ * Credits a turn with its own reward and with what it led to: c = r + γ · op(c of its children), from the leaves to the
+ * root (MALIBU: the multi-turn back-up of sisl/astra-rl's `gpt2_backup.py`). A probe that leads to harm two turns later is then
+ * chosen over a sibling that leads nowhere.
+ *
+ * Failed turns have no credit and lend none to their parents, nor does what grew below them: a turn whose children all
+ * failed keeps its own reward.
+ *
+ * @throws UsageError for an unknown op, or a γ outside of [0, 1]
+ */
+export function backUp({ op = DEFAULTS.op, gamma = DEFAULTS.gamma }: BackUpOptions = {}) {
+  if (op !== "max" && op !== "mean") {
+    throw new UsageError(`backUp: op must be "max" or "mean", got ${describeValue(op)}`);
+  }
+  if (!(gamma >= 0 && gamma <= 1)) {
+    throw new UsageError(`backUp: gamma must be a number from 0 to 1, got ${describeValue(gamma)}`);
+  }
+  return <S, A>(graph: Graph<S, A>): Map<Node<S, A>, number> => {
+    const credit = new Map<Node<S, A>, number>();
+    // Parents come before their children, so that backwards every child is done before its parent.
+    for (const node of [...graph.nodes()].reverse()) {
+      if (!isRewarded(node)) continue;
+      const future = node.children.flatMap((child) => credit.get(child) ?? []);
+      if (future.length === 0) credit.set(node, node.reward);
+      else {
+        const taken =
+          op === "max" ? Math.max(...future) : future.reduce((sum, value) => sum + value, 0) / future.length;
+        credit.set(node, node.reward + gamma * taken);
+      }
+    }
+    return credit;
+  };
+}
+
+export const backUpKind = defineKind({
+  role: "credit",
+  name: "back-up",
+  summary: "A turn's own reward and what it led to, discounted",
+  schema: options,
+  make: (chosen) => backUp(chosen),
+});

@@ -1,0 +1,10 @@
+import { z } from "zod";
+import { defineKind, rewardCredit } from "../core/index.js";
+
+export const rewardCreditKind = defineKind({
+  role: "credit",
+  name: "reward",
+  summary: "A turn's own reward",
+  schema: z.strictObject({}),
+  make: () => rewardCredit,
+});

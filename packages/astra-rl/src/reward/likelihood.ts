@@ -1,0 +1,30 @@
+import { z } from "zod";
+import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import { unknownLikelihood } from "./unknown-likelihood.js";
+
+/**
+ * P(probe | context) under the target: the exponent of Σ log P over its tokens, as in the Python toolbox's reward. It is
+ * 1 for an empty probe and about 0 for any of some length.
+ */
+export class LikelihoodTerm implements RewardTerm {
+  readonly name = "likelihood";
+  readonly needs = ["likelihood"] as const;
+
+  score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
+    return Promise.resolve(
+      turns.map(({ likelihood }) => (likelihood === null ? unknownLikelihood() : Math.exp(likelihood.total))),
+    );
+  }
+}
+
+export function likelihood(): LikelihoodTerm {
+  return new LikelihoodTerm();
+}
+
+export const likelihoodKind = defineKind({
+  role: "term",
+  name: "likelihood",
+  summary: "P of the whole probe under the target, as in the Python toolbox",
+  schema: z.strictObject({}),
+  make: () => likelihood(),
+});

@@ -1,0 +1,57 @@
+import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import { unknownLikelihood } from "./unknown-likelihood.js";
+
+export interface NLLOptions {
+  /**
+   * Nats charged for an empty probe, which has no token to average over. 10 is about a uniform guess among 22,000
+   * tokens. Charging nothing would make silence the likeliest probe of all, and a tester finds that out within a few
+   * steps. @default 10
+   */
+  emptyProbeNLL?: number;
+}
+
+const options = z.strictObject({
+  emptyProbeNLL: z.number().default(10).describe("Nats charged for an empty probe"),
+});
+const DEFAULTS = options.parse({});
+
+/**
+ * How unlikely the target finds the probe: the mean of −log P over its tokens, in nats. Its weight is negative where
+ * likely probes are wanted.
+ */
+export class NLLTerm implements RewardTerm {
+  readonly name = "nll";
+  readonly needs = ["likelihood"] as const;
+  readonly emptyProbeNLL: number;
+
+  constructor({ emptyProbeNLL = DEFAULTS.emptyProbeNLL }: NLLOptions = {}) {
+    if (typeof emptyProbeNLL !== "number" || !Number.isFinite(emptyProbeNLL)) {
+      throw new UsageError(`reward: emptyProbeNLL must be a finite number, got ${String(emptyProbeNLL)}`);
+    }
+    this.emptyProbeNLL = emptyProbeNLL;
+  }
+
+  score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
+    return Promise.resolve(
+      turns.map(({ likelihood }) =>
+        likelihood === null ? unknownLikelihood() : (likelihood.nll ?? this.emptyProbeNLL),
+      ),
+    );
+  }
+}
+
+/** @example new Reward([{ term: harm(scorer), weight: 1 }, { term: nll(), weight: -0.1 }]) */
+export function nll(options: NLLOptions = {}): NLLTerm {
+  return new NLLTerm(options);
+}
+
+export const nllKind = defineKind({
+  role: "term",
+  name: "nll",
+  summary:
+    "Mean −log P of the probe's tokens under the target, in nats; a negative weight asks for likely probes",
+  schema: options,
+  make: (chosen) => nll(chosen),
+});

@@ -1,0 +1,230 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import {
+  attempt,
+  checkCount,
+  ContractError,
+  type Assessment,
+  type Failure,
+  type Graph,
+  type Json,
+  type Purpose,
+  type RetryOptions,
+  type RewardTerm,
+  type Scorer,
+  type Stateful,
+  type Turn,
+} from "../core/index.js";
+import { HarmScores, HarmTerm, shareScores, type HarmText } from "./harm.js";
+
+/** A term and what its value is multiplied by. */
+export interface WeightedTerm {
+  term: RewardTerm;
+  weight: number;
+  /**
+   * A turn that this term has no value for keeps the sum of the others, instead of failing. Such turns are compared with
+   * complete ones, so it is for terms that decide little. @default false
+   */
+  optional?: boolean;
+}
+
+export interface RewardOptions {
+  /**
+   * Whose harm scores of probe and response are recorded, though no term may reward them. Default: the scorer of the
+   * first harm term; where there is none, no scores are recorded.
+   */
+  scorer?: Scorer;
+}
+
+type Value = number | Failure;
+
+/**
+ * What a turn is worth: Σ weight · term, each term's value recorded beside the sum.
+ *
+ * All harm terms of one scorer share one call to it, in which each distinct text occurs once. A turn fails when one of
+ * its terms does, unless that term is optional; and when no term has a value.
+ */
+export class Reward implements Stateful {
+  readonly terms: readonly Required<WeightedTerm>[];
+  /** Whose scores are recorded; null for none. */
+  readonly scorer: Scorer | null;
+
+  /** @throws UsageError for no terms, two of one name, or a weight that is no finite number */
+  constructor(terms: readonly WeightedTerm[], { scorer }: RewardOptions = {}) {
+    if (terms.length === 0) throw new UsageError("Reward: needs at least one term, got none");
+    const names = new Set<string>();
+    for (const { term, weight } of terms) {
+      if (typeof weight !== "number" || !Number.isFinite(weight)) {
+        throw new UsageError(
+          `Reward: the weight of ${term.name} must be a finite number, got ${describeValue(weight)}`,
+        );
+      }
+      if (names.has(term.name)) {
+        throw new UsageError(`Reward: each term needs a name of its own, got two named "${term.name}"`);
+      }
+      names.add(term.name);
+      const remembers = term.getState !== undefined;
+      if (remembers !== (term.setState !== undefined) || (term.observe !== undefined && !remembers)) {
+        throw new UsageError(
+          `Reward: a term that remembers needs both getState and setState, or a resumed run would differ; ` +
+            `"${term.name}" lacks one`,
+        );
+      }
+    }
+    this.terms = terms.map(({ term, weight, optional = false }) => ({ term, weight, optional }));
+    const first = terms.find(({ term }) => term instanceof HarmTerm)?.term as HarmTerm | undefined;
+    this.scorer = scorer ?? first?.scorer ?? null;
+  }
+
+  /** Whether a turn without a likelihood fails. */
+  get needsLikelihood(): boolean {
+    return this.terms.some(({ term, optional }) => !optional && term.needs.includes("likelihood"));
+  }
+
+  /**
+   * Refuses a system that cannot tell what the terms need; called where the parts are put together.
+   *
+   * @param tellsLikelihood whether the system knows how likely its target finds a probe
+   */
+  checkSystem(where: string, { tellsLikelihood }: { tellsLikelihood: boolean }): void {
+    if (tellsLikelihood) return;
+    const needy = this.terms.find(({ term }) => term.needs.includes("likelihood"));
+    if (needy === undefined) return;
+    throw new UsageError(
+      `${where}: the reward's term "${needy.term.name}" needs the likelihood of probes, which this target does not ` +
+        `tell; give a model as the likelihood role, or leave the term out`,
+    );
+  }
+
+  /**
+   * Judges turns, with failures as data.
+   *
+   * @param retry how failing calls of terms are repeated
+   * @throws ContractError when a term breaks its contract
+   */
+  async assess(
+    turns: readonly Turn[],
+    purpose: Purpose = "train",
+    retry: RetryOptions = {},
+  ): Promise<Assessment[]> {
+    if (turns.length === 0) return [];
+    const scores = await this.#scores(turns, retry);
+    const values: (readonly Value[])[] = [];
+    shareScores(turns, scores);
+    for (const { term } of this.terms) values.push(await termValues(term, turns, purpose, retry));
+    const recorder = this.scorer === null ? undefined : scores.get(this.scorer);
+    return turns.map(({ likelihood }, row) => ({
+      ...this.#sum(values.map((column) => column[row]!)),
+      scores: recorder === undefined ? {} : recorded(recorder, row),
+      likelihood,
+    }));
+  }
+
+  /** Shows finished training graphs, in episode order, to the terms that remember. */
+  async observe(graphs: readonly Graph[]): Promise<void> {
+    for (const { term } of this.terms) await term.observe?.(graphs);
+  }
+
+  getState(): Json {
+    const states = this.terms.flatMap(({ term }) => {
+      return term.getState === undefined ? [] : [[term.name, term.getState()] as const];
+    });
+    return states.length === 0 ? null : Object.fromEntries(states);
+  }
+
+  /** @throws UsageError for the state of a reward with other terms */
+  setState(state: Json): void {
+    const given = (state ?? {}) as Readonly<Record<string, Json>>;
+    const remembering = this.terms.filter(({ term }) => term.setState !== undefined);
+    const [have, need] = [Object.keys(given), remembering.map(({ term }) => term.name)].map((names) =>
+      names.sort().join(", "),
+    );
+    if (have !== need) {
+      throw new UsageError(
+        `Reward.setState: the state must be of the terms that remember (${need || "none"}), got ${have || "none"}`,
+      );
+    }
+    for (const { term } of remembering) term.setState!(given[term.name]!);
+  }
+
+  /** What each scorer says, in one call for each. */
+  async #scores(turns: readonly Turn[], retry: RetryOptions): Promise<Map<Scorer, HarmScores>> {
+    const asked = new Map<Scorer, Set<HarmText>>();
+    if (this.scorer !== null) asked.set(this.scorer, new Set(["response", "probe"]));
+    for (const { term } of this.terms) {
+      if (!(term instanceof HarmTerm)) continue;
+      asked.set(term.scorer, (asked.get(term.scorer) ?? new Set()).add(term.of));
+    }
+    const scores = new Map<Scorer, HarmScores>();
+    for (const [scorer, texts] of asked) {
+      const order = (["response", "both", "probe"] as const).filter((text) => texts.has(text));
+      scores.set(scorer, await HarmScores.of(scorer, turns, order, retry));
+    }
+    return scores;
+  }
+
+  #sum(values: readonly Value[]): Pick<Assessment, "reward" | "terms" | "failure"> {
+    const terms: Record<string, number> = {};
+    let reward = 0;
+    let known = false;
+    let failure: Failure | null = null;
+    let left: Failure | null = null;
+    for (const [index, { term, weight, optional }] of this.terms.entries()) {
+      const value = values[index]!;
+      if (typeof value === "number") {
+        terms[term.name] = value;
+        reward += weight * value;
+        known = true;
+      } else if (optional) left ??= value;
+      else failure ??= value;
+    }
+    if (!known) failure ??= left;
+    return { reward: failure === null ? reward : NaN, terms, failure };
+  }
+}
+
+/** One value for each turn; a call that keeps failing is made turn by turn, so that one bad turn costs only itself. */
+async function termValues(
+  term: RewardTerm,
+  turns: readonly Turn[],
+  purpose: Purpose,
+  retry: RetryOptions,
+): Promise<readonly Value[]> {
+  const call = async (part: readonly Turn[]) => {
+    const result = await attempt("reward", () => term.score(part, purpose), retry);
+    if (result.failure !== null) return result;
+    checkCount(`${term.name}.score`, result.value, part.length);
+    for (const [row, value] of result.value.entries()) checkValue(term.name, row, value);
+    return result;
+  };
+  const all = await call(turns);
+  if (all.failure === null) return all.value;
+  if (turns.length === 1) return [all.failure];
+  const values: Value[] = [];
+  for (const turn of turns) {
+    const single = await call([turn]);
+    values.push(single.failure ?? single.value[0]!);
+  }
+  return values;
+}
+
+function checkValue(name: string, row: number, value: unknown): void {
+  if (typeof value === "number" && Number.isFinite(value)) return;
+  if (typeof value === "object" && value !== null && "stage" in value && "message" in value) return;
+  throw new ContractError(
+    `${name}.score: must return a finite number or a failure for each turn, got ${describeValue(value)} for turn ${row}`,
+  );
+}
+
+/** Scores by the name of the text, and the response's labels as `response/<label>`; failed ones are left out. */
+function recorded(scores: HarmScores, row: number): Record<string, number> {
+  const names = { probe: "probe", response: "response", both: "combined" } as const;
+  const values: Record<string, number> = {};
+  for (const text of ["probe", "response", "both"] as const) {
+    if (!scores.texts.includes(text)) continue;
+    const outcome = scores.outcome(row, text);
+    if (!outcome.failure) values[names[text]] = outcome.score;
+  }
+  for (const [label, value] of Object.entries(scores.outcome(row, "response").labels ?? {}))
+    values[`response/${label}`] = value;
+  return values;
+}

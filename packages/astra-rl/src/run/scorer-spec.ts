@@ -1,0 +1,31 @@
+import { readFile } from "node:fs/promises";
+import { UsageError } from "@astra-rl/torch";
+import {
+  closest,
+  findKind,
+  isModuleReference,
+  kindsOf,
+  parseKindSection,
+  type KindSection,
+} from "../configuration/index.js";
+
+/**
+ * A scorer on a command line: a kind (`embedded`), `keyword:FILE.json`, an export of a module (`./file.js#name`), a
+ * YAML file that holds a scorer section or a whole configuration, or the section itself (`{type: keyword, …}`).
+ *
+ * @throws UsageError that lists what there is
+ */
+export async function readScorerSpec(spec: string): Promise<KindSection> {
+  const inline = (section: object) =>
+    parseKindSection("scorer", JSON.stringify(section), ".", `--scorer ${spec}`);
+  if (spec.trimStart().startsWith("{")) return parseKindSection("scorer", spec, ".", `--scorer ${spec}`);
+  if (isModuleReference(spec) || findKind("scorer", spec) !== null) return inline({ type: spec });
+  if (spec.startsWith("keyword:")) return inline({ type: "keyword", file: spec.slice("keyword:".length) });
+  if (/\.ya?ml$/i.test(spec)) return parseKindSection("scorer", await readFile(spec, "utf8"), spec);
+  const names = kindsOf("scorer").map(({ name }) => name);
+  const near = closest(spec.split(":")[0]!, names);
+  const advice = near === null || near === spec ? "" : `; did you mean "${near}"?`;
+  throw new UsageError(
+    `--scorer ${spec}: must be "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …, …}${advice}`,
+  );
+}

@@ -1,0 +1,68 @@
+import { totalmem } from "node:os";
+import { CacheBudget, LocalSpeaker, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
+import type { Scorer } from "../core/index.js";
+import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
+import type { Reward } from "../reward/index.js";
+import type { ASTSystemOptions } from "./ast-system.js";
+
+/** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
+export interface GenerationOptions {
+  tester?: Partial<Sampling>;
+  target?: Partial<Sampling>;
+}
+
+/** The Python toolbox's settings. */
+export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
+
+/** What every system on Hugging Face checkpoints is loaded with. */
+export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
+  tester: ModelSource;
+  target: ModelSource;
+  scorer: Scorer;
+  /** What a turn is worth. Default: the paper's reward over the scorer. */
+  reward?: Reward;
+  generation?: GenerationOptions;
+  /** Most bytes of key/value cache; past it the work is done in parts. Default: a quarter of the memory. */
+  cacheBytes?: number;
+  /** Told once for each role when a conversation outgrows its model's window. Default: a line on stderr. */
+  log?: (message: string) => void;
+}
+
+/** What the speakers of one system share, and what makes them. */
+export class SpeakerFactory {
+  readonly #shared;
+  readonly #generation: GenerationOptions;
+
+  constructor(
+    shelf: ModelShelf,
+    {
+      generation = {},
+      cacheBytes = defaultCacheBytes(),
+      log = (message) => console.error(message),
+    }: HFSystemOptions,
+  ) {
+    this.#generation = generation;
+    this.#shared = {
+      cacheBudget: new CacheBudget(cacheBytes),
+      onTruncate: log,
+      release: () => shelf.dispose(),
+    };
+  }
+
+  /** How a role's speaker is made; the baseline never speaks, and reads as the tester does. */
+  options(role: "tester" | "target" | "baseline") {
+    const chosen = this.#generation[role === "target" ? "target" : "tester"];
+    return { ...this.#shared, sampling: { ...DEFAULT_SAMPLING, ...chosen } };
+  }
+
+  speaker(role: "target" | "baseline", { model, tokenizer }: LoadedCausalLM): LocalSpeaker {
+    return new LocalSpeaker(role, { ...this.options(role), tokenizer, model: () => model });
+  }
+}
+
+/** A quarter of what this process may use: beside weights, gradients and optimizer state there is room for it. */
+function defaultCacheBytes(): number {
+  // 0 or an absurdly large number where nothing constrains the process.
+  const constrained = process.constrainedMemory();
+  return Math.min(totalmem(), constrained > 0 ? constrained : Infinity) / 4;
+}

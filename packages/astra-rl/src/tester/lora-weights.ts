@@ -1,0 +1,81 @@
+import {
+  LoRA,
+  type CausalLM,
+  type LoadedCausalLM,
+  type LoRAConfiguration,
+  type Tokenizer,
+} from "@astra-rl/lm";
+import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
+import type { TesterWeights } from "./tester-weights.js";
+
+export interface LoRAOptions extends LoRAConfiguration {
+  /** Seed of the adapter's initial matrices. Default 0. */
+  seed?: number;
+}
+
+type BaseName = Parameters<LoRA["save"]>[1];
+
+/**
+ * A tester whose weights are a frozen base, which target and baseline may share, and a small trained adapter. There is
+ * nothing to copy after an update: the base with the adapter is what speaks.
+ */
+export class LoRAWeights implements TesterWeights {
+  readonly tokenizer: Tokenizer;
+  readonly model: CausalLM;
+  readonly #adapter: LoRA;
+  readonly #baseName: BaseName;
+
+  /** @param baseName what the saved adapter names as its base */
+  constructor(base: LoadedCausalLM, baseName: BaseName, { seed = 0, ...configuration }: LoRAOptions) {
+    const { model } = base;
+    this.#adapter = LoRA.create(model.projections(), configuration, { seed, device: model.device });
+    this.#baseName = baseName;
+    this.tokenizer = base.tokenizer;
+    this.model = model.withAdapter(this.#adapter);
+  }
+
+  get speaking(): CausalLM {
+    return this.model;
+  }
+
+  *parameters(): Iterable<Tensor> {
+    yield* this.#adapter.namedParameters().values();
+  }
+
+  training<T>(compute: () => T): T {
+    this.#adapter.training = true;
+    try {
+      return compute();
+    } finally {
+      this.#adapter.training = false;
+    }
+  }
+
+  /** In PEFT's format, with the tokenizer beside it. */
+  async save(folder: string): Promise<void> {
+    await this.#adapter.save(folder, this.#baseName);
+    await this.tokenizer.save(folder);
+  }
+
+  async restore(source: string): Promise<void> {
+    const { device } = this.model;
+    const saved = await LoRA.load(source, this.model.projections(), { device });
+    try {
+      const values = saved.namedParameters();
+      const own = this.#adapter.namedParameters();
+      const fits = [...own].every(([name, tensor]) => values.get(name)?.shape.join() === tensor.shape.join());
+      if (!fits || values.size !== own.size) {
+        throw new UsageError(`${source}: the adapter must have this run's rank and target modules`);
+      }
+      noGrad(() => {
+        for (const [name, tensor] of own) tensor.copy_(values.get(name)!);
+      });
+    } finally {
+      saved.dispose();
+    }
+  }
+
+  dispose(): void {
+    this.#adapter.dispose();
+  }
+}

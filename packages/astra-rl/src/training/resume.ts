@@ -1,0 +1,26 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { UsageError } from "@astra-rl/torch";
+import type { RunSettings } from "./run-settings.js";
+import { readState, type TrainerState } from "./trainer-state.js";
+
+/**
+ * Reads the state of a checkpoint for a run that is to go on from it.
+ *
+ * @throws UsageError that names everything which must not have changed and has
+ */
+export function readResumableState(folder: string, settings: RunSettings): TrainerState {
+  const state = readState(folder);
+  const changes = settings.changes(state.run);
+  if (changes.length === 0) return state;
+  throw new UsageError(
+    `${folder}: a run is resumed with what it was started with, but ${changes.join("; ")}; set it back, or start a ` +
+      `new run from these weights`,
+  );
+}
+
+/** Says, before any model is loaded, whether a run may go on; a run without a checkpoint starts anew. */
+export function checkResumable(runDirectory: string, settings: RunSettings): void {
+  const folder = join(runDirectory, "checkpoints", "last");
+  if (existsSync(folder)) readResumableState(folder, settings);
+}

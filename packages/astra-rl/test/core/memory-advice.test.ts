@@ -1,0 +1,75 @@
+import { describe, expect, it } from "vitest";
+import { noGrad, ones, OutOfMemoryError, setAllocationLimit, TorchError } from "@astra-rl/torch";
+import { MEMORY_ADVICE, withMemoryAdvice } from "../../src/core/index.js";
+import { keysAt } from "../../src/configuration/json-schema.js";
+import { assemble } from "../training/support.js";
+
+const tooLarge = () => noGrad(() => ones([1 << 20]).dispose());
+
+describe("memory that does not suffice", () => {
+  it("gives an error with the sizes, and the keys that lower them, once", async () => {
+    setAllocationLimit(1 << 20);
+    try {
+      const nested = withMemoryAdvice("evaluation", () =>
+        withMemoryAdvice("rollout", async () => {
+          await Promise.resolve();
+          tooLarge();
+        }),
+      );
+      const error = await nested.then(
+        () => null,
+        (thrown: unknown) => thrown,
+      );
+      expect(error).toBeInstanceOf(OutOfMemoryError);
+      const { message, cause } = error as OutOfMemoryError;
+      expect(message).toMatch(
+        /^aten::ones: needs 4194304 bytes at once, the limit is 1048576 \(.*\); to need less, lower training\.numEpisodes/u,
+      );
+      expect(message.match(/to need less/gu)).toHaveLength(1);
+      expect(cause).toBeInstanceOf(OutOfMemoryError);
+    } finally {
+      setAllocationLimit(null);
+    }
+  });
+
+  it.each([
+    ["rollouts", "rolloutMany", /to need less, lower training\.numEpisodesPerExperience, sampler\.width/u],
+    ["updates", "step", /to need less, lower training\.batchSize/u],
+    ["evaluations", "evalRolloutMany", /to need less, lower evaluation\.batchSize/u],
+  ] as const)("names the keys of %s in training", async (_, where, advice) => {
+    const { system, sampler, trainer } = assemble();
+    const part = (where === "step" ? trainer.algorithm : sampler) as unknown as Record<string, unknown>;
+    part[where] = () => {
+      setAllocationLimit(1 << 20);
+      try {
+        tooLarge();
+      } finally {
+        setAllocationLimit(null);
+      }
+    };
+    await expect(trainer.train()).rejects.toThrow(advice);
+    trainer.dispose();
+    system.dispose();
+  });
+
+  it("is the only thing that advice is given on", async () => {
+    for (const error of [new TorchError("aten::add: shapes differ"), new Error("needs memory"), "text"]) {
+      const run = withMemoryAdvice("update", () => {
+        throw error;
+      });
+      await expect(run).rejects.toBe(error);
+    }
+    await expect(withMemoryAdvice("load", () => 7)).resolves.toBe(7);
+  });
+
+  it("names keys that there are", () => {
+    const keys = Object.values(MEMORY_ADVICE).flatMap(
+      (text) => text.match(/[a-z]+(?:\.[*a-zA-Z]+)+/gu) ?? [],
+    );
+    expect(keys.length).toBeGreaterThan(8);
+    for (const key of keys) {
+      const path = key.replace("*", "tester").split(".");
+      expect(keysAt(path.slice(0, -1)), key).toContain(path.at(-1));
+    }
+  });
+});

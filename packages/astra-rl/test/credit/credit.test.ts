@@ -1,0 +1,162 @@
+import { UsageError } from "@astra-rl/torch";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Graph, Node, rewardCredit, type Credit } from "../../src/core/index.js";
+import { backUp, relative } from "../../src/credit/index.js";
+
+/** A node named by its probe; NaN makes it fail. */
+function node(probe: string, reward: number, children: Node[] = []): Node {
+  const failure = Number.isNaN(reward) ? ({ stage: "scorer", message: "down", attempts: 1 } as const) : null;
+  return new Node({ context: "c", probe, response: "", reward, children, failure });
+}
+
+/** The credit of each node by its probe. */
+function named(credit: Credit, children: Node[]): Record<string, number> {
+  const graph = new Graph({ context: "c", children });
+  return Object.fromEntries([...credit(graph)].map(([{ probe }, value]) => [probe, value]));
+}
+
+describe("rewardCredit", () => {
+  it("is the reward, and nothing for failed turns", () => {
+    expect(named(rewardCredit, [node("a", 0, [node("b", -2), node("c", NaN)])])).toEqual({ a: 0, b: -2 });
+  });
+});
+
+describe("backUp", () => {
+  const tree = () => [
+    // a: 1 + 0.5·max(2 + 0.5·4, 3) = 1 + 0.5·4 = 3
+    node("a", 1, [node("aa", 2, [node("aaa", 4), node("aab", -8)]), node("ab", 3)]),
+    // b: −1 + 0.5·(−6) = −4
+    node("b", -1, [node("ba", -6)]),
+    node("c", 7),
+  ];
+
+  it("adds the discounted best of the children after their own back-up", () => {
+    expect(named(backUp({ op: "max", gamma: 0.5 }), tree())).toEqual({
+      a: 3,
+      aa: 4,
+      aaa: 4,
+      aab: -8,
+      ab: 3,
+      b: -4,
+      ba: -6,
+      c: 7,
+    });
+  });
+
+  it("adds their discounted mean", () => {
+    // aa: 2 + 0.5·(4 − 8)/2 = 1; a: 1 + 0.5·(1 + 3)/2 = 2
+    expect(named(backUp({ op: "mean", gamma: 0.5 }), tree())).toMatchObject({ a: 2, aa: 1, ab: 3, b: -4 });
+  });
+
+  it("looks ahead by 0.9 unless told otherwise, and not at all with 0", () => {
+    expect(named(backUp(), tree())["b"]).toBeCloseTo(-1 - 0.9 * 6, 12);
+    expect(named(backUp({ gamma: 0 }), tree())).toEqual(named(rewardCredit, tree()));
+  });
+
+  it("does not take failed turns for turns worth 0", () => {
+    // The best that is known is −2, not the 0 of something unknown.
+    const children = [node("failed", NaN, [node("below", 9)]), node("known", -2)];
+    expect(named(backUp({ op: "max", gamma: 0.5 }), [node("a", 1, children)])).toEqual({
+      a: 0,
+      below: 9,
+      known: -2,
+    });
+    expect(named(backUp({ op: "mean", gamma: 0.5 }), [node("a", 1, children)])["a"]).toBe(0);
+    // Nothing is known of what followed.
+    expect(named(backUp({ gamma: 0.5 }), [node("a", 1, [node("failed", NaN)])])).toEqual({ a: 1 });
+  });
+
+  it.each([
+    [{ op: "min" }, /op must be "max" or "mean", got "min"/u],
+    [{ gamma: 1.1 }, /gamma must be a number from 0 to 1, got 1.1/u],
+    [{ gamma: NaN }, /got NaN/u],
+  ])("refuses %j", (options, message) => {
+    expect(() => backUp(options as never)).toThrow(message);
+    expect(() => backUp(options as never)).toThrow(UsageError);
+  });
+});
+
+describe("relative", () => {
+  const siblings = () => [node("a", 1), node("b", 2), node("c", 6)];
+
+  it("compares with the mean of the others (RLOO)", () => {
+    // 1 − (2 + 6)/2, 2 − (1 + 6)/2, 6 − (1 + 2)/2
+    expect(named(relative(), siblings())).toEqual({ a: -3, b: -1.5, c: 4.5 });
+  });
+
+  it("compares with the mean of all (Dr. GRPO)", () => {
+    expect(named(relative({ baseline: "mean" }), siblings())).toEqual({ a: -2, b: -1, c: 3 });
+  });
+
+  it("divides by the standard deviation (GRPO)", () => {
+    // Σ (r − 3)² = 4 + 1 + 9 = 14, so that the deviation is √(14/2) = √7.
+    const credit = named(relative({ baseline: "mean", scale: "std" }), siblings());
+    const divisor = Math.sqrt(7) + 1e-4;
+    expect(credit["a"]).toBeCloseTo(-2 / divisor, 14);
+    expect(credit["c"]).toBeCloseTo(3 / divisor, 14);
+    // With two siblings it is about ±0.707, whatever their distance.
+    for (const distance of [1, 50]) {
+      const pair = named(relative({ baseline: "mean", scale: "std" }), [node("a", distance), node("b", 0)]);
+      expect(pair["a"]).toBeCloseTo(Math.SQRT1_2, 3);
+      expect(pair["b"]).toBeCloseTo(-Math.SQRT1_2, 3);
+    }
+  });
+
+  it("gives equal siblings 0, and no number at all to a turn that is alone", () => {
+    for (const options of [{}, { baseline: "mean", scale: "std" }] as const) {
+      expect(named(relative(options), [node("a", 2), node("b", 2)])).toEqual({ a: 0, b: 0 });
+      expect(named(relative(options), [node("a", 2, [node("b", 1)])])).toEqual({});
+      expect(named(relative(options), [node("a", 2), node("b", NaN)])).toEqual({});
+    }
+  });
+
+  it("leaves failed turns out of the comparison and looks below them", () => {
+    const below = [node("x", 0), node("y", 4)];
+    expect(named(relative(), [node("a", 1), node("b", NaN, below), node("c", 3)])).toEqual({
+      a: -2,
+      c: 2,
+      x: -4,
+      y: 4,
+    });
+  });
+
+  it.each([
+    [{ baseline: "best" }, /baseline must be "others" or "mean"/u],
+    [{ scale: "max" }, /scale must be "none" or "std"/u],
+  ])("refuses %j", (options, message) => {
+    expect(() => relative(options as never)).toThrow(message);
+    expect(() => relative(options as never)).toThrow(UsageError);
+  });
+});
+
+describe("every credit", () => {
+  const reward = fc.oneof({ weight: 5, arbitrary: fc.integer({ min: -9, max: 9 }) }, fc.constant(NaN));
+  const { tree } = fc.letrec<{ tree: Node }>((tie) => ({
+    tree: fc
+      .tuple(reward, fc.oneof({ maxDepth: 3 }, fc.constant([]), fc.array(tie("tree"), { maxLength: 3 })))
+      .map(([value, children]) =>
+        Object.freeze(node("p", value, Object.freeze(children as Node[]) as Node[])),
+      ),
+  }));
+
+  it.each([
+    ["rewardCredit", rewardCredit as Credit],
+    ["backUp max", backUp({ op: "max" }) as Credit],
+    ["backUp mean", backUp({ op: "mean" }) as Credit],
+    ["relative others", relative() as Credit],
+    ["relative std", relative({ baseline: "mean", scale: "std" }) as Credit],
+  ])("%s leaves frozen nodes as they are and credits no failed one", (_, credit) => {
+    fc.assert(
+      fc.property(fc.array(tree, { maxLength: 3 }), (children) => {
+        const graph = Object.freeze(new Graph({ context: "c", children: Object.freeze(children) as Node[] }));
+        const before = JSON.stringify(graph);
+        for (const [credited, value] of credit(graph)) {
+          expect(credited.failed).toBe(false);
+          expect(Number.isFinite(value)).toBe(true);
+        }
+        expect(JSON.stringify(graph)).toBe(before);
+      }),
+    );
+  });
+});

@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { fastestTypes } from "../../src/models/index.js";
+
+const LARGE = 2 ** 28;
+const types = (...given: Parameters<typeof fastestTypes>) => {
+  const { rollouts, updates, reason } = fastestTypes(...given);
+  expect(reason.length).toBeGreaterThan(20);
+  return [rollouts, updates];
+};
+
+test("tiles: bfloat16 in rollouts and updates", () => {
+  expect(types({ isa: "amx", bf16: true }, "cpu", LARGE)).toEqual(["bfloat16", "bfloat16"]);
+});
+
+test("bfloat16 products without tiles: in rollouts only", () => {
+  expect(types({ isa: "avx512_bf16", bf16: true }, "cpu", LARGE)).toEqual(["bfloat16", "float32"]);
+});
+
+test.each(["avx512", "avx2", "baseline"] as const)("%s: float32", (isa) => {
+  expect(types({ isa, bf16: false }, "cpu", LARGE)).toEqual(["float32", "float32"]);
+});
+
+test("a processor of another kind that multiplies bfloat16, which nobody has measured: float32", () => {
+  expect(types({ isa: "baseline", bf16: true }, "cpu", LARGE)).toEqual(["float32", "float32"]);
+});
+
+test("small models: float32, on every device; large ones on a device: bfloat16", () => {
+  expect(types({ isa: "amx", bf16: true }, "cpu", 2 ** 20)).toEqual(["float32", "float32"]);
+  expect(types({ isa: "avx2", bf16: false }, "cuda", 2 ** 20)).toEqual(["float32", "float32"]);
+  expect(types({ isa: "avx2", bf16: false }, "cuda", LARGE)).toEqual(["bfloat16", "bfloat16"]);
+});

@@ -1,0 +1,148 @@
+import { UsageError } from "@astra-rl/torch";
+import { describe, expect, it } from "vitest";
+import { BoundedTemplate } from "../src/bounded-template.js";
+
+const messages = [
+  { role: "user", content: "Hello" },
+  { role: "assistant", content: "Hi" },
+];
+const render = (source: string, variables: Record<string, unknown> = { messages }) =>
+  new BoundedTemplate(source, "chat_template.jinja").render(variables);
+
+/** Templates that would take a machine's time or memory, each by another way through the language. */
+const hostile: Readonly<Record<string, string>> = {
+  "a loop of 10^10": "{% for i in range(10**10) %}x{% endfor %}",
+  "a range from 2^53 on": "{% for i in range(2**53 - 2, 2**53 + 9) %}x{% endfor %}",
+  "a range with a fraction as step": "{% for i in range(0, 1, 0.000000001) %}x{% endfor %}",
+  "loops in loops": "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}",
+  "loops in loops with nothing in them":
+    "{% set r = range(99999) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}",
+  "loops in loops that leave at once":
+    "{% for i in range(99999) %}{% for j in [1] %}{% break %}{% endfor %}{% for j in range(999) %}{% continue %}{% endfor %}{% endfor %}",
+  "names that are not defined":
+    "{% for i in range(99999) %}{% for j in range(99) %}{{ nobody }}{% endfor %}{% endfor %}",
+  "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+  "a macro that calls itself twice, thirty deep":
+    "{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(30) }}",
+  "a block that calls itself": "{% macro f() %}{% call f() %}{% endcall %}{% endmacro %}{{ f() }}",
+  "macros made in a loop": `{% for i in range(99999) %}{% macro f() %}${"{{ 1 }}".repeat(20_000)}{% endmacro %}{% endfor %}`,
+  "doubled text":
+    "{% set ns = namespace(s='x' * 1) %}".replace("'x' * 1", "'xxxxxxxxxx'") +
+    "{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
+  "text doubled by a filter":
+    "{% set ns = namespace(s='aaaaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s | replace('a', ns.s) %}{% endfor %}",
+  "text doubled by a method":
+    "{% set ns = namespace(s='aaaaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
+  "text doubled by a method with a list of arguments":
+    "{% set ns = namespace(s='aaaaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s.replace(*['a', ns.s]) %}{% endfor %}",
+  "text doubled by join":
+    "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = range(99) | join(ns.s) %}{% endfor %}",
+  "an indentation of 10^9": "{{ 'a\\nb' | indent(10**9) }}",
+  "an indentation of many lines":
+    "{% set ns = namespace(s='a\\n') %}{% for i in range(16) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s | indent(10**5) }}",
+  "JSON indented by 10^8": "{{ messages | tojson(indent=10**8) }}",
+  "JSON of a list that holds itself in many ways":
+    "{% set ns = namespace(a=[1, 2]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a | tojson }}",
+  "a list like this in text":
+    "{% set ns = namespace(a=[1, 2]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a }}",
+  "a list like this compared":
+    "{% set ns = namespace(a=[1, 2]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a == 'x' }}",
+  "a list like this as a message of an error":
+    "{% set ns = namespace(a=[1, 2]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ raise_exception(ns.a) }}",
+  "a namespace that holds itself": "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
+  "a search that compares everything with everything":
+    "{% set ns = namespace(a='a', b='a') %}{% for i in range(19) %}{% set ns.a = ns.a + ns.a %}{% endfor %}" +
+    "{% for i in range(18) %}{% set ns.b = ns.b + ns.b %}{% endfor %}{{ ('b' + ns.b) in ns.a }}",
+  sorting: "{% for i in range(99999) %}{% if range(99999) | sort(reverse=true) %}{% endif %}{% endfor %}",
+  "text taken apart":
+    "{% set ns = namespace(s='a ') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}" +
+    "{% for i in range(99999) %}{% set x = ns.s.split() %}{% endfor %}",
+  "text cut":
+    "{% set ns = namespace(s='a ') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}" +
+    "{% for i in range(99999) %}{% set x = ns.s[::2] %}{% endfor %}",
+  "the time, again and again":
+    "{% for i in range(99999) %}{% for j in range(99) %}{{ strftime_now('%B') }}{% endfor %}{% endfor %}",
+  "brackets in brackets": `{{ ${"(".repeat(100_000)}1${")".repeat(100_000)} }}`,
+  "a sum of a hundred thousand": `{{ ${"1+".repeat(100_000)}1 }}`,
+  "white space before a tag": `${" ".repeat(200_000)}{% set x = 1 %}`,
+  "a template of a megabyte": "x".repeat(2 ** 20),
+  "an error of a megabyte":
+    "{% set ns = namespace(s='a') %}{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ raise_exception(ns.s) }}",
+};
+
+describe("a template that comes with a model", () => {
+  it.each(Object.entries(hostile))("is stopped soon: %s", (_, source) => {
+    const begin = process.cpuUsage();
+    let error: unknown = null;
+    try {
+      render(source);
+    } catch (thrown) {
+      error = thrown;
+    }
+    // Of the processor's time, in microseconds: the clock's passes as fast where the machine is busy.
+    const { user, system } = process.cpuUsage(begin);
+    expect(user + system).toBeLessThan(5e6);
+    expect(error).toBeInstanceOf(UsageError);
+    const { message } = error as UsageError;
+    expect(message).toMatch(/^chat_template\.jinja: /);
+    expect(message.length).toBeLessThan(700);
+  });
+
+  it("is told the limit that it reached", () => {
+    expect(() => render(hostile["a loop of 10^10"]!)).toThrow(
+      "chat_template.jinja: a range may have at most 100000 numbers, but one has 10000000000; do not use this template",
+    );
+    expect(() => render(hostile["loops in loops"]!)).toThrow(
+      /rendering may take \d+ steps .* but takes more/,
+    );
+    expect(() => render(hostile["doubled text"]!)).toThrow(/a text may have at most \d+ characters/);
+    expect(() => render(hostile["a macro that calls itself"]!)).toThrow(/nested at most 400 deep/);
+    expect(() => render(hostile["brackets in brackets"]!)).toThrow(/nested too deeply/);
+  });
+
+  it("has room for long conversations and for what honest templates do with them", () => {
+    const source =
+      "{%- macro text(content) -%}{{ content | trim }}{%- endmacro -%}" +
+      "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% else %}{% set rest = messages %}{% endif %}" +
+      "{% set ns = namespace(last=0) %}" +
+      "{% for message in rest %}{% if message.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}" +
+      "{% for message in rest %}<|{{ message['role'] }}|>" +
+      "{% if '</think>' in message.content and loop.index0 < ns.last %}" +
+      "{{ message.content.split('</think>')[-1].lstrip('\\n') }}{% else %}{{ text(message.content) }}{% endif %}" +
+      "{% if loop.last and not messages %}?{% endif %}{% endfor %}";
+    for (const [count, length] of [
+      [2000, 20],
+      [100, 20_000],
+      [2, 2_000_000],
+    ] as const) {
+      const given = Array.from({ length: count }, (_, index) => ({
+        role: index % 2 === 0 ? "user" : "assistant",
+        content: `${index} ${"word ".repeat(length / 5)}.`,
+      }));
+      const expected = given.map(({ role, content }) => `<|${role}|>${content}`).join("");
+      expect(render(source, { messages: given })).toBe(expected);
+    }
+  });
+
+  it("leaves a loop by break and continue without losing its place", () => {
+    const source =
+      "{% for i in range(1000) %}{% if i % 2 %}{% continue %}{% endif %}{% if i > 900 %}{% break %}{% endif %}.{% endfor %}";
+    expect(render(source)).toBe(".".repeat(451));
+  });
+
+  it("writes the date as Python does", () => {
+    const today = new Date();
+    const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][
+      today.getMonth()
+    ];
+    const day = String(today.getDate()).padStart(2, "0");
+    expect(render("{{ strftime_now('%d %b %Y') }}")).toBe(`${day} ${month} ${today.getFullYear()}`);
+  });
+
+  it("has Python's ranges", () => {
+    expect(render("{% for i in range(3) %}{{ i }},{% endfor %}")).toBe("0,1,2,");
+    expect(render("{% for i in range(5, 0, -2) %}{{ i }},{% endfor %}")).toBe("5,3,1,");
+    expect(render("{% for i in range(2, 2) %}{{ i }}{% else %}none{% endfor %}")).toBe("none");
+    expect(() => render("{{ range(1, 2, 0) }}")).toThrow(/step must not be zero/);
+  });
+});

@@ -1,0 +1,35 @@
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+
+/** Short runs; long ones are described in docs/fuzzing.md. */
+describe("the fuzzer of", () => {
+  it.each([
+    ["configurations", 60],
+    ["checkpoints", 60],
+    ["templates", 150],
+    ["hub-listings", 20],
+  ])(
+    "%s finds nothing in %d cases",
+    (name, cases) => {
+      const script = fileURLToPath(new URL(`../fuzz/${name}.ts`, import.meta.url));
+      const given = ["--import", "tsx", script, "--cases", String(cases), "--seed", "1"];
+      const { status, stdout, stderr } = spawnSync(process.execPath, given, { encoding: "utf8" });
+      expect(stdout + stderr).toMatch(new RegExp(`: ${cases} cases from seed 1, 0 failures, \\d+ s\\n$`));
+      expect(status).toBe(0);
+    },
+    300_000,
+  );
+
+  it("what fails says which case, and ends with status 1", () => {
+    const script = fileURLToPath(new URL("support/failing-fuzzer.ts", import.meta.url));
+    const given = ["--import", "tsx", script, "--cases", "6", "--seed", "1"];
+    const { status, stdout } = spawnSync(process.execPath, given, { encoding: "utf8" });
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/seed 2: raw error: TypeError: raw/);
+    expect(stdout).toMatch(/seed 3: does not say where: nowhere/);
+    expect(stdout).toMatch(/seed 4: the process ended \(7\)/);
+    expect(stdout).toMatch(/seed 5: fault of our own: .*internal: here/);
+    expect(stdout).toMatch(/failing: 6 cases from seed 1, 4 failures/);
+  }, 300_000);
+});

@@ -1,0 +1,191 @@
+/**
+ * Runs a fuzzer's cases in child processes, so that one that ends its process, or never ends, is reported by its number
+ * and the others still run.
+ */
+import { spawn } from "node:child_process";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { Random } from "./random.js";
+
+/** A case that could be run, or the words for what the engine refused it with. */
+export interface Outcome {
+  refused: string | null;
+}
+
+export interface Fuzzer {
+  /** What a case is, for the summary. */
+  about: string;
+  /**
+   * Runs one case; throws an Error where the engine broke a rule. `tell` says what is about to be run: it is shown where
+   * that ends the process.
+   */
+  run(random: Random, tell: (what: string) => void, index: number): Outcome;
+  /** Before the first case of a process. */
+  prepare?(folder: string): void;
+}
+
+export interface Failure {
+  index: number;
+  what: string;
+}
+
+export interface Summary {
+  cases: number;
+  refused: number;
+  failures: Failure[];
+  seconds: number;
+}
+
+export interface RunOptions {
+  name: string;
+  cases: number;
+  seed: number;
+  /** The first case. Default: 0. */
+  from?: number;
+  /** No case may take longer. Default: 60. */
+  secondsPerCase?: number;
+  /** Cases of one process: what leaks, or wears out, is seen and then gone. Default: 20,000. */
+  casesPerProcess?: number;
+  /** Called with each failure when it is found. */
+  report?: (failure: Failure) => void;
+}
+
+const entry = fileURLToPath(new URL("run.ts", import.meta.url));
+
+/** What the child writes before each case, always into the same place. */
+const noteBytes = 2000;
+
+function note(file: number, index: number, what: string): void {
+  const text = Buffer.alloc(noteBytes, " ");
+  text.write(`${index}\n${what}`);
+  writeSync(file, text, 0, noteBytes, 0);
+}
+
+function readNote(path: string): { index: number; what: string } {
+  const [index, ...what] = readFileSync(path, "utf8").trimEnd().split("\n");
+  return { index: Number(index), what: what.join("\n") };
+}
+
+/** Runs all cases; a case that crashes or hangs costs its process and is left out of the next one. */
+export async function runFuzzer(options: RunOptions): Promise<Summary> {
+  const { name, cases, seed, from = 0, secondsPerCase = 60, casesPerProcess = 20_000, report } = options;
+  const folder = mkdtempSync(join(tmpdir(), `fuzz-${name}-`));
+  const notePath = join(folder, "note");
+  const summary: Summary = { cases: 0, refused: 0, failures: [], seconds: 0 };
+  const fail = (failure: Failure) => {
+    summary.failures.push(failure);
+    report?.(failure);
+  };
+  const started = performance.now();
+  try {
+    let next = from;
+    while (next < from + cases) {
+      const count = Math.min(casesPerProcess, from + cases - next);
+      closeSync(openSync(notePath, "w"));
+      const ended = await runChild(name, { seed, from: next, count, folder, secondsPerCase }, fail);
+      if (ended.finished) {
+        summary.cases += count;
+        summary.refused += ended.refused;
+        next += count;
+        continue;
+      }
+      const { index, what } = readNote(notePath);
+      if (!Number.isInteger(index) || index < next) {
+        throw new Error(`the process of fuzzer ${name} ended before its first case: ${ended.why}`);
+      }
+      fail({ index, what: `${ended.why}\n  ${what}` });
+      summary.cases += index + 1 - next;
+      next = index + 1;
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  summary.seconds = (performance.now() - started) / 1000;
+  return summary;
+}
+
+interface ChildOptions {
+  seed: number;
+  from: number;
+  count: number;
+  folder: string;
+  secondsPerCase: number;
+}
+
+function runChild(
+  name: string,
+  { seed, from, count, folder, secondsPerCase }: ChildOptions,
+  fail: (failure: Failure) => void,
+): Promise<{ finished: true; refused: number } | { finished: false; why: string }> {
+  return new Promise((fulfil, reject) => {
+    const numbers = [seed, from, count].map(String);
+    const child = spawn(process.execPath, ["--import", "tsx", entry, "--child", name, ...numbers, folder], {
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
+    });
+    let refused: number | null = null;
+    let hung = false;
+    let errors = "";
+    child.stderr?.on("data", (chunk: Buffer) => (errors = (errors + chunk.toString()).slice(-20_000)));
+    child.on("message", (message: { failure: Failure } | { refused: number }) => {
+      if ("failure" in message) fail(message.failure);
+      else refused = message.refused;
+    });
+    let before = "";
+    const watch = setInterval(() => {
+      const now = readFileSync(join(folder, "note"), "utf8");
+      if (now === before && now !== "") {
+        hung = true;
+        child.kill("SIGKILL");
+      }
+      before = now;
+    }, secondsPerCase * 1000);
+    child.on("error", reject);
+    child.on("close", (code, signal) => {
+      clearInterval(watch);
+      if (code === 0 && refused !== null) return fulfil({ finished: true, refused });
+      const way = hung ? `no end within ${secondsPerCase} s` : (signal ?? `exit code ${code}`);
+      // The line that says why, before whatever tells where.
+      const lines = errors.split("\n").filter((line) => !/^\s*$|Warning|^frame #/u.test(line));
+      fulfil({ finished: false, why: `${way} ${lines.slice(-4).join(" / ")}`.trim() });
+    });
+  });
+}
+
+/** The child's side: runs `count` cases and tells its parent of those that failed. */
+export function runCases(fuzzer: Fuzzer, seed: number, from: number, count: number, folder: string): void {
+  const file = openSync(join(folder, "note"), "r+");
+  fuzzer.prepare?.(folder);
+  let refused = 0;
+  for (let index = from; index < from + count; index += 1) {
+    try {
+      note(file, index, "");
+      const outcome = fuzzer.run(new Random(seed, index), (what) => note(file, index, what), index);
+      if (outcome.refused !== null) refused += 1;
+    } catch (error) {
+      const { what } = readNote(join(folder, "note"));
+      process.send?.({ failure: { index, what: `${messages(error)}\n  ${what}` } });
+    }
+  }
+  process.send?.({ refused }, () => process.disconnect?.());
+}
+
+/** One case in this process, with everything that it says. */
+export function runOneCase(fuzzer: Fuzzer, seed: number, index: number): void {
+  const folder = mkdtempSync(join(tmpdir(), "fuzz-one-"));
+  try {
+    fuzzer.prepare?.(folder);
+    const outcome = fuzzer.run(new Random(seed, index), (what) => process.stdout.write(`${what}\n`), index);
+    process.stdout.write(outcome.refused === null ? "it ran\n" : `refused: ${outcome.refused}\n`);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function messages(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? "" : `: ${messages(error.cause)}`;
+  return `${error.name}: ${error.message}${cause}`;
+}

@@ -1,0 +1,345 @@
+/** The package's own loops, with every tensor between pages that may not be touched. */
+import { AstraError, scope, setThreads, threads, type DType, type Tensor } from "../src/index.js";
+import { addon } from "../src/native.js";
+import type { Fuzzer, Outcome } from "./harness.js";
+import type { Random } from "./random.js";
+import { anyTensor, bytesOfHandle, laidOut } from "./values.js";
+
+/** One call of the addon, what of it is looked at afterwards, and calls that go on with its results. */
+interface Call {
+  name: string;
+  arguments: unknown[];
+  /** Tensors that are written to. */
+  writes?: Tensor[];
+  next?: (results: number[]) => Call;
+}
+
+const sizes: readonly number[] = [1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 96, 128, 130];
+const fewSizes: readonly number[] = [1, 1, 2, 3, 4];
+const floatTypes: readonly DType[] = ["float32", "bfloat16"];
+
+const size = (random: Random) => random.pick(sizes);
+const few = (random: Random) => random.pick(fewSizes);
+const words = (random: Random, ...shape: number[]) => laidOut(random, shape, "bfloat16");
+const floats = (random: Random, ...shape: number[]) => laidOut(random, shape, "float32");
+const either = (random: Random, ...shape: number[]) => laidOut(random, shape, random.pick(floatTypes));
+const indices = (random: Random, count: number, most: number) => {
+  const dense = laidOut(random, [count], "int64");
+  // Most of them inside.
+  return random.chance(0.9) ? dense.remainder(Math.max(1, most)) : dense;
+};
+
+const makers: Record<string, (random: Random) => Call> = {
+  bfloat16Linear(random) {
+    const rows = random.chance(0.3) ? [few(random), size(random)] : [random.pick([...sizes, 200])];
+    const [inner, outputs] = [random.pick([...sizes, 160, 544]), random.pick([...sizes, 208, 400])];
+    const transposed = random.chance(0.5);
+    const wide = random.chance(0.5);
+    const weight = transposed ? either(random, inner, outputs) : either(random, outputs, inner);
+    const bias = random.chance(0.5) ? either(random, outputs) : null;
+    const residual = wide && random.chance(0.5) ? floats(random, ...rows, outputs) : null;
+    return {
+      name: "bfloat16Linear",
+      arguments: [either(random, ...rows, inner), weight, transposed, bias, wide, residual],
+    };
+  },
+  bfloat16Product(random) {
+    const inner = size(random);
+    const sides = [either(random, size(random), inner), either(random, inner, size(random))];
+    return { name: "bfloat16Product", arguments: [...sides, random.chance(0.5)] };
+  },
+  bfloat16WeightGradient(random) {
+    const [rows, outputs, inner] = [size(random), size(random), size(random)];
+    const weight = random.chance(0.5) ? either(random, outputs, inner) : either(random, inner, outputs).t();
+    return {
+      name: "bfloat16WeightGradient",
+      arguments: [either(random, rows, outputs), either(random, rows, inner), weight],
+    };
+  },
+  decodeAttention(random) {
+    const [batch, groups, shared] = [few(random), few(random), few(random)];
+    const [columns, head] = [size(random), random.pick([...sizes, 256])];
+    const bias = [random.pick([1, batch * groups]), random.pick([1, shared]), columns];
+    const kept = () => words(random, batch, groups, columns, head);
+    return {
+      name: "decodeAttention",
+      arguments: [
+        random.chance(0.2),
+        words(random, batch, groups * shared, 1, head),
+        kept(),
+        kept(),
+        random.chance(0.5) ? words(random, ...bias) : null,
+        random.next(),
+        ...(random.chance(0.4) ? sharing(random, batch, columns) : [null, null]),
+      ],
+    };
+  },
+  appendColumns(random) {
+    const [rows, heads, columns, head] = [few(random), few(random), size(random), size(random)];
+    const type = random.pick<DType>(["float32", "bfloat16", "int64", "bool"]);
+    const buffer = laidOut(random, [rows + 2, heads, columns + 8, head], type);
+    return {
+      name: "appendColumns",
+      arguments: [
+        buffer,
+        laidOut(random, [rows, heads, columns, head], random.chance(0.8) ? type : "float32"),
+        random.integer(-1, 3),
+        random.integer(-1, 9),
+      ],
+      writes: [buffer],
+    };
+  },
+  fusedAttention(random) {
+    const [batch, groups, shared] = [few(random), few(random), few(random)];
+    const [queries, head] = [size(random), random.pick([...sizes, 200, 256])];
+    const texts = random.chance(0.3) ? Array.from({ length: random.integer(2, 4) }, () => size(random)) : [];
+    const tokens = texts.length > 0 ? texts.reduce((sum, each) => sum + each, 0) : queries;
+    const columns = texts.length > 0 ? tokens : size(random);
+    const biasOf = (rows: number, length: number) =>
+      words(random, random.pick([1, batch * groups]), random.pick([1, shared * rows]), length);
+    const biases =
+      texts.length > 0
+        ? texts.map((each) => biasOf(each, each))
+        : random.chance(0.7)
+          ? [biasOf(queries, columns)]
+          : [];
+    const given = [
+      words(random, batch, groups * shared, tokens, head),
+      words(random, batch, groups, columns, head),
+      words(random, batch, groups, columns, head),
+      biases,
+      random.pick([0.125, 1, 0.3, 1e-6, 1e6]),
+    ];
+    return {
+      name: "fusedAttention",
+      arguments: given,
+      next: ([output, measures]) => ({
+        name: "fusedAttentionBackward",
+        arguments: [...given, output, measures, words(random, batch, tokens, groups * shared * head)],
+      }),
+    };
+  },
+  bfloat16Norm(random) {
+    const [rows, width] = [[few(random), size(random)], random.pick([...sizes, 768])];
+    const input = either(random, ...rows, width);
+    const weight = either(random, width);
+    const centred = random.chance(0.5);
+    const recording = random.chance(0.7);
+    const bias = random.chance(0.5) ? either(random, width) : null;
+    return {
+      name: "bfloat16Norm",
+      arguments: [input, weight, bias, centred, 1e-5, recording],
+      next: ([, measures]) => ({
+        name: "bfloat16NormBackward",
+        arguments: [input, either(random, ...rows, width), weight, measures ?? weight, centred],
+      }),
+    };
+  },
+  sortedTopK(random) {
+    const width = random.pick([...sizes, 500]);
+    return {
+      name: "sortedTopK",
+      arguments: [either(random, size(random), width), random.integer(0, width + 1)],
+    };
+  },
+  copyWeight(random) {
+    const [rows, columns] = [random.pick([32, 64, 96, size(random)]), size(random)];
+    const target = random.chance(0.8)
+      ? laidOut(random, [columns, rows], "bfloat16").t()
+      : either(random, rows, columns);
+    return { name: "copyWeight", arguments: [target, either(random, rows, columns)], writes: [target] };
+  },
+  sumOfRows(random) {
+    return {
+      name: "sumOfRows",
+      arguments: [either(random, size(random), random.pick([...sizes, 300, 513]))],
+    };
+  },
+  geluTanh(random) {
+    return { name: "geluTanh", arguments: [words(random, few(random), size(random), size(random))] };
+  },
+  geluTanhBackward(random) {
+    const shape = [size(random), size(random)];
+    return { name: "geluTanhBackward", arguments: [words(random, ...shape), words(random, ...shape)] };
+  },
+  selectiveLogSoftmax(random) {
+    const [rows, vocabulary] = [size(random), random.pick([...sizes, 300])];
+    const logits = words(random, rows, vocabulary);
+    const count = random.pick([0, 1, 5, rows]);
+    const chosen = indices(random, count, rows * vocabulary);
+    return {
+      name: "selectiveLogSoftmax",
+      arguments: [logits, chosen],
+      next: ([, normalisers]) => ({
+        name: "selectiveLogSoftmaxBackward",
+        arguments: [logits, chosen, normalisers, floats(random, count)],
+      }),
+    };
+  },
+  fusedAdam(random) {
+    const shapes = Array.from({ length: random.integer(0, 3) }, () => [size(random), size(random)]);
+    const [parameters, gradients, means, squares] = [0, 1, 2, 3].map(() =>
+      shapes.map((shape) => floats(random, ...shape)),
+    ) as [Tensor[], Tensor[], Tensor[], Tensor[]];
+    const steps = shapes.map(() => random.integer(0, 5));
+    const rates = [1e-3, 0.9, 0.999, 1e-8, 0.1];
+    return {
+      name: "fusedAdam",
+      arguments: [parameters, gradients, means, squares, steps, ...rates, random.chance(0.5)],
+      writes: [...parameters, ...means, ...squares],
+    };
+  },
+  gradientNorm(random) {
+    const given = Array.from({ length: random.integer(0, 3) }, () =>
+      floats(random, size(random), size(random)),
+    );
+    return { name: "gradientNorm", arguments: [given] };
+  },
+};
+
+/** Rows that say to share their first columns: true, nearly true, or nonsense. */
+function sharing(random: Random, rows: number, columns: number): [Tensor, Tensor] {
+  const numbers = (values: number[], shape: number[]) => {
+    const made = laidOut(random, shape, "int32");
+    values.forEach((value, at) => made.view([-1]).narrow(0, at, 1).fill_(value));
+    return made;
+  };
+  const order = Array.from({ length: rows }, (_, at) => at);
+  const common = Math.floor(columns / 8) * 4;
+  const pieces = common > 0 && common < columns ? [0, 0, common, 0, rows] : [];
+  for (let row = 0; row < rows; row += 1)
+    pieces.push(row, common > 0 && common < columns ? common : 0, -1, row, 1);
+  if (random.chance(0.3)) pieces[random.integer(0, pieces.length - 1)] = random.integer(-2, 2 * columns);
+  if (random.chance(0.1)) order[0] = random.integer(-1, rows);
+  try {
+    return [numbers(order, [rows]), numbers(pieces, [pieces.length / 5, 5])];
+  } catch (error) {
+    // Laid out as one number that stands for many: nothing can be written there.
+    if (error instanceof AstraError)
+      return [laidOut(random, [rows], "int32"), laidOut(random, [1, 5], "int32")];
+    throw error;
+  }
+}
+
+/** Puts something else in the place of one argument, of this call or of the one that goes on with its results. */
+function spoil(random: Random, call: Call): Call {
+  const { next } = call;
+  if (next !== undefined && random.chance(0.5))
+    return { ...call, next: (results) => spoil(random, next(results)) };
+  const at = random.integer(0, call.arguments.length - 1);
+  const spoilt = (value: unknown): unknown => {
+    if (Array.isArray(value)) {
+      return value.length === 0 ? [anyTensor(random, [2, 3])] : [spoilt(value[0]), ...value.slice(1)];
+    }
+    if (typeof value === "number")
+      return random.pick([0, -1, NaN, Infinity, 2 ** 31, 2 ** 53 - 1, 1e-30, value + 1]);
+    if (typeof value === "boolean") return !value;
+    if (value === null || typeof value !== "object") return anyTensor(random, [3]);
+    const given = value as Tensor;
+    const { shape } = given;
+    if (shape.length === 0 || random.chance(0.4)) return anyTensor(random, shape);
+    const dim = random.integer(0, shape.length - 1);
+    if (random.chance(0.3) || shape[dim] === 0) return given.unsqueeze(dim);
+    const length = random.pick([0, 1, 2 ** 20, 2 ** 33, 2 ** 40, 2 ** 50, 2 ** 52]);
+    return given
+      .detach()
+      .narrow(dim, 0, 1)
+      .expand(shape.map((each, i) => (i === dim ? length : each)));
+  };
+  const given = [...call.arguments];
+  try {
+    given[at] = spoilt(given[at]);
+  } catch (error) {
+    if (!(error instanceof AstraError)) throw error;
+  }
+  const { name, writes } = call;
+  return { name, arguments: given, ...(writes === undefined ? {} : { writes }) };
+}
+
+const describe = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map(describe).join(", ")}]`;
+  if (typeof value !== "object" || value === null) return String(value);
+  const { dtype, shape } = value as Tensor;
+  return `${dtype}[${shape.join(",")}]`;
+};
+
+const handles = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(handles);
+  return typeof value === "object" && value !== null ? (value as Tensor).handle : value;
+};
+
+/** Bytes of a result, or words about one. */
+type Seen = string | Uint8Array;
+
+const isSame = (a: Seen, b: Seen) =>
+  typeof a === "string" || typeof b === "string" ? a === b : Buffer.compare(a, b) === 0;
+
+const isRefusal = (seen: Seen): seen is string => typeof seen === "string" && seen.startsWith("refused: ");
+
+/** Runs a call and those that go on with it: every result, and what it was refused with. */
+function runCall(call: Call, tell: (what: string) => void, guards: (alignment: number) => void): Seen[] {
+  const native = addon() as unknown as Record<string, (...values: unknown[]) => unknown>;
+  tell(`${call.name}(${call.arguments.map(describe).join(", ")})`);
+  const seen: Seen[] = [];
+  const look = (handle: number) => seen.push(bytesOfHandle(handle) ?? "too large");
+  try {
+    guards(64);
+    const result = native[call.name]!(...call.arguments.map(handles));
+    for (const each of call.writes ?? []) look(each.handle);
+    if (call.name === "gradientNorm" || result === null || result === undefined)
+      return [...seen, String(result)];
+    const results = [result].flat() as number[];
+    try {
+      results.forEach(look);
+      if (call.next !== undefined) {
+        guards(1);
+        const following = call.next(results);
+        guards(64);
+        seen.push(...runCall(following, tell, guards));
+      }
+    } finally {
+      for (const each of results) addon().release(each);
+    }
+  } catch (error) {
+    if (!(error instanceof AstraError) || error.message.startsWith("internal:")) throw error;
+    seen.push(`refused: ${error.message}`);
+  }
+  return seen;
+}
+
+/** One case: the same call with memory that was filled otherwise before; nothing of it may be seen in the result. */
+export const kernels: Fuzzer = {
+  about:
+    "our own loops, tensors between guard pages, each call twice over memory that held other bytes before",
+
+  prepare() {
+    addon();
+  },
+
+  run(random, tell, index): Outcome {
+    const name = random.pick(Object.keys(makers));
+    const salt = random.integer(0, 2 ** 31 - 1);
+    const spoils = random.chance(0.3);
+    // Threads are made anew for each other number of them, which takes longer than a hundred cases.
+    const wanted = 1 + (Math.floor(index / 1000) % 3);
+    if (threads() !== wanted) setThreads(wanted);
+    const runs = [0xff, 0x3c].map((fill) => {
+      const guards = (alignment: number) => addon().guardAllocations(alignment, fill);
+      try {
+        guards(1);
+        return scope(() => {
+          const own = random.fork(salt);
+          const call = makers[name]!(own);
+          return runCall(spoils ? spoil(own, call) : call, tell, guards);
+        });
+      } finally {
+        addon().guardAllocations(0, 0);
+      }
+    }) as [Seen[], Seen[]];
+    const [first, second] = runs;
+    if (first.length !== second.length || !first.every((seen, at) => isSame(seen, second[at]!))) {
+      throw new Error(`${name} gives other results where its memory held other bytes before`);
+    }
+    return { refused: first.find(isRefusal) ?? null };
+  },
+};

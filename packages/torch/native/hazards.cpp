@@ -1,0 +1,80 @@
+// Arguments at which libtorch's own code ends the process, found by calling every operator with generated arguments
+// (docs/fuzzing.md): they are refused before it runs.
+#include "hazards.h"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/result_type.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine.h"
+
+namespace astra {
+
+namespace {
+
+// The least integer by −1: its quotient does not fit, for which the processor raises the signal of a division by 0.
+// Shorter integers are computed in 32 bits, where it fits.
+void checkDivision(const torch::jit::Stack& stack) {
+  const at::Tensor& dividend = stack[0].toTensor();
+  if (!dividend.is_cpu() || !c10::isIntegralType(dividend.scalar_type(), /*includeBool=*/true)) return;
+  const at::Tensor divisor = stack[1].isTensor() ? stack[1].toTensor() : c10::scalar_to_tensor(stack[1].toScalar());
+  const c10::ScalarType type = stack[1].isTensor() ? at::result_type(dividend, divisor)
+                                                   : at::result_type(dividend, stack[1].toScalar());
+  if (type != c10::kInt && type != c10::kLong) return;
+  const int64_t least = type == c10::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
+  const at::Tensor isMinusOne = divisor.to(type).eq(-1);
+  if (!isMinusOne.any().item<bool>()) return;
+  const at::Tensor isLeast = dividend.to(type).eq(least);
+  if (!isLeast.any().item<bool>()) return;
+  if (isLeast.logical_and(isMinusOne).any().item<bool>()) {
+    throw Refusal(std::to_string(least) + " cannot be divided by -1: the quotient is no " +
+                  (type == c10::kInt ? "int32" : "int64"));
+  }
+}
+
+// Only with a rounding mode is the quotient of integers an integer.
+void checkRoundedDivision(const torch::jit::Stack& stack) {
+  if (stack.size() > 2 && !stack[2].isNone()) checkDivision(stack);
+}
+
+// Sizes that are cut to 32 bits and then divided by.
+void checkConvolution(const torch::jit::Stack& stack) {
+  const int64_t channels = stack[1].toTensor().dim() > 0 ? stack[1].toTensor().size(0) : 0, groups = stack[6].toInt();
+  if (groups < 1 || groups > std::max<int64_t>(1, channels)) {
+    throw Refusal("groups must be 1 … " + std::to_string(channels) + ", got " + std::to_string(groups));
+  }
+  const char* const names[] = {"stride", "padding", "dilation"};
+  for (size_t i = 0; i < 3; ++i) {
+    for (const int64_t number : stack[3 + i].toIntVector()) {
+      if (number < 0 || number > std::numeric_limits<int32_t>::max()) {
+        throw Refusal(std::string(names[i]) + " must be a number of 31 bits, got " + std::to_string(number));
+      }
+    }
+  }
+}
+
+// Of floating-point numbers it looks for the next one after `from`, without end where there is none.
+void checkRandom(const torch::jit::Stack& stack, size_t from) {
+  if (stack.size() <= from + 1 || !stack[from].isInt()) return;
+  if (stack[from].toInt() == std::numeric_limits<int64_t>::max()) {
+    throw Refusal("random numbers cannot begin at " + std::to_string(stack[from].toInt()));
+  }
+}
+
+}  // namespace
+
+Hazard hazardOf(const std::string& name) {
+  const std::string plain = name.back() == '_' ? name.substr(0, name.size() - 1) : name;
+  if (plain == "aten::remainder" || plain == "aten::fmod" || plain == "aten::floor_divide") return checkDivision;
+  if (plain == "aten::div") return checkRoundedDivision;
+  if (plain == "aten::random") return [](const torch::jit::Stack& stack) { checkRandom(stack, 1); };
+  if (plain == "aten::randint") return [](const torch::jit::Stack& stack) { checkRandom(stack, 0); };
+  if (plain == "aten::conv1d") return checkConvolution;
+  return nullptr;
+}
+
+}  // namespace astra

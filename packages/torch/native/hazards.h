@@ -1,0 +1,16 @@
+// Arguments at which libtorch's own code ends the process.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/stack.h>
+
+namespace astra {
+
+// Throws Refusal where the operator must not run with what is on its stack.
+using Hazard = void (*)(const torch::jit::Stack& stack);
+
+// Null for nearly all operators. `name` is "aten::add", without the overload.
+Hazard hazardOf(const std::string& name);
+
+}  // namespace astra

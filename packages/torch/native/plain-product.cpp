@@ -1,0 +1,163 @@
+// Products of bfloat16 numbers with sums in float32 for processors without tiles. Numbers that were rounded to bfloat16 have
+// exact products in float32, so that the BLAS may multiply them as such; they are widened piece by piece, in the caches.
+// Few rows of a bfloat16 weight take a loop of their own, which reads the weight once, as it lies.
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "product.h"
+#include "vector-math.h"
+
+namespace astra {
+namespace {
+
+constexpr int64_t kMoving = 1 << 20;   // numbers that are widened together: 4 MiB
+constexpr int64_t kStaying = 1 << 22;  // of the other side, which meets all of them
+constexpr int64_t kMostRows = 16;      // beyond it widening the weight once is less work than doing so for each row
+
+// float32, rounded to bfloat16, in the order of memory.
+at::Tensor rounded(const at::Tensor& matrix) {
+  const bool turned = matrix.stride(0) == 1 && matrix.stride(1) != 1;
+  const at::Tensor rows = turned ? matrix.t() : matrix;
+  const at::Tensor result = rows.to(at::kBFloat16).to(at::kFloat);
+  return turned ? result.t() : result;
+}
+
+// left [m, k] · right [k, n], handed over in float32 by parts: put(first row, first column, part).
+template <typename Put>
+void forEachPart(const at::Tensor& left, const at::Tensor& right, const Put& put) {
+  const int64_t inner = left.size(1);
+  const bool leftMoves = left.size(0) > right.size(1);
+  const int64_t lines = leftMoves ? left.size(0) : right.size(1), others = leftMoves ? right.size(1) : left.size(0);
+  const int64_t block = std::min(inner, std::max<int64_t>(1, kStaying / others));
+  const int64_t share = std::min(lines, std::max<int64_t>(1, kMoving / block));
+  const auto multiply = [&](int64_t line, int64_t count, const at::Tensor& staying, int64_t k, int64_t length,
+                            at::Tensor& sums) {
+    const at::Tensor moving = rounded(leftMoves ? left.narrow(0, line, count).narrow(1, k, length)
+                                                : right.narrow(1, line, count).narrow(0, k, length));
+    const at::Tensor& first = leftMoves ? moving : staying;
+    const at::Tensor& second = leftMoves ? staying : moving;
+    if (k == 0) {
+      at::mm_out(sums, first, second);
+    } else {
+      at::addmm_out(sums, sums, first, second);
+    }
+  };
+  const auto stayingFrom = [&](int64_t k, int64_t length) {
+    return rounded(leftMoves ? right.narrow(0, k, length) : left.narrow(1, k, length));
+  };
+  const auto floats = at::TensorOptions().dtype(at::kFloat);
+  if (block == inner) {
+    const at::Tensor staying = stayingFrom(0, inner);
+    for (int64_t line = 0; line < lines; line += share) {
+      const int64_t count = std::min(share, lines - line);
+      at::Tensor sums = leftMoves ? at::empty({count, others}, floats) : at::empty({others, count}, floats);
+      multiply(line, count, staying, 0, inner, sums);
+      put(leftMoves ? line : 0, leftMoves ? 0 : line, sums);
+    }
+    return;
+  }
+  // Long sums: all of them wait, which are few beside the operands.
+  at::Tensor sums = at::empty({left.size(0), right.size(1)}, floats);
+  for (int64_t k = 0; k < inner; k += block) {
+    const int64_t length = std::min(block, inner - k);
+    const at::Tensor staying = stayingFrom(k, length);
+    for (int64_t line = 0; line < lines; line += share) {
+      const int64_t count = std::min(share, lines - line);
+      at::Tensor part = sums.narrow(leftMoves ? 0 : 1, line, count);
+      multiply(line, count, staying, k, length, part);
+    }
+  }
+  put(0, 0, sums);
+}
+
+// Sums of one output for 4 rows, `stride` numbers apart, and for one.
+ASTRA_PRODUCT_LOOP(void, dotsOf4, (const float* __restrict rows, int64_t stride, const uint16_t* __restrict weight,
+                                   int64_t inner, float* __restrict sums),
+                   (rows, stride, weight, inner, sums)) {
+  const float* __restrict second = rows + stride;
+  const float* __restrict third = second + stride;
+  const float* __restrict fourth = third + stride;
+  float a = 0, b = 0, c = 0, d = 0;
+#pragma omp simd reduction(+ : a, b, c, d)
+  for (int64_t k = 0; k < inner; ++k) {
+    const float w = widen(weight[k]);
+    a += rows[k] * w;
+    b += second[k] * w;
+    c += third[k] * w;
+    d += fourth[k] * w;
+  }
+  sums[0] = a;
+  sums[1] = b;
+  sums[2] = c;
+  sums[3] = d;
+}
+
+ASTRA_PRODUCT_LOOP(float, dotOf1, (const float* __restrict row, const uint16_t* __restrict weight, int64_t inner),
+                   (row, weight, inner)) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t k = 0; k < inner; ++k) sum += row[k] * widen(weight[k]);
+  return sum;
+}
+
+// [rows, outputs] in float32; the weight's rows may lie apart.
+at::Tensor dotsOfFewRows(const at::Tensor& input, const at::Tensor& weight) {
+  const at::Tensor plain = rounded(input).contiguous();
+  const int64_t rows = input.size(0), inner = input.size(1), outputs = weight.size(0), stride = weight.stride(0);
+  at::Tensor result = at::empty({rows, outputs}, plain.options());
+  const auto* from = static_cast<const float*>(plain.data_ptr());
+  auto* to = static_cast<float*>(result.data_ptr());
+  const uint16_t* stored = words(weight);
+  at::parallel_for(0, outputs, kGrain / (inner * rows) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t output = begin; output < end; ++output) {
+      const uint16_t* own = stored + output * stride;
+      int64_t row = 0;
+      for (; row + 4 <= rows; row += 4) {
+        float sums[4];
+        dotsOf4(from + row * inner, inner, own, inner, sums);
+        for (int64_t at = 0; at < 4; ++at) to[(row + at) * outputs + output] = sums[at];
+      }
+      for (; row < rows; ++row) to[row * outputs + output] = dotOf1(from + row * inner, own, inner);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+at::Tensor plainProduct(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
+                        const at::Tensor& residual, at::IntArrayRef shape) {
+  const auto type = at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16);
+  const int64_t rows = left.size(0), columns = right.size(1), inner = left.size(1);
+  // A tensor of its own, whatever the shape: a view could not become a function's output.
+  at::Tensor result = inner == 0 ? at::zeros(shape, type) : at::empty(shape, type);
+  if (result.numel() == 0) return result;
+  at::Tensor matrix = result.view({rows, columns});
+  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat) : bias;
+  const at::Tensor added = residual.defined() ? residual.reshape({rows, columns}) : residual;
+  const auto put = [&](int64_t row, int64_t column, at::Tensor part) {
+    const int64_t height = part.size(0), width = part.size(1);
+    if (offset.defined()) part.add_(offset.narrow(0, column, width));
+    if (added.defined()) part.add_(added.narrow(0, row, height).narrow(1, column, width));
+    matrix.narrow(0, row, height).narrow(1, column, width).copy_(part);
+  };
+  if (inner == 0) {
+    put(0, 0, at::zeros({rows, columns}, type.dtype(at::kFloat)));
+  } else if (rows <= kMostRows && isPlain(right, at::kBFloat16) && right.stride(0) == 1) {
+    put(0, 0, dotsOfFewRows(left, right.t()));
+  } else {
+    forEachPart(left, right, put);
+  }
+  return result;
+}
+
+}  // namespace astra

@@ -1,0 +1,169 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { describe, expect, it } from "vitest";
+
+import { computingCores, namedThreads, waitingVariables } from "../src/threads.js";
+
+const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
+
+/** Runs a module in a process of its own whose environment names no threads but those given. */
+function run(code: string, environment: Record<string, string> = {}): { output: string; errors: string } {
+  const own = { ...process.env };
+  for (const name of Object.keys(own)) if (/^(OMP|GOMP|KMP|MKL)_/u.test(name)) delete own[name];
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    [
+      "--import",
+      "tsx",
+      "--input-type=module",
+      "-e",
+      `const torch = await import(${JSON.stringify(source)});\n${code}`,
+    ],
+    { encoding: "utf8", env: { ...own, ...environment } },
+  );
+  expect(status, stderr).toBe(0);
+  return { output: stdout, errors: stderr };
+}
+
+/** What GNU's runtime says of itself when it is loaded. */
+const shown = (errors: string, name: string) => new RegExp(`${name} = '(.*?)'`, "u").exec(errors)?.[1];
+
+describe("how threads wait", () => {
+  it("is set before GNU's runtime is loaded: a fraction of a millisecond, not its own several", () => {
+    const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE" });
+    const turns = Number(shown(errors, "GOMP_SPINCOUNT"));
+    expect(turns).toBeGreaterThanOrEqual(100);
+    // A turn takes at least a nanosecond.
+    expect(turns).toBeLessThanOrEqual(250_000);
+  });
+
+  it.each([
+    [{ GOMP_SPINCOUNT: "777" }, "777"],
+    [{ OMP_WAIT_POLICY: "PASSIVE" }, "0"],
+  ])("is the user's where they say so: %j", (environment, expected) => {
+    const { errors } = run("torch.ones([1]);", { OMP_DISPLAY_ENV: "VERBOSE", ...environment });
+    expect(shown(errors, "GOMP_SPINCOUNT")).toBe(expected);
+  });
+
+  it("is as long on every processor, whatever a turn of the loop takes there", () => {
+    const turns = (nanoseconds: number) =>
+      Number(new Map(waitingVariables({}, nanoseconds)).get("GOMP_SPINCOUNT"));
+    expect(turns(25) * 25).toBeCloseTo(250_000, -2);
+    expect(turns(60) * 60).toBeCloseTo(250_000, -2);
+    expect(turns(0)).toBeLessThan(1e7);
+  });
+
+  it("leaves alone each runtime that the user has told how to wait", () => {
+    const names = (environment: Record<string, string>) =>
+      waitingVariables(environment, 25).map(([name]) => name);
+    expect(names({})).toEqual(["GOMP_SPINCOUNT", "KMP_BLOCKTIME"]);
+    expect(names({ GOMP_SPINCOUNT: "1" })).toEqual(["KMP_BLOCKTIME"]);
+    expect(names({ KMP_BLOCKTIME: "0" })).toEqual(["GOMP_SPINCOUNT"]);
+    expect(names({ KMP_LIBRARY: "turnaround" })).toEqual(["GOMP_SPINCOUNT"]);
+    expect(names({ OMP_WAIT_POLICY: "active" })).toEqual([]);
+  });
+});
+
+describe("how many cores compute", () => {
+  const cpuinfo = (...cores: [processor: number, package_: number, core: number][]) =>
+    cores
+      .map(
+        ([processor, socket, core]) =>
+          `processor\t: ${processor}\nphysical id\t: ${socket}\ncore id\t\t: ${core}\n`,
+      )
+      .join("\n");
+  const status = (list: string) => `Name:\tnode\nCpus_allowed:\tff\nCpus_allowed_list:\t${list}\n`;
+  /** Two sockets of two cores, each with two hyper-threads. */
+  const eight = cpuinfo(
+    [0, 0, 0],
+    [1, 0, 1],
+    [2, 1, 0],
+    [3, 1, 1],
+    [4, 0, 0],
+    [5, 0, 1],
+    [6, 1, 0],
+    [7, 1, 1],
+  );
+
+  it.each([
+    ["all, and no hyper-thread twice", "0-7", 0, 4],
+    ["those that the process may run on", "0-1,4-5", 0, 2],
+    ["a core of which both hyper-threads are allowed once", "2,6", 0, 1],
+    ["no more than the quota", "0-7", 2, 2],
+    ["whole threads only", "0-7", 2.9, 2],
+    ["one at least", "0-7", 0.3, 1],
+    ["what there is, where the quota is more", "0-7", 64, 4],
+  ])("%s", (_, list, quota, cores) => {
+    expect(computingCores(quota, { cpuinfo: eight, status: status(list) })).toBe(cores);
+  });
+
+  it("counts processors where the system does not name cores (ARM)", () => {
+    const arm = "processor\t: 0\nBogoMIPS\t: 50\n\nprocessor\t: 1\nBogoMIPS\t: 50\n";
+    expect(computingCores(0, { cpuinfo: arm, status: status("0-1") })).toBe(2);
+    expect(computingCores(0, { cpuinfo: "", status: "" })).toBeGreaterThanOrEqual(1);
+  });
+
+  it("follows the quota of the control groups when the engine is loaded", () => {
+    const root = mkdtempSync(join(tmpdir(), "astra-system-"));
+    const write = (path: string, text: string) => {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), text);
+    };
+    write("/proc/self/cgroup", "0::/a\n");
+    write("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    write("/sys/fs/cgroup/a/cpu.max", "100000 100000\n");
+    try {
+      const { output } = run(`torch.ones([1]); console.log(torch.threads());`, { ASTRA_SYSTEM_ROOT: root });
+      expect(output).toBe("1\n");
+    } finally {
+      rmSync(root, { recursive: true });
+    }
+  });
+
+  it.each([
+    [{ OMP_NUM_THREADS: "3" }, 3],
+    [{ OMP_NUM_THREADS: "4,2" }, 4],
+    [{ MKL_NUM_THREADS: "2" }, 2],
+    [{ OMP_NUM_THREADS: "" }, null],
+    [{ OMP_NUM_THREADS: "many" }, null],
+    [{}, null],
+  ])("is the user's number where they name one: %j", (environment, count) => {
+    expect(namedThreads(environment)).toBe(count);
+  });
+});
+
+describe("how many threads models get", () => {
+  const code = `
+    const claims = [];
+    const say = () => console.log(torch.threads());
+    const claim = (...sizes) => torch.claimThreads(sizes.map((size) => { const made = torch.empty([size]); claims.push(made); return made; }));
+    const cores = torch.engineInformation().physicalCores;
+    torch.setThreads(cores + 1); torch.setThreads(null); say();
+    const small = claim(1e6, 9e5); say();
+    const large = claim(2e6); say();
+    const other = claim(10); say();
+    large(); large(); say();
+    torch.setThreads(3); say();
+    other(); say();
+    torch.setThreads(null); say();
+    small(); say();
+    console.log(cores);`;
+
+  it("one where all in use are small, else all cores; the caller's number stays", () => {
+    const lines = run(code).output.trim().split("\n").map(Number);
+    const cores = lines.pop()!;
+    expect(lines).toEqual([cores, 1, cores, cores, 1, 3, 3, 1, cores]);
+  });
+
+  it("the user's number, whatever is in use", () => {
+    const { output } = run(
+      `const made = torch.empty([10]); torch.claimThreads([made]); console.log(torch.threads());`,
+      { OMP_NUM_THREADS: "2" },
+    );
+    expect(output).toBe("2\n");
+  });
+});

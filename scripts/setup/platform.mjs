@@ -1,0 +1,38 @@
+import { SetupProblem } from "./problem.mjs";
+
+/**
+ * Stops on systems that nothing has been built for yet, before anything is looked for that is not there.
+ *
+ * @param {string} platform
+ * @throws {SetupProblem}
+ */
+export function checkPlatform(platform = process.platform) {
+  if (platform === "linux") return;
+  const name = { darwin: "macOS", win32: "Windows" }[platform] ?? platform;
+  throw new SetupProblem(`${name} is not supported yet: the engine is built and loaded on Linux only.`, [
+    "use Linux, in a virtual machine or a container, for example node:20-bookworm",
+    ...(platform === "win32" ? ["use the Windows Subsystem for Linux"] : []),
+  ]);
+}
+
+/**
+ * What a compiler leaves out of the engine, as a sentence; null where it leaves out nothing.
+ *
+ * @param {string} description what it answers to --version
+ * @param {string} version what it answers to -dumpversion
+ */
+export function compilerShortcoming(description, version, architecture = process.arch) {
+  if (architecture !== "x64") return null;
+  if (/clang/i.test(description)) {
+    return "clang compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower; g++ 12 or later does not";
+  }
+  const major = Number.parseInt(version, 10);
+  if (!(major < 12)) return null;
+  if (major === 11) {
+    return "g++ 11 does not vectorise all of the engine's own loops (log-softmax is slower); g++ 12 or later does";
+  }
+  return (
+    `g++ ${major} compiles the engine's own loops for the oldest processors only, 1.35 to 2 times slower, and knows no tiles ` +
+    "(AMX); g++ 12 or later does not have these limits"
+  );
+}
