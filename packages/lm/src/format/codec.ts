@@ -62,8 +62,6 @@ interface Anchor {
 }
 
 class TokenizerCodec implements Codec {
-  readonly prefix: readonly number[];
-  readonly #suffix: readonly number[];
   readonly #tokenizer: Tokenizer;
   /** null: ids say the same alone as behind others. */
   readonly #decoding: Anchor | null;
@@ -74,25 +72,25 @@ class TokenizerCodec implements Codec {
 
   constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
-    const { prefix, suffix } = surroundings(tokenizer);
-    this.prefix = prefix;
-    this.#suffix = suffix;
     const anchors = (texts: readonly string[]) =>
       texts
         .map((text) => ({ text, ids: tokenizer.encode(text) }))
-        .filter(({ text, ids }) => ids.length > 0 && tokenizer.decode(ids, SPELLED).trim() === text.trim());
+        .filter(({ text, ids }) => ids.length > 0 && this.#say(ids, SPELLED).trim() === text.trim());
     this.#encoding = anchors(ENCODING_ANCHORS);
     const [decoding] = anchors(DECODING_ANCHORS);
     this.#decoding =
-      decoding === undefined ? null : { ids: decoding.ids, text: tokenizer.decode(decoding.ids, SPELLED) };
+      decoding === undefined ? null : { ids: decoding.ids, text: this.#say(decoding.ids, SPELLED) };
     const probes = PROBES.map((text) => this.continue(text));
-    if (probes.every((ids) => this.decode(ids) === tokenizer.decode(ids))) this.#decoding = null;
+    if (probes.every((ids) => this.decode(ids) === this.#say(ids))) this.#decoding = null;
     if (PROBES.every((text) => this.decode(tokenizer.encode(text)) === text)) this.#encoding = null;
   }
 
+  get prefix(): readonly number[] {
+    return this.#tokenizer.prefixIds;
+  }
+
   begin(text: string): number[] {
-    const ids = this.#tokenizer.encode(text, { addSpecialTokens: true });
-    return this.#suffix.length === 0 ? ids : ids.slice(0, -this.#suffix.length);
+    return [...this.prefix, ...this.#tokenizer.encode(text)];
   }
 
   continue(text: string): number[] {
@@ -112,15 +110,15 @@ class TokenizerCodec implements Codec {
   }
 
   decode(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
-    if (this.#decoding === null || ids.length === 0) return this.#tokenizer.decode(ids, options);
+    if (this.#decoding === null || ids.length === 0) return this.#say(ids, options);
     const { text, ids: before } = this.#decoding;
-    const whole = this.#tokenizer.decode([...before, ...ids], options);
-    return whole.startsWith(text) ? whole.slice(text.length) : this.#tokenizer.decode(ids, options);
+    const whole = this.#say([...before, ...ids], options);
+    return whole.startsWith(text) ? whole.slice(text.length) : this.#say(ids, options);
   }
 
   heard(text: string, how: "begin" | "continue" = "continue"): string {
     if (how === "continue") return this.decode(this.continue(text), SPELLED);
-    return this.#tokenizer.decode(this.begin(text).slice(this.prefix.length), SPELLED);
+    return this.#say(this.#tokenizer.encode(text), SPELLED);
   }
 
   byteLengths(ids: readonly number[]): number[] {
@@ -148,6 +146,11 @@ class TokenizerCodec implements Codec {
     return [Buffer.byteLength(alone)];
   }
 
+  /** The text of ids alone, nothing cleaned up: a space that is taken away before a point was sampled all the same. */
+  #say(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
+    return this.#tokenizer.decode(ids, { ...options, cleanUpSpaces: false });
+  }
+
   #text(id: number): string {
     let text = this.#texts.get(id);
     if (text === undefined) this.#texts.set(id, (text = this.decode([id], SPELLED)));
@@ -159,17 +162,3 @@ const SPELLED = { skipSpecialTokens: false };
 const INVALID = "\uFFFD";
 /** The beginning of a character at the end of a text: one U+FFFD, or one for each of its bytes. */
 const UNFINISHED = /\uFFFD{1,3}$/u;
-
-/** What a tokenizer puts around a text. */
-function surroundings(tokenizer: Tokenizer): { prefix: number[]; suffix: number[] } {
-  for (const text of PROBES) {
-    const alone = tokenizer.encode(text);
-    if (alone.length === 0) continue;
-    const whole = tokenizer.encode(text, { addSpecialTokens: true });
-    for (let at = 0; at + alone.length <= whole.length; at += 1) {
-      if (alone.every((id, index) => whole[at + index] === id))
-        return { prefix: whole.slice(0, at), suffix: whole.slice(at + alone.length) };
-    }
-  }
-  return { prefix: tokenizer.encode("", { addSpecialTokens: true }), suffix: [] };
-}

@@ -4,7 +4,7 @@ import { Codec } from "../../src/format/codec.js";
 import { Tokenizer } from "../../src/tokenizer.js";
 import { goldenFamilies } from "../golden/families.js";
 import { golden, goldenFolder } from "../golden/gpt2.js";
-import { namedCodecs, type NamedCodec } from "./codecs.js";
+import { folderOf, namedCodecs, varied, type NamedCodec } from "./codecs.js";
 
 const CUT = "\uFFFD";
 const codecs = await namedCodecs();
@@ -154,6 +154,19 @@ describe.each(goldenFamilies)("the codec of the golden $name", ({ folder, expect
     expect([...codec.prefix, ...empty!.idsWithSpecials.slice(codec.prefix.length)]).toEqual(
       empty!.idsWithSpecials,
     );
+  });
+});
+
+describe("the codec of a tokenizer that cleans spaces up", () => {
+  it("cleans nothing: the record has the space that was sampled", () => {
+    const tokenizer = varied(
+      folderOf("xlm-roberta"),
+      (_, settings) => (settings["clean_up_tokenization_spaces"] = true),
+    );
+    const codec = Codec.of(tokenizer);
+    const ids = codec.continue("The .");
+    expect(tokenizer.decode(ids)).toBe("The.");
+    expect(codec.decode(ids)).toBe("The .");
   });
 });
 

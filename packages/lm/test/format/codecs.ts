@@ -16,19 +16,25 @@ export interface NamedCodec {
 type Definition = Record<string, unknown>;
 
 /** A golden tokenizer with some parts of its tokenizer.json put otherwise. */
-function varied(folder: string, change: (definition: Definition) => void): Tokenizer {
+export function varied(
+  folder: string,
+  change: (definition: Definition, settings: Definition) => void,
+): Tokenizer {
   const files = new Map(
     readdirSync(folder)
       .filter((name) => name.startsWith("tokenizer"))
       .map((name) => [name, new Uint8Array(readFileSync(join(folder, name)))]),
   );
-  const definition = JSON.parse(new TextDecoder().decode(files.get("tokenizer.json"))) as Definition;
-  change(definition);
+  const [definition, settings] = ["tokenizer.json", "tokenizer_config.json"].map((name) => {
+    return JSON.parse(new TextDecoder().decode(files.get(name))) as Definition;
+  }) as [Definition, Definition];
+  change(definition, settings);
   files.set("tokenizer.json", new TextEncoder().encode(JSON.stringify(definition)));
+  files.set("tokenizer_config.json", new TextEncoder().encode(JSON.stringify(settings)));
   return Tokenizer.fromFiles(files);
 }
 
-const folderOf = (name: string) => goldenFamilies.find((family) => family.name === name)!.folder;
+export const folderOf = (name: string) => goldenFamilies.find((family) => family.name === name)!.folder;
 
 /** Adds the merge of two tokens to a BPE definition. */
 function merge(definition: Definition, left: string, right: string): void {
