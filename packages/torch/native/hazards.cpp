@@ -16,6 +16,8 @@ namespace astra {
 
 namespace {
 
+constexpr double kMostElements = 9007199254740992.0;  // 2^53
+
 // The least integer by −1: its quotient does not fit, for which the processor raises the signal of a division by 0.
 // Shorter integers are computed in 32 bits, where it fits.
 void checkDivision(const torch::jit::Stack& stack) {
@@ -65,12 +67,29 @@ void checkRandom(const torch::jit::Stack& stack, size_t from) {
   }
 }
 
+// Repetitions are added up without a look at their sum, and written to what that gave room for.
+void checkRepetitions(const torch::jit::Stack& stack) {
+  if (stack.size() < 2 || !stack[0].isTensor()) return;
+  const auto elements = static_cast<double>(std::max<int64_t>(1, stack[0].toTensor().numel()));
+  double most = 0;
+  if (stack[1].isInt()) {
+    most = static_cast<double>(stack[1].toInt()) * elements;
+  } else {
+    const at::Tensor& repeats = stack[1].toTensor();
+    // Of another type it is libtorch that refuses.
+    if (!repeats.is_cpu() || (repeats.scalar_type() != c10::kLong && repeats.scalar_type() != c10::kInt)) return;
+    most = repeats.to(c10::kDouble).clamp_min(0).sum().item<double>() * elements;
+  }
+  if (most > kMostElements) throw Refusal("the repetitions would be more elements than can be counted");
+}
+
 }  // namespace
 
 Hazard hazardOf(const std::string& name) {
   const std::string plain = name.back() == '_' ? name.substr(0, name.size() - 1) : name;
   if (plain == "aten::remainder" || plain == "aten::fmod" || plain == "aten::floor_divide") return checkDivision;
   if (plain == "aten::div") return checkRoundedDivision;
+  if (plain == "aten::repeat_interleave") return checkRepetitions;
   if (plain == "aten::random") return [](const torch::jit::Stack& stack) { checkRandom(stack, 1); };
   if (plain == "aten::randint") return [](const torch::jit::Stack& stack) { checkRandom(stack, 0); };
   if (plain == "aten::conv1d") return checkConvolution;

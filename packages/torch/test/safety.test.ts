@@ -208,6 +208,19 @@ it("random numbers that begin at the greatest int64 are refused: libtorch looks 
   });
 });
 
+it("repetitions whose number overflows are refused: libtorch would write them past the result", () => {
+  scope(() => {
+    const repeats = 2n ** 62n;
+    const rule = /^aten::repeat_interleave.*: the repetitions would be more elements than can be counted/u;
+    expect(() => zeros([5, 16]).repeatInterleave(repeats as unknown as number)).toThrow(rule);
+    // Their sum is 4 in 64 bits.
+    const wrapping = tensor(BigInt64Array.of(repeats, repeats, repeats, repeats + 4n));
+    expect(() => zeros([4]).repeatInterleave(wrapping)).toThrow(rule);
+    expect(zeros([2]).repeatInterleave(3).shape).toEqual([6]);
+    expect(tensor([7, 8]).repeatInterleave(tensor(BigInt64Array.of(0n, 2n))).toArray()).toEqual([8, 8]);
+  });
+});
+
 describe("loops that write into a given tensor", () => {
   /** The sum of squares of `saved`, whose gradient is wrong where `saved` changes before the backward pass. */
   const squares = (saved: Tensor) => {
