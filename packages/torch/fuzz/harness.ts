@@ -58,15 +58,16 @@ const entry = fileURLToPath(new URL("run.ts", import.meta.url));
 /** What the child writes before each case, always into the same place. */
 const noteBytes = 2000;
 
-function note(file: number, index: number, what: string): void {
+function note(file: number, index: number, refused: number, what: string): void {
   const text = Buffer.alloc(noteBytes, " ");
-  text.write(`${index}\n${what}`);
+  text.write(`${index} ${refused}\n${what}`);
   writeSync(file, text, 0, noteBytes, 0);
 }
 
-function readNote(path: string): { index: number; what: string } {
-  const [index, ...what] = readFileSync(path, "utf8").trimEnd().split("\n");
-  return { index: Number(index), what: what.join("\n") };
+function readNote(path: string): { index: number; refused: number; what: string } {
+  const [numbers, ...what] = readFileSync(path, "utf8").trimEnd().split("\n");
+  const [index, refused] = numbers!.split(" ");
+  return { index: Number(index ?? NaN), refused: Number(refused), what: what.join("\n") };
 }
 
 /** Runs all cases; a case that crashes or hangs costs its process and is left out of the next one. */
@@ -92,12 +93,13 @@ export async function runFuzzer(options: RunOptions): Promise<Summary> {
         next += count;
         continue;
       }
-      const { index, what } = readNote(notePath);
+      const { index, refused, what } = readNote(notePath);
       if (!Number.isInteger(index) || index < next) {
         throw new Error(`the process of fuzzer ${name} ended before its first case: ${ended.why}`);
       }
       fail({ index, what: `${ended.why}\n  ${what}` });
       summary.cases += index + 1 - next;
+      summary.refused += refused;
       next = index + 1;
     }
   } finally {
@@ -161,8 +163,8 @@ export function runCases(fuzzer: Fuzzer, seed: number, from: number, count: numb
   let refused = 0;
   for (let index = from; index < from + count; index += 1) {
     try {
-      note(file, index, "");
-      const outcome = fuzzer.run(new Random(seed, index), (what) => note(file, index, what), index);
+      note(file, index, refused, "");
+      const outcome = fuzzer.run(new Random(seed, index), (what) => note(file, index, refused, what), index);
       if (outcome.refused !== null) refused += 1;
     } catch (error) {
       const { what } = readNote(join(folder, "note"));

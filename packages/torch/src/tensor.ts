@@ -11,6 +11,9 @@ import { isGradEnabled, releaseHandle, track, untrack } from "./scope.js";
 /** Numbers nested as deep as the tensor has dimensions. */
 export type NestedNumbers = number | NestedNumbers[];
 
+/** Elements of a typed array: Node 20's limit. */
+const LARGEST_ARRAY = 2 ** 32;
+
 interface Facts {
   dtype: DType;
   device: Device;
@@ -147,7 +150,13 @@ export class Tensor extends TensorOperators {
 
   /** A copy of the elements in row-major order: 16-bit floats as float32, bool as bytes 0 and 1. */
   toTypedArray(): TypedArray {
-    const array = new dtypeFacts[this.dtype].array(this.numel());
+    const elements = this.numel();
+    if (elements > LARGEST_ARRAY) {
+      throw new TorchError(
+        `toTypedArray: JavaScript's arrays hold at most ${LARGEST_ARRAY} elements, got ${elements}; take parts of the tensor`,
+      );
+    }
+    const array = new dtypeFacts[this.dtype].array(elements);
     addon().copyData(this.handle, array);
     return array;
   }
