@@ -217,7 +217,11 @@ it("repetitions whose number overflows are refused: libtorch would write them pa
     const wrapping = tensor(BigInt64Array.of(repeats, repeats, repeats, repeats + 4n));
     expect(() => zeros([4]).repeatInterleave(wrapping)).toThrow(rule);
     expect(zeros([2]).repeatInterleave(3).shape).toEqual([6]);
-    expect(tensor([7, 8]).repeatInterleave(tensor(BigInt64Array.of(0n, 2n))).toArray()).toEqual([8, 8]);
+    expect(
+      tensor([7, 8])
+        .repeatInterleave(tensor(BigInt64Array.of(0n, 2n)))
+        .toArray(),
+    ).toEqual([8, 8]);
   });
 });
 
