@@ -12,7 +12,9 @@ const numerical = [
   "packages/lm/test/*.test.ts",
   "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
 ];
-const textual = ["packages/lm/test/{byte-level-texts,keyed-random,resolve-checkpoint,tokenizer*}.test.ts"];
+const textual = [
+  "packages/lm/test/{byte-level-texts,keyed-random,resolve-checkpoint,tokenizer*,fuzzers,model-files,bounded-template}.test.ts",
+];
 
 /**
  * ASTRA_TEST_ISAS=avx512_bf16,avx2: smaller instruction sets, within which the numerical tests run once more. All are counted
