@@ -31,6 +31,12 @@ at::Tensor rounded(const at::Tensor& matrix) {
   return turned ? result.t() : result;
 }
 
+// A view that repeats its memory, laid out: what no memory could hold is refused here, where a loop over it would not end.
+at::Tensor held(const at::Tensor& matrix) {
+  const size_t stored = matrix.storage().nbytes() / matrix.element_size();
+  return static_cast<size_t>(matrix.numel()) > stored ? matrix.contiguous() : matrix;
+}
+
 // left [m, k] · right [k, n], handed over in float32 by parts: put(first row, first column, part).
 template <typename Put>
 void forEachPart(const at::Tensor& left, const at::Tensor& right, const Put& put) {
@@ -153,8 +159,9 @@ at::Tensor dotsOfFewRows(const at::Tensor& input, const at::Tensor& weight) {
 
 }  // namespace
 
-at::Tensor plainProduct(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
+at::Tensor plainProduct(const at::Tensor& givenLeft, const at::Tensor& givenRight, const at::Tensor& bias, bool wide,
                         const at::Tensor& residual, at::IntArrayRef shape) {
+  const at::Tensor left = held(givenLeft), right = held(givenRight);
   const auto type = at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16);
   const int64_t rows = left.size(0), columns = right.size(1), inner = left.size(1);
   // A tensor of its own, whatever the shape: a view could not become a function's output.
