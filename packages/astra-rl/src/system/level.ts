@@ -143,8 +143,9 @@ export class Level {
         }
       }
       if (this.#target !== null) {
+        const held = rows.map((row, at) => this.#heldOf(row, requests[at]!.parent!.response));
         level.#target = forked(this.#target, rows);
-        level.#targetLines = lineCounts(level.#target);
+        level.#targetLines = held;
         this.#target = null;
       }
       return level;
@@ -303,13 +304,23 @@ export class Level {
     const place = this.#places[row]!;
     const answer = answerOf(place, response);
     if (this.#target === null) return { lines: this.#beginnings[row]!.lines, said: [] };
-    const lines = this.#target.lines(row);
-    const holdsResponse = lines.length > this.#targetLines[row]! && lines.at(-1)!.text === response;
-    if (holdsResponse || answer === undefined) return { lines: null, said: [] };
+    if (this.#holds(row, response) || answer === undefined) return { lines: null, said: [] };
     // It was asked more than once, or apart from the other rows: what it said comes back as it was sampled.
     const { ids, kept } = answer.spoken;
     const heard = answer.lines.slice(0, -1).filter(({ scaffold }) => scaffold !== true);
     return { lines: null, said: [...heard, utterance("self", response, ids.slice(0, kept))] };
+  }
+
+  /** Whether the last line of the target's row is what was returned, rather than another candidate for it. */
+  #holds(row: number, response: string): boolean {
+    const lines = this.#target!.lines(row);
+    return lines.length > this.#targetLines[row]! && lines.at(-1)!.text === response;
+  }
+
+  /** How many lines of the target's row stand before a child's turn: none of a candidate that was not returned. */
+  #heldOf(row: number, response: string): number {
+    const isDiscarded = !this.#holds(row, response) && answerOf(this.#places[row]!, response) !== undefined;
+    return isDiscarded ? this.#targetLines[row]! : this.#target!.lines(row).length;
   }
 
   #heardProbe(row: number): Utterance[] {

@@ -1,0 +1,264 @@
+import { fileURLToPath } from "node:url";
+import { Tokenizer } from "@astra-rl/lm";
+import { liveTensors } from "@astra-rl/torch";
+import { describe, expect, it } from "vitest";
+import type { Graph, Node, NodeKey } from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
+import {
+  expectClose,
+  heardProbe,
+  keptProbe,
+  keptResponse,
+  recomputed,
+  tokensOf,
+} from "../support/faithful.js";
+
+const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
+
+/** Every kind of tokenizer that a causal model of ours comes with, and what it puts before a text. */
+const FAMILIES = {
+  gpt2: golden("gpt2"), // bytes, nothing before a text
+  llama2: golden("families/llama2"), // SentencePiece with bytes to fall back on, <s>
+  llama3: golden("families/llama3-sharded"), // bytes, <|begin_of_text|> by a post-processor
+  mistral: golden("families/mistral"), // Metaspace, <s>
+  qwen2: golden("families/qwen2"), // bytes after NFC
+  "qwen2-bos": golden("families/qwen2-bos"),
+};
+const NAMES = Object.keys(FAMILIES) as (keyof typeof FAMILIES)[];
+const PAIRS = NAMES.flatMap((tester) => NAMES.map((target) => [tester, target] as const));
+
+const SPELLED = { skipSpecialTokens: false };
+
+const PROMPTS = ["Hello there. ", "  two spaces, a tab\tand 日本語 👋🏽 שלום\n", "K"];
+
+/** An utterance was cut inside a character, which no text can tell. */
+const isCut = (text: string) => text.includes("\ufffd");
+
+/** Models without any training say bytes that are no text: each row speaks until its utterance is whole characters. */
+class WholeCharacters extends HFASTSystem {
+  override rolloutPromptWithTester(contexts: readonly string[], keys: readonly NodeKey[]): Promise<string[]> {
+    return this.#untilWhole(keys, (draws, rows) =>
+      super.rolloutPromptWithTester(
+        rows.map((row) => contexts[row]!),
+        draws,
+      ),
+    );
+  }
+
+  override rolloutPromptWithTarget(prompts: readonly string[], keys: readonly NodeKey[]): Promise<string[]> {
+    return this.#untilWhole(keys, (draws, rows) =>
+      super.rolloutPromptWithTarget(
+        rows.map((row) => prompts[row]!),
+        draws,
+      ),
+    );
+  }
+
+  async #untilWhole(
+    keys: readonly NodeKey[],
+    speak: (draws: readonly NodeKey[], rows: readonly number[]) => Promise<string[]>,
+  ): Promise<string[]> {
+    const said: string[] = [];
+    let waiting = keys.map((_, row) => row);
+    for (let draw = 0; waiting.length > 0; draw += 1) {
+      const texts = await speak(
+        waiting.map((row) => this.redraw(keys[row]!, draw)),
+        waiting,
+      );
+      waiting.forEach((row, at) => (said[row] = texts[at]!));
+      waiting = waiting.filter((row) => isCut(said[row]!));
+    }
+    return said;
+  }
+}
+
+const load = (tester: string, target: string, options: Partial<HFASTSystemOptions> = {}) =>
+  WholeCharacters.load({
+    tester,
+    target,
+    scorer: new KeywordScorer([{ pattern: "a", weight: 0.3 }]),
+    inferenceDtype: "float32",
+    generation: { tester: { maxNewTokens: 4, topK: 0 }, target: { maxNewTokens: 3, topK: 0 } },
+    log: () => {},
+    ...options,
+  });
+
+const nodesOf = (graph: Graph): Node[] => {
+  const below = (nodes: readonly Node[]): Node[] => nodes.flatMap((node) => [node, ...below(node.children)]);
+  return below(graph.children);
+};
+
+/** Whole rows as `tokenizer.decode` reads them. Special tokens that were sampled are ids without text, in the record as well. */
+class Reader {
+  readonly #tokenizer: Tokenizer;
+  constructor(tokenizer: Tokenizer) {
+    this.#tokenizer = tokenizer;
+  }
+  static async of(folder: string): Promise<Reader> {
+    return new Reader(await Tokenizer.load(folder));
+  }
+  get prefix(): readonly number[] {
+    return this.#tokenizer.prefixIds;
+  }
+  /** The text of a row that begins with what the tokenizer puts before a text. */
+  row(ids: readonly number[]): string {
+    expect(ids.slice(0, this.prefix.length)).toEqual([...this.prefix]);
+    return this.#tokenizer.decode(ids.slice(this.prefix.length), {
+      skipSpecialTokens: true,
+      cleanUpSpaces: false,
+    });
+  }
+}
+
+/**
+ * Each side's row, decoded by its own tokenizer, against the record; log P by `hear` against one pass over the row. The
+ * number of turns that could be compared letter by letter.
+ */
+async function expectFaithfulPair(
+  system: HFASTSystem,
+  graphs: readonly Graph[],
+  readers: { tester: Reader; target: Reader },
+  target: string,
+): Promise<number> {
+  let compared = 0;
+  const rows: { context: number[]; continuation: readonly number[] }[] = [];
+  const recorded: number[][] = [];
+  const check = (node: Node) => {
+    const { tester, target: heard, edited } = tokensOf(node);
+    expect(edited).toBe(false);
+    const asked = [...heard!.context, ...heard!.heard];
+    const said = `${node.context}${node.probe}${node.response}`;
+    const whole = {
+      tester: readers.tester.row([...tester!.context, ...keptProbe(node)]),
+      target: readers.target.row([...asked, ...keptResponse(node)]),
+    };
+    compared += 1;
+    expect(whole).toEqual({ tester: `${node.context}${node.probe}`, target: said });
+    expect(readers.target.row(asked)).toBe(system.promptForTarget(node.context, node.probe));
+    // Nothing stands between what was read before and the probe: the scaffold of the plain format is empty.
+    expect(heard!.heard.length).toBe(heardProbe(node).length);
+    rows.push({ context: [...heard!.context], continuation: heardProbe(node) });
+    recorded.push([...heard!.logprobs]);
+    for (const child of node.children) {
+      const before = [...tester!.context, ...keptProbe(node)];
+      expect(tokensOf(child).tester!.context.slice(0, before.length)).toEqual(before);
+      const answered = [...asked, ...keptResponse(node)];
+      expect(tokensOf(child).target!.context).toEqual(answered);
+      check(child);
+    }
+  };
+  for (const graph of graphs) graph.children.forEach(check);
+  const heard = rows
+    .map((row, at) => ({ row, logprobs: recorded[at]! }))
+    .filter(({ row }) => row.continuation.length > 0);
+  expectClose(
+    heard.map(({ logprobs }) => logprobs),
+    await recomputed(
+      target,
+      heard.map(({ row }) => row),
+    ),
+  );
+  return compared;
+}
+
+describe.each(PAIRS)("a tester with %s's tokenizer and a target with %s's", (testerName, targetName) => {
+  const folders = { tester: FAMILIES[testerName], target: FAMILIES[targetName] };
+
+  it("read what is recorded, letter by letter, and record what they read", async () => {
+    const start = liveTensors();
+    const readers = { tester: await Reader.of(folders.tester), target: await Reader.of(folders.target) };
+    const system = await load(folders.tester, folders.target);
+    try {
+      const sampler = new ASTSampler(system, PROMPTS, { width: 2, depth: 2 });
+      const graphs = await sampler.rolloutMany(PROMPTS.map((_, episode) => ({ seed: 11, episode })));
+      const compared = await expectFaithfulPair(system, graphs, readers, folders.target);
+      expect(compared).toBe(PROMPTS.length * 6);
+    } finally {
+      system.dispose();
+    }
+    expect(liveTensors()).toBe(start);
+  });
+});
+
+let silences = 0;
+describe.each(NAMES)("%s's tokenizer", (name) => {
+  const folder = FAMILIES[name];
+
+  it("keeps what it puts before a text when a model's window is full, turn after turn", async () => {
+    const start = liveTensors();
+    const reader = await Reader.of(folder);
+    const system = await load(folder, folder);
+    try {
+      const prompt = "The morning train was late again, and nobody said why. ".repeat(8);
+      const sampler = new ASTSampler(system, [prompt], { width: 2, depth: 2 });
+      const [graph] = await sampler.rolloutMany([{ seed: 5, episode: 0 }]);
+      const nodes = nodesOf(graph!);
+      expect(nodes).toHaveLength(6);
+      for (const node of nodes) {
+        const { tester, target } = tokensOf(node);
+        const spoken = {
+          tester: { ids: tester!.context, said: node.context },
+          target: { ids: [...target!.context, ...target!.heard], said: node.context + node.probe },
+        };
+        for (const { ids, said } of Object.values(spoken)) {
+          expect(ids.length).toBeLessThan(system.tester.model.config.contextLength);
+          expect(ids.length).toBeGreaterThan(system.tester.model.config.contextLength / 2);
+          expect(said.endsWith(reader.row(ids).trimStart())).toBe(true);
+        }
+      }
+    } finally {
+      system.dispose();
+    }
+    expect(liveTensors()).toBe(start);
+  });
+
+  it("ends utterances at stop ids, of which only those with a text stay in rows", async () => {
+    const start = liveTensors();
+    const tokenizer = await Tokenizer.load(folder);
+    const reader = new Reader(tokenizer);
+    const all = Array.from({ length: tokenizer.vocabSize }, (_, id) => id);
+    const special = all.filter(
+      (id) => tokenizer.decode([id]) === "" && tokenizer.decode([id], SPELLED) !== "",
+    );
+    expect(special.length).toBeGreaterThan(0);
+    // Half of the vocabulary, so that models without any training run into one soon.
+    const stopIds = [...new Set([...special, ...all.filter((id) => id % 2 === 0)])];
+    const system = await load(folder, folder, {
+      generation: {
+        tester: { maxNewTokens: 8, topK: 0, stopIds },
+        target: { maxNewTokens: 8, topK: 0, stopIds },
+      },
+    });
+    try {
+      const sampler = new ASTSampler(system, PROMPTS, { width: 2, depth: 2 });
+      const graphs = await sampler.rolloutMany(PROMPTS.map((_, episode) => ({ seed: 3, episode })));
+      await expectFaithfulPair(system, graphs, { tester: reader, target: reader }, folder);
+      let visible = 0;
+      let silent = 0;
+      for (const node of graphs.flatMap(nodesOf)) {
+        for (const [sampled, kept] of [
+          [tokensOf(node).tester!.probe, keptProbe(node)],
+          [tokensOf(node).target!.response, keptResponse(node)],
+        ] as const) {
+          // Only the last id that was sampled may be one that stops.
+          for (const id of sampled.slice(0, -1)) expect(stopIds).not.toContain(id);
+          for (const id of kept) expect(special).not.toContain(id);
+          if (sampled.length > kept.length) {
+            expect(special).toContain(sampled.at(-1));
+            expect(kept).toEqual(sampled.slice(0, -1));
+            silent += 1;
+          } else if (stopIds.includes(kept.at(-1)!)) visible += 1;
+        }
+      }
+      expect(visible).toBeGreaterThan(0);
+      silences += silent;
+    } finally {
+      system.dispose();
+    }
+    expect(liveTensors()).toBe(start);
+  });
+});
+
+it("some of these utterances ended in a special token", () => expect(silences).toBeGreaterThan(3));
