@@ -46,6 +46,7 @@ export { appendColumns, decodeAttention, type SharedColumns } from "./decode-att
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
+export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, readsWeightsByOutput, type Placed } from "./kernels.js";
 export { sortedTopK } from "./sorted-top-k.js";
 export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";
@@ -62,7 +63,7 @@ export {
   trimCache,
 } from "./engine.js";
 export { claimThreads, setThreads, threads } from "./thread-policy.js";
-export * from "./nn/index.js";
+export { clipGradNorm_, type ClipGradNormOptions } from "./clip-grad-norm.js";
 export * from "./optim/index.js";
 export * from "./files/index.js";
 export * from "./safetensors/index.js";

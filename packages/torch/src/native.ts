@@ -2,7 +2,7 @@
  * The native addon: where it is found, what is prepared before it loads, and its typed face.
  * Nothing else in the project touches it.
  */
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -218,10 +218,6 @@ export function addon(): NativeAddon {
   return loaded ?? (loaded = load());
 }
 
-export function isAddonLoaded(): boolean {
-  return loaded !== null;
-}
-
 function readText(path: string): string {
   try {
     return readFileSync(path, "utf8");
@@ -303,14 +299,5 @@ function load(): NativeAddon {
       `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,
       { cause },
     );
-  }
-}
-
-/** Files of the build folder, for diagnosis. */
-export function buildFiles(): string[] {
-  try {
-    return readdirSync(buildFolder).map((name) => join(buildFolder, name));
-  } catch {
-    return [];
   }
 }

@@ -20,7 +20,7 @@ export function namedThreads(environment: Environment): number | null {
 }
 
 /** How long a thread without work keeps its processor busy before it sleeps: see docs/decisions/0054. */
-const SPIN_MICROSECONDS = 250;
+const SPIN_MICROSECONDS = 350;
 
 /**
  * Environment variables that make threads wait so long; read by the OpenMP runtimes when they are loaded. None for a

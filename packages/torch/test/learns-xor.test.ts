@@ -4,27 +4,33 @@ import {
   cosineSchedule,
   clipGradNorm_,
   Generator,
-  Linear,
+  linear,
   liveTensors,
-  Module,
+  noGrad,
+  rand,
   scope,
   tensor,
   type OptimizerName,
   type Tensor,
 } from "../src/index.js";
 
-class TwoLayers extends Module {
-  private readonly first: Linear;
-  private readonly second: Linear;
-  constructor(generator: Generator) {
-    super();
-    this.first = this.registerModule("first", new Linear(2, 16, { generator }));
-    this.second = this.registerModule("second", new Linear(16, 1, { generator }));
-  }
-  /** [B, 2] → [B, 1] */
-  forward(input: Tensor): Tensor {
-    return this.second.forward(this.first.forward(input).tanh());
-  }
+/** [2 → 16 → 1], initial values as PyTorch's Linear draws them: from U(−1/√inputs, 1/√inputs). */
+function twoLayers(generator: Generator): Map<string, Tensor> {
+  const drawn = (shape: number[], inputs: number) =>
+    rand(shape, { generator }).mul_(2).sub_(1).div_(Math.sqrt(inputs)).requiresGrad_(true);
+  return new Map([
+    ["first.weight", drawn([16, 2], 2)],
+    ["first.bias", drawn([16], 2)],
+    ["second.weight", drawn([1, 16], 16)],
+    ["second.bias", drawn([1], 16)],
+  ]);
+}
+
+/** [B, 2] → [B, 1] */
+function forward(network: ReadonlyMap<string, Tensor>, input: Tensor): Tensor {
+  const layer = (x: Tensor, name: string) =>
+    linear(x, network.get(`${name}.weight`)!, network.get(`${name}.bias`)!);
+  return layer(layer(input, "first").tanh(), "second");
 }
 
 // No linear function is within 0.5 of XOR at all four points: the hidden layer must have learnt something.
@@ -42,8 +48,8 @@ describe("a network of two layers learns XOR with", () => {
     for (const seed of [0, 1, 2]) {
       scope(() => {
         using generator = new Generator(seed);
-        using network = new TwoLayers(generator);
-        using optimizer = createOptimizer(name, network.namedParameters(), options);
+        const network = twoLayers(generator);
+        using optimizer = createOptimizer(name, network, options);
         const rate = optimizer.learningRate;
         const schedule = cosineSchedule({ warmupSteps: 20, totalSteps: 400 });
         const inputs = tensor([
@@ -57,15 +63,15 @@ describe("a network of two layers learns XOR with", () => {
         for (let step = 0; step < 400; step += 1) {
           scope(() => {
             optimizer.zeroGrad();
-            network.forward(inputs).sub(wanted).square().mean().backward();
-            clipGradNorm_(network.parameters(), 1);
+            forward(network, inputs).sub(wanted).square().mean().backward();
+            clipGradNorm_(network.values(), 1);
             optimizer.learningRate = rate * schedule(step);
             optimizer.step();
           });
           if (step === 1) steady = liveTensors();
         }
         expect(liveTensors()).toBe(steady);
-        const outputs = network.eval().forward(inputs).toTypedArray();
+        const outputs = noGrad(() => forward(network, inputs).toTypedArray());
         [0, 1, 1, 0].forEach((target, i) => expect(Math.abs(Number(outputs[i]) - target)).toBeLessThan(0.1));
       });
     }

@@ -10,7 +10,6 @@ export {
   configurationSchema,
   EMBEDDED,
   type Configuration,
-  type GenerationSection,
   type KindSection,
 } from "./schema.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";

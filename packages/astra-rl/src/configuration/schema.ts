@@ -113,7 +113,6 @@ const generation = z.strictObject({
     .default(speech.keepStopString)
     .describe("The utterance keeps the text that ended it"),
 });
-export type GenerationSection = z.infer<typeof generation>;
 
 const evaluation = z.strictObject({
   rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),

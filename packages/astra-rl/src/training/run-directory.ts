@@ -8,7 +8,6 @@ export type CheckpointTag = "last" | "best";
 
 /** The files to which a run adds lines, in the order in which each step does. */
 export const JOURNALS = ["graphs", "evaluations", "metrics"] as const;
-export type JournalName = (typeof JOURNALS)[number];
 
 const KEPT = /^step-(\d+)$/;
 

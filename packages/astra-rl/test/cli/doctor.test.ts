@@ -1,6 +1,6 @@
 import { engineInformation } from "@astra-rl/torch";
 import { expect, test } from "vitest";
-import { fastestTypes } from "../../src/system/index.js";
+import { fastestTypes } from "../../src/models/index.js";
 import { runCommand } from "./run-command.js";
 
 test("astra-rl doctor says which instruction set computes, and what auto stands for and why", async () => {

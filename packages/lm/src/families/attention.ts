@@ -1,4 +1,5 @@
 import {
+  addsUpNarrowly,
   cast,
   cat,
   decodeAttention,
@@ -118,7 +119,7 @@ function attendTogether(
   scale: number,
 ): Tensor {
   // Where oneDNN does not take them, libtorch adds up bfloat16 products in bfloat16; its passes over them are slow anywhere.
-  if (query.dtype === "bfloat16" && query.device === "cpu") {
+  if (addsUpNarrowly(query)) {
     const [q, k, v] = [query, key, value].map((each) => cast(each, "float32"));
     return cast(attendTogether(q!, k!, v!, bias && cast(bias, "float32"), scale), "bfloat16");
   }

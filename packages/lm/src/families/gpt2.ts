@@ -8,6 +8,7 @@ import {
   geluTanh,
   keep,
   noGrad,
+  readsWeightsByOutput,
   scope,
   type DType,
   type Tensor,
@@ -135,8 +136,7 @@ const byOutput = new WeakSet<Tensor>();
 function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   for (const [name, parameter] of parameters) {
     const isProjection = /\.(attn|mlp)\.c_\w+\.weight$/.test(name);
-    const is16Bit = parameter.dtype === "bfloat16" || parameter.dtype === "float16";
-    if (!isProjection || !is16Bit || parameter.device !== "cpu" || byOutput.has(parameter)) continue;
+    if (!isProjection || !readsWeightsByOutput(parameter) || byOutput.has(parameter)) continue;
     const turned = noGrad(() => keep(scope(() => parameter.t().contiguous().t())));
     parameter.dispose();
     byOutput.add(turned);

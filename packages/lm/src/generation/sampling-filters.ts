@@ -1,6 +1,7 @@
 import {
   arange,
   full,
+  isReadAtOnce,
   cast,
   searchsorted,
   selectiveLogSoftmax,
@@ -70,7 +71,7 @@ export function filterLogits(
   if (topP === 1) return { logprobs: scaled.logSoftmax(-1), ids: null };
   const total = scaled.logsumexp([-1], true);
   // A guess has to be looked at by the host; only on the CPU is that cheaper than the full sort.
-  return nucleusOf(scaled, total, topP, logits.device === "cpu" ? NUCLEUS_GUESS : vocabulary);
+  return nucleusOf(scaled, total, topP, isReadAtOnce(logits.device) ? NUCLEUS_GUESS : vocabulary);
 }
 
 /**

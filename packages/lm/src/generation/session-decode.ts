@@ -1,4 +1,4 @@
-import { AstraError, cast, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import { AstraError, cast, keep, readsSharedColumns, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { decodeUtterance, StopDetector, type TokenDecoder } from "./stop.js";
 import type { KeyValueCache } from "./key-value-cache.js";
@@ -170,7 +170,7 @@ class Decoder {
     const { model } = this.#options;
     const view = this.#cache.slice(0, count);
     // Nothing else can use it: see decodeAttention.
-    if (model.device === "cpu" && model.computeDtype === "bfloat16")
+    if (readsSharedColumns({ device: model.device, dtype: model.computeDtype }))
       view.share(sharedColumns(this.#batch.rows.slice(0, count), model.device));
     return view;
   }

@@ -1,4 +1,4 @@
-import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
+import { describeValue, isReadAtOnce, noGrad, UsageError } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { bytesPerColumn, cacheBytes } from "./key-value-cache.js";
 import type { TokenDecoder } from "./stop.js";
@@ -365,7 +365,7 @@ export class GenerationSession {
           sampling: resolved,
           endIds: this.#options.endIds ?? this.model.config.eosIds,
           compaction: this.#options.compaction ?? true,
-          checkInterval: this.#options.checkInterval ?? (this.model.device === "cpu" ? 1 : 8),
+          checkInterval: this.#options.checkInterval ?? (isReadAtOnce(this.model.device) ? 1 : 8),
         });
         for (const [row, utterance] of result) spoken.set(row, utterance);
       });

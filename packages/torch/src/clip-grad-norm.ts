@@ -1,8 +1,8 @@
-import { describeValue, TorchError, UsageError } from "../errors.js";
-import { addon } from "../native.js";
-import { stack } from "../operators.js";
-import { noGrad, scope } from "../scope.js";
-import type { Tensor } from "../tensor.js";
+import { describeValue, TorchError, UsageError } from "./errors.js";
+import { addon } from "./native.js";
+import { stack } from "./operators.js";
+import { noGrad, scope } from "./scope.js";
+import type { Tensor } from "./tensor.js";
 
 /** Options of {@link clipGradNorm_}. */
 export interface ClipGradNormOptions {

@@ -1,0 +1,27 @@
+import type { Device, DType } from "./dtype.js";
+
+/** A tensor, or a model by what it computes in. */
+export interface Placed {
+  readonly device: Device;
+  readonly dtype: DType;
+}
+
+/*
+ * Where this package's own kernels apply, for callers that prepare something for them: a layout, indices, another type.
+ * The kernels themselves ask nobody; where they do not apply they return null or leave the work to libtorch.
+ */
+
+/** Whether {@link decodeAttention} reads columns that rows share once for all of them. */
+export const readsSharedColumns = ({ device, dtype }: Placed): boolean =>
+  device === "cpu" && dtype === "bfloat16";
+
+/** Whether few rows times a weight are faster where the weight's memory is laid out by output. */
+export const readsWeightsByOutput = ({ device, dtype }: Placed): boolean =>
+  device === "cpu" && (dtype === "bfloat16" || dtype === "float16");
+
+/** Whether libtorch's own products of such numbers may add up in their narrow type. */
+export const addsUpNarrowly = ({ device, dtype }: Placed): boolean =>
+  device === "cpu" && dtype === "bfloat16";
+
+/** Whether the host can look at results without waiting for a queue of work. */
+export const isReadAtOnce = (device: Device): boolean => device === "cpu";
