@@ -52,9 +52,11 @@ export { selectiveLogSoftmax } from "./selective-log-softmax.js";
 export {
   cudaAvailable,
   emptyCache,
+  endOnSecondSignal,
   engineInformation,
   maxMemoryAllocated,
   memoryAllocated,
+  requireDevice,
   resetPeakMemoryStats,
   setAllocationLimit,
   synchronize,

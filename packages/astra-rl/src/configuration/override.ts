@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
+import { isNestedTooDeeply } from "./yaml-depth.js";
 
 /** One `--set a.b[0].c=d` of the command line. */
 export interface Override {
@@ -31,8 +32,10 @@ export function parseOverride(text: string): Override {
     path.push(found[1]!.trim());
     for (const [, place] of found[2]!.matchAll(/\[(\d+)\]/g)) path.push(Number(place));
   }
+  const given = text.slice(at + 1);
+  if (isNestedTooDeeply(given)) throw new UsageError(`--set ${text.slice(0, at)}: the value is nested too deeply`);
   try {
-    return { path, value: parse(text.slice(at + 1)) as unknown, text };
+    return { path, value: parse(given) as unknown, text };
   } catch (error) {
     throw new UsageError(`--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`, {
       cause: error,

@@ -1,6 +1,6 @@
-import { readFile } from "node:fs/promises";
 import { extname } from "node:path";
 import { describeValue, UsageError } from "@astra-rl/torch";
+import { readTextFile } from "../core/index.js";
 
 /**
  * Reads prompts from a file: a JSON array of strings (.json), one prompt a line (.txt; empty lines are skipped), or
@@ -9,23 +9,7 @@ import { describeValue, UsageError } from "@astra-rl/torch";
  * @throws UsageError that names the file and the place in it
  */
 export async function readPrompts(path: string): Promise<string[]> {
-  let bytes: Buffer;
-  try {
-    bytes = await readFile(path);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    const reason =
-      code === "ENOENT" ? "there is no such file" : code === "EISDIR" ? "it is a folder" : String(code);
-    throw new UsageError(`${path}: cannot read prompts: ${reason}`, { cause: error });
-  }
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch (error) {
-    throw new UsageError(`${path}: prompts must be UTF-8 text, got other bytes; convert the file`, {
-      cause: error,
-    });
-  }
+  const text = await readTextFile(path, "prompts");
   return parsePrompts(text, path);
 }
 

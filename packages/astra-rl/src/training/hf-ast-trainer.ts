@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import type { Algorithm, Evaluator, Node, Sampler, TokensRecord } from "../core/index.js";
@@ -11,8 +12,9 @@ import {
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
-import { readResumableState } from "./resume.js";
+import { noCheckpoint, readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
+import type { RunLock } from "./run-lock.js";
 import { trainingSettings, type RunSettings } from "./run-settings.js";
 import {
   computeTypesOf,
@@ -50,8 +52,10 @@ export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOpti
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory?: string;
-  /** Go on from `checkpoints/last` of the run directory; starts anew where there is none. @default false */
+  /** Go on from `checkpoints/last` of the run directory. @default false */
   resume?: boolean;
+  /** Gives the lock of the run directory where the caller holds it when training begins. Default: taken by `train`. */
+  lock?: () => RunLock;
   /** What must be the same for a run to go on. Default: the training configuration. */
   settings?: RunSettings;
 }
@@ -78,6 +82,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   readonly runDirectory: RunDirectory | null;
   readonly #evaluator: Evaluator<S, A, EvaluationReport> | null;
   readonly #resume: boolean;
+  readonly #lock: (() => RunLock) | null;
   #bestScore: number | null = null;
   #savedStep = 0;
   readonly #settings: RunSettings;
@@ -92,12 +97,13 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     configuration: HFASTConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    { evaluator, runDirectory, resume = false, settings, ...options }: HFASTTrainerOptions<S, A> = {},
+    { evaluator, runDirectory, resume = false, lock, settings, ...options }: HFASTTrainerOptions<S, A> = {},
   ) {
     super(configuration, sampler, algorithm, options);
     this.#evaluator = evaluator ?? null;
     this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);
     this.#resume = resume;
+    this.#lock = lock ?? null;
     this.#settings = settings ?? trainingSettings(configuration);
     this.#tokens = configuration.keepTokens ? tokenTeller<S, A>(sampler.system) : null;
     const { evaluationRollouts } = configuration;
@@ -123,7 +129,12 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       await super.train();
       return;
     }
-    directory.open({ resume: this.#resume });
+    if (this.#resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
+    directory.open({
+      resume: this.#resume,
+      ...(this.#lock === null ? {} : { lock: this.#lock() }),
+      onTakeover: (line) => this.logger.warn(line),
+    });
     try {
       if (this.#resume) await this.#restore(directory);
       await super.train();
@@ -244,11 +255,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   }
 
   async #restore(directory: RunDirectory): Promise<void> {
-    if (!directory.hasCheckpoint("last")) {
-      for (const name of JOURNALS) directory[name].cut(0);
-      this.logger.info(`${directory.path}: no checkpoint to go on from; starting at step 1`);
-      return;
-    }
+    // Never anew in a folder that may hold the metrics of days: whoever wants that says so.
+    if (!directory.hasCheckpoint("last")) throw new UsageError(noCheckpoint(directory.path));
     const folder = directory.checkpointPath("last");
     const state = readResumableState(folder, this.#settings);
     this.#checkTypes(folder, state);

@@ -12,6 +12,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import {
+  nextTurn,
   withMemoryAdvice,
   type Algorithm,
   type Credit,
@@ -189,6 +190,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const before = structuredClone(this.system.counters());
       const start = this.clock();
       this.report({ phase: "rollout" });
+      await nextTurn();
       const experience = await withMemoryAdvice("rollout", () => this.collect());
       await this.experienceCollected(experience);
       const rolledOut = this.clock();
@@ -261,6 +263,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       if (batches.length > 0) totals.epochs += 1;
       for (let start = 0; start < batches.length && going;) {
         this.report({ phase: "update", done, total: count });
+        await nextTurn();
         const group = batches.slice(start, start + this.#room);
         start += group.length;
         going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
