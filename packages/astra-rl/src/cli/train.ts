@@ -16,8 +16,9 @@ import {
 } from "../run/index.js";
 import type { HFASTSystem } from "../system/index.js";
 import { checkResumable } from "../training/index.js";
-import { downloadNotes, setOption } from "./configuration-options.js";
+import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
 import { stoppedLine, stopOnInterrupt } from "./interruption.js";
+import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { TrainingProgress } from "./training-progress.js";
 
@@ -39,6 +40,7 @@ export function trainCommand(streams: Streams) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
       const given = await readConfiguration(config, { overrides: set ?? [] });
+      noteHubModels(given, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
@@ -63,11 +65,14 @@ export function trainCommand(streams: Streams) {
           },
           onProgress: (event) => progress.phase(event),
         });
+        let found: string[] = [];
         try {
           lock ??= prepareRunFolder(folder, configuration);
           await trainer.train();
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);
+          const { lastEvaluation } = trainer;
+          if (lastEvaluation !== null && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
         } finally {
           interruption.end();
           trainer.dispose();
@@ -77,6 +82,7 @@ export function trainCommand(streams: Streams) {
           const goOn = `--run-dir ${folder} --resume`;
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
+        for (const line of found) output.note(line);
         const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
         const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
         output.note(`Run folder: ${folder}`);

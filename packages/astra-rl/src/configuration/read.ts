@@ -14,7 +14,7 @@ import {
 import { z } from "zod";
 import { readTextFile } from "../core/index.js";
 import { closest } from "./closest.js";
-import { keysAt, leavesOf } from "./json-schema.js";
+import { keysAt, kindsWith, leavesOf } from "./json-schema.js";
 import { kindPlaces, moduleAt, type KindPlace } from "./kind-sections.js";
 import type { KindSectionName } from "./registry.js";
 import { applyOverrides, dotted, type Override } from "./override.js";
@@ -269,8 +269,15 @@ function advice(
   if (isKind && key === "name") return `; "type" names a kind: write type: ${show(section[key])}`;
   const near = closest(key, known);
   if (near !== null) return `; did you mean "${near}"?`;
-  if (isKind && keysAt(path).includes(key)) return `; it belongs to another type than ${show(type)}`;
+  if (isKind && keysAt(path).includes(key)) return `; ${otherType(key, path, type)}`;
   return `; here stand ${known.join(", ")}`;
+}
+
+/** Of a key that another kind of the section has: which, and how to choose it. */
+function otherType(key: string, path: readonly PropertyKey[], type: unknown): string {
+  const types = kindsWith(path, key);
+  const choice = types.length === 0 ? "" : `; for it, choose ${dotted([...path, "type"])}: ${types.join(" or ")}`;
+  return `it belongs to another type than ${show(type)}${choice}`;
 }
 
 /** The rule that was broken and what was given, as the end of a sentence. */

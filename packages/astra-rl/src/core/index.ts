@@ -8,6 +8,7 @@ export {
   checkRewards,
   checkValues,
   ContractError,
+  NotFiniteContractError,
   type TensorRules,
 } from "./checks.js";
 export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";

@@ -21,6 +21,7 @@ import {
   loadGradients,
   loadOptimizer,
   restoreTester,
+  saveDigests,
   saveGradients,
   saveState,
   saveTester,
@@ -85,6 +86,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   readonly #lock: (() => RunLock) | null;
   #bestScore: number | null = null;
   #savedStep = 0;
+  #lastEvaluation: Required<EvaluationReport> | null = null;
   readonly #settings: RunSettings;
   readonly #tokens: TokenTeller<S, A> | null;
   /** Of the step in progress: what its files get once it is done. */
@@ -123,6 +125,11 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     return this.#bestScore;
   }
 
+  /** The last evaluation on the dev prompts that this process made; null before the first. */
+  get lastEvaluation(): Required<EvaluationReport> | null {
+    return this.#lastEvaluation;
+  }
+
   override async train(): Promise<void> {
     const directory = this.runDirectory;
     if (directory === null) {
@@ -156,7 +163,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
       onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
     });
-    const { summary } = report;
+    const { summary, details = [] } = report;
+    this.#lastEvaluation = { summary, details };
     this.#evaluationLines = [evaluationLine(step, report)];
     const score = summary.avg_reward;
     const best = score !== null && (this.#bestScore === null || score > this.#bestScore);
@@ -217,7 +225,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   async #saveLast(directory: RunDirectory): Promise<void> {
     const start = this.clock();
     await directory.writeLast(this.configuration.keepCheckpoints, this.#savedStep, async (folder) => {
-      await saveTester(this.system, folder);
+      const digests = new Map<string, string>();
+      await saveTester(this.system, folder, digests);
       const types = computeTypesOf(this.system);
       const state = {
         step: this.stepsDone,
@@ -236,8 +245,9 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
         run: this.#settings.record,
         ...(types === null ? {} : { computeTypes: { ...types } }),
       };
-      saveState(folder, state, this.optimizer);
-      if (this.pending !== null) saveGradients(folder, this.parameters);
+      saveState(folder, state, this.optimizer, digests);
+      if (this.pending !== null) saveGradients(folder, this.parameters, digests);
+      saveDigests(folder, digests);
     });
     // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
     emptyCache();
@@ -248,7 +258,9 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 
   async #saveBest(step: number, summary: EvaluationSummary): Promise<void> {
     await this.runDirectory?.writeCheckpoint("best", async (folder) => {
-      await saveTester(this.system, folder);
+      const digests = new Map<string, string>();
+      await saveTester(this.system, folder, digests);
+      saveDigests(folder, digests);
       const text = `${JSON.stringify({ step, summary, version: 1 }, null, 2)}\n`;
       writeFileAtomic(join(folder, "evaluation.json"), [text]);
     });

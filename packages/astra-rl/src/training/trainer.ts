@@ -1,5 +1,6 @@
 import {
   AstraError,
+  NotFiniteError,
   clipGradNorm_,
   createOptimizer,
   createSchedule,
@@ -13,6 +14,7 @@ import {
 } from "@astra-rl/torch";
 import {
   nextTurn,
+  NotFiniteContractError,
   withMemoryAdvice,
   type Algorithm,
   type Credit,
@@ -105,6 +107,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   protected readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
   readonly #options: TrainerOptions<S, A>;
+  #hasUpdated = false;
   /** Training steps done. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
@@ -191,10 +194,10 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const start = this.clock();
       this.report({ phase: "rollout" });
       await nextTurn();
-      const experience = await withMemoryAdvice("rollout", () => this.collect());
+      const experience = await this.#explainDivergence(() => withMemoryAdvice("rollout", () => this.collect()));
       await this.experienceCollected(experience);
       const rolledOut = this.clock();
-      const totals = await withMemoryAdvice("update", () => this.update(experience));
+      const totals = await this.#explainDivergence(() => withMemoryAdvice("update", () => this.update(experience)));
       const updated = this.clock();
       return {
         step,
@@ -204,6 +207,22 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
         "time/update_s": (updated - rolledOut) / 1000,
       };
     });
+  }
+
+  /** Numbers that are not finite come from weights that training has changed, once it has changed any. */
+  async #explainDivergence<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      const isNotFinite = error instanceof NotFiniteError || error instanceof NotFiniteContractError;
+      if (!isNotFinite || !this.#hasUpdated) throw error;
+      throw new AstraError(
+        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer gives finite numbers ` +
+          `(${error.message}); lower training.learningRate (${this.configuration.learningRate}), or go on from an ` +
+          `earlier checkpoint`,
+        { cause: error },
+      );
+    }
   }
 
   /** Grows the graphs of a step, and makes batches of them. */
@@ -372,6 +391,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   protected async applyUpdate(position: number): Promise<void> {
     this.optimizer.learningRate = this.configuration.learningRate * this.#schedule(position);
     this.optimizer.step();
+    this.#hasUpdated = true;
     this.optimizer.zeroGrad();
     await this.system.testerUpdated();
   }
