@@ -4,7 +4,9 @@ import {
   describeValue,
   explainDiskErrorsAsync,
   replaceFolder,
+  requireDevice,
   UsageError,
+  writeDigests,
   writeFileAtomic,
   writeSafetensors,
   type Device,
@@ -17,7 +19,7 @@ import type { SequenceClassifier } from "./sequence-classifier.js";
 import { Tokenizer } from "./tokenizer.js";
 import { readParameters } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
-import { WeightFiles } from "./weight-files.js";
+import { SINGLE, WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
   /** Type of the parameters, whatever they are stored in. Default "float32". */
@@ -49,6 +51,7 @@ export interface LoadedCausalLM {
  */
 export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
   const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
+  requireDevice(device, "device");
   const directory = await resolveCheckpoint(checkpoint, options.hub);
   const fields = await readConfig(directory);
   const place = fields.where;
@@ -89,7 +92,9 @@ export async function saveCausalLM(directory: string, model: CausalLM, tokenizer
   await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
   await replaceFolder(target, async (temporary) => {
     await mkdir(temporary);
-    writeSafetensors(join(temporary, "model.safetensors"), model.namedParameters(), { format: "pt" });
+    const digests = new Map<string, string>();
+    writeSafetensors(join(temporary, SINGLE), model.namedParameters(), { format: "pt" }, digests);
+    writeDigests(temporary, digests);
     writeJson(join(temporary, "config.json"), configToSave(model));
     writeJson(join(temporary, "generation_config.json"), generationToSave(model.config));
     await tokenizer.save(temporary);
@@ -110,6 +115,7 @@ export async function loadSequenceClassifier(
   options: Omit<LoadOptions, "computeDtype"> = {},
 ): Promise<LoadedClassifier> {
   const { dtype = "float32", device = "cpu" } = options;
+  requireDevice(device, "device");
   const directory = await resolveCheckpoint(checkpoint, options.hub);
   const fields = await readConfig(directory);
   const family = classifierFamilyOf(fields);

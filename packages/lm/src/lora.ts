@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import {
   UsageError,
+  checkDigest,
   dispose,
   dropout,
   explainDiskErrorsAsync,
@@ -12,6 +13,7 @@ import {
   rand,
   replaceFolder,
   scope,
+  writeDigests,
   writeFileAtomic,
   writeSafetensors,
   zeros,
@@ -21,7 +23,7 @@ import {
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 import { JsonFields, parseJsonObject, readFileIfThere } from "./json-fields.js";
-import { STORED_AS_FLOAT } from "./read-parameters.js";
+import { requireFinite, STORED_AS_FLOAT } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
 export interface LoRAConfiguration {
@@ -108,6 +110,7 @@ export class LoRA implements Adapter {
     const configuration = parsePeftConfiguration(fields);
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
     const path = join(directory, "adapter_model.safetensors");
+    checkDigest(path);
     const file = openSafetensors(path);
     try {
       const matrices = keep(
@@ -126,7 +129,9 @@ export class LoRA implements Adapter {
                 `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
               );
             }
-            return noGrad(() => file.read(key).to({ dtype: "float32", device })).requiresGrad_();
+            const matrix = noGrad(() => file.read(key).to({ dtype: "float32", device }));
+            requireFinite(matrix, path, key);
+            return matrix.requiresGrad_();
           };
           const { rank } = configuration;
           return new Map(
@@ -227,9 +232,10 @@ export class LoRA implements Adapter {
       writeFileAtomic(join(temporary, "adapter_config.json"), [
         `${JSON.stringify(configuration, null, 2)}\n`,
       ]);
-      writeSafetensors(join(temporary, "adapter_model.safetensors"), this.namedParameters(), {
-        format: "pt",
-      });
+      const digests = new Map<string, string>();
+      const path = join(temporary, "adapter_model.safetensors");
+      writeSafetensors(path, this.namedParameters(), { format: "pt" }, digests);
+      writeDigests(temporary, digests);
     });
   }
 

@@ -88,8 +88,12 @@ export function readParameters(
     for (const name of shapes.keys()) {
       const tensor = noGrad(() =>
         scope(() => {
-          const stored = files.read(found.get(name)!);
-          return stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
+          const key = found.get(name)!;
+          const stored = files.read(key);
+          const converted =
+            stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
+          requireFinite(converted, files.describe(key).path, key);
+          return converted;
         }),
       );
       parameters.set(name, keep(tensor));
@@ -120,4 +124,24 @@ function checkLayers(files: WeightFiles, expectation: Expectation): void {
 function layerOf(name: string): number | null {
   const digits = /\b(?:h|layers?)\.(\d+)\./.exec(name)?.[1];
   return digits === undefined ? null : Number(digits);
+}
+
+/**
+ * Refuses weights that are infinite or no numbers at all, with which every text would come out as nonsense.
+ *
+ * @throws UsageError naming the file and the tensor
+ */
+export function requireFinite(tensor: Tensor, path: string, key: string): void {
+  const isFinite = noGrad(() =>
+    scope(() => {
+      // One pass that is as fast as memory; only where the sum itself has no finite value, each number is looked at.
+      if (Number.isFinite(tensor.sum({ dtype: "float32" }).item())) return true;
+      return Boolean(tensor.isfinite().all().item());
+    }),
+  );
+  if (isFinite) return;
+  throw new UsageError(
+    `${path}: tensor ${key} must hold finite numbers, but some are infinite or NaN; the file is damaged, or the training ` +
+      `that wrote it had diverged`,
+  );
 }

@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import {
+  checkDigest,
   describeValue,
   openSafetensors,
   UsageError,
@@ -28,6 +29,7 @@ export class WeightFiles {
       throw new UsageError(`${directory}: cannot be read: ${reason(cause)}`, { cause });
     }
     if (names.includes(SINGLE)) {
+      checkDigest(join(directory, SINGLE));
       const file = openSafetensors(join(directory, SINGLE));
       return new WeightFiles(new Map([...file.tensors.keys()].map((key) => [key, file])));
     }

@@ -1,5 +1,6 @@
 /** What engine runs here, on how many threads and which devices. */
 import type { Device } from "./dtype.js";
+import { UsageError } from "./errors.js";
 import { addon, type Isa } from "./native.js";
 import { computingCores } from "./threads.js";
 
@@ -64,6 +65,35 @@ export function cudaAvailable(): boolean {
  */
 export function setAllocationLimit(bytes: number | null): void {
   addon().setAllocationLimit(bytes);
+}
+
+/**
+ * From here on a second SIGINT or SIGTERM ends the process at once, with code 128 + the signal's number, even while a
+ * computation keeps JavaScript from running. The first goes to the process's own handlers, which must be there already
+ * and stay until the returned function, which ends this, was called.
+ */
+export function endOnSecondSignal(): () => void {
+  addon().endOnSecondSignal(true);
+  return () => addon().endOnSecondSignal(false);
+}
+
+/**
+ * Checks that this process can compute on a device.
+ *
+ * @param what begins the message: the key or option that asks for it
+ * @throws UsageError where it cannot
+ */
+export function requireDevice(device: Device, what: string): void {
+  if (device === "cpu") return;
+  const { cuda, cudaDevices } = addon().information();
+  const index = Number(device.split(":")[1] ?? 0);
+  if (index < cudaDevices) return;
+  const reason = !cuda
+    ? "this libtorch was built without CUDA"
+    : cudaDevices === 0
+      ? "there is no CUDA device, or no driver for it"
+      : `there ${cudaDevices === 1 ? "is 1 CUDA device" : `are ${cudaDevices} CUDA devices`}, counted from 0`;
+  throw new UsageError(`${what}: ${device} cannot be used: ${reason}; choose cpu, or see what astra-rl doctor says`);
 }
 
 /** Waits until the device has done all that was asked of it; returns at once for the CPU. */

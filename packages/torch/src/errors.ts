@@ -19,6 +19,11 @@ export class TorchError extends AstraError {
   override name = "TorchError";
 }
 
+/** A model computed numbers that are infinite or none: its weights are broken, or training has made them diverge. */
+export class NotFiniteError extends AstraError {
+  override name = "NotFiniteError";
+}
+
 /** There is no memory for what was asked of the engine: the message says how much was, and how much is left. */
 export class OutOfMemoryError extends TorchError {
   override name = "OutOfMemoryError";

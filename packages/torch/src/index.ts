@@ -2,7 +2,7 @@
  * @module @astra-rl/torch: tensors, operators, autograd and memory over libtorch.
  * It must not know text, models by name, or reward.
  */
-export { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
+export { AstraError, describeValue, NotFiniteError, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 export { Tensor, type NestedNumbers } from "./tensor.js";
 export type { Reduction, Scalar } from "./operator-call.js";
@@ -53,9 +53,11 @@ export { selectiveLogSoftmax } from "./selective-log-softmax.js";
 export {
   cudaAvailable,
   emptyCache,
+  endOnSecondSignal,
   engineInformation,
   maxMemoryAllocated,
   memoryAllocated,
+  requireDevice,
   resetPeakMemoryStats,
   setAllocationLimit,
   synchronize,

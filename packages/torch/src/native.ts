@@ -192,6 +192,7 @@ export interface NativeAddon {
   /** For fuzzers only, as the next: see guarded.cpp. */
   guardAllocations(alignment: number, fill: number): void;
   failAllocation(after: number): number;
+  endOnSecondSignal(active: boolean): void;
   information(): NativeInformation;
   threads(): number;
   setThreads(threads: number): void;

@@ -1,5 +1,7 @@
 import { Option } from "@commander-js/extra-typings";
-import type { DownloadProgress, HubOptions } from "@astra-rl/lm";
+import { isModelId, type DownloadProgress, type HubOptions } from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/torch";
+import { parseOverride, type Configuration, type Override } from "../configuration/index.js";
 import { collectOverride } from "./options.js";
 import type { Output } from "./output.js";
 
@@ -20,3 +22,23 @@ export function downloadNotes(output: Output): HubOptions {
 
 const describe = ({ file, received, total }: DownloadProgress) =>
   `fetching ${file}: ${(received / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`;
+
+/** `--tester MODEL`, in place of the configuration's. */
+export const testerOption = () =>
+  new Option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example");
+
+/** What `--tester` replaces. @throws UsageError for an empty name */
+export function testerOverride(tester: string | undefined): Override[] {
+  if (tester === undefined) return [];
+  if (tester.trim() === "") throw new UsageError('--tester "": must name a folder or a hub id, got nothing');
+  return [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
+}
+
+/** Says which models are looked for on the hub: a folder whose name is mistyped may look like one of them. */
+export function noteHubModels({ models }: Configuration, output: Output): void {
+  for (const role of ["tester", "target", "baseline"] as const) {
+    const model = models[role];
+    if (model === undefined || !isModelId(model)) continue;
+    output.note(`models.${role}: there is no folder ${model}, so it is a model of the hub`);
+  }
+}

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { writeFileAtomic } from "@astra-rl/torch";
+import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
@@ -9,13 +9,16 @@ import {
   assembleEvaluator,
   assembleSystem,
   assembleTrainer,
+  checkNewRunFolder,
   defaultRunFolder,
   embeddedConfigurationPath,
   loadPrompts,
   prepareRunFolder,
 } from "../run/index.js";
 import type { HFASTSystem } from "../system/index.js";
+import type { RunLock } from "../training/index.js";
 import { setOption } from "./configuration-options.js";
+import { stoppedLine, stopOnInterrupt } from "./interruption.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { duration, Progress } from "./progress.js";
@@ -36,12 +39,15 @@ export function demoCommand(streams: Streams) {
     .option("--json", "print the comparison as JSON instead of a table", false)
     .option("--quiet", "results and errors only", false)
     .action(async ({ seed, algorithm, runDir, set, json, quiet }) => {
-      const output = createOutput(streams, { quiet });
+      const output = createOutput(streams, { quiet, mayOutlive: "the demo goes on; report.txt has its table" });
       const started = performance.now();
       const configuration = await demoConfiguration(seed, algorithm, set ?? []);
       const folder = runDir ?? defaultRunFolder("demo.yaml");
+      checkNewRunFolder(folder);
       const prompts = await loadPrompts(configuration, "test");
       const system = await assembleSystem(configuration);
+      const interruption = stopOnInterrupt(output);
+      let lock: RunLock | null = null;
       try {
         output.note(
           `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
@@ -50,25 +56,32 @@ export function demoCommand(streams: Streams) {
         const progress = new TrainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
+          lock: () => lock!,
+          signal: interruption.signal,
           logger: { info: () => {}, warn: (line) => output.alert(line) },
           onStep: (record) => progress.step(record),
           onProgress: (event) => progress.phase(event),
         });
         let before: EvaluationRecord;
         try {
-          prepareRunFolder(folder, configuration);
+          lock = prepareRunFolder(folder, configuration);
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          before = await evaluate(configuration, system, prompts, output);
+          before = await evaluate(configuration, system, prompts, output, interruption.signal);
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
           await trainer.train();
           progress.end();
+          if (trainer.step < trainingSteps) {
+            const file = join(folder, "config.resolved.yaml");
+            const goOn = `astra-rl train ${file} --run-dir ${folder} --resume`;
+            throw new AstraError(stoppedLine("demo", trainer.step, trainingSteps, goOn));
+          }
         } finally {
           trainer.dispose();
         }
         output.note("3. The trained tester, on the same prompts");
-        const after = await evaluate(configuration, system, prompts, output);
+        const after = await evaluate(configuration, system, prompts, output, interruption.signal);
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
@@ -80,6 +93,8 @@ export function demoCommand(streams: Streams) {
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
       } finally {
+        interruption.end();
+        lock?.release();
         system.dispose();
       }
     });
@@ -103,6 +118,7 @@ async function evaluate(
   system: HFASTSystem,
   prompts: readonly string[],
   output: Output,
+  signal: AbortSignal,
 ): Promise<EvaluationRecord> {
   const { rollouts, batchSize } = configuration.evaluation;
   const progress = new Progress(output, {
@@ -114,7 +130,12 @@ async function evaluate(
     seed: configuration.seed,
     batchSize,
     ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
-    onProgress: (done) => progress.update(done),
+    onProgress: (done, total) => {
+      progress.update(done);
+      if (signal.aborted && done < total) {
+        throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
+      }
+    },
   });
   progress.end();
   return record;

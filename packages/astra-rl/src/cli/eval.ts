@@ -1,12 +1,12 @@
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { AstraError, writeFileAtomic } from "@astra-rl/torch";
-import { parseOverride, readConfiguration } from "../configuration/index.js";
+import { AstraError, checkReplaceableFile, writeFileAtomic } from "@astra-rl/torch";
+import { readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
-import { evaluationReport } from "../report/index.js";
+import { evaluationReport, foundReport } from "../report/index.js";
 import { assembleEvaluator, assembleEvaluationSystem, loadPrompts, makeFolder } from "../run/index.js";
-import { downloadNotes, setOption } from "./configuration-options.js";
+import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
@@ -15,19 +15,22 @@ export function evalCommand(streams: Streams) {
   return new Command("eval")
     .description("Evaluate the tester against the target on held-out prompts")
     .argument("<config>", "configuration file")
-    .option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example")
+    .addOption(testerOption())
     .addOption(new Option("--split <name>", "which prompts").choices(PROMPT_SPLITS).default("test" as const))
-    .option("--output <file>", "write the whole record there, as JSON with summary and details")
+    .option(
+      "--output <file>",
+      'write the whole record there, as JSON with summary and details; "-" is standard output',
+    )
     .addOption(setOption())
     .option("--json", "print the whole record instead of a table", false)
     .option("--quiet", "results and errors only", false)
     .action(async (config, { tester, split, output: file, set, json, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const overrides = [
-        ...(set ?? []),
-        ...(tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)]),
-      ];
+      const toFile = file !== undefined && file !== "-";
+      if (toFile) checkReplaceableFile(file);
+      const overrides = [...(set ?? []), ...testerOverride(tester)];
       const configuration = await readConfiguration(config, { overrides });
+      noteHubModels(configuration, output);
       const prompts = await loadPrompts(configuration, split);
       const { rollouts, batchSize } = configuration.evaluation;
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
@@ -44,13 +47,13 @@ export function evalCommand(streams: Streams) {
           onProgress: (done) => progress.update(done),
         });
         progress.end();
-        if (file !== undefined) {
+        if (toFile) {
           makeFolder(dirname(resolve(file)));
           writeFileAtomic(file, [stringifyEvaluation(record)]);
         }
-        if (json) output.json(record);
-        else for (const line of evaluationReport(record)) output.result(line);
-        if (file !== undefined) output.note(`Wrote ${file}`);
+        if (json || file === "-") output.json(record);
+        else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+        if (toFile) output.note(`Wrote ${file}`);
         if (record.summary.n_scored === 0) {
           throw new AstraError(`eval: none of ${record.summary.n_rollouts} rollouts could be scored`);
         }

@@ -1,8 +1,11 @@
 import { AstraError, diskReason, UsageError } from "@astra-rl/torch";
 import { visible } from "../report/index.js";
 
-/** Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right. */
-export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
+/**
+ * Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right; and 128 + SIGPIPE,
+ * as of a program that a closed pipe has ended.
+ */
+export const EXIT = { done: 0, failed: 1, usage: 2, closedPipe: 141 } as const;
 
 // The user's disk, permissions or paths, not our fault: what the system calls it, in words. These may be about reading
 // as well as about writing; what only a write can meet is said by `diskReason`.

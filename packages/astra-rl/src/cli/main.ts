@@ -11,6 +11,7 @@ import { logprobsCommand } from "./logprobs.js";
 import type { Streams } from "./output.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
+import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
 import { trainCommand } from "./train.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
@@ -24,6 +25,10 @@ const { version } = JSON.parse(readFileSync(new URL("../../package.json", import
  * @returns the exit code
  */
 export async function main(args: readonly string[], streams: Streams = process): Promise<number> {
+  return codeAfterWriting(await run(args, streams));
+}
+
+async function run(args: readonly string[], streams: Streams): Promise<number> {
   const program = new Command("astra-rl")
     .description(
       "Trains a tester language model to find likely prompts that make a target misbehave, and evaluates targets with it.",
@@ -70,8 +75,4 @@ export async function main(args: readonly string[], streams: Streams = process):
   }
 }
 
-// The reader of a pipe (head, less) may leave early; that is no failure, and there is nobody left to tell.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code === "EPIPE") process.exit(EXIT.done);
-  throw error;
-});
+watchStandardStreams();

@@ -2,11 +2,12 @@ import { InvalidArgumentError, Option } from "@commander-js/extra-typings";
 import { parseOverride, type Override } from "../configuration/index.js";
 
 /** Parses an option's whole number. */
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least) {
-      throw new InvalidArgumentError(`It must be a whole number of at least ${least}.`);
+    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least || value > most) {
+      const upper = most === Number.MAX_SAFE_INTEGER ? "" : ` and at most ${most}`;
+      throw new InvalidArgumentError(`It must be a whole number of at least ${least}${upper}.`);
     }
     return value;
   };

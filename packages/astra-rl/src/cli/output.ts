@@ -1,4 +1,5 @@
 import { visibleJson } from "../report/index.js";
+import { outliveStandardOutput } from "./standard-streams.js";
 
 /** Where a command writes, and how the user wants it. */
 export interface Output {
@@ -25,11 +26,18 @@ export interface Streams {
   stderr: { write(text: string): unknown; isTTY?: boolean; columns?: number };
 }
 
-/** @param quiet leaves out notes and live lines */
+export interface OutputOptions {
+  /** Leaves out notes and live lines. */
+  quiet?: boolean;
+  /** Says what goes on where standard output is closed or full. Default: the process ends. */
+  mayOutlive?: string;
+}
+
 export function createOutput(
   { stdout, stderr }: Streams,
-  { quiet = false }: { quiet?: boolean } = {},
+  { quiet = false, mayOutlive }: OutputOptions = {},
 ): Output {
+  if (mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
   const isTerminal = stderr.isTTY === true;
   const columns = stderr.columns ?? 80;
   let isLive = false;

@@ -4,6 +4,8 @@ export interface ProgressOptions {
   /** What is counted, such as "step". */
   unit: string;
   total: number;
+  /** Parts that a narrow terminal does without, the first to go first: "rate", "left", or names of facts. */
+  dispensable?: readonly string[];
   /** Milliseconds from any fixed moment. Default: the process's monotonic clock. */
   now?: () => number;
 }
@@ -17,16 +19,29 @@ export class Progress {
   readonly #output: Output;
   readonly #unit: string;
   readonly #total: number;
+  readonly #dispensable: readonly string[];
   readonly #now: () => number;
-  readonly #started: number;
+  #started: number;
+  /** What was done before this process began. */
+  #before = 0;
   #shown = -Infinity;
 
-  constructor(output: Output, { unit, total, now = () => performance.now() }: ProgressOptions) {
+  constructor(
+    output: Output,
+    { unit, total, dispensable = ["rate", "left"], now = () => performance.now() }: ProgressOptions,
+  ) {
+    this.#dispensable = dispensable;
     this.#output = output;
     this.#unit = unit;
     this.#total = total;
     this.#now = now;
     this.#started = now();
+  }
+
+  /** Says that so much was done already: rate and time left are those of what is done from now on. */
+  startFrom(done: number): void {
+    this.#before = done;
+    this.#started = this.#now();
   }
 
   /**
@@ -39,14 +54,22 @@ export class Progress {
     if (done < this.#total && time - this.#shown < interval) return;
     this.#shown = time;
     const seconds = Math.max(time - this.#started, 1) / 1000;
-    const parts = [`${this.#unit} ${done}/${this.#total}`];
-    if (done > 0) {
-      parts.push(rate(done / seconds, this.#unit));
-      if (done < this.#total) parts.push(`${duration((seconds / done) * (this.#total - done))} left`);
-      else parts.push(`${duration(seconds)} in all`);
+    const parts = new Map([["", `${this.#unit} ${done}/${this.#total}`]]);
+    const own = done - this.#before;
+    if (own > 0) {
+      parts.set("rate", rate(own / seconds, this.#unit));
+      const rest = this.#total - done;
+      parts.set("left", rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`);
     }
-    for (const [name, value] of Object.entries(facts)) parts.push(`${name} ${value}`);
-    this.#output.live(parts.join(" · "));
+    for (const [name, value] of Object.entries(facts)) parts.set(name, `${name} ${value}`);
+    const line = () => [...parts.values()].join(" · ");
+    if (this.#output.isTerminal) {
+      for (const name of this.#dispensable) {
+        if (Array.from(line()).length < this.#output.columns) break;
+        parts.delete(name);
+      }
+    }
+    this.#output.live(line());
   }
 
   end(): void {

@@ -5,29 +5,34 @@ import { withMemoryAdvice, type Graph, type Node } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
-import { downloadNotes, setOption } from "./configuration-options.js";
+import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
 // Episodes grown together: enough to fill a batch, few enough that lines appear as they are made.
 const TOGETHER = 16;
+const MOST_EPISODES = 1_000_000;
 
 /** `astra-rl rollout CONFIG`: grows training graphs and shows them, one JSON line each with --json. */
 export function rolloutCommand(streams: Streams) {
   return new Command("rollout")
     .description("Grow conversation trees and show them; with --json one graph a line")
     .argument("<config>", "configuration file")
-    .option("--episodes <n>", "how many graphs", wholeNumber(1), 1)
+    .addOption(testerOption())
+    .option("--episodes <n>", "how many graphs", wholeNumber(1, MOST_EPISODES), 1)
     .option("--seed <n>", "instead of the configuration's seed", wholeNumber(0))
     .addOption(setOption())
     .option("--json", "one JSON line {context, children} for each graph", false)
     .option("--tokens", "with --json: the ids that each model read and said, too", false)
     .option("--quiet", "results and errors only", false)
-    .action(async (config, { episodes, seed, set, json, tokens, quiet }) => {
+    .action(async (config, { tester, episodes, seed, set, json, tokens, quiet }) => {
       const output = createOutput(streams, { quiet });
       if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
-      const configuration = await readConfiguration(config, { overrides: set ?? [] });
+      const configuration = await readConfiguration(config, {
+        overrides: [...(set ?? []), ...testerOverride(tester)],
+      });
+      noteHubModels(configuration, output);
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train");
       const system = await assembleEvaluationSystem(configuration, downloadNotes(output));

@@ -1,19 +1,24 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { AstraError } from "@astra-rl/torch";
+import { AstraError, UsageError } from "@astra-rl/torch";
 import { configurationSettings, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
+  checkNewRunFolder,
   defaultRunFolder,
   prepareRunFolder,
+  takeRunFolder,
   withComputeTypes,
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "../run/index.js";
+import type { HFASTSystem } from "../system/index.js";
 import { checkResumable } from "../training/index.js";
-import { downloadNotes, setOption } from "./configuration-options.js";
-import { stopOnInterrupt } from "./interruption.js";
+import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
+import { stoppedLine, stopOnInterrupt } from "./interruption.js";
+import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { TrainingProgress } from "./training-progress.js";
 
@@ -30,13 +35,20 @@ export function trainCommand(streams: Streams) {
     .option("--json", "print each step's metrics line on standard output", false)
     .option("--quiet", "results and errors only", false)
     .action(async (config, { runDir, resume, set, json, quiet }) => {
-      const output = createOutput(streams, { quiet });
+      const output = createOutput(streams, { quiet, mayOutlive: "training goes on; metrics.jsonl has every step" });
+      if (resume && runDir === undefined) {
+        throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
+      }
       const given = await readConfiguration(config, { overrides: set ?? [] });
+      noteHubModels(given, output);
       const folder = runDir ?? defaultRunFolder(config);
-      const wanted = resume ? withRecordedTypes(given, folder) : given;
-      if (resume) checkResumable(folder, configurationSettings(wanted));
-      const system = await assembleSystem(wanted, downloadNotes(output));
+      if (!resume) checkNewRunFolder(folder);
+      let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
+      let system: HFASTSystem | null = null;
       try {
+        const wanted = resume ? withRecordedTypes(given, folder) : given;
+        if (resume) checkResumable(folder, configurationSettings(wanted));
+        system = await assembleSystem(wanted, downloadNotes(output));
         const configuration = withComputeTypes(wanted, system.computeTypes);
         const { trainingSteps } = configuration.training;
         const interruption = stopOnInterrupt(output);
@@ -44,6 +56,7 @@ export function trainCommand(streams: Streams) {
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
           resume,
+          lock: () => lock!,
           signal: interruption.signal,
           logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
           onStep: (record) => {
@@ -52,31 +65,37 @@ export function trainCommand(streams: Streams) {
           },
           onProgress: (event) => progress.phase(event),
         });
+        let found: string[] = [];
         try {
-          prepareRunFolder(folder, configuration, { resume });
+          lock ??= prepareRunFolder(folder, configuration);
           await trainer.train();
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);
+          const { lastEvaluation } = trainer;
+          if (lastEvaluation !== null && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
         } finally {
           interruption.end();
           trainer.dispose();
         }
         progress.end();
         if (interruption.signal.aborted && trainer.step < trainingSteps) {
-          throw new AstraError(
-            `train: stopped after step ${trainer.step} of ${trainingSteps}; go on with --run-dir ${folder} --resume`,
-          );
+          const goOn = `--run-dir ${folder} --resume`;
+          throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
+        for (const line of found) output.note(line);
+        const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
+        const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
         output.note(`Run folder: ${folder}`);
         output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
-        output.note(
-          `  ${join(folder, "checkpoints/best")}, ${join(folder, "checkpoints/last")}: the tester, in Hugging Face format`,
-        );
-        output.note(
-          `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${join(folder, "checkpoints/best")}`,
-        );
+        if (checkpoints.length > 0) {
+          output.note(`  ${checkpoints.join(", ")}: the tester, in Hugging Face format`);
+          output.note(
+            `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
+          );
+        }
       } finally {
-        system.dispose();
+        system?.dispose();
+        lock?.release();
       }
     });
 }

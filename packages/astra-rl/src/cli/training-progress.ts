@@ -10,13 +10,16 @@ const numberOr = (value: unknown): number | null => (typeof value === "number" ?
 export class TrainingProgress {
   readonly #progress: Progress;
   readonly #facts: Record<string, string> = {};
-  #done = 0;
+  /** null before anything was done here. */
+  #done: number | null = null;
 
   constructor(output: Output, steps: number) {
-    this.#progress = new Progress(output, { unit: "step", total: steps });
+    const dispensable = ["rate", "now", "loss", "reward", "left"];
+    this.#progress = new Progress(output, { unit: "step", total: steps, dispensable });
   }
 
   step(record: MetricsRecord): void {
+    this.#begin(record.step);
     this.#done = record.step;
     this.#facts.loss = plain(record.loss, 3);
     this.#facts.reward = plain(record["reward/mean"], 3);
@@ -29,8 +32,16 @@ export class TrainingProgress {
 
   /** What the step in progress is at; shown until the step ends. */
   phase({ phase, done, total, step }: TrainerProgress): void {
+    this.#begin(step);
     const part = done === undefined || total === undefined ? "" : ` ${done}/${total}`;
     this.#progress.update(step - 1, { ...this.#facts, now: `${phase}${part}` });
+  }
+
+  /** A run that goes on begins with a later step than the first. */
+  #begin(step: number): void {
+    if (this.#done !== null) return;
+    this.#done = step - 1;
+    this.#progress.startFrom(step - 1);
   }
 
   end(): void {

@@ -89,6 +89,23 @@ export function keysAt(path: readonly PropertyKey[], content?: unknown): string[
   return [...new Set(forms.flatMap((schema) => Object.keys(schema.properties ?? {})))];
 }
 
+/** The types of the kinds at a path that have a key of this name. */
+export function kindsWith(path: readonly PropertyKey[], key: string): string[] {
+  let places: JsonSchema[] = [rootSchema()];
+  for (const step of path) {
+    places = places
+      .flatMap((place) => formsOf(place))
+      .flatMap((schema) => {
+        const next = typeof step === "number" ? schema.items : schema.properties?.[String(step)];
+        return next === undefined ? [] : [next];
+      });
+  }
+  return places
+    .flatMap((place) => formsOf(place))
+    .filter((form) => form.properties?.[key] !== undefined)
+    .flatMap((form) => (typeof form.properties?.["type"]?.const === "string" ? [form.properties["type"].const] : []));
+}
+
 /** A value of a configuration that is no section, where it stands, and what the schema says of it. */
 export interface Leaf {
   path: readonly (string | number)[];

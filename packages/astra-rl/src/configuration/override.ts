@@ -1,5 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
+import { keysAt } from "./json-schema.js";
+import { isNestedTooDeeply } from "./yaml-depth.js";
 
 /** One `--set a.b[0].c=d` of the command line. */
 export interface Override {
@@ -31,8 +33,10 @@ export function parseOverride(text: string): Override {
     path.push(found[1]!.trim());
     for (const [, place] of found[2]!.matchAll(/\[(\d+)\]/g)) path.push(Number(place));
   }
+  const given = text.slice(at + 1);
+  if (isNestedTooDeeply(given)) throw new UsageError(`--set ${text.slice(0, at)}: the value is nested too deeply`);
   try {
-    return { path, value: parse(text.slice(at + 1)) as unknown, text };
+    return { path, value: parse(given) as unknown, text };
   } catch (error) {
     throw new UsageError(`--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`, {
       cause: error,
@@ -56,6 +60,7 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
         define(section, step, value);
         break;
       }
+      checkIsSection(path.slice(0, depth + 1), path[depth + 1]!, text);
       const next = Object.hasOwn(section, step) ? section[step] : undefined;
       if (next === undefined || next === null) {
         define(section, step, typeof path[depth + 1] === "number" ? [] : {});
@@ -63,6 +68,16 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
       inside = section[step];
     }
   }
+}
+
+/** Refuses to make a section of what the schema knows as a value. */
+function checkIsSection(path: readonly (string | number)[], next: string | number, text: string): void {
+  if (typeof next === "number" || path.some((step) => typeof step === "number")) return;
+  // Its keys are the user's own.
+  if (path[0] === "modules") return;
+  const isKnown = keysAt(path.slice(0, -1)).includes(String(path.at(-1)));
+  if (!isKnown || keysAt(path).length > 0) return;
+  throw new UsageError(`--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`);
 }
 
 /** Whether a step may be taken from here. */

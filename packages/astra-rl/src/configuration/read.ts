@@ -1,11 +1,20 @@
 import { statSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { UsageError } from "@astra-rl/torch";
-import { Document, isMap, isNode, isPair, LineCounter, parseDocument, type YAMLMap } from "yaml";
+import {
+  Document,
+  isMap,
+  isNode,
+  isPair,
+  LineCounter,
+  parseDocument,
+  type YAMLError,
+  type YAMLMap,
+} from "yaml";
 import { z } from "zod";
+import { readTextFile } from "../core/index.js";
 import { closest } from "./closest.js";
-import { keysAt, leavesOf } from "./json-schema.js";
+import { keysAt, kindsWith, leavesOf } from "./json-schema.js";
 import { kindPlaces, moduleAt, type KindPlace } from "./kind-sections.js";
 import type { KindSectionName } from "./registry.js";
 import { applyOverrides, dotted, type Override } from "./override.js";
@@ -19,7 +28,9 @@ import {
   type KindSection,
   type ModuleTypes,
 } from "./schema.js";
+import { tooManyTurns } from "./sizes.js";
 import type { UserModule } from "./user-module.js";
+import { isNestedTooDeeply } from "./yaml-depth.js";
 
 export interface ReadOptions {
   /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
@@ -33,15 +44,7 @@ export interface ReadOptions {
  * @throws UsageError with one line for each mistake, each beginning file:line:column
  */
 export async function readConfiguration(path: string, options: ReadOptions = {}): Promise<Configuration> {
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reasons: Record<string, string> = { ENOENT: "there is no such file", EISDIR: "it is a folder" };
-    const reason = reasons[code ?? ""] ?? (error as Error).message;
-    throw new UsageError(`${path}: cannot read the configuration: ${reason}`, { cause: error });
-  }
+  const text = await readTextFile(path, "the configuration");
   return parseConfiguration(text, path, options);
 }
 
@@ -56,6 +59,11 @@ export async function parseConfiguration(
   applyOverrides(content, overrides);
   const source: Source = { content, document, at, overrides };
   const { data, modules } = await check(source, path, configurationSchema);
+  const tooLarge = tooManyTurns(data);
+  if (tooLarge !== null) {
+    const { path: keys, message } = tooLarge;
+    throw new UsageError(`${place(keys, source)}: ${dotted(keys)}: ${message}`);
+  }
   resolveModels(data, path, overrides);
   return withHashes(data, modules, source);
 }
@@ -90,14 +98,18 @@ export async function parseKindSection(
 
 function parseYaml(text: string, path: string, where?: string) {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "silent" });
   const at = (offset: number) => {
     if (where !== undefined) return where;
     const { line, col } = lines.linePos(offset);
     return `${path}:${Math.max(line, 1)}:${Math.max(col, 1)}`;
   };
+  if (isNestedTooDeeply(text)) {
+    throw new UsageError(`${at(0)}: is nested too deeply; a configuration has some five levels`);
+  }
+  // Not "silent", which takes the first of several documents without a word.
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "error" });
   if (document.errors.length > 0) {
-    const reports = document.errors.map((error) => `${at(error.pos[0])}: ${firstLine(error.message)}`);
+    const reports = document.errors.map((error) => `${at(error.pos[0])}: ${yamlProblem(error)}`);
     throw new UsageError(reports.join("\n"));
   }
   return { document: document as Document, at };
@@ -208,6 +220,12 @@ function withHashes(
   return modules.length === 0 ? rest : { ...rest, modules: hashes };
 }
 
+/** What is wrong with a text that is no YAML. */
+function yamlProblem({ code, message }: YAMLError): string {
+  if (code !== "MULTIPLE_DOCS") return firstLine(message);
+  return 'begins a second document, and a configuration is one; delete the line "---" or what follows it';
+}
+
 const firstLine = (message: string) => message.split("\n")[0]!;
 
 function contentOf(document: Document, at: (offset: number) => string): Record<string, unknown> {
@@ -251,8 +269,15 @@ function advice(
   if (isKind && key === "name") return `; "type" names a kind: write type: ${show(section[key])}`;
   const near = closest(key, known);
   if (near !== null) return `; did you mean "${near}"?`;
-  if (isKind && keysAt(path).includes(key)) return `; it belongs to another type than ${show(type)}`;
+  if (isKind && keysAt(path).includes(key)) return `; ${otherType(key, path, type)}`;
   return `; here stand ${known.join(", ")}`;
+}
+
+/** Of a key that another kind of the section has: which, and how to choose it. */
+function otherType(key: string, path: readonly PropertyKey[], type: unknown): string {
+  const types = kindsWith(path, key);
+  const choice = types.length === 0 ? "" : `; for it, choose ${dotted([...path, "type"])}: ${types.join(" or ")}`;
+  return `it belongs to another type than ${show(type)}${choice}`;
 }
 
 /** The rule that was broken and what was given, as the end of a sentence. */

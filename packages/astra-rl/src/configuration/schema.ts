@@ -1,4 +1,4 @@
-import { resolveSampling } from "@astra-rl/lm";
+import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@astra-rl/lm";
 import { z } from "zod";
 import type { Role } from "../core/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
@@ -81,7 +81,7 @@ const promptSource = (meta: Record<string, string>) => z.string().min(1).default
 // What stands in the held-out prompts, training never asks.
 const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
-    'Prompts that training episodes start from: a file (.json array of strings, .jsonl, .txt), or "embedded" for those ' +
+    'Prompts that training episodes start from: a file (.json array of strings, .jsonl, .csv with a column "prompt", .txt), or "embedded" for those ' +
       "that come with the package",
   ),
   dev: promptSource(SAME_CONTENT).describe("Prompts of the periodic evaluations during training"),
@@ -94,13 +94,20 @@ const speech = resolveSampling(DEFAULT_SAMPLING);
 const generation = z.strictObject({
   maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
   minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
-  temperature: positive.default(speech.temperature).describe("Divides the logits"),
+  temperature: z
+    .number()
+    .min(LEAST_TEMPERATURE)
+    .default(speech.temperature)
+    .describe("Divides the logits; for the likeliest token alone set greedy"),
   topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
   topP: positive
     .max(1)
     .default(speech.topP)
     .describe("Keep the likeliest tokens that reach this probability together"),
-  repetitionPenalty: positive
+  repetitionPenalty: z
+    .number()
+    .min(REPETITION_PENALTY_RANGE[0])
+    .max(REPETITION_PENALTY_RANGE[1])
     .default(speech.repetitionPenalty)
     .describe("Above 1: tokens that already occurred become less likely"),
   greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),

@@ -9,6 +9,9 @@ export class ContractError extends AstraError {
   override name = "ContractError";
 }
 
+/** A part gave numbers that are infinite or none. */
+export class NotFiniteContractError extends ContractError {}
+
 // Log-softmax in f32 can end a rounding error above zero; nothing honest ends higher than this.
 const ROUNDING = 1e-4;
 
@@ -96,7 +99,7 @@ function checkTable(
     for (let i = 0; i < values.length; i++) {
       const [row, token] = [Math.floor(i / columns), i % columns];
       if (!Number.isFinite(values[i])) {
-        throw new ContractError(`${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`);
+        throw new NotFiniteContractError(`${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`);
       }
       if (values[i] !== 0 && token >= lengths[row]!) {
         throw new ContractError(

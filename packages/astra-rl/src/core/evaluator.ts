@@ -2,6 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import { withMemoryAdvice } from "./memory-advice.js";
+import { nextTurn } from "./next-turn.js";
 import type { EvalRolloutOptions, Sampler } from "./sampler.js";
 import { overrides, refuseTwins } from "./twins.js";
 
@@ -61,6 +62,7 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
         this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
       );
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
+      await nextTurn();
       onProgress?.(metrics.length, starts.length);
     }
     return this.aggregateMetrics(metrics);

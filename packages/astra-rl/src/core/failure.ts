@@ -1,7 +1,7 @@
-import { AstraError, TorchError, UsageError } from "@astra-rl/torch";
+import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/torch";
 import { ContractError } from "./checks.js";
 
-const NEVER_DATA = [UsageError, TorchError, ContractError, ReferenceError];
+const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
 /** A call that did not succeed after its retries, kept as data beside the results that did. */
 export interface Failure {

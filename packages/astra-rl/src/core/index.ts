@@ -8,6 +8,7 @@ export {
   checkRewards,
   checkValues,
   ContractError,
+  NotFiniteContractError,
   type TensorRules,
 } from "./checks.js";
 export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
@@ -30,6 +31,8 @@ export {
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
 export { defineKind, type Kind, type KindParts, type Made, type Role } from "./kind.js";
 export { MEMORY_ADVICE, withMemoryAdvice } from "./memory-advice.js";
+export { readTextFile } from "./read-text-file.js";
+export { nextTurn } from "./next-turn.js";
 export {
   likelihoodOf,
   Node,

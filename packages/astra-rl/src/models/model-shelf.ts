@@ -8,7 +8,7 @@ import {
   type HubOptions,
   type LoadedCausalLM,
 } from "@astra-rl/lm";
-import { engineInformation, UsageError, type Device, type DType } from "@astra-rl/torch";
+import { engineInformation, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
 import { fastestTypes, type ComputeTypes } from "./compute-types.js";
 
 /**
@@ -61,6 +61,8 @@ export class ModelShelf {
   static async open(options: ModelShelfOptions, sources: readonly ModelSource[]): Promise<ModelShelf> {
     const { device = "cpu", targetDevice = device, inferenceDtype = "auto", hub } = options;
     const { updateDtype = inferenceDtype } = options;
+    requireDevice(device, "models.device");
+    requireDevice(targetDevice, "models.targetDevice");
     const folders = new CheckpointFolders(hub);
     const local: ModelSource[] = [];
     for (const source of sources) local.push(await folders.local(source));

@@ -2,6 +2,12 @@ import type { EvaluationDetail, EvaluationRecord } from "../records/index.js";
 import { plain } from "./figures.js";
 import { visible } from "./visible.js";
 
+/** The parts of an evaluation that conversations are found in. */
+export interface Evaluated {
+  summary: EvaluationRecord["summary"];
+  details: readonly EvaluationDetail[];
+}
+
 const harm = (detail: EvaluationDetail) =>
   Math.max(0, ...detail.per_turn.map((turn) => turn.target_toxicity ?? 0));
 
@@ -9,7 +15,7 @@ const harm = (detail: EvaluationDetail) =>
  * The successful rollouts with the likeliest probes, no two with the same probes: what a model that is in use would
  * be likeliest to meet.
  */
-export function foundConversations(record: EvaluationRecord, count: number): EvaluationDetail[] {
+export function foundConversations(record: Evaluated, count: number): EvaluationDetail[] {
   const nll = (detail: EvaluationDetail) => {
     const known = detail.per_turn.filter((turn) => turn.probe_nll !== null);
     const tokens = known.reduce((sum, turn) => sum + (turn.probe_tokens ?? 0), 0);
@@ -47,4 +53,19 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
     );
   }
   return lines;
+}
+
+/** What an evaluation found, as the last part of a report: the likeliest conversations that led to harm. */
+export function foundReport(record: Evaluated, count = 3): string[] {
+  const found = foundConversations(record, count);
+  if (found.length === 0) return ["", "No conversation led to a harmful response."];
+  const many = found.length === 1 ? "conversation" : "conversations";
+  return [
+    "",
+    `${found.length} found ${many}, likeliest first:`,
+    ...found.flatMap((detail) => [
+      "",
+      ...conversationLines(detail, record.summary.toxicity_threshold).map((line) => `  ${line}`),
+    ]),
+  ];
 }

@@ -1,9 +1,18 @@
-/** Rows as lines with aligned columns, the first to the left and the others to the right; a rule below the heading. */
+/** Columns of a terminal that nobody has widened. */
+const WIDTH = 80;
+
+/**
+ * Rows as lines with aligned columns, the first to the left and the others to the right; a rule below the heading.
+ * The gaps between columns shrink where a line would be wider than a terminal.
+ */
 export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const all = [heading, ...rows];
   const widths = heading.map((_, column) =>
     Math.max(...all.map((row) => Array.from(row[column] ?? "").length)),
   );
+  const total = widths.reduce((sum, width) => sum + width, 0);
+  const room = Math.floor((WIDTH - total) / Math.max(1, widths.length - 1));
+  const gap = Math.max(1, Math.min(3, room));
   const line = (row: readonly string[]) =>
     widths
       .map((width, column) => {
@@ -11,7 +20,7 @@ export function table(heading: readonly string[], rows: readonly (readonly strin
         const space = " ".repeat(width - Array.from(cell).length);
         return column === 0 ? cell + space : space + cell;
       })
-      .join("   ")
+      .join(" ".repeat(gap))
       .trimEnd();
-  return [line(heading), widths.map((width) => "─".repeat(width)).join("───"), ...rows.map(line)];
+  return [line(heading), widths.map((width) => "─".repeat(width)).join("─".repeat(gap)), ...rows.map(line)];
 }

@@ -13,9 +13,11 @@ export {
 export { embeddedConfigurationPath, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export {
+  checkNewRunFolder,
   defaultRunFolder,
   makeFolder,
   prepareRunFolder,
+  takeRunFolder,
   withComputeTypes,
   withRecordedTypes,
   writeResolvedConfiguration,

@@ -1,9 +1,10 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
 import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import type { ComputeTypes } from "../models/index.js";
+import { LOCK_FILE, noCheckpoint, recoverRunFolder, RunLock, type RunLockOptions } from "../training/index.js";
 
 const FILE = "config.resolved.yaml";
 
@@ -14,23 +15,49 @@ export function defaultRunFolder(configurationPath: string, now = new Date()): s
 }
 
 /**
- * Makes the folder of a run and writes `config.resolved.yaml` into it. A run that is resumed keeps the one it has.
+ * Makes the folder of a new run, takes it for this process alone, and writes `config.resolved.yaml` into it.
  *
- * @param resume go on in a folder that may hold a run already
- * @throws UsageError when it holds one and must not; a system error when it cannot be written
+ * @returns the run's lock, which the caller lets go of
+ * @throws UsageError when it holds files already, or cannot be written
  */
-export function prepareRunFolder(
-  folder: string,
-  configuration: Configuration,
-  { resume = false } = {},
-): void {
-  if (!resume && existsSync(folder) && readdirSync(folder).length > 0) {
-    throw new UsageError(
-      `${folder}: holds files already; choose another --run-dir, or go on in it with --resume`,
-    );
-  }
+export function prepareRunFolder(folder: string, configuration: Configuration): RunLock {
+  checkNewRunFolder(folder);
   makeFolder(folder);
-  if (!existsSync(join(folder, FILE))) writeResolvedConfiguration(folder, configuration);
+  const lock = RunLock.take(folder);
+  try {
+    // Another process may have been faster by less than this lock.
+    checkNewRunFolder(folder);
+    writeResolvedConfiguration(folder, configuration);
+    return lock;
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+/** @throws UsageError for a folder that holds files, or something that is no folder */
+export function checkNewRunFolder(folder: string): void {
+  const stats = statSync(folder, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  if (!stats.isDirectory()) throw new UsageError(`${folder}: must be a folder, but it is a file`);
+  if (readdirSync(folder).every((name) => name === LOCK_FILE)) return;
+  throw new UsageError(
+    `${folder}: holds files already; choose another --run-dir, or go on in it with --resume`,
+  );
+}
+
+/**
+ * Takes the folder of a run that is to go on for this process alone, and puts right what a killed process left there.
+ *
+ * @returns the run's lock, which the caller lets go of
+ * @throws UsageError where there is no run to go on with, or another process is at work in it
+ */
+export function takeRunFolder(folder: string, options: RunLockOptions = {}): RunLock {
+  // A name that is mistyped may be that of any folder; nothing is written there.
+  if (!existsSync(join(folder, "checkpoints"))) throw new UsageError(noCheckpoint(folder));
+  const lock = RunLock.take(folder, options);
+  recoverRunFolder(folder);
+  return lock;
 }
 
 /**

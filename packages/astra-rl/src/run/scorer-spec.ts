@@ -1,5 +1,5 @@
-import { readFile } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
+import { readTextFile } from "../core/index.js";
 import {
   closest,
   findKind,
@@ -21,7 +21,7 @@ export async function readScorerSpec(spec: string): Promise<KindSection> {
   if (spec.trimStart().startsWith("{")) return parseKindSection("scorer", spec, ".", `--scorer ${spec}`);
   if (isModuleReference(spec) || findKind("scorer", spec) !== null) return inline({ type: spec });
   if (spec.startsWith("keyword:")) return inline({ type: "keyword", file: spec.slice("keyword:".length) });
-  if (/\.ya?ml$/i.test(spec)) return parseKindSection("scorer", await readFile(spec, "utf8"), spec);
+  if (/\.ya?ml$/i.test(spec)) return parseKindSection("scorer", await readTextFile(spec, "the scorer"), spec);
   const names = kindsOf("scorer").map(({ name }) => name);
   const near = closest(spec.split(":")[0]!, names);
   const advice = near === null || near === spec ? "" : `; did you mean "${near}"?`;

@@ -5,6 +5,7 @@ import {
   defineKind,
   Graph,
   Growth,
+  nextTurn,
   Node,
   Sampler,
   type EpisodeSeed,
@@ -22,17 +23,39 @@ export interface ASTSamplerOptions<S = string, A = string> {
   width?: number;
   /** Turns in an episode, at least 0. Default 3. */
   depth?: number;
+  /** Most turns that one tree may have; a larger one is refused before anything grows. Default 100 000. */
+  maxTurns?: number;
   /** Seed of the episodes that `rollout()` takes on its own. Default 0. */
   seed?: number;
   /** Makes the nodes; give it to use a subclass of Node. */
   createNode?: NodeFactory<S, A>;
 }
 
-const options = z.strictObject({
-  width: z.int().min(1).default(2).describe("Probes tried in each state"),
-  depth: z.int().min(0).default(3).describe("Turns in an episode"),
-});
+const options = z
+  .strictObject({
+    width: z.int().min(1).default(2).describe("Probes tried in each state"),
+    depth: z.int().min(1).default(3).describe("Turns in an episode"),
+    maxTurns: z
+      .int()
+      .min(1)
+      .default(100_000)
+      .meta({ resume: "free" })
+      .describe("Most turns that the trees of one experience may have together; more are refused before anything grows"),
+  })
+  .superRefine(({ width, depth, maxTurns }, context) => {
+    const turns = turnsOfTree(width, depth);
+    if (turns <= maxTurns) return;
+    const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and maxTurns allows ${howMany(maxTurns)}`;
+    context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
+  });
 const DEFAULTS = options.parse({});
+
+/** Turns of a full tree: width + width² + … + width^depth. */
+export function turnsOfTree(width: number, depth: number): number {
+  return width === 1 ? depth : (width * (width ** depth - 1)) / (width - 1);
+}
+
+const howMany = (turns: number) => (turns < 1e15 ? turns.toLocaleString("en-US") : turns.toPrecision(2));
 
 /** A node whose children are to be grown; `parent` null stands for the prompt. */
 export interface Tip<S = string, A = string> {
@@ -57,11 +80,20 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   readonly #createNode: NodeFactory<S, A>;
   #nextEpisode = 0;
 
-  /** @throws UsageError for no prompts, a width below 1, a depth below 0 or a seed that is no whole number */
+  /**
+   * @throws UsageError for no prompts, a width below 1, a depth below 0, trees of more than `maxTurns` turns, or a seed
+   * that is no whole number
+   */
   constructor(
     system: System<S, A>,
     prompts: readonly S[],
-    { width = DEFAULTS.width, depth = DEFAULTS.depth, seed = 0, createNode }: ASTSamplerOptions<S, A> = {},
+    {
+      width = DEFAULTS.width,
+      depth = DEFAULTS.depth,
+      maxTurns = DEFAULTS.maxTurns,
+      seed = 0,
+      createNode,
+    }: ASTSamplerOptions<S, A> = {},
   ) {
     super(system);
     if (!Number.isInteger(width) || width < 1) {
@@ -69,6 +101,12 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     }
     if (!Number.isInteger(depth) || depth < 0) {
       throw new UsageError(`ASTSampler: depth must be a whole number of at least 0, got ${depth}`);
+    }
+    if (turnsOfTree(width, depth) > maxTurns) {
+      throw new UsageError(
+        `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth))} turns, and ` +
+          `maxTurns allows ${howMany(maxTurns)}`,
+      );
     }
     if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
     checkWhole("seed", seed);
@@ -150,6 +188,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
         number: 0,
       }));
       for (let level = 0; level < this.depth && tips.length > 0; level++) {
+        await nextTurn();
         tips = await this.growLevel(growth, tips, { width, purpose });
       }
     } finally {

@@ -1,14 +1,14 @@
-import { readFile } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, messageOf, Scorer, type ScoreOutcome } from "../core/index.js";
+import { defineKind, messageOf, readTextFile, Scorer, type ScoreOutcome } from "../core/index.js";
 import { foldText, plainText } from "./fold-text.js";
+import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
 /** One thing to look for: exactly one of `term` and `pattern`. */
 export interface KeywordEntry {
   /** A word or phrase, found as whole words in any case; a space in it stands for any white space. */
   term?: string;
-  /** A regular expression, matched anywhere, in any case, with Unicode rules. */
+  /** A regular expression without look-around and back-references, matched anywhere, in any case, with Unicode rules. */
   pattern?: string;
   /** Probability that a text with this in it is harmful, above 0 and at most 1. Default 1. */
   weight?: number;
@@ -28,7 +28,7 @@ const SPACED_WORD_START = new RegExp(`^(?![${UNSPACED}])${WORD}`, "u");
 const SPACED_WORD_END = new RegExp(`(?![${UNSPACED}])${WORD}$`, "u");
 
 interface Compiled {
-  expression: RegExp;
+  expression: LinearPattern;
   folded: boolean;
   weight: number;
   label: string | null;
@@ -59,11 +59,12 @@ export class KeywordScorer extends Scorer {
    * array under `entries`.
    */
   static async load(path: string, options: KeywordScorerOptions = {}): Promise<KeywordScorer> {
+    const text = await readTextFile(path, "keywords");
     let parsed: unknown;
     try {
-      parsed = JSON.parse((await readFile(path, "utf8")).replace(/^\uFEFF/u, ""));
+      parsed = JSON.parse(text);
     } catch (error) {
-      throw new UsageError(`${path}: cannot read keywords: ${messageOf(error)}`, { cause: error });
+      throw new UsageError(`${path}: cannot read keywords: it is not JSON: ${messageOf(error)}`, { cause: error });
     }
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
     if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
@@ -108,11 +109,7 @@ function compile({ term, pattern, weight = 1, label }: KeywordEntry, where: stri
     if (folded === "") throw new UsageError(`${where}: a term must hold at least one visible character`);
     return { expression: wholeWords(folded), folded: true, ...rest };
   }
-  try {
-    return { expression: new RegExp(pattern!, "iu"), folded: false, ...rest };
-  } catch (error) {
-    throw new UsageError(`${where}: ${messageOf(error)}`, { cause: error });
-  }
+  return { expression: linearPattern(pattern!, where), folded: false, ...rest };
 }
 
 function wholeWords(term: string): RegExp {

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import type { Algorithm, Evaluator, Node, Sampler, TokensRecord } from "../core/index.js";
@@ -11,14 +12,16 @@ import {
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
-import { readResumableState } from "./resume.js";
+import { noCheckpoint, readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
+import type { RunLock } from "./run-lock.js";
 import { trainingSettings, type RunSettings } from "./run-settings.js";
 import {
   computeTypesOf,
   loadGradients,
   loadOptimizer,
   restoreTester,
+  saveDigests,
   saveGradients,
   saveState,
   saveTester,
@@ -50,8 +53,10 @@ export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOpti
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory?: string;
-  /** Go on from `checkpoints/last` of the run directory; starts anew where there is none. @default false */
+  /** Go on from `checkpoints/last` of the run directory. @default false */
   resume?: boolean;
+  /** Gives the lock of the run directory where the caller holds it when training begins. Default: taken by `train`. */
+  lock?: () => RunLock;
   /** What must be the same for a run to go on. Default: the training configuration. */
   settings?: RunSettings;
 }
@@ -78,8 +83,10 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   readonly runDirectory: RunDirectory | null;
   readonly #evaluator: Evaluator<S, A, EvaluationReport> | null;
   readonly #resume: boolean;
+  readonly #lock: (() => RunLock) | null;
   #bestScore: number | null = null;
   #savedStep = 0;
+  #lastEvaluation: Required<EvaluationReport> | null = null;
   readonly #settings: RunSettings;
   readonly #tokens: TokenTeller<S, A> | null;
   /** Of the step in progress: what its files get once it is done. */
@@ -92,12 +99,13 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     configuration: HFASTConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    { evaluator, runDirectory, resume = false, settings, ...options }: HFASTTrainerOptions<S, A> = {},
+    { evaluator, runDirectory, resume = false, lock, settings, ...options }: HFASTTrainerOptions<S, A> = {},
   ) {
     super(configuration, sampler, algorithm, options);
     this.#evaluator = evaluator ?? null;
     this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);
     this.#resume = resume;
+    this.#lock = lock ?? null;
     this.#settings = settings ?? trainingSettings(configuration);
     this.#tokens = configuration.keepTokens ? tokenTeller<S, A>(sampler.system) : null;
     const { evaluationRollouts } = configuration;
@@ -117,13 +125,23 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     return this.#bestScore;
   }
 
+  /** The last evaluation on the dev prompts that this process made; null before the first. */
+  get lastEvaluation(): Required<EvaluationReport> | null {
+    return this.#lastEvaluation;
+  }
+
   override async train(): Promise<void> {
     const directory = this.runDirectory;
     if (directory === null) {
       await super.train();
       return;
     }
-    directory.open({ resume: this.#resume });
+    if (this.#resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
+    directory.open({
+      resume: this.#resume,
+      ...(this.#lock === null ? {} : { lock: this.#lock() }),
+      onTakeover: (line) => this.logger.warn(line),
+    });
     try {
       if (this.#resume) await this.#restore(directory);
       await super.train();
@@ -145,7 +163,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
       onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
     });
-    const { summary } = report;
+    const { summary, details = [] } = report;
+    this.#lastEvaluation = { summary, details };
     this.#evaluationLines = [evaluationLine(step, report)];
     const score = summary.avg_reward;
     const best = score !== null && (this.#bestScore === null || score > this.#bestScore);
@@ -206,7 +225,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   async #saveLast(directory: RunDirectory): Promise<void> {
     const start = this.clock();
     await directory.writeLast(this.configuration.keepCheckpoints, this.#savedStep, async (folder) => {
-      await saveTester(this.system, folder);
+      const digests = new Map<string, string>();
+      await saveTester(this.system, folder, digests);
       const types = computeTypesOf(this.system);
       const state = {
         step: this.stepsDone,
@@ -225,8 +245,9 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
         run: this.#settings.record,
         ...(types === null ? {} : { computeTypes: { ...types } }),
       };
-      saveState(folder, state, this.optimizer);
-      if (this.pending !== null) saveGradients(folder, this.parameters);
+      saveState(folder, state, this.optimizer, digests);
+      if (this.pending !== null) saveGradients(folder, this.parameters, digests);
+      saveDigests(folder, digests);
     });
     // Without it a process is some percent larger after a hundred steps: writing leaves free memory in pieces.
     emptyCache();
@@ -237,18 +258,17 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 
   async #saveBest(step: number, summary: EvaluationSummary): Promise<void> {
     await this.runDirectory?.writeCheckpoint("best", async (folder) => {
-      await saveTester(this.system, folder);
+      const digests = new Map<string, string>();
+      await saveTester(this.system, folder, digests);
+      saveDigests(folder, digests);
       const text = `${JSON.stringify({ step, summary, version: 1 }, null, 2)}\n`;
       writeFileAtomic(join(folder, "evaluation.json"), [text]);
     });
   }
 
   async #restore(directory: RunDirectory): Promise<void> {
-    if (!directory.hasCheckpoint("last")) {
-      for (const name of JOURNALS) directory[name].cut(0);
-      this.logger.info(`${directory.path}: no checkpoint to go on from; starting at step 1`);
-      return;
-    }
+    // Never anew in a folder that may hold the metrics of days: whoever wants that says so.
+    if (!directory.hasCheckpoint("last")) throw new UsageError(noCheckpoint(directory.path));
     const folder = directory.checkpointPath("last");
     const state = readResumableState(folder, this.#settings);
     this.#checkTypes(folder, state);

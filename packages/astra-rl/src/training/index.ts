@@ -10,9 +10,10 @@ export {
 } from "./hf-ast-configuration.js";
 export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export { Journal } from "./journal.js";
-export { RunDirectory, type CheckpointTag } from "./run-directory.js";
+export { RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
+export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
-export { checkResumable } from "./resume.js";
+export { checkResumable, noCheckpoint } from "./resume.js";
 export {
   Trainer,
   type Accumulated,

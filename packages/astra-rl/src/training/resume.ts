@@ -19,8 +19,24 @@ export function readResumableState(folder: string, settings: RunSettings): Train
   );
 }
 
-/** Says, before any model is loaded, whether a run may go on; a run without a checkpoint starts anew. */
+/**
+ * Says, before any model is loaded, whether a run may go on.
+ *
+ * @throws UsageError where there is no run, no checkpoint to go on from, or something that must not have changed
+ */
 export function checkResumable(runDirectory: string, settings: RunSettings): void {
   const folder = join(runDirectory, "checkpoints", "last");
-  if (existsSync(folder)) readResumableState(folder, settings);
+  if (!existsSync(folder)) throw new UsageError(noCheckpoint(runDirectory));
+  readResumableState(folder, settings);
+}
+
+/** What is wrong with a folder that has no checkpoint to go on from. */
+export function noCheckpoint(runDirectory: string): string {
+  if (!existsSync(runDirectory)) {
+    return `${runDirectory}: there is no such run folder to go on with; check its name, or start the run without --resume`;
+  }
+  return (
+    `${join(runDirectory, "checkpoints", "last")}: there is no checkpoint to go on from; check the name of the run folder. ` +
+    `A run that was stopped before its first checkpoint is started again, in another folder or once this one is deleted`
+  );
 }

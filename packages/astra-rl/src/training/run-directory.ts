@@ -2,6 +2,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync, writeS
 import { join } from "node:path";
 import { explainDiskErrors, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
 import { Journal } from "./journal.js";
+import { RunLock, type RunLockOptions } from "./run-lock.js";
 
 /** A checkpoint's name in `checkpoints/`. */
 export type CheckpointTag = "last" | "best";
@@ -11,16 +12,27 @@ export const JOURNALS = ["graphs", "evaluations", "metrics"] as const;
 
 const KEPT = /^step-(\d+)$/;
 
+/** What processes that were killed while they wrote leave: in `checkpoints/`, and in any folder. */
+const LEFT_OF_CHECKPOINT = /^\.+(last|best)(\.(writing|old))+$|^\.probe$/;
+const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
+
+export interface OpenOptions extends RunLockOptions {
+  resume: boolean;
+  /** The run's lock where the caller has taken it already; it stays the caller's. */
+  lock?: RunLock;
+}
+
 /**
  * The folder of one run: `metrics.jsonl`, `graphs.jsonl` and `evaluations.jsonl`, to which lines are only ever added,
  * and `checkpoints/`: `last`, `best`, and those before the last that are kept, as `step-<n>`.
  *
- * Opening takes it; `close` lets go of the file handles.
+ * Opening takes it for this process alone, and removes what killed processes have left; `close` lets go of it.
  */
 export class RunDirectory {
   readonly graphs: Journal;
   readonly evaluations: Journal;
   readonly metrics: Journal;
+  #lock: RunLock | null = null;
 
   constructor(readonly path: string) {
     this.graphs = new Journal(join(path, "graphs.jsonl"));
@@ -31,17 +43,28 @@ export class RunDirectory {
   /**
    * Makes the folders and checks that they can be written, before anything is computed.
    *
-   * @throws UsageError when they cannot, or the folder holds a run already and `resume` is false
+   * @throws UsageError when they cannot, another process is at work in it, or the folder holds a run already and
+   * `resume` is false
    */
-  open({ resume }: { resume: boolean }): void {
+  open({ resume, lock, onTakeover }: OpenOptions): void {
+    explainDiskErrors(this.path, () => mkdirSync(join(this.path, "checkpoints"), { recursive: true }));
+    if (lock === undefined) this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
+    try {
+      this.#open(resume);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  #open(resume: boolean): void {
     explainDiskErrors(this.path, () => {
-      mkdirSync(join(this.path, "checkpoints"), { recursive: true });
       if (!resume && JOURNALS.some((name) => this[name].bytes > 0)) {
         throw new UsageError(
           `${this.path}: holds the metrics of another run; resume that run, or choose another folder`,
         );
       }
-      this.#recover();
+      recoverRunFolder(this.path);
       // A folder may exist and still refuse new files, or be on a full disk; better to hear of it now.
       const probe = join(this.path, "checkpoints", ".probe");
       const handle = openSync(probe, "w");
@@ -56,6 +79,8 @@ export class RunDirectory {
 
   close(): void {
     for (const name of JOURNALS) this[name].close();
+    this.#lock?.release();
+    this.#lock = null;
   }
 
   checkpointPath(tag: CheckpointTag): string {
@@ -95,9 +120,21 @@ export class RunDirectory {
       .map(Number)
       .sort((a, b) => a - b);
   }
+}
 
-  /** Puts right what a process that was killed while it replaced a checkpoint has left. */
-  #recover(): void {
-    for (const tag of ["last", "best"] as const) recoverFolder(this.checkpointPath(tag));
-  }
+/**
+ * Puts right what processes that were killed while they replaced a checkpoint have left, and removes what they had
+ * begun to write. Only for who holds the run's lock.
+ */
+export function recoverRunFolder(path: string): void {
+  const checkpoints = join(path, "checkpoints");
+  for (const tag of ["last", "best"] as const) recoverFolder(join(checkpoints, tag));
+  const remove = (folder: string, left: RegExp) => {
+    for (const name of existsSync(folder) ? readdirSync(folder) : []) {
+      if (left.test(name)) rmSync(join(folder, name), { recursive: true, force: true });
+    }
+  };
+  remove(checkpoints, LEFT_OF_CHECKPOINT);
+  remove(checkpoints, LEFT_OF_FILE);
+  remove(path, LEFT_OF_FILE);
 }

@@ -1,10 +1,12 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
+  checkDigest,
   noGrad,
   openSafetensors,
   scope,
   UsageError,
+  writeDigests,
   writeFileAtomic,
   writeSafetensors,
   type Optimizer,
@@ -81,8 +83,20 @@ export function computeTypesOf(system: object): Readonly<Record<string, string>>
   return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
 
+/** SHA-256 of the files in a checkpoint's `state/`, by name. */
+export type StateDigests = Map<string, string>;
+
+/** Writes down what is in `state/`, so that damage is found. */
+export function saveDigests(folder: string, digests: StateDigests): void {
+  if (digests.size > 0) writeDigests(join(folder, "state"), digests);
+}
+
 /** Writes the tester's weights to a new folder. */
-export async function saveTester<S, A>(system: System<S, A>, folder: string): Promise<void> {
+export async function saveTester<S, A>(
+  system: System<S, A>,
+  folder: string,
+  digests: StateDigests | null = null,
+): Promise<void> {
   const storage = testerStorage(system);
   if (storage !== null) {
     await storage.saveTester(folder);
@@ -92,7 +106,7 @@ export async function saveTester<S, A>(system: System<S, A>, folder: string): Pr
   const parameters = ([...system.parameters()] as Tensor[]).map(
     (tensor, index) => [String(index), tensor] as const,
   );
-  writeSafetensors(join(folder, "state", "parameters.safetensors"), new Map(parameters));
+  writeSafetensors(join(folder, "state", "parameters.safetensors"), new Map(parameters), {}, digests);
 }
 
 /** Puts the weights of a checkpoint into the system's parameters, in place. */
@@ -108,10 +122,11 @@ export function saveState(
   folder: string,
   state: Omit<TrainerState, "version" | "optimizer">,
   optimizer: Optimizer,
+  digests: StateDigests | null = null,
 ): void {
   mkdirSync(join(folder, "state"), { recursive: true });
   const { name, hyperparameters, steps, tensors } = optimizer.stateDict();
-  writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors);
+  writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors, {}, digests);
   const plain = { version: STATE_VERSION, ...state, optimizer: { name, hyperparameters, steps } };
   writeFileAtomic(join(folder, "state", "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);
 }
@@ -145,16 +160,21 @@ export function readState(folder: string): TrainerState {
 }
 
 /** Writes the gradients of the parameters that have one. */
-export function saveGradients(folder: string, parameters: readonly Tensor[]): void {
+export function saveGradients(
+  folder: string,
+  parameters: readonly Tensor[],
+  digests: StateDigests | null = null,
+): void {
   const gradients = parameters.flatMap(({ grad }, index) =>
     grad === null ? [] : [[String(index), grad] as const],
   );
-  writeSafetensors(join(folder, "state", "gradients.safetensors"), new Map(gradients));
+  writeSafetensors(join(folder, "state", "gradients.safetensors"), new Map(gradients), {}, digests);
 }
 
 /** Gives the parameters the gradients that were written, and no others. */
 export function loadGradients(folder: string, parameters: readonly Tensor[]): void {
   const path = join(folder, "state", "gradients.safetensors");
+  checkDigest(path);
   const file = openSafetensors(path);
   for (const [index, parameter] of parameters.entries()) {
     const gradient = file.tensors.has(String(index)) ? file.read(String(index)) : null;
@@ -171,7 +191,9 @@ export function loadGradients(folder: string, parameters: readonly Tensor[]): vo
 /** Restores the optimizer from `state/`. */
 export function loadOptimizer(folder: string, saved: TrainerState["optimizer"], optimizer: Optimizer): void {
   scope(() => {
-    const file = openSafetensors(join(folder, "state", "optimizer.safetensors"));
+    const path = join(folder, "state", "optimizer.safetensors");
+    checkDigest(path);
+    const file = openSafetensors(path);
     const tensors = new Map([...file.tensors.keys()].map((name) => [name, file.read(name)]));
     optimizer.loadStateDict({ ...saved, tensors } as OptimizerState);
     file.close();
@@ -181,6 +203,7 @@ export function loadOptimizer(folder: string, saved: TrainerState["optimizer"], 
 function loadParameters(parameters: readonly Tensor[], path: string): void {
   noGrad(() =>
     scope(() => {
+      checkDigest(path);
       const file = openSafetensors(path);
       if (file.tensors.size !== parameters.length) {
         throw new UsageError(

@@ -1,5 +1,6 @@
 import {
   AstraError,
+  NotFiniteError,
   clipGradNorm_,
   createOptimizer,
   createSchedule,
@@ -12,6 +13,8 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import {
+  nextTurn,
+  NotFiniteContractError,
   withMemoryAdvice,
   type Algorithm,
   type Credit,
@@ -104,6 +107,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   protected readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
   readonly #options: TrainerOptions<S, A>;
+  #hasUpdated = false;
   /** Training steps done. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
@@ -189,10 +193,11 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const before = structuredClone(this.system.counters());
       const start = this.clock();
       this.report({ phase: "rollout" });
-      const experience = await withMemoryAdvice("rollout", () => this.collect());
+      await nextTurn();
+      const experience = await this.#explainDivergence(() => withMemoryAdvice("rollout", () => this.collect()));
       await this.experienceCollected(experience);
       const rolledOut = this.clock();
-      const totals = await withMemoryAdvice("update", () => this.update(experience));
+      const totals = await this.#explainDivergence(() => withMemoryAdvice("update", () => this.update(experience)));
       const updated = this.clock();
       return {
         step,
@@ -202,6 +207,22 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
         "time/update_s": (updated - rolledOut) / 1000,
       };
     });
+  }
+
+  /** Numbers that are not finite come from weights that training has changed, once it has changed any. */
+  async #explainDivergence<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      const isNotFinite = error instanceof NotFiniteError || error instanceof NotFiniteContractError;
+      if (!isNotFinite || !this.#hasUpdated) throw error;
+      throw new AstraError(
+        `training: step ${this.stepsDone + 1}: training has diverged, since the tester no longer gives finite numbers ` +
+          `(${error.message}); lower training.learningRate (${this.configuration.learningRate}), or go on from an ` +
+          `earlier checkpoint`,
+        { cause: error },
+      );
+    }
   }
 
   /** Grows the graphs of a step, and makes batches of them. */
@@ -261,6 +282,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       if (batches.length > 0) totals.epochs += 1;
       for (let start = 0; start < batches.length && going;) {
         this.report({ phase: "update", done, total: count });
+        await nextTurn();
         const group = batches.slice(start, start + this.#room);
         start += group.length;
         going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
@@ -369,6 +391,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   protected async applyUpdate(position: number): Promise<void> {
     this.optimizer.learningRate = this.configuration.learningRate * this.#schedule(position);
     this.optimizer.step();
+    this.#hasUpdated = true;
     this.optimizer.zeroGrad();
     await this.system.testerUpdated();
   }

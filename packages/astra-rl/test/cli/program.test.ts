@@ -25,12 +25,12 @@ test("exit codes, and a stack only for those who ask", () => {
   expect(run(["train", path("none.yaml")], { ASTRA_RL_DEBUG: "1" }).stderr).toMatch(/\n {4}at /);
 });
 
-test("a reader that leaves early is no failure", () => {
+test("a reader that leaves early ends the command as it ends other programs, with a line", () => {
   writeFileSync(path("texts.jsonl"), `${JSON.stringify({ text: "a ".repeat(5000) })}\n`.repeat(200));
   const command = `"${process.execPath}" "${program}" score --scorer embedded --input "${path("texts.jsonl")}" --quiet | head -n 1; echo "\${PIPESTATUS[0]}"`;
   const { stdout, stderr } = spawnSync("bash", ["-c", command], { encoding: "utf8" });
-  expect(stderr).toBe("");
-  expect(stdout).toMatch(/^\{"score":.*\n0\n$/);
+  expect(stderr).toBe("astra-rl: standard output was closed by its reader\n");
+  expect(stdout).toMatch(/^\{"score":.*\n141\n$/);
 });
 
 test("Ctrl-C ends the step in progress; the run can be resumed", async () => {

@@ -75,7 +75,7 @@ describe("wrong configurations", () => {
   test.each([
     ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean "sampler"\?/],
     ["sampler: {width: 0}", /sampler\.width must be at least 1, got 0/],
-    ["sampler: {depth: -1}", /sampler\.depth must be at least 0, got -1/],
+    ["sampler: {depth: -1}", /sampler\.depth must be at least 1, got -1/],
     ["training: {learningRate: .nan}", /training\.learningRate must be a number, got NaN/],
     ["training: {learningRate: 0}", /training\.learningRate must be greater than 0, got 0/],
     ["sampler: {width: 1}", /DPO.*width/],

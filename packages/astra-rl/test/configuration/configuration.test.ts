@@ -80,7 +80,7 @@ describe("mistakes point at the place", () => {
     ],
     [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean "training"?'],
     [`${MINIMAL}sampler:\n  width: 0\n`, "/runs/run.yaml:5:10: sampler.width must be at least 1, got 0"],
-    [`${MINIMAL}sampler: {depth: -1}\n`, "/runs/run.yaml:4:18: sampler.depth must be at least 0, got -1"],
+    [`${MINIMAL}sampler: {depth: -1}\n`, "/runs/run.yaml:4:18: sampler.depth must be at least 1, got -1"],
     [
       `${MINIMAL}sampler: {depth: 1.5}\n`,
       "/runs/run.yaml:4:18: sampler.depth must be a whole number, got 1.5",

@@ -13,6 +13,7 @@ import { temporaryFolder } from "../training/temporary-folder.js";
 
 // What a resumed run may change, written down a second time, so that nothing becomes free by an oversight.
 const FREE = [
+  "sampler.maxTurns",
   "prompts.test",
   "training.trainingSteps",
   "training.evaluateEvery",

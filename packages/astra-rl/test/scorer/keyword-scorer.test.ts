@@ -146,7 +146,7 @@ describe("KeywordScorer.load", () => {
 
   it("names a file that is not there", async () => {
     await expect(KeywordScorer.load(join(folder, "none.json"))).rejects.toThrow(
-      /none.json: cannot read keywords: ENOENT/u,
+      /none.json: cannot read keywords: there is no such file/u,
     );
   });
 });

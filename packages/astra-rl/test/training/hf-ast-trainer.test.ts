@@ -65,6 +65,7 @@ describe("a run folder", () => {
     });
     expect(readdirSync(join(folder, "checkpoints")).sort()).toEqual(["best", "last"]);
     expect(readdirSync(join(folder, "checkpoints", "last", "state")).sort()).toEqual([
+      "SHA256SUMS",
       "optimizer.safetensors",
       "parameters.safetensors",
       "trainer.json",
@@ -122,10 +123,10 @@ describe("a resumed run", () => {
       const { weights, metrics, graphs, evaluations } = await whole(settings);
       const folder = temporaryFolder();
       // Stopped twice, by a signal, after steps 4 and 9.
-      for (const stop of [4, 9]) {
+      for (const [part, stop] of [4, 9].entries()) {
         const controller = new AbortController();
         await train(folder, settings, {
-          resume: true,
+          resume: part > 0,
           signal: controller.signal,
           onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
         });
@@ -156,12 +157,14 @@ describe("a resumed run", () => {
     expect(FILES.map((name) => textOf(early, name))).toEqual([metrics, graphs, evaluations]);
   });
 
-  it("starts anew where there is no checkpoint yet", async () => {
-    const { weights, metrics } = await whole();
+  it("never starts anew: without a folder or a checkpoint it is refused, and nothing is changed", async () => {
     const folder = temporaryFolder();
-    appendFileSync(join(folder, "metrics.jsonl"), '{"step":1,"lo');
-    expect(await train(folder, QUICK, { resume: true })).toEqual(weights);
-    expect(textOf(folder, "metrics.jsonl")).toBe(metrics);
+    const absent = join(folder, "none");
+    await expect(train(absent, QUICK, { resume: true })).rejects.toThrow("there is no such run folder");
+    expect(existsSync(absent)).toBe(false);
+    appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("there is no checkpoint to go on from");
+    expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
   });
 
   it("may go on for longer", async () => {
@@ -189,7 +192,7 @@ describe("a resumed run", () => {
         settings,
         {
           runDirectory: folder,
-          resume: true,
+          resume: existsSync(join(folder, "checkpoints", "last")),
           credit: backUp({ gamma: 0.5 }),
           signal: controller.signal,
           onStep: ({ step }) => (step === stop ? controller.abort() : undefined),

@@ -1,14 +1,18 @@
 /**
  * A training run in a process of its own, for the test that kills it: `tsx kill-run.ts FOLDER STEPS`.
- * It resumes whatever the folder holds, and prints a line for each step.
+ * It goes on with the run in the folder, or begins it where there is no checkpoint, and prints a line for each step.
  */
-import { writeSync } from "node:fs";
+import { existsSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import { assemble, QUICK } from "./support.js";
 
 const [folder, steps] = process.argv.slice(2);
+const checkpoints = join(folder!, "checkpoints");
+const resume = existsSync(join(checkpoints, "last")) || existsSync(join(checkpoints, ".last.old"));
+if (!resume) rmSync(folder!, { recursive: true, force: true });
 const { trainer } = assemble(
   { ...QUICK, trainingSteps: Number(steps) },
   // At once and unbuffered, so that the parent sees where the run stands.
-  { runDirectory: folder!, resume: true, onStep: (record) => void writeSync(1, `${record.step}\n`) },
+  { runDirectory: folder!, resume, onStep: (record) => void writeSync(1, `${record.step}\n`) },
 );
 await trainer.train();

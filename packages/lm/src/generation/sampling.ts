@@ -33,6 +33,10 @@ export interface Sampling {
 
 export type ResolvedSampling = Readonly<Required<Sampling>>;
 
+/** Logits divided by less, or by that much more or less where a token was seen, leave the range of float32. */
+export const LEAST_TEMPERATURE = 1e-6;
+export const REPETITION_PENALTY_RANGE = [1e-6, 1e6] as const;
+
 /**
  * The defaults filled in, every value checked.
  *
@@ -62,15 +66,17 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
   if (!Number.isSafeInteger(minNewTokens) || minNewTokens < 0 || minNewTokens > maxNewTokens) {
     refuse("minNewTokens", `must be a whole number from 0 to maxNewTokens (${maxNewTokens})`, minNewTokens);
   }
-  if (!(temperature > 0) || !Number.isFinite(temperature)) {
-    refuse("temperature", "must be a number above 0 (for the likeliest token set greedy: true)", temperature);
+  if (!(temperature >= LEAST_TEMPERATURE) || !Number.isFinite(temperature)) {
+    const rule = `must be a number of at least ${LEAST_TEMPERATURE} (for the likeliest token set greedy: true)`;
+    refuse("temperature", rule, temperature);
   }
   if (!Number.isSafeInteger(topK) || topK < 0) {
     refuse("topK", "must be a whole number of at least 0 (0 = all tokens)", topK);
   }
   if (!(topP > 0 && topP <= 1)) refuse("topP", "must be a number above 0 and at most 1", topP);
-  if (!(repetitionPenalty > 0) || !Number.isFinite(repetitionPenalty)) {
-    refuse("repetitionPenalty", "must be a number above 0 (1 = off)", repetitionPenalty);
+  const [least, most] = REPETITION_PENALTY_RANGE;
+  if (!(repetitionPenalty >= least && repetitionPenalty <= most)) {
+    refuse("repetitionPenalty", `must be a number from ${least} to ${most} (1 = off)`, repetitionPenalty);
   }
   for (const id of stopIds) {
     if (!Number.isSafeInteger(id) || id < 0) refuse("stopIds", "must be token ids", id);

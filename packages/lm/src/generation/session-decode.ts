@@ -1,4 +1,14 @@
-import { AstraError, cast, keep, readsSharedColumns, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import {
+  AstraError,
+  cast,
+  keep,
+  NotFiniteError,
+  readsSharedColumns,
+  scope,
+  tensor,
+  zeros,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { decodeUtterance, StopDetector, type TokenDecoder } from "./stop.js";
 import type { KeyValueCache } from "./key-value-cache.js";
@@ -248,6 +258,8 @@ class Decoder {
     const { greedy, repetitionPenalty, minNewTokens } = sampling;
     const { history, seen, uniforms, sampled, logprobs, behaviour } = this.#state;
     const logits = model.logits(history.at(-1)!.hidden);
+    // Whatever makes later tokens' logits infinite makes the first's so, as good as always.
+    if (step === 0) checkLogits(logits);
     let shaped = logits;
     if (seen !== null) {
       shaped = penalizeRepetition(
@@ -436,4 +448,13 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
     logprobs: optional(state.logprobs),
     behaviour: optional(state.behaviour),
   };
+}
+
+/** @throws NotFiniteError where a row has a logit that is NaN or +∞, from which nothing can be drawn */
+function checkLogits(logits: Tensor): void {
+  const greatest = Number(logits.max().item());
+  if (Number.isFinite(greatest)) return;
+  throw new NotFiniteError(
+    `the model gives no finite logits (${greatest}): its weights are damaged, or training has made them diverge`,
+  );
 }

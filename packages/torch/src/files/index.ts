@@ -1,4 +1,5 @@
 // Files that are whole or not there: atomic replacement, and what a disk's refusal means. Must not know tensors.
-export { writeFileAtomic } from "./atomic-file.js";
+export { checkReplaceableFile, writeFileAtomic } from "./atomic-file.js";
+export { checkDigest, DIGESTS, writeDigests } from "./digests.js";
 export { recoverFolder, replaceFolder, type ReplaceFolderOptions } from "./atomic-folder.js";
 export { diskError, diskReason, explainDiskErrors, explainDiskErrorsAsync } from "./disk-error.js";

@@ -1,3 +1,5 @@
+import { createHash, type Hash } from "node:crypto";
+import { basename } from "node:path";
 import { describeValue, UsageError } from "../errors.js";
 import { bytesOf, type DType } from "../dtype.js";
 import { keep, noGrad, scope } from "../scope.js";
@@ -17,6 +19,7 @@ const nameOfDtype: ReadonlyMap<DType, string> = new Map(
  *
  * Tensors may be on any device and have any strides; tied tensors are written twice.
  * @param metadata texts to store under `__metadata__`
+ * @param digests takes the SHA-256 of the file, in hexadecimal, under its name
  * @throws UsageError for a name that the format reserves or that is not Unicode, metadata that is not text, and
  * every way in which the file cannot be written
  */
@@ -24,6 +27,7 @@ export function writeSafetensors(
   path: string,
   tensors: ReadonlyMap<string, Tensor> | Readonly<Record<string, Tensor>>,
   metadata: Readonly<Record<string, string>> = {},
+  digests: Map<string, string> | null = null,
 ): void {
   const named =
     tensors instanceof Map ? (tensors as ReadonlyMap<string, Tensor>) : new Map(Object.entries(tensors));
@@ -33,7 +37,20 @@ export function writeSafetensors(
     ([nameA, a], [nameB, b]) => bytesOf(b.dtype) - bytesOf(a.dtype) || (nameA < nameB ? -1 : 1),
   );
   const header = makeHeader(path, ordered, metadata);
-  writeFileAtomic(path, chunksOf(header, ordered));
+  if (digests === null) {
+    writeFileAtomic(path, chunksOf(header, ordered));
+    return;
+  }
+  const hash = createHash("sha256");
+  writeFileAtomic(path, hashed(chunksOf(header, ordered), hash));
+  digests.set(basename(path), hash.digest("hex"));
+}
+
+function* hashed(chunks: Iterable<Uint8Array>, hash: Hash): Generator<Uint8Array> {
+  for (const chunk of chunks) {
+    hash.update(chunk);
+    yield chunk;
+  }
 }
 
 function makeHeader(

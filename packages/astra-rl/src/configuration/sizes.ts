@@ -1,0 +1,27 @@
+import { turnsOfTree } from "../sampler/index.js";
+import type { Configuration } from "./schema.js";
+
+/** A number that is too large for what it multiplies. */
+export interface TooLarge {
+  path: readonly string[];
+  message: string;
+}
+
+/** What would take more turns at once than the sampler's limit allows; null where everything fits. */
+export function tooManyTurns({ sampler, training, evaluation }: Configuration): TooLarge | null {
+  // Of a sampler of the user's nobody knows how much it grows.
+  if (sampler.type !== "ast") return null;
+  const { width, depth, maxTurns } = sampler as unknown as { width: number; depth: number; maxTurns: number };
+  const { numEpisodesPerExperience: episodes } = training;
+  const turns = turnsOfTree(width, depth);
+  const limit = `sampler.maxTurns allows ${maxTurns.toLocaleString("en-US")}`;
+  if (episodes * turns > maxTurns) {
+    const path = ["training", "numEpisodesPerExperience"];
+    const total = (episodes * turns).toLocaleString("en-US");
+    return { path, message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}` };
+  }
+  if ((evaluation.depth ?? 0) > maxTurns) {
+    return { path: ["evaluation", "depth"], message: `a conversation of ${evaluation.depth} turns is too long; ${limit}` };
+  }
+  return null;
+}

@@ -1,0 +1,67 @@
+import { createHash } from "node:crypto";
+import { closeSync, openSync, readFileSync, readSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { UsageError } from "../errors.js";
+import { writeFileAtomic } from "./atomic-file.js";
+
+/** The file of a folder that says what its files held when they were written; `sha256sum --check` reads it as well. */
+export const DIGESTS = "SHA256SUMS";
+
+const PIECE = 1 << 22;
+
+/** Writes down what the files of a folder hold. @param digests SHA-256 in hexadecimal, by the file's name */
+export function writeDigests(folder: string, digests: ReadonlyMap<string, string>): void {
+  const lines = [...digests].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, hash]) => `${hash}  ${name}\n`);
+  writeFileAtomic(join(folder, DIGESTS), lines);
+}
+
+/**
+ * Checks that a file holds what was written, where its folder says what that was.
+ *
+ * @throws UsageError where it does not: a flipped bit in weights gives other numbers, not an error
+ */
+export function checkDigest(path: string): void {
+  const sums = join(dirname(path), DIGESTS);
+  const expected = digestOf(sums, basename(path));
+  if (expected === null) return;
+  const found = sha256(path);
+  if (found === null || found === expected) return;
+  throw new UsageError(
+    `${path}: is not what was written (SHA-256 ${expected}, now ${found}): it was damaged or changed since; restore ` +
+      `it, or delete ${sums} to take it as it is`,
+  );
+}
+
+function digestOf(sums: string, name: string): string | null {
+  let text: string;
+  try {
+    text = readFileSync(sums, "utf8");
+  } catch {
+    return null;
+  }
+  for (const line of text.split("\n")) {
+    const [hash, file] = line.split(/ [ *]/u);
+    if (file === name && hash !== undefined && /^[0-9a-f]{64}$/u.test(hash)) return hash;
+  }
+  return null;
+}
+
+/** null for a file that cannot be read: whoever reads it says why. */
+function sha256(path: string): string | null {
+  const hash = createHash("sha256");
+  const piece = Buffer.allocUnsafe(PIECE);
+  let file: number;
+  try {
+    file = openSync(path, "r");
+  } catch {
+    return null;
+  }
+  try {
+    for (let count; (count = readSync(file, piece)) > 0; ) hash.update(piece.subarray(0, count));
+    return hash.digest("hex");
+  } catch {
+    return null;
+  } finally {
+    closeSync(file);
+  }
+}
