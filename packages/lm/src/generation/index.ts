@@ -3,7 +3,7 @@
  * must not know which family a model is of, how text becomes ids, or who talks to whom.
  */
 export { generate } from "./generate.js";
-export { keyedUniform, KeyedStream, type DrawKey } from "./keyed-random.js";
+export { keyedUniform, type DrawKey } from "./keyed-random.js";
 export { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
 export {
   GenerationSession,
