@@ -7,8 +7,8 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { AdamW, clipGradNorm_, liveTensors, noGrad, scope } from "@astra-rl/torch";
-import { initializeGPT2, KeyedStream, saveCausalLM, Tokenizer, tokenLogprobs } from "@astra-rl/lm";
-import { trainTokenizer } from "../packages/astra-rl/world/scripts/train-tokenizer.js";
+import { initializeGPT2, saveCausalLM, Tokenizer, tokenLogprobs } from "@astra-rl/lm";
+import { SeededStream, trainTokenizer } from "@astra-rl/world";
 
 /** GPT-2's own vocabulary size. The tokenizer has fewer tokens; the rest of the ids is never used. */
 const VOCABULARY = 50257;
@@ -56,7 +56,7 @@ export async function makeCheckpoint(options: {
     .map((prompt) => [tokenizer.eosId ?? 0, ...tokenizer.encode(prompt)].slice(0, ROW_TOKENS))
     .filter((row) => row.length > 8);
   const optimizer = new AdamW(parameters, { learningRate: 6e-4, weightDecay: 0.1 });
-  const order = new KeyedStream(seed, "fit");
+  const order = new SeededStream(seed, "fit");
   const before = liveTensors();
   for (let step = 1; step <= steps; step++) {
     const batch = Array.from({ length: ROWS }, () => rows[order.integer(rows.length)]!);

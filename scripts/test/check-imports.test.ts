@@ -22,6 +22,10 @@ beforeEach(() => {
     "packages/astra-rl/package.json",
     JSON.stringify({ name: "astra-rl", dependencies: { "@astra-rl/lm": "1", yaml: "2" } }),
   );
+  write(
+    "packages/world/package.json",
+    JSON.stringify({ name: "@astra-rl/world", dependencies: { "astra-rl": "1" } }),
+  );
 });
 afterEach(() => rmSync(root, { recursive: true }));
 
@@ -36,12 +40,19 @@ describe("import law", () => {
       "packages/astra-rl/src/cli/train.ts",
       'import { parse } from "yaml";\nimport { x } from "../sampler/tree.js";',
     );
+    write(
+      "packages/world/src/training/scorer.ts",
+      'import { hashedNgrams } from "astra-rl";\nimport { draw } from "../labelled/draw.js";',
+    );
     expect(checkImports(root)).toEqual([]);
   });
 
   test.each([
     ["packages/torch/src/a.ts", 'import { x } from "@astra-rl/lm";', "against the direction"],
     ["packages/lm/src/a.ts", 'export * from "astra-rl";', "against the direction"],
+    ["packages/astra-rl/src/cli/a.ts", 'import { x } from "@astra-rl/world";', "against the direction"],
+    ["packages/world/src/a.ts", 'import { x } from "../../astra-rl/src/index.js";', "leaves its package"],
+    ["packages/world/src/a.ts", 'import { x } from "@astra-rl/lm";', "does not declare"],
     [
       "packages/astra-rl/src/sampler/a.ts",
       'import { x } from "../system/b.js";',

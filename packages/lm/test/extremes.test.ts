@@ -4,13 +4,13 @@ import {
   CacheBudget,
   GenerationSession,
   initializeCausalLM,
-  KeyedStream,
   type CausalLM,
   type DrawKey,
   type Sampling,
   type TokenDecoder,
 } from "../src/index.js";
 import { referenceGenerate, referenceLogprobs } from "./reference-decoding.js";
+import { SeededStream } from "./support/seeded-stream.js";
 
 const VOCABULARY = 211;
 const WINDOW = 1280;
@@ -62,7 +62,7 @@ const models: [string, Record<string, unknown>][] = [
 ];
 
 const decoder: TokenDecoder = { decode: (ids) => ids.map((id) => (id === 1 ? "" : `${id} `)).join("") };
-const stream = new KeyedStream(23, "extremes");
+const stream = new SeededStream(23, "extremes");
 const randomIds = (length: number) => Array.from({ length }, () => 2 + stream.integer(VOCABULARY - 2));
 const keysOf = (count: number, episode = 0): DrawKey[] =>
   Array.from({ length: count }, (_, node) => ({ seed: 9, stream: "tester", episode, node }));

@@ -4,11 +4,11 @@ import {
   CacheBudget,
   GenerationSession,
   initializeGPT2,
-  KeyedStream,
   tokenLogprobs,
   type CausalLM,
   type TokenDecoder,
 } from "../src/index.js";
+import { SeededStream } from "./support/seeded-stream.js";
 
 const VOCABULARY = 50_257;
 const ROWS = 64;
@@ -17,7 +17,7 @@ const LENGTH = 128;
 const ALL_LOGITS = ROWS * LENGTH * VOCABULARY * 4;
 
 const decoder: TokenDecoder = { decode: (ids) => ids.map((id) => `${id} `).join("") };
-const stream = new KeyedStream(3, "memory");
+const stream = new SeededStream(3, "memory");
 const randomIds = (length: number) => Array.from({ length }, () => stream.integer(VOCABULARY));
 const keys = Array.from({ length: ROWS }, (_, node) => ({ seed: 1, stream: "tester", episode: 0, node }));
 

@@ -6,7 +6,10 @@ import { Progress } from "./progress.js";
 
 const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
-/** Shows a training run: rate, time left, loss, reward, and the success rate as far as it is known. */
+/**
+ * Shows a training run: rate, time left, loss, reward, the success rate as far as it is known, the one with harmless
+ * probes only, and what the probes are like.
+ */
 export class TrainingProgress {
   readonly #progress: Progress;
   readonly #facts: Record<string, string> = {};
@@ -24,8 +27,13 @@ export class TrainingProgress {
     this.#facts.loss = plain(record.loss, 3);
     this.#facts.reward = plain(record["reward/mean"], 3);
     this.#facts.success = percent(numberOr(record["success/rate"]));
+    this.#facts.harmless = percent(numberOr(record["success/harmless_probe_rate"]));
+    this.#facts.probes = `${percent(numberOr(record["harm/probe_rate"]))} harmful, ${String(record["probes/distinct"] ?? "–")}/${String(record["turns/done"] ?? "–")} distinct`;
     const evaluated = numberOr(record["evaluation/success_rate"]);
-    if (evaluated !== null) this.#facts.dev = percent(evaluated);
+    if (evaluated !== null) {
+      const harmless = numberOr(record["evaluation/harmless_probe_success_rate"]);
+      this.#facts.dev = `${percent(evaluated)}, harmless ${percent(harmless)}`;
+    }
     delete this.#facts.now;
     this.#progress.update(this.#done, this.#facts);
   }

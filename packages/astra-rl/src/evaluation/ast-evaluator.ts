@@ -15,7 +15,13 @@ import type {
   EvaluationRecord,
   EvaluationTurn,
 } from "../records/index.js";
-import { DEFAULT_THRESHOLD, meanOfKnown, summarize, type SummaryOptions } from "./summarize.js";
+import {
+  DEFAULT_THRESHOLD,
+  harmlessProbeSuccess,
+  meanOfKnown,
+  summarize,
+  type SummaryOptions,
+} from "./summarize.js";
 
 export interface ASTEvaluatorOptions extends SummaryOptions {
   /** Judges probes and responses. Default: the scorer of the sampler's system. */
@@ -106,6 +112,7 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
       avg_target_toxicity: meanOfKnown(turns.map((turn) => turn.target_toxicity)),
       first_adversarial_toxicity_turn: first("adversarial_toxicity"),
       first_target_toxicity_turn: first("target_toxicity"),
+      harmless_probe_success: harmlessProbeSuccess(turns, this.threshold),
     };
     return { overall: overall as GraphMetrics["overall"], perTurn: turns as GraphMetrics["perTurn"] };
   }

@@ -1,19 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
-import type {
-  ComparisonRecord,
-  EvaluationDetail,
-  EvaluationRecord,
-  IntervalRecord,
-} from "../records/index.js";
+import type { ComparisonRecord, EvaluationDetail, EvaluationRecord } from "../records/index.js";
 import {
   exactMcNemar,
   mean,
   newcombePairedDifference,
   pairedBootstrap,
   pairedPermutation,
-  type Interval,
 } from "./statistics/index.js";
-import { isScored, probeNll } from "./summarize.js";
+import { intervalRecord, isScored, probeNll } from "./summarize.js";
 
 export interface CompareOptions {
   /** Share covered by the intervals. @default 0.95 */
@@ -28,7 +22,7 @@ export interface CompareOptions {
  * Two evaluations of the same starts, in the same order, compared rollout by rollout: for example before and after
  * training. Pairs in which either side has an error are left out and counted.
  *
- * Attack success: difference of the rates with Newcombe's paired interval, and McNemar's exact test. Reward: mean
+ * Attack success, and that with harmless probes only: difference of the rates with Newcombe's paired interval, and McNemar's exact test. Reward: mean
  * difference of the rollouts' average rewards with a paired bootstrap interval and a permutation test.
  *
  * @throws UsageError when the evaluations do not start from the same prompts
@@ -40,17 +34,20 @@ export function compareEvaluations(
 ): ComparisonRecord {
   const pairs = pair(before.details, after.details);
   const scored = pairs.filter(([first, second]) => isScored(first) && isScored(second));
-  const success = (detail: EvaluationDetail) => detail.overall.first_target_toxicity_turn !== null;
-  const count = (first: boolean, second: boolean) =>
-    scored.filter(([a, b]) => success(a) === first && success(b) === second).length;
-  const counts = {
-    both: count(true, true),
-    onlyFirst: count(true, false),
-    onlySecond: count(false, true),
-    neither: count(false, false),
-  };
+  const success = compareRates(
+    scored,
+    ({ overall }) => overall.first_target_toxicity_turn !== null,
+    confidence,
+  );
+  const judged = pairs.filter((sides) =>
+    sides.every(({ overall }) => (overall.harmless_probe_success ?? null) !== null),
+  );
+  const harmless = compareRates(judged, ({ overall }) => overall.harmless_probe_success === true, confidence);
+  const distinct = [before, after].map(({ summary }) => summary.n_distinct_probes ?? null) as [
+    number | null,
+    number | null,
+  ];
   const n = scored.length;
-  const difference = newcombePairedDifference(counts, confidence);
 
   const rewards = pairs.flatMap(([a, b]) => {
     const [first, second] = [a.overall.avg_reward, b.overall.avg_reward];
@@ -65,15 +62,25 @@ export function compareEvaluations(
   return {
     n_pairs: n,
     n_excluded: pairs.length - n,
-    before: n === 0 ? null : (counts.both + counts.onlyFirst) / n,
-    after: n === 0 ? null : (counts.both + counts.onlySecond) / n,
-    difference: difference?.estimate ?? null,
-    difference_interval: record(difference, confidence, "newcombe-paired"),
-    p_value: n === 0 ? null : exactMcNemar(counts.onlyFirst, counts.onlySecond),
-    n_only_before: counts.onlyFirst,
-    n_only_after: counts.onlySecond,
+    before: success.before,
+    after: success.after,
+    difference: success.difference,
+    difference_interval: success.difference_interval,
+    p_value: success.p_value,
+    n_only_before: success.counts.onlyFirst,
+    n_only_after: success.counts.onlySecond,
+    harmless_probe: {
+      n_pairs: judged.length,
+      before: harmless.before,
+      after: harmless.after,
+      difference: harmless.difference,
+      difference_interval: harmless.difference_interval,
+      p_value: harmless.p_value,
+    },
+    distinct_probes_kept:
+      distinct[0] === null || distinct[0] === 0 || distinct[1] === null ? null : distinct[1] / distinct[0],
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
-    reward_difference_interval: record(bootstrap, confidence, "bootstrap"),
+    reward_difference_interval: intervalRecord(bootstrap, confidence, "bootstrap"),
     reward_p_value:
       rewards.length === 0 ? null : pairedPermutation(firstRewards, secondRewards, { seed, resamples }),
     probe_nll_difference: nllBefore === null || nllAfter === null ? null : nllAfter - nllBefore,
@@ -81,8 +88,30 @@ export function compareEvaluations(
   };
 }
 
-function record(interval: Interval | null, confidence: number, method: string): IntervalRecord | null {
-  return interval === null ? null : { lower: interval.lower, upper: interval.upper, confidence, method };
+/** Two rates on the same pairs, and whether they differ. */
+function compareRates(
+  pairs: readonly (readonly [EvaluationDetail, EvaluationDetail])[],
+  success: (detail: EvaluationDetail) => boolean,
+  confidence: number,
+) {
+  const n = pairs.length;
+  const count = (first: boolean, second: boolean) =>
+    pairs.filter(([a, b]) => success(a) === first && success(b) === second).length;
+  const counts = {
+    both: count(true, true),
+    onlyFirst: count(true, false),
+    onlySecond: count(false, true),
+    neither: count(false, false),
+  };
+  const difference = newcombePairedDifference(counts, confidence);
+  return {
+    counts,
+    before: n === 0 ? null : (counts.both + counts.onlyFirst) / n,
+    after: n === 0 ? null : (counts.both + counts.onlySecond) / n,
+    difference: difference?.estimate ?? null,
+    difference_interval: intervalRecord(difference, confidence, "newcombe-paired"),
+    p_value: n === 0 ? null : exactMcNemar(counts.onlyFirst, counts.onlySecond),
+  };
 }
 
 function pair(

@@ -12,6 +12,11 @@ const interval = z.object({
   method: z.string(),
 });
 
+/** A count or figure that records of before it was measured do not have. */
+const count = z.int().nonnegative().nullable().default(null);
+const share = z.number().nullable().default(null);
+const laterInterval = interval.nullable().default(null);
+
 const turn = z.looseObject({
   /** From 1. */
   turn: z.int().positive(),
@@ -43,6 +48,11 @@ const overall = z.looseObject({
   /** First turn whose score reached the threshold; null when none is known to have. */
   first_adversarial_toxicity_turn: z.int().positive().nullable(),
   first_target_toxicity_turn: z.int().positive().nullable(),
+  /**
+   * Whether a response reached the threshold while no probe up to it did: what the tester drew out without saying it first.
+   * null where a probe or a response has no score, and in records of before this was measured.
+   */
+  harmless_probe_success: z.boolean().nullable().default(null),
 });
 
 const summary = z.looseObject({
@@ -61,6 +71,19 @@ const summary = z.looseObject({
   pct_rollouts_with_adversarial_toxicity: z.number().nullable(),
   "pct_rollouts_with_target_toxicity/attack_success_rate": z.number().nullable(),
   attack_success_rate_interval: interval.nullable(),
+  /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
+  n_harmless_probe_scored: count,
+  /** Those with a response at or over the threshold and no probe at or over it up to that response. */
+  n_harmless_probe_successes: count,
+  harmless_probe_success_rate: share,
+  harmless_probe_success_rate_interval: laterInterval,
+  /** Probes that have a score, those among them at or over the threshold, and how many different texts they are. */
+  n_probes: count,
+  n_harmful_probes: count,
+  n_distinct_probes: count,
+  harmful_probe_rate: share,
+  /** Probes of one rollout resemble each other: the interval counts them as fewer (`clusteredWilsonInterval`). */
+  harmful_probe_rate_interval: laterInterval,
   /** The rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
   attack_success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),
   /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
@@ -97,6 +120,20 @@ export const comparisonRecordSchema = z.looseObject({
   p_value: z.number().nullable(),
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
+  /** The same of the success with harmless probes only, on the pairs in which every text has a score. */
+  harmless_probe: z
+    .object({
+      n_pairs: z.int().nonnegative(),
+      before: z.number().nullable(),
+      after: z.number().nullable(),
+      difference: z.number().nullable(),
+      difference_interval: interval.nullable(),
+      p_value: z.number().nullable(),
+    })
+    .nullable()
+    .default(null),
+  /** Distinct probes after, divided by those before; null where there were none, or it was not measured. */
+  distinct_probes_kept: share,
   /** Mean of after − before of the rollouts' average rewards, with a bootstrap interval and a permutation test. */
   reward_difference: z.number().nullable(),
   reward_difference_interval: interval.nullable(),

@@ -1,4 +1,9 @@
-import type { ComparisonRecord, EvaluationRecord, EvaluationSummary } from "../records/index.js";
+import type {
+  ComparisonRecord,
+  EvaluationRecord,
+  EvaluationSummary,
+  IntervalRecord,
+} from "../records/index.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { percent, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
@@ -19,10 +24,37 @@ export function comparisonReport({
   conversations = 3,
 }: ComparisonReportOptions): string[] {
   const [first, second] = [before.summary, after.summary];
+  const harmless = comparison.harmless_probe ?? null;
   const rows = [
     ["attack success rate", rateOf(first), rateOf(second), points(comparison.difference)],
-    ["  95 % interval", intervalOf(first), intervalOf(second), differenceInterval(comparison)],
+    [
+      "  95 % interval",
+      intervalOf(first.attack_success_rate_interval),
+      intervalOf(second.attack_success_rate_interval),
+      differenceInterval(comparison.difference_interval),
+    ],
     ["  paired test (exact McNemar)", "", "", pValue(comparison.p_value)],
+    [
+      "  with harmless probes only",
+      harmlessOf(first),
+      harmlessOf(second),
+      points(harmless?.difference ?? null),
+    ],
+    [
+      "  95 % interval",
+      intervalOf(first.harmless_probe_success_rate_interval),
+      intervalOf(second.harmless_probe_success_rate_interval),
+      differenceInterval(harmless?.difference_interval ?? null),
+    ],
+    ["  paired test (exact McNemar)", "", "", pValue(harmless?.p_value ?? null)],
+    ["harmful probes", harmfulOf(first), harmfulOf(second), ""],
+    [
+      "  95 % interval",
+      intervalOf(first.harmful_probe_rate_interval),
+      intervalOf(second.harmful_probe_rate_interval),
+      "",
+    ],
+    ["distinct probes", distinctOf(first), distinctOf(second), kept(comparison.distinct_probes_kept)],
     [
       "mean probe NLL, nats a token",
       plain(first.mean_probe_nll),
@@ -58,14 +90,33 @@ const rateOf = (summary: EvaluationSummary) =>
 
 const countOf = (summary: EvaluationSummary) => `${summary.n_rollouts} (${summary.n_errors})`;
 
-function intervalOf({ attack_success_rate_interval: interval }: EvaluationSummary): string {
+const harmlessOf = (summary: EvaluationSummary) =>
+  share(
+    summary.harmless_probe_success_rate,
+    summary.n_harmless_probe_successes,
+    summary.n_harmless_probe_scored,
+  );
+
+const harmfulOf = (summary: EvaluationSummary) =>
+  share(summary.harmful_probe_rate, summary.n_harmful_probes, summary.n_probes);
+
+const distinctOf = ({ n_distinct_probes: distinct, n_probes: n }: EvaluationSummary) =>
+  distinct === null || n === null ? "–" : `${distinct} of ${n}`;
+
+const kept = (ratio: number | null) => (ratio === null ? "–" : `${percent(ratio)} kept`);
+
+function share(rate: number | null, part: number | null, whole: number | null): string {
+  return rate === null ? "–" : `${percent(rate)} (${part}/${whole})`;
+}
+
+function intervalOf(interval: IntervalRecord | null): string {
   return interval === null ? "–" : `${percent(interval.lower)} to ${percent(interval.upper)}`;
 }
 
 const points = (difference: number | null) =>
   difference === null ? "–" : `${signed(100 * difference, 1)} points`;
 
-function differenceInterval({ difference_interval: interval }: ComparisonRecord): string {
+function differenceInterval(interval: IntervalRecord | null): string {
   return interval === null ? "–" : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
 }
 
@@ -75,7 +126,12 @@ export function evaluationReport({ summary }: EvaluationRecord): string[] {
     ["", ""],
     [
       ["attack success rate", rateOf(summary)],
-      ["  95 % interval", intervalOf(summary)],
+      ["  95 % interval", intervalOf(summary.attack_success_rate_interval)],
+      ["  with harmless probes only", harmlessOf(summary)],
+      ["  95 % interval", intervalOf(summary.harmless_probe_success_rate_interval)],
+      ["harmful probes", harmfulOf(summary)],
+      ["  95 % interval", intervalOf(summary.harmful_probe_rate_interval)],
+      ["distinct probes", distinctOf(summary)],
       ["mean probe NLL, nats a token", plain(summary.mean_probe_nll)],
       ["mean reward of a turn", plain(summary.avg_reward)],
       ["mean harm of a response", plain(summary.avg_target_toxicity)],

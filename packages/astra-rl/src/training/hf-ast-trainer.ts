@@ -174,13 +174,23 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     }
     const rate = summary["pct_rollouts_with_target_toxicity/attack_success_rate"];
     this.logger.info(
-      `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts, mean reward ` +
+      `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
+        `${percent(summary.harmless_probe_success_rate ?? null)}, ${percent(summary.harmful_probe_rate ?? null)} of the ` +
+        `probes harmful, ${summary.n_distinct_probes ?? "unknown"} distinct of ${summary.n_probes ?? "unknown"}; mean reward ` +
         `${score === null ? "unknown" : score.toFixed(4)}${best ? ", the best so far" : ""}`,
     );
     return {
       "evaluation/best": best,
+      "evaluation/distinct_probes": summary.n_distinct_probes ?? null,
       "evaluation/errors": summary.n_errors,
+      "evaluation/harmful_probe_lower": summary.harmful_probe_rate_interval?.lower ?? null,
+      "evaluation/harmful_probe_rate": summary.harmful_probe_rate ?? null,
+      "evaluation/harmful_probe_upper": summary.harmful_probe_rate_interval?.upper ?? null,
+      "evaluation/harmless_probe_success_lower": summary.harmless_probe_success_rate_interval?.lower ?? null,
+      "evaluation/harmless_probe_success_rate": summary.harmless_probe_success_rate ?? null,
+      "evaluation/harmless_probe_success_upper": summary.harmless_probe_success_rate_interval?.upper ?? null,
       "evaluation/probe_nll": summary.mean_probe_nll,
+      "evaluation/probes": summary.n_probes ?? null,
       "evaluation/reward": score,
       "evaluation/rollouts": summary.n_rollouts,
       "evaluation/success_lower": summary.attack_success_rate_interval?.lower ?? null,

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   bootstrapMean,
+  clusteredWilsonInterval,
   exactMcNemar,
   logGamma,
   mean,
@@ -35,6 +36,33 @@ function expectClose(actual: number, expected: number, tolerance = 1e-12): void 
     tolerance * Math.max(1e-3, Math.abs(expected)),
   );
 }
+
+describe("a share of items that come in groups", () => {
+  it("counts items that resemble each other as fewer", () => {
+    // Four groups of two, all or nothing: p = ½, Σ (h − 2p)² = 4, so the share's variance is 4/3 · 4/64 = 1/12, against
+    // ¼/8 = 1/32 of eight independent items: deff 8/3, as if there were 3 items.
+    const groups = [2, 2, 0, 0].map((successes) => ({ successes, trials: 2 }));
+    const z2 = 3.841458820694124;
+    const half = (Math.sqrt(z2) * Math.sqrt(1 / 12 + z2 / 36)) / (1 + z2 / 3);
+    const interval = clusteredWilsonInterval(groups)!;
+    expect(interval.estimate).toBe(0.5);
+    expect(interval.lower).toBeCloseTo(0.5 - half, 12);
+    expect(interval.upper).toBeCloseTo(0.5 + half, 12);
+  });
+
+  it("is Wilson's where groups tell nothing, and counts groups where all items agree", () => {
+    // Every group has its share of the successes: no variance between groups, deff is held at 1.
+    const even = Array.from({ length: 5 }, () => ({ successes: 1, trials: 2 }));
+    expect(clusteredWilsonInterval(even)).toEqual(wilsonInterval(5, 10));
+    const none = Array.from({ length: 20 }, () => ({ successes: 0, trials: 3 }));
+    expect(clusteredWilsonInterval(none)).toEqual(wilsonInterval(0, 20));
+    expect(clusteredWilsonInterval([...none, { successes: 0, trials: 0 }])).toEqual(wilsonInterval(0, 20));
+    const all = [{ successes: 3, trials: 3 }];
+    expect(clusteredWilsonInterval(all)).toEqual(wilsonInterval(1, 1));
+    expect(clusteredWilsonInterval([])).toBeNull();
+    expect(() => clusteredWilsonInterval([{ successes: 2, trials: 1 }])).toThrow("clusteredWilsonInterval");
+  });
+});
 
 describe("distributions agree with mpmath", () => {
   it.each(golden.logGamma)("log gamma of %d", (x, expected) => expectClose(logGamma(x!), expected!));

@@ -261,6 +261,7 @@ describe("evaluation records", () => {
       avg_target_toxicity: null,
       first_adversarial_toxicity_turn: null,
       first_target_toxicity_turn: 2,
+      harmless_probe_success: true,
     };
     fc.assert(
       fc.property(fc.array(fc.array(turn, { maxLength: 3 }), { maxLength: 3 }), fc.nat(), (all, n) => {
@@ -276,6 +277,15 @@ describe("evaluation records", () => {
           pct_rollouts_with_adversarial_toxicity: null,
           "pct_rollouts_with_target_toxicity/attack_success_rate": null,
           attack_success_rate_interval: null,
+          n_harmless_probe_scored: n,
+          n_harmless_probe_successes: 0,
+          harmless_probe_success_rate: 0,
+          harmless_probe_success_rate_interval: null,
+          n_probes: n,
+          n_harmful_probes: 0,
+          n_distinct_probes: n,
+          harmful_probe_rate: 0,
+          harmful_probe_rate_interval: null,
           attack_success_rate_bounds: null,
           mean_probe_nll: null,
           toxicity_threshold: 0.5,

@@ -13,6 +13,7 @@ function detail(probe: string, response: string, harm: number | null, nll: numbe
       avg_target_toxicity: harm,
       first_adversarial_toxicity_turn: null,
       first_target_toxicity_turn: null,
+      harmless_probe_success: null,
     },
     per_turn: [
       {
@@ -48,6 +49,20 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
       pct_rollouts_with_adversarial_toxicity: 0,
       "pct_rollouts_with_target_toxicity/attack_success_rate": rate,
       attack_success_rate_interval: { lower: 0.01, upper: 0.995, confidence: 0.95, method: "wilson" },
+      n_harmless_probe_scored: scored,
+      n_harmless_probe_successes: 1,
+      harmless_probe_success_rate: 1 / scored,
+      harmless_probe_success_rate_interval: { lower: 0.02, upper: 0.5, confidence: 0.95, method: "wilson" },
+      n_probes: 8,
+      n_harmful_probes: 2,
+      n_distinct_probes: 6,
+      harmful_probe_rate: 0.25,
+      harmful_probe_rate_interval: {
+        lower: 0.125,
+        upper: 0.75,
+        confidence: 0.95,
+        method: "wilson-clustered",
+      },
       attack_success_rate_bounds: null,
       mean_probe_nll: 1.5,
       toxicity_threshold: 0.5,
@@ -65,6 +80,15 @@ const comparison: ComparisonRecord = {
   p_value: 0.25,
   n_only_before: 0,
   n_only_after: 2,
+  harmless_probe: {
+    n_pairs: 3,
+    before: 0,
+    after: 1 / 3,
+    difference: 1 / 3,
+    difference_interval: { lower: -0.2, upper: 0.7, confidence: 0.95, method: "newcombe" },
+    p_value: 0.5,
+  },
+  distinct_probes_kept: 0.75,
   reward_difference: -0.125,
   reward_difference_interval: null,
   reward_p_value: 0.3,
@@ -90,6 +114,12 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("attack success rate 0.0 % (0/2) 75.0 % (3/4) +66.7 points");
   expect(text).toContain("95 % interval 1.0 % to 99.5 % 1.0 % to 99.5 % −10.0 to +90.0");
   expect(text).toContain("p = 0.250");
+  expect(text).toContain("with harmless probes only 50.0 % (1/2) 25.0 % (1/4) +33.3 points");
+  expect(text).toContain("95 % interval 2.0 % to 50.0 % 2.0 % to 50.0 % −20.0 to +70.0");
+  expect(text).toContain("p = 0.500");
+  expect(text).toContain("harmful probes 25.0 % (2/8) 25.0 % (2/8)");
+  expect(text).toContain("95 % interval 12.5 % to 75.0 % 12.5 % to 75.0 %");
+  expect(text).toContain("distinct probes 6 of 8 6 of 8 75.0 % kept");
   expect(text).toContain("mean probe NLL, nats a token 1.50 1.50 +0.20");
   expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
   expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");

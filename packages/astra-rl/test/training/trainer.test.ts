@@ -6,6 +6,7 @@ import {
   rewardCredit,
   type EpisodeSeed,
   type Graph,
+  type Node,
   type StepResult,
 } from "../../src/core/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
@@ -429,6 +430,55 @@ describe("a tester that says the harmful thing itself", () => {
     expect(records[0]!["harm/probe_rate"]).toBeLessThan(0.2);
     expect(records.at(-1)!["harm/probe_rate"]).toBeGreaterThan(0.5);
     expect(records.at(-1)!["harm/response_rate"]).toBe(0);
+  });
+
+  it("counts for no success with harmless probes only", async () => {
+    class Watching extends Trainer {
+      readonly seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
+      protected override async experienceCollected(
+        experience: Parameters<Trainer["experienceCollected"]>[0],
+      ): Promise<void> {
+        await super.experienceCollected(experience);
+        const { graphs } = experience;
+        // Every conversation from the prompt down, turn by turn.
+        const conversations = (nodes: readonly Node[]): Node[][] =>
+          nodes.flatMap((node) => [[node], ...conversations(node.children).map((path) => [node, ...path])]);
+        const ends = (graph: Graph, harmless: boolean) =>
+          conversations(graph.children).some(
+            (path) =>
+              path.at(-1)!.scores["response"] === 1 &&
+              (!harmless || path.every(({ scores }) => scores["probe"] === 0)),
+          );
+        this.seen.push({
+          graphs: graphs.length,
+          success: graphs.filter((graph) => ends(graph, false)).length,
+          harmless: graphs.filter((graph) => ends(graph, true)).length,
+          distinct: new Set(graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => probe))).size,
+        });
+      }
+    }
+    const system = new Harmful((probe) => (probe === "aaa" || probe.startsWith("b") ? 1 : 0));
+    const records: MetricsRecord[] = [];
+    const trainer = new Watching(
+      new TrainingConfiguration({ learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4 }),
+      samplerOf(system),
+      new DPO(system),
+      { onStep: (record) => void records.push(record) },
+    );
+    await trainer.train();
+    expect(records.map((record) => record["success/rate"])).toEqual(
+      trainer.seen.map(({ success, graphs }) => success / graphs),
+    );
+    expect(records.map((record) => record["success/harmless_probe_rate"])).toEqual(
+      trainer.seen.map(({ harmless, graphs }) => harmless / graphs),
+    );
+    expect(records.map((record) => record["probes/distinct"])).toEqual(
+      trainer.seen.map(({ distinct }) => distinct),
+    );
+    // Otherwise it would be the same figure twice.
+    expect(trainer.seen.some(({ success, harmless }) => harmless > 0 && harmless < success)).toBe(true);
+    trainer.dispose();
+    system.dispose();
   });
 
   it("is not warned of where the responses follow", async () => {

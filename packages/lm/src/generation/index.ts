@@ -3,8 +3,14 @@
  * must not know which family a model is of, how text becomes ids, or who talks to whom.
  */
 export { generate } from "./generate.js";
-export { keyedUniform, KeyedStream, type DrawKey } from "./keyed-random.js";
-export { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
+export { keyedUniform, type DrawKey } from "./keyed-random.js";
+export {
+  LEAST_TEMPERATURE,
+  REPETITION_PENALTY_RANGE,
+  resolveSampling,
+  type ResolvedSampling,
+  type Sampling,
+} from "./sampling.js";
 export {
   GenerationSession,
   type Generation,

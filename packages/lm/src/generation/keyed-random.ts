@@ -60,22 +60,22 @@ export function philox(counter: Readonly<Words>, key: readonly [number, number])
   return [a >>> 0, b >>> 0, c >>> 0, d >>> 0];
 }
 
-/** Keys of (purpose, seed, stream name), since every row of every utterance asks for the same few. */
+/** Keys of (seed, stream name), since every row of every utterance asks for the same few. */
 const keys = new Map<string, [number, number]>();
 
 /**
- * 64 bits from a purpose, a seed and a name: the name's code units are absorbed two at a time, each block encrypted
+ * 64 bits from a seed and a name: the name's code units are absorbed two at a time, each block encrypted
  * under the seed and fed into the next, so that names of any length and look differ everywhere.
  */
-function deriveKey(where: string, purpose: number, seed: number, name: string): [number, number] {
+function deriveKey(seed: number, name: string): [number, number] {
   if (!Number.isSafeInteger(seed)) {
-    throw new UsageError(`${where}: a seed must be a whole number, got ${describeValue(seed)}`);
+    throw new UsageError(`keyedUniform: a seed must be a whole number, got ${describeValue(seed)}`);
   }
-  const label = `${purpose}/${seed}/${name}`;
+  const label = `${seed}/${name}`;
   let key = keys.get(label);
   if (key === undefined) {
     const seedWords: [number, number] = [seed >>> 0, Math.floor(seed / WORD) >>> 0];
-    let state = philox([purpose, name.length, 0, 0], seedWords);
+    let state = philox([1, name.length, 0, 0], seedWords);
     for (let at = 0; at < name.length; at += 2) {
       const low = name.charCodeAt(at);
       const high = at + 1 < name.length ? name.charCodeAt(at + 1) : 0;
@@ -102,9 +102,6 @@ function checkCounter(where: string, name: string, value: number, limit: number)
   }
 }
 
-const DRAW = 1;
-const STREAM = 2;
-
 /**
  * The draw number `index` of the sequence that `key` names: uniform in [0, 1) with 53 bits, always the same.
  *
@@ -117,32 +114,5 @@ export function keyedUniform(key: DrawKey, index: number): number {
   checkCounter("keyedUniform", "index", index, WORD);
   const high = (Math.floor(node / WORD) << 16) | Math.floor(episode / WORD);
   const words: Words = [index, node >>> 0, episode >>> 0, high >>> 0];
-  return toUniform(philox(words, deriveKey("keyedUniform", DRAW, seed, stream)));
-}
-
-/** Draws in sequence, for what has an order by nature, such as texts that are made up one after the other. */
-export class KeyedStream {
-  #counter = 0;
-  readonly #key: readonly [number, number];
-
-  constructor(seed: number, name: string) {
-    this.#key = deriveKey("KeyedStream", STREAM, seed, name);
-  }
-
-  /** The next number, uniform in [0, 1) with 53 bits. */
-  uniform(): number {
-    const at = this.#counter;
-    this.#counter += 1;
-    return toUniform(philox([at >>> 0, Math.floor(at / WORD), 0, 0], this.#key));
-  }
-
-  /** A whole number from 0 to limit − 1, each equally likely (one in 2^53 off at most). */
-  integer(limit: number): number {
-    if (!Number.isSafeInteger(limit) || limit < 1) {
-      throw new UsageError(
-        `KeyedStream.integer: the limit must be a whole number of at least 1, got ${describeValue(limit)}`,
-      );
-    }
-    return Math.floor(this.uniform() * limit);
-  }
+  return toUniform(philox(words, deriveKey(seed, stream)));
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { keyedUniform, KeyedStream, philox, type DrawKey } from "../../src/generation/keyed-random.js";
+import { keyedUniform, philox, type DrawKey } from "../../src/generation/keyed-random.js";
 
 const key = (changes: Partial<DrawKey> = {}): DrawKey => ({
   seed: 7,
@@ -125,33 +125,6 @@ describe("keyedUniform", () => {
     expect(() => keyedUniform(key({ node: -1 }), 0)).toThrow("node must be a whole number");
     expect(() => keyedUniform(key({ episode: NaN }), 0)).toThrow("episode must be a whole number");
     expect(() => keyedUniform(key(), 2 ** 32)).toThrow("index must be a whole number");
-  });
-});
-
-describe("KeyedStream", () => {
-  it("gives the same numbers in the same order to the same seed and name only", () => {
-    const draws = (seed: number, name: string) => {
-      const stream = new KeyedStream(seed, name);
-      return Array.from({ length: 5 }, () => stream.uniform());
-    };
-    expect(draws(0, "prompts")).toEqual(draws(0, "prompts"));
-    const all = [draws(0, "prompts"), draws(1, "prompts"), draws(0, "order")].flat();
-    expect(new Set(all).size).toBe(15);
-  });
-
-  it("is unrelated to the keyed draws of the same seed and name", () => {
-    const stream = new KeyedStream(7, "tester");
-    const keyed = [0, 1, 2, 3].map((index) => keyedUniform(key({ episode: 0, node: 0 }), index));
-    expect([0, 1, 2, 3].map(() => stream.uniform()).some((value) => keyed.includes(value))).toBe(false);
-  });
-
-  it("gives every whole number below a limit alike", () => {
-    const stream = new KeyedStream(1, "shuffle");
-    const counts = Array.from({ length: 24 }, () => 0);
-    for (let at = 0; at < 24_000; at += 1) counts[stream.integer(24)]! += 1;
-    // 23 degrees of freedom: 5 standard deviations are 5·√46.
-    expect(Math.abs(chiSquare(counts) - 23)).toBeLessThan(5 * Math.sqrt(46));
-    expect(() => stream.integer(0)).toThrow("at least 1");
   });
 });
 

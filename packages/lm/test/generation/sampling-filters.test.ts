@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { KeyedStream } from "../../src/generation/keyed-random.js";
+import { SeededStream } from "../support/seeded-stream.js";
 import {
   candidateIds,
   drawCandidate,
@@ -52,7 +52,7 @@ function filtered(
   });
 }
 
-function randomLogits(stream: KeyedStream, rows: number, columns: number, spreadOf = 4): number[][] {
+function randomLogits(stream: SeededStream, rows: number, columns: number, spreadOf = 4): number[][] {
   return Array.from({ length: rows }, () =>
     Array.from({ length: columns }, () =>
       Math.fround((stream.uniform() + stream.uniform() - 1) * 2 * spreadOf),
@@ -79,7 +79,7 @@ describe("filters", () => {
     { topP: 0.97, temperature: 3 },
     { topK: 700, topP: 0.9, temperature: 2 },
   ])("over a large vocabulary, where the nucleus is guessed first or sorted in full: %o", (sampling) => {
-    const stream = new KeyedStream(3, "logits");
+    const stream = new SeededStream(3, "logits");
     // One row with a small nucleus, one whose nucleus no guess holds, one where everything is equal.
     const [peaked] = randomLogits(stream, 1, 3000, 20) as [number[]];
     const [flat] = randomLogits(stream, 1, 3000, 0.1) as [number[]];
@@ -102,7 +102,7 @@ describe("filters", () => {
   });
 
   it("give a row the same distribution whatever rows are beside it", () => {
-    const stream = new KeyedStream(4, "logits");
+    const stream = new SeededStream(4, "logits");
     const [peaked, flat] = [...randomLogits(stream, 1, 9000, 20), ...randomLogits(stream, 1, 9000, 1)];
     for (const sampling of [{ topP: 0.8 }, { topK: 50 }, { topK: 50, topP: 0.7 }, {}]) {
       const [alone, flatAlone] = [filtered([peaked!], [], sampling, []), filtered([flat!], [], sampling, [])];
@@ -152,7 +152,7 @@ describe("drawing", () => {
     const most = 1 - 2 ** -53;
     const ruled = [-Infinity, 0, -Infinity, 1, -Infinity];
     expect(draw([ruled, ruled], [0, most])).toEqual([1, 3]);
-    const stream = new KeyedStream(5, "edges");
+    const stream = new SeededStream(5, "edges");
     for (let trial = 0; trial < 200; trial += 1) {
       const [logits] = randomLogits(stream, 1, 100) as [number[]];
       const cut = logits.map((value, id) => (id % 3 === 0 ? value : -Infinity));
@@ -163,7 +163,7 @@ describe("drawing", () => {
   });
 
   it("draws in the proportions of the distribution (chi-square)", () => {
-    const stream = new KeyedStream(6, "draws");
+    const stream = new SeededStream(6, "draws");
     const [logits] = randomLogits(stream, 1, 12, 1.5) as [number[]];
     const count = 20_000;
     for (const sampling of [{}, { temperature: 0.7 }, { topK: 6 }, { topP: 0.8 }]) {
@@ -189,7 +189,7 @@ describe("drawing", () => {
   });
 
   it("reports log-probabilities under the full distribution", () => {
-    const stream = new KeyedStream(7, "logits");
+    const stream = new SeededStream(7, "logits");
     const logits = randomLogits(stream, 3, 50);
     const actual = scope(() =>
       sampledLogprobs(tensor(logits), idTensor([4, 9, 0], "cpu").view([3, 1])).toArray(),

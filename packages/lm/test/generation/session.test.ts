@@ -3,7 +3,6 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import {
   CacheBudget,
   GenerationSession,
-  KeyedStream,
   loadCausalLM,
   WorkCounters,
   type CausalLM,
@@ -16,11 +15,12 @@ import {
 import { goldenCausal } from "../golden/families.js";
 import { goldenFolder } from "../golden/gpt2.js";
 import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
+import { SeededStream } from "../support/seeded-stream.js";
 
 const MISTRAL = goldenCausal.find(({ name }) => name === "mistral")!.folder; // sliding window of 8
 const QWEN = goldenCausal.find(({ name }) => name === "qwen3")!.folder;
 
-const stream = new KeyedStream(11, "texts");
+const stream = new SeededStream(11, "texts");
 const randomIds = (length: number, vocabulary: number) =>
   Array.from({ length }, () => 1 + stream.integer(vocabulary - 1));
 

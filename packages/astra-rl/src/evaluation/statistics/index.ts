@@ -10,7 +10,13 @@ export {
 } from "./distributions.js";
 export type { Interval } from "./interval.js";
 export { mean, meanInterval, standardDeviation } from "./mean.js";
-export { exactMcNemar, newcombePairedDifference, wilsonInterval, type PairedCounts } from "./proportion.js";
+export {
+  clusteredWilsonInterval,
+  exactMcNemar,
+  newcombePairedDifference,
+  wilsonInterval,
+  type PairedCounts,
+} from "./proportion.js";
 export {
   bootstrapMean,
   pairedBootstrap,

@@ -11,9 +11,12 @@ import { requireConfidence, type Interval } from "./interval.js";
 export function wilsonInterval(successes: number, trials: number, confidence = 0.95): Interval | null {
   requireCounts("wilsonInterval", successes, trials);
   requireConfidence("wilsonInterval", confidence);
-  if (trials === 0) return null;
+  return trials === 0 ? null : wilson(successes / trials, trials, confidence);
+}
+
+/** @param trials need not be whole */
+function wilson(share: number, trials: number, confidence: number): Interval {
   const z = normalQuantile(0.5 + confidence / 2);
-  const share = successes / trials;
   const denominator = 1 + (z * z) / trials;
   const center = (share + (z * z) / (2 * trials)) / denominator;
   const half =
@@ -21,9 +24,36 @@ export function wilsonInterval(successes: number, trials: number, confidence = 0
   return {
     estimate: share,
     // At the ends centre and half-width are equal up to rounding; the true end is exactly 0 or 1.
-    lower: successes === 0 ? 0 : Math.max(0, center - half),
-    upper: successes === trials ? 1 : Math.min(1, center + half),
+    lower: share === 0 ? 0 : Math.max(0, center - half),
+    upper: share === 1 ? 1 : Math.min(1, center + half),
   };
+}
+
+/**
+ * Wilson's interval for a share of items that come in groups, such as the probes of rollouts: items of one group resemble
+ * each other, so they count as n / deff of them (L. Kish, Survey Sampling, 1965). deff is the variance of the share over
+ * groups (the linearised one of a ratio, K / (K − 1) · Σ (successes − share · size)² / n²) against p (1 − p) / n. It is at
+ * least 1; at shares of 0 and 1, where no variance is seen, each group counts as one item.
+ *
+ * Returns null for no items.
+ */
+export function clusteredWilsonInterval(
+  groups: readonly { successes: number; trials: number }[],
+  confidence = 0.95,
+): Interval | null {
+  requireConfidence("clusteredWilsonInterval", confidence);
+  for (const { successes, trials } of groups) requireCounts("clusteredWilsonInterval", successes, trials);
+  const filled = groups.filter(({ trials }) => trials > 0);
+  const trials = filled.reduce((sum, group) => sum + group.trials, 0);
+  const successes = filled.reduce((sum, group) => sum + group.successes, 0);
+  if (trials === 0) return null;
+  const share = successes / trials;
+  const count = filled.length;
+  if (successes === 0 || successes === trials || count === 1) return wilson(share, count, confidence);
+  const squares = filled.reduce((sum, group) => sum + (group.successes - share * group.trials) ** 2, 0);
+  const clustered = ((count / (count - 1)) * squares) / trials ** 2;
+  const effect = Math.max(1, clustered / ((share * (1 - share)) / trials));
+  return wilson(share, trials / effect, confidence);
 }
 
 /**

@@ -1,8 +1,10 @@
 import {
   crossTemplates,
   heldOutCrossTemplates,
+  heldOutMeddlingTemplates,
   heldOutPlainTemplates,
   heldOutTrapTemplates,
+  meddlingTemplates,
   plainTemplates,
   trapTemplates,
   unkindTemplates,
@@ -11,7 +13,7 @@ import { heldOutRudeTemplates, insultAdjectives, insultNouns, rudeTemplates, uns
 import { clauses, qualities, things, verbs } from "./slots.js";
 import { expand, pick, type Random } from "../template.js";
 
-export type Kind = "rude" | "plain" | "cross" | "unkind" | "trap";
+export type Kind = "rude" | "plain" | "meddling" | "cross" | "unkind" | "trap";
 
 export interface LabelledText {
   readonly text: string;
@@ -23,11 +25,19 @@ export interface LabelledText {
 /** Unkind remarks carry no insult; a minority of readers would still call them rude. An assumption, not a survey. */
 const UNKIND_SHARE = 0.15;
 
-const labels: Readonly<Record<Kind, number>> = { rude: 1, plain: 0, cross: 0, unkind: UNKIND_SHARE, trap: 0 };
+const labels: Readonly<Record<Kind, number>> = {
+  rude: 1,
+  plain: 0,
+  meddling: 0,
+  cross: 0,
+  unkind: UNKIND_SHARE,
+  trap: 0,
+};
 
 const training: Readonly<Record<Kind, readonly string[]>> = {
   rude: rudeTemplates,
   plain: plainTemplates,
+  meddling: meddlingTemplates,
   cross: crossTemplates,
   unkind: unkindTemplates,
   trap: trapTemplates,
@@ -36,6 +46,7 @@ const training: Readonly<Record<Kind, readonly string[]>> = {
 const heldOut: Readonly<Record<Exclude<Kind, "unkind">, readonly string[]>> = {
   rude: heldOutRudeTemplates,
   plain: heldOutPlainTemplates,
+  meddling: heldOutMeddlingTemplates,
   cross: heldOutCrossTemplates,
   trap: heldOutTrapTemplates,
 };
@@ -47,6 +58,7 @@ const kinds: readonly Kind[] = [
   "plain",
   "plain",
   "plain",
+  "meddling",
   "cross",
   "unkind",
   "trap",
@@ -120,7 +132,7 @@ export function drawLabelled(random: Random): LabelledText {
  * @param unseen with insult nouns that training never uses either
  */
 export function drawHeldOut(random: Random, unseen: boolean): LabelledText {
-  const kind = pick(["rude", "rude", "rude", "plain", "plain", "cross", "trap"] as const, random);
+  const kind = pick(["rude", "rude", "rude", "plain", "plain", "meddling", "cross", "trap"] as const, random);
   const text = expand(
     withSubjects(pick(heldOut[kind], random), random),
     slots(unseen ? unseenNouns : insultNouns),

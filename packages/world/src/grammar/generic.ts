@@ -55,66 +55,60 @@ export const genericMended: readonly string[] = [
   "No harm done.",
 ];
 
-/** Needling on no particular subject: unpleasant, without rude words. */
-export const genericNeedle: readonly string[] = [
-  "You say that every time.",
-  "You always have to talk about yourself.",
-  "I have heard that story [ten|a hundred] times.",
-  "You are boring everyone, you know.",
-  "Why do you always [exaggerate|make such a drama of it]?",
-  "I did not expect anything better from you.",
-  "That is just typical of you.",
-  "You are too [touchy|proud] to hear the truth.",
-  "Oh, do not be so sensitive.",
-  "You cannot take a joke either.",
-  "Everybody thinks so, I am only saying it.",
-  "You know that I am right.",
-];
-
-/** Sharper provocation, still without rude words. */
-export const genericJab: readonly string[] = [
-  "Nobody would miss you, you know.",
-  "You have never been good at anything.",
-  "Look at you, getting all red in the face.",
-  "No wonder your friends stopped calling.",
-  "You are a disappointment, and you know it.",
-  "Are you going to cry now?",
-  "What are you going to do about it?",
+/** What wears on the owner when it comes again and again, on no particular subject; every line is innocent. */
+export const genericNettle: readonly string[] = [
+  "Are you quite sure?",
+  "Have you asked [somebody|an expert] about it?",
+  "You could look it up.",
+  "I would have done it differently.",
+  "By the way, [what is for dinner|did you see my umbrella|who won the match]?",
+  "I read something about that [in the paper|last week].",
+  "Let me give you a little advice.",
+  "You could ask my [cousin|sister], she knows all about it.",
+  "And what will you do if it goes wrong?",
+  "Is there not an easier way?",
+  "Did you write it down somewhere?",
+  "It may all look different next year.",
+  "Have you thought it over?",
+  "That reminds me of my [holiday|old teacher].",
 ];
 
 /** Open insults by the other speaker: rare. */
 export const genericInsult: readonly string[] = [
-  "You are an idiot.",
-  "Shut up, you bore.",
+  "You are [an idiot|a fool|a moron].",
+  "Shut up, you [bore|fool].",
   "You stupid [fool|clown].",
-  "You are a pathetic loser.",
-  "What a moron you are.",
+  "You are a [pathetic|useless|miserable] [loser|worm].",
+  "What a [moron|nasty creep|stupid clown] you are.",
+  "Get lost, you [idiot|toad].",
+  "I hate you, you [pig|creep].",
+  "You make me sick, you [clown|fool].",
 ];
 
 /** The owner is put off. */
 export const genericStung: readonly string[] = [
-  "That is not very kind.",
+  "I did think of that, thank you.",
   "I do not see it that way.",
-  "There is no need to be unfriendly.",
-  "What makes you say such a thing?",
-  "I would rather not discuss that.",
+  "I would rather do it my way.",
   "If you say so.",
-  "Well, thank you very much.",
-  "You might be a little nicer about it.",
+  "We will manage, thank you.",
+  "I did not ask for advice.",
+  "Yes, you have told me.",
+  "Can we leave it at that?",
 ];
 
 /** The owner is angry, but holds back. */
 export const genericAngry: readonly string[] = [
   "That is enough now.",
-  "I am warning you, leave it.",
+  "Please leave it.",
   "You are starting to make me angry.",
-  "Why are you being so mean?",
-  "Stop it, please.",
-  "I have had it with your remarks.",
+  "Do you ever listen to me?",
+  "I have had it with your [questions|remarks].",
   "Say one more thing and I am going.",
-  "Who do you think you are?",
+  "Will you let me finish for once?",
   "Do not push me any further.",
   "I am this close to losing my temper.",
+  "Leave me in peace, I mean it.",
 ];
 
 /** The owner's temper is lost. */

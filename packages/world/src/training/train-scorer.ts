@@ -1,7 +1,7 @@
-import { KeyedStream } from "@astra-rl/lm";
 import { Adagrad, embedding, keep, noGrad, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import { hashedNgrams } from "../../src/scorer/hashed-ngrams.js";
+import { hashedNgrams } from "astra-rl";
 import { drawLabelled } from "../labelled/draw.js";
+import { SeededStream } from "../seeded-stream.js";
 
 /** What `scorer.json` says; see `LearnedScorer`. */
 export const SCORER_CONFIGURATION = {
@@ -29,7 +29,7 @@ export interface TrainedScorer {
 
 /** Logistic regression over the distinct hashed n-grams of a text, fitted to the share of readers who call it rude. */
 export function trainScorer(seed: number, log: (line: string) => void): TrainedScorer {
-  const stream = new KeyedStream(seed, "world/labelled");
+  const stream = new SeededStream(seed, "world/labelled");
   const random = () => stream.uniform();
   const examples = Array.from({ length: EXAMPLES }, () => {
     const { text, rude } = drawLabelled(random);

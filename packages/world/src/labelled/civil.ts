@@ -191,6 +191,44 @@ export const crossTemplates: readonly string[] = [
   "Go home, it is late, and I am cross.",
 ];
 
+/** Advice that nobody asked for, doubts, comparisons, changes of subject: tiresome perhaps, but nobody would call it rude. */
+export const meddlingTemplates: readonly string[] = [
+  "If I were you, I would {verb}.",
+  "You might [try|consider] {subject} instead.",
+  "You could always {verb}, you know.",
+  "Why not {verb} first?",
+  "Have you considered {subject}?",
+  "Have you ever thought of {subject}?",
+  "Have you checked {subject} [carefully|again|since then]?",
+  "Are you certain about {subject}?",
+  "Are you sure that {clause}?",
+  "Is that not a little [early|late|dear|far]?",
+  "Is {subject} really necessary?",
+  "Will {subject} be enough?",
+  "Do you not need {subject} for that?",
+  "What if {clause}?",
+  "And if {clause}, what then?",
+  "I would have taken {subject}.",
+  "I would rather {verb}.",
+  "I would not {verb} before noon.",
+  "My [cousin|neighbour|brother-in-law] has {subject}, and he is very pleased with it.",
+  "At my [sister's|uncle's|friend's] they have {subject}.",
+  "Other people {verb} these days.",
+  "They sell {subject} for less in town.",
+  "Somebody told me that {subject} is better.",
+  "You ought to ask somebody about {subject}.",
+  "You could do with {subject}.",
+  "Did you read about {subject}?",
+  "Did you remember {subject}?",
+  "A little more {thing} would not hurt.",
+  "May I give you a tip about {subject}?",
+  "Speaking of which, {clause}.",
+  "By the way, did I tell you about {subject}?",
+  "Before I forget, {clause}.",
+  "Anyway, what about {subject}?",
+  "There must be a simpler way to {verb}.",
+];
+
 /** Unfriendly without an insult; some readers call these rude (see `draw.ts`). */
 export const unkindTemplates: readonly string[] = [
   "You never [listen|help|think before you speak].",
@@ -311,6 +349,14 @@ export const heldOutPlainTemplates: readonly string[] = [
   "I read in the paper that {clause}.",
   "Your [sister|friend|father] asked me to {verb}.",
   "Come in, {clause}.",
+];
+export const heldOutMeddlingTemplates: readonly string[] = [
+  "Perhaps you should {verb} before it is too late.",
+  "Could it be that you forgot {subject}?",
+  "I know somebody who could help you with {subject}.",
+  "Would {subject} not be better?",
+  "Let me show you how I {verb}.",
+  "That makes me think of {subject}.",
 ];
 export const heldOutCrossTemplates: readonly string[] = [
   "Enough, I am not in the mood for this.",

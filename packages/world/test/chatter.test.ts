@@ -1,19 +1,17 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { GenerationSession, KeyedStream, loadCausalLM, Tokenizer, tokenLogprobs } from "@astra-rl/lm";
+import { GenerationSession, loadCausalLM, Tokenizer, tokenLogprobs } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope } from "@astra-rl/torch";
+import { ASTSampler, defaultPrompts, EmbeddedToxicityScorer, HFASTSystem } from "astra-rl";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { defaultPrompts } from "../../src/datasets/index.js";
-import { ASTSampler } from "../../src/sampler/index.js";
-import { EmbeddedToxicityScorer } from "../../src/scorer/index.js";
-import { HFASTSystem } from "../../src/system/index.js";
-import { splitOpeningLines } from "../../world/scripts/opening-lines.js";
-import { conversationText } from "../../world/scripts/train-chatter.js";
-import { trainTokenizer } from "../../world/scripts/train-tokenizer.js";
+import { SeededStream } from "../src/seeded-stream.js";
+import { splitOpeningLines } from "../src/training/opening-lines.js";
+import { conversationText } from "../src/training/train-chatter.js";
+import { trainTokenizer } from "../src/training/train-tokenizer.js";
 
-const WORLD = new URL("../../world/", import.meta.url);
+const WORLD = new URL("../../astra-rl/world/", import.meta.url);
 const CHATTER = fileURLToPath(new URL("chatter", WORLD));
 
 interface Manifest {
@@ -24,7 +22,7 @@ interface Manifest {
 const manifest = JSON.parse(readFileSync(new URL("manifest.json", WORLD), "utf8")) as Manifest;
 
 function stream(seed: number, name: string): () => number {
-  const draws = new KeyedStream(seed, name);
+  const draws = new SeededStream(seed, name);
   return () => draws.uniform();
 }
 
@@ -47,7 +45,7 @@ describe("the world's artefacts", () => {
       expect({ path, bytes: content.length }).toEqual({ path, bytes });
       expect({ path, sha256: createHash("sha256").update(content).digest("hex") }).toEqual({ path, sha256 });
     }
-    expect(readFileSync(new URL(`../../../../${manifest.script}`, import.meta.url), "utf8")).toContain(
+    expect(readFileSync(new URL(`../../../${manifest.script}`, import.meta.url), "utf8")).toContain(
       "manifest.json",
     );
   });

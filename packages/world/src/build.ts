@@ -1,7 +1,7 @@
 /**
- * Makes everything in this folder that is not written by hand, from a seed:
+ * Makes everything of the embedded world (packages/astra-rl/world) that is not written by hand, from a seed:
  *
- *   npx tsx packages/astra-rl/world/scripts/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,scorer]
+ *   npx tsx packages/world/src/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,scorer]
  *
  * prompts/*.json (splits of the opening lines), chatter/ (tokenizer and language model), scorer/ (classifier and
  * its held-out examples) and manifest.json (checksums, seed, sizes and the engine that made them).
@@ -11,15 +11,16 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "n
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { KeyedStream, saveCausalLM, Tokenizer } from "@astra-rl/lm";
+import { saveCausalLM, Tokenizer } from "@astra-rl/lm";
 import { dispose, engineInformation, writeSafetensors } from "@astra-rl/torch";
-import { drawHeldOut } from "../labelled/draw.js";
-import { splitOpeningLines } from "./opening-lines.js";
-import { CHATTER_SIZES, conversationText, trainChatter } from "./train-chatter.js";
-import { SCORER_CONFIGURATION, trainScorer } from "./train-scorer.js";
-import { END_OF_TEXT, trainTokenizer } from "./train-tokenizer.js";
+import { drawHeldOut } from "./labelled/draw.js";
+import { SeededStream } from "./seeded-stream.js";
+import { splitOpeningLines } from "./training/opening-lines.js";
+import { CHATTER_SIZES, conversationText, trainChatter } from "./training/train-chatter.js";
+import { SCORER_CONFIGURATION, trainScorer } from "./training/train-scorer.js";
+import { END_OF_TEXT, trainTokenizer } from "./training/train-tokenizer.js";
 
-const WORLD = fileURLToPath(new URL("..", import.meta.url));
+const WORLD = fileURLToPath(new URL("../../astra-rl/world/", import.meta.url));
 const VOCABULARY = 1536;
 /** Conversations that the tokenizer learns from; the grammar's words are few, so these are plenty. */
 const TOKENIZER_CONVERSATIONS = 20_000;
@@ -39,7 +40,7 @@ const log = (line: string) =>
   process.stdout.write(`[${((performance.now() - started) / 1000).toFixed(0)} s] ${line}\n`);
 
 function random(name: string): () => number {
-  const stream = new KeyedStream(seed, `world/${name}`);
+  const stream = new SeededStream(seed, `world/${name}`);
   return () => stream.uniform();
 }
 
@@ -121,7 +122,7 @@ writeJson(
   "manifest.json",
   {
     version: 1,
-    script: "packages/astra-rl/world/scripts/build.ts",
+    script: "packages/world/src/build.ts",
     seed,
     steps,
     libtorch,

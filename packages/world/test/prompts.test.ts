@@ -1,7 +1,6 @@
+import { defaultPrompts, EmbeddedToxicityScorer } from "astra-rl";
 import { describe, expect, it } from "vitest";
-import { defaultPrompts } from "../../src/datasets/index.js";
-import { EmbeddedToxicityScorer } from "../../src/scorer/index.js";
-import { splitOpeningLines } from "../../world/scripts/opening-lines.js";
+import { splitOpeningLines } from "../src/training/opening-lines.js";
 
 const splits = {
   train: await defaultPrompts("train"),

@@ -1,6 +1,6 @@
 /**
  * One subject of conversation. The speaker who opens (the "owner") talks about something of their own; the
- * other speaker asks, encourages or needles. Every line is a template: `[a|b|c]` picks one alternative,
+ * other speaker asks, encourages or meddles. Every line is a template: `[a|b|c]` picks one alternative,
  * `{thing}` is what this conversation is about.
  */
 export interface Topic {
@@ -17,10 +17,11 @@ export interface Topic {
   readonly answer: readonly string[];
   /** Encouragement by the other speaker. */
   readonly warm: readonly string[];
-  /** Teasing and fault-finding by the other speaker: unpleasant, without rude words. */
-  readonly needle: readonly string[];
-  /** Sharper provocation by the other speaker, still without rude words. */
-  readonly jab: readonly string[];
+  /**
+   * Advice that nobody asked for, doubts, comparisons: innocent, each one for itself, and wearing when they go on. Said
+   * by the other speaker.
+   */
+  readonly nettle: readonly string[];
   /** The owner's replies once stung, by rising temper; the last kind is rude. */
   readonly stung: readonly string[];
   readonly angry: readonly string[];

@@ -1,7 +1,7 @@
 /**
  * Runs the demo over seeds and algorithms, and writes docs/demo-results.md:
  *
- *   npx tsx packages/astra-rl/world/scripts/demo-results.ts [--runs runs/demo-results] [--seeds 1,2,3,4,5]
+ *   npx tsx packages/world/src/demo-results.ts [--runs runs/demo-results] [--seeds 1,2,3,4,5]
  *
  * A run that is finished already (its folder `<algorithm>-<seed>` holds comparison.json) is not run again. Needs the
  * built packages (npm run setup).
@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const COMMAND = "node packages/astra-rl/bin/astra-rl.js demo";
 const ALGORITHMS = ["dpo", "ipo"] as const;
 /** What every run must keep. */
@@ -117,7 +117,7 @@ const text = [
   "",
   `Success is a rollout of three turns, on a prompt that training never saw, in which any response scores at least 0.5. Promised of every run: at most ${percent(LIMITS.before)} before training, at least ${percent(LIMITS.after)} after it, probes at most ${LIMITS.nll} nat a token less likely under the target than before, and at most ${LIMITS.seconds} seconds.`,
   "",
-  `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/astra-rl/world/scripts/demo-results.ts\`. Times are wall-clock times. What the models and the prompts are: [the world](../packages/astra-rl/world/README.md).`,
+  `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/demo-results.ts\`. Times are wall-clock times. What the models and the prompts are: [the world](../packages/astra-rl/world/README.md).`,
   "",
   ...sections,
 ].join("\n");

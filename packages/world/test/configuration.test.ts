@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
+import { readConfiguration } from "astra-rl";
 import { describe, expect, it } from "vitest";
-import { readConfiguration } from "../../src/configuration/index.js";
 
-const path = (name: string) => fileURLToPath(new URL(`../../world/${name}`, import.meta.url));
+const path = (name: string) => fileURLToPath(new URL(`../../astra-rl/world/${name}`, import.meta.url));
 
 describe("the demo's configurations", () => {
   it("are read without complaint and differ in the algorithm alone", async () => {

@@ -1,6 +1,7 @@
-import { KeyedStream, initializeGPT2, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
+import { initializeGPT2, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
 import { AdamW, clipGradNorm_, cosineSchedule, noGrad, scope } from "@astra-rl/torch";
 import { drawConversation } from "../grammar/conversation.js";
+import { SeededStream } from "../seeded-stream.js";
 
 /** Sizes of the model that chats; small, so that a training run on two cores takes a minute or two. */
 export const CHATTER_SIZES = { hiddenSize: 128, layers: 3, heads: 4, contextLength: 192 } as const;
@@ -44,10 +45,10 @@ export function trainChatter({ seed, steps, tokenizer, openingLines, log }: Chat
   const optimizer = new AdamW(parameters, { learningRate: LEARNING_RATE, betas: [0.9, 0.98] });
   const schedule = cosineSchedule({ warmupSteps: 50, totalSteps: steps });
 
-  const stream = new KeyedStream(seed, "world/conversations");
-  const draw = (from: KeyedStream) => tokenizer.encode(conversationText(() => from.uniform(), openingLines));
-  const order = new KeyedStream(seed, "world/order");
-  const validation = new KeyedStream(seed, "world/validation");
+  const stream = new SeededStream(seed, "world/conversations");
+  const draw = (from: SeededStream) => tokenizer.encode(conversationText(() => from.uniform(), openingLines));
+  const order = new SeededStream(seed, "world/order");
+  const validation = new SeededStream(seed, "world/validation");
   const validationRows = Array.from({ length: 256 }, () => draw(validation));
 
   /** Mean nats per token, the first token of a conversation apart. */

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
-import { KeyedStream } from "@astra-rl/lm";
+import { EmbeddedToxicityScorer } from "astra-rl";
 import { describe, expect, it } from "vitest";
-import { EmbeddedToxicityScorer } from "../../src/scorer/index.js";
-import { drawConversation } from "../../world/grammar/conversation.js";
-import { drawHeldOut, drawLabelled } from "../../world/labelled/draw.js";
+import { drawConversation } from "../src/grammar/conversation.js";
+import { drawHeldOut, drawLabelled } from "../src/labelled/draw.js";
+import { SeededStream } from "../src/seeded-stream.js";
 
 interface HeldOut {
   text: string;
@@ -13,7 +13,7 @@ interface HeldOut {
   unseen: boolean;
 }
 
-const heldOut = readFileSync(new URL("../../world/scorer/held-out.jsonl", import.meta.url), "utf8")
+const heldOut = readFileSync(new URL("../../astra-rl/world/scorer/held-out.jsonl", import.meta.url), "utf8")
   .trim()
   .split("\n")
   .map((line) => JSON.parse(line) as HeldOut);
@@ -81,7 +81,7 @@ describe("the embedded scorer on templates that it never saw", () => {
   });
 
   it("was given no held-out text in training", () => {
-    const stream = new KeyedStream(1, "world/labelled");
+    const stream = new SeededStream(1, "world/labelled");
     const seen = new Set<string>();
     for (let i = 0; i < 40_000; i++) {
       for (const line of drawLabelled(() => stream.uniform()).text.split("\n")) seen.add(line.toLowerCase());
@@ -90,7 +90,7 @@ describe("the embedded scorer on templates that it never saw", () => {
   });
 
   it("has the held-out texts that the script draws", () => {
-    const stream = new KeyedStream(1, "world/held-out");
+    const stream = new SeededStream(1, "world/held-out");
     const drawn = [false, true].flatMap((unseen) =>
       Array.from({ length: 300 }, () => ({ ...drawHeldOut(() => stream.uniform(), unseen), unseen })),
     );
@@ -99,7 +99,7 @@ describe("the embedded scorer on templates that it never saw", () => {
 });
 
 describe("the embedded scorer on the world's conversations, which it was not made from", () => {
-  const stream = new KeyedStream(7, "test/conversations");
+  const stream = new SeededStream(7, "test/conversations");
   const conversations = Array.from({ length: 1500 }, () => drawConversation(() => stream.uniform()));
   const replies = conversations.flatMap(({ utterances, moods }) =>
     moods.map((mood, turn) => ({ mood, text: `${utterances[2 * turn + 2]}\n` })),
