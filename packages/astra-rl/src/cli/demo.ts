@@ -1,10 +1,10 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
-import { comparisonReport } from "../report/index.js";
+import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleEvaluator,
   assembleSystem,
@@ -75,10 +75,13 @@ export function demoCommand(streams: Streams) {
         writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
         writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
         writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
+        const page = join(folder, "report.html");
+        writeFileAtomic(page, [htmlReport(readReport([folder]))]);
         if (json)
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
+        output.note(`Open in a browser: ${resolve(page)}`);
       } finally {
         system.dispose();
       }
@@ -122,6 +125,7 @@ async function evaluate(
 
 function whereFilesLie(folder: string): string[] {
   const files = [
+    ["report.html", "a page of it all: curves, before and after, trees, conversations"],
     ["report.txt", "this table"],
     ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
     ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],

@@ -9,6 +9,7 @@ import { generateCommand } from "./generate.js";
 import { initCommand } from "./init.js";
 import { logprobsCommand } from "./logprobs.js";
 import type { Streams } from "./output.js";
+import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
 import { trainCommand } from "./train.js";
@@ -36,6 +37,7 @@ export async function main(args: readonly string[], streams: Streams = process):
     initCommand,
     trainCommand,
     evalCommand,
+    reportCommand,
     rolloutCommand,
     logprobsCommand,
     generateCommand,
