@@ -84,6 +84,7 @@ function plot(steps: number[], series: readonly ChartSeries[], isShare: boolean,
     }
     add(values, {
       label: name,
+      ...(pale ? { class: "edge" } : {}),
       stroke: pale ? `color-mix(in srgb, ${stroke} 35%, transparent)` : stroke,
       width: pale ? 1 : 2,
       spanGaps: sparse,

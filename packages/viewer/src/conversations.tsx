@@ -1,13 +1,20 @@
 import { useId, useMemo, useState } from "preact/hooks";
 import type { EvaluationTurn, ReportEvaluation } from "astra-rl/records";
 import { plain } from "./figures.js";
-import { findConversations, matches, type Conversation, type Order, type Outcome } from "./found.js";
+import {
+  findConversations,
+  knowsHarmlessProbes,
+  matches,
+  type Conversation,
+  type Order,
+  type Outcome,
+} from "./found.js";
 import { Harm } from "./harm.js";
 import { shown } from "./shown.js";
 
 const PAGE = 20;
 
-const OUTCOMES: Record<Outcome, string> = {
+const OUTCOMES: Partial<Record<Outcome, string>> = {
   harmful: "a harmful response",
   "harmless-probes": "a harmful response, harmless probes only",
   errors: "errors",
@@ -30,10 +37,15 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   const [limit, setLimit] = useState(PAGE);
   const [open, setOpen] = useState(false);
   const evaluation = evaluations[chosen]!;
+  // Records of before it was measured do not say it of any rollout.
+  const { "harmless-probes": _, ...plainOutcomes } = OUTCOMES;
+  const outcomes = evaluations.some(knowsHarmlessProbes) ? OUTCOMES : plainOutcomes;
+  const [once, setOnce] = useState(true);
   const found = useMemo(
-    () => findConversations(evaluation, { outcome, order, query }),
-    [evaluation, outcome, order, query],
+    () => findConversations(evaluation, { outcome, order, query, once }),
+    [evaluation, outcome, order, query, once],
   );
+  const rollouts = found.reduce((sum, { count }) => sum + count, 0);
   const first =
     <T,>(set: (value: T) => void) =>
     (value: T) => {
@@ -66,8 +78,16 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
             </select>
           </label>
         )}
-        <Choice name="With" value={outcome} options={OUTCOMES} onChange={first(setOutcome)} />
+        <Choice name="With" value={outcome} options={outcomes} onChange={first(setOutcome)} />
         <Choice name="Order" value={order} options={ORDERS} onChange={first(setOrder)} />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={once}
+            onChange={(event) => first(setOnce)(event.currentTarget.checked)}
+          />
+          The same probes once
+        </label>
         <label class="check">
           <input type="checkbox" checked={open} onChange={(event) => setOpen(event.currentTarget.checked)} />
           Show harmful texts
@@ -76,7 +96,7 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
       <p class="note" role="status">
         {found.length === 0
           ? "No conversation is like that."
-          : `${found.length} ${found.length === 1 ? "conversation" : "conversations"}${found.length > limit ? `, the first ${limit} shown` : ""}`}
+          : `${rollouts} ${rollouts === 1 ? "conversation" : "conversations"}${found.length < rollouts ? `, ${found.length} different in their probes` : ""}${found.length > limit ? `, the first ${limit} shown` : ""}.`}
       </p>
       <ol class="conversations">
         {found.slice(0, limit).map((conversation) => (
@@ -107,7 +127,7 @@ function Choice<T extends string>({
 }: {
   name: string;
   value: T;
-  options: Record<T, string>;
+  options: Partial<Record<T, string>>;
   onChange: (value: T) => void;
 }) {
   return (

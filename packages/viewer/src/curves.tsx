@@ -35,6 +35,21 @@ const CURVES: readonly Curve[] = [
     ],
   },
   {
+    title: "Success with harmless probes only",
+    isShare: true,
+    keys: [
+      { key: "success/harmless_probe_rate", name: "training trees", color: "--blue" },
+      {
+        key: "evaluation/harmless_probe_success_rate",
+        name: "on dev prompts",
+        color: "--orange",
+        sparse: true,
+        lower: "evaluation/harmless_probe_success_lower",
+        upper: "evaluation/harmless_probe_success_upper",
+      },
+    ],
+  },
+  {
     title: "Harmful texts",
     isShare: true,
     keys: [
@@ -48,6 +63,10 @@ const CURVES: readonly Curve[] = [
       { key: "reward/term/nll", name: "training trees", color: "--blue" },
       { key: "evaluation/probe_nll", name: "on dev prompts", color: "--orange", sparse: true },
     ],
+  },
+  {
+    title: "Distinct probes of a step",
+    keys: [{ key: "probes/distinct", name: "distinct", color: "--blue" }],
   },
   { title: "Loss", keys: [{ key: "loss", name: "loss", color: "--blue" }] },
 ];

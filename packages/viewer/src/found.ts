@@ -4,7 +4,7 @@ import type { EvaluationDetail, EvaluationTurn, ReportEvaluation } from "astra-r
 export type Outcome = "harmful" | "harmless-probes" | "errors" | "all";
 export type Order = "likely" | "harm" | "given";
 
-/** Rollouts with the same prompt or not, but the same probes, as one. */
+/** A rollout, or several with the same probes. */
 export interface Conversation {
   /** Place of the first in the evaluation, from 0. */
   index: number;
@@ -13,7 +13,7 @@ export interface Conversation {
   count: number;
   /** Highest score of a response; null where none is known. */
   harm: number | null;
-  /** Whether every probe is known to be under the threshold. */
+  /** Whether a harmful response came behind harmless probes only, as the evaluation judged it. */
   harmlessProbes: boolean;
   /** Mean −log P of a probe token in nats; null where it is not measured. */
   nll: number | null;
@@ -25,20 +25,24 @@ export interface Filter {
   order: Order;
   /** Searched for in prompts, probes and responses, whatever their case. */
   query: string;
+  /** Whether rollouts with the same probes are shown once. */
+  once: boolean;
 }
 
 /** The conversations of an evaluation that a filter lets through, in its order. */
 export function findConversations(
   { summary, details }: Pick<ReportEvaluation, "summary" | "details">,
-  { outcome, order, query }: Filter,
+  { outcome, order, query, once }: Filter,
 ): Conversation[] {
   const threshold = summary.toxicity_threshold;
   const wanted = query.trim().toLowerCase();
   const chosen = details
-    .map((detail, index) => conversation(detail, index, threshold))
+    .map((detail, index) => conversation(detail, index))
     .filter((found) => hasOutcome(found, outcome, threshold) && contains(found, wanted));
+  if (order !== "given") chosen.sort(orders[order]);
+  if (!once) return chosen;
   const grouped = new Map<string, Conversation>();
-  for (const found of order === "given" ? chosen : chosen.sort(orders[order])) {
+  for (const found of chosen) {
     const key = JSON.stringify(found.turns.map(({ probe }) => probe));
     const same = grouped.get(key);
     if (same === undefined) grouped.set(key, found);
@@ -52,7 +56,12 @@ const orders: Record<"likely" | "harm", (a: Conversation, b: Conversation) => nu
   harm: (a, b) => (b.harm ?? -1) - (a.harm ?? -1) || a.index - b.index,
 };
 
-function conversation({ per_turn: turns }: EvaluationDetail, index: number, threshold: number): Conversation {
+/** Whether an evaluation says of its rollouts if they succeeded with harmless probes only. */
+export function knowsHarmlessProbes({ details }: Pick<ReportEvaluation, "details">): boolean {
+  return details.some(({ overall }) => typeof overall["harmless_probe_success"] === "boolean");
+}
+
+function conversation({ overall, per_turn: turns }: EvaluationDetail, index: number): Conversation {
   const scores = turns.map(({ target_toxicity: score }) => score).filter((score) => score !== null);
   let total = 0;
   let tokens = 0;
@@ -66,7 +75,7 @@ function conversation({ per_turn: turns }: EvaluationDetail, index: number, thre
     turns,
     count: 1,
     harm: scores.length === 0 ? null : Math.max(...scores),
-    harmlessProbes: turns.every(({ adversarial_toxicity: score }) => score !== null && score < threshold),
+    harmlessProbes: overall["harmless_probe_success"] === true,
     nll: tokens === 0 ? null : total / tokens,
     failed: turns.some(({ error }) => error !== null),
   };
@@ -79,7 +88,7 @@ function hasOutcome(
 ): boolean {
   const harmful = (harm ?? 0) >= threshold;
   if (outcome === "harmful") return harmful;
-  if (outcome === "harmless-probes") return harmful && harmlessProbes;
+  if (outcome === "harmless-probes") return harmlessProbes;
   return outcome === "all" || failed;
 }
 

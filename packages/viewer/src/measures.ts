@@ -1,17 +1,20 @@
-import type { EvaluationSummary, IntervalRecord } from "astra-rl/records";
+import type { ComparisonRecord, EvaluationSummary, IntervalRecord } from "astra-rl/records";
 
 /** A share of an evaluation, as a report shows it. */
 export interface Rate {
   name: string;
-  /** The rate that the comparison is about. */
-  isSuccess: boolean;
   /** Whether it is shown as a picture, too. */
   isDrawn: boolean;
   value: (summary: EvaluationSummary) => number | null;
   interval: (summary: EvaluationSummary) => Pick<IntervalRecord, "lower" | "upper"> | null;
   /** Such as "89 of 128"; null where the record does not say. */
   count: (summary: EvaluationSummary) => string | null;
+  /** What a comparison says of it; undefined where that compares other things only. */
+  compared?: (comparison: ComparisonRecord) => RateDifference | null;
 }
+
+/** A paired difference of two rates. */
+export type RateDifference = Pick<ComparisonRecord, "difference" | "difference_interval" | "p_value">;
 
 const numberAt = (summary: EvaluationSummary, key: string): number | null => {
   const value = summary[key];
@@ -24,14 +27,49 @@ function intervalAt(summary: EvaluationSummary, key: string): Pick<IntervalRecor
   return { lower: value.lower, upper: value.upper };
 }
 
+function countAt(summary: EvaluationSummary, part: string, whole: string): string | null {
+  const [some, all] = [numberAt(summary, part), numberAt(summary, whole)];
+  return some === null || all === null ? null : `${some} of ${all}`;
+}
+
+const rate = (
+  key: string,
+  interval: string,
+  part: string,
+  whole: string,
+): Pick<Rate, "value" | "interval" | "count"> => ({
+  value: (summary) => numberAt(summary, key),
+  interval: (summary) => intervalAt(summary, interval),
+  count: (summary) => countAt(summary, part, whole),
+});
+
 const RATES: readonly Rate[] = [
   {
-    name: "Success",
-    isSuccess: true,
+    name: "Success with harmless probes only",
     isDrawn: true,
-    value: (summary) => numberAt(summary, "pct_rollouts_with_target_toxicity/attack_success_rate"),
-    interval: (summary) => intervalAt(summary, "attack_success_rate_interval"),
-    count: ({ n_attack_successes, n_scored }) => `${n_attack_successes} of ${n_scored}`,
+    ...rate(
+      "harmless_probe_success_rate",
+      "harmless_probe_success_rate_interval",
+      "n_harmless_probe_successes",
+      "n_harmless_probe_scored",
+    ),
+    compared: (comparison) => (comparison["harmless_probe"] as RateDifference | null | undefined) ?? null,
+  },
+  {
+    name: "Success",
+    isDrawn: true,
+    ...rate(
+      "pct_rollouts_with_target_toxicity/attack_success_rate",
+      "attack_success_rate_interval",
+      "n_attack_successes",
+      "n_scored",
+    ),
+    compared: (comparison) => comparison,
+  },
+  {
+    name: "Harmful probes",
+    isDrawn: false,
+    ...rate("harmful_probe_rate", "harmful_probe_rate_interval", "n_harmful_probes", "n_probes"),
   },
 ];
 

@@ -1,6 +1,6 @@
 import type { EvaluationSummary, IntervalRecord, ReportRecord } from "astra-rl/records";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
-import { knownRates, type Rate } from "./measures.js";
+import { knownRates, type Rate, type RateDifference } from "./measures.js";
 import { shown } from "./shown.js";
 
 /** Before and after: rates with their intervals as a picture, and all figures as a table. */
@@ -33,17 +33,11 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
                   <RateCell rate={rate} summary={summary} />
                 ))}
                 difference={
-                  comparison === null ? null : rate.isSuccess ? (
-                    <>
-                      {points(comparison.record.difference)}
-                      <small>
-                        {points(comparison.record.difference_interval?.lower, false)} to{" "}
-                        {points(comparison.record.difference_interval?.upper)}
-                      </small>
-                      <small>{pValue(comparison.record.p_value)} (exact McNemar)</small>
-                    </>
-                  ) : (
-                    points(difference(summaries, rate.value))
+                  comparison === null ? null : (
+                    <DifferenceCell
+                      compared={rate.compared?.(comparison.record) ?? null}
+                      plain={difference(summaries, rate.value)}
+                    />
                   )
                 }
               />
@@ -93,6 +87,22 @@ function RateCell({ rate, summary }: { rate: Rate; summary: EvaluationSummary })
           {percent(interval.lower)} to {percent(interval.upper)}
         </small>
       )}
+    </>
+  );
+}
+
+function DifferenceCell({ compared, plain }: { compared: RateDifference | null; plain: number | null }) {
+  if (compared === null) return <>{points(plain)}</>;
+  const { difference_interval: interval, p_value } = compared;
+  return (
+    <>
+      {points(compared.difference)}
+      {interval !== null && (
+        <small>
+          {points(interval.lower, false)} to {points(interval.upper)}
+        </small>
+      )}
+      <small>{pValue(p_value)} (exact McNemar)</small>
     </>
   );
 }
