@@ -3,7 +3,7 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
+import { stringifyEvaluation, type EvaluationRecord, type ModelIdentity } from "../records/index.js";
 import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleEvaluator,
@@ -12,7 +12,10 @@ import {
   defaultRunFolder,
   embeddedConfigurationPath,
   loadPrompts,
+  describeMeasured,
+  modelIdentity,
   prepareRunFolder,
+  recordSession,
 } from "../run/index.js";
 import type { HFASTSystem } from "../system/index.js";
 import { setOption } from "./configuration-options.js";
@@ -57,8 +60,10 @@ export function demoCommand(streams: Streams) {
         let before: EvaluationRecord;
         try {
           prepareRunFolder(folder, configuration);
+          await recordSession(folder, configuration);
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          before = await evaluate(configuration, system, prompts, output);
+          const untrained = await modelIdentity(configuration.models.tester);
+          before = await evaluate(configuration, system, prompts, output, untrained);
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
@@ -68,7 +73,11 @@ export function demoCommand(streams: Streams) {
           trainer.dispose();
         }
         output.note("3. The trained tester, on the same prompts");
-        const after = await evaluate(configuration, system, prompts, output);
+        const trained = await modelIdentity(join(folder, "checkpoints", "last"));
+        const after = await evaluate(configuration, system, prompts, output, {
+          ...trained,
+          model: "checkpoints/last",
+        });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
@@ -106,6 +115,7 @@ async function evaluate(
   system: HFASTSystem,
   prompts: readonly string[],
   output: Output,
+  tester: ModelIdentity,
 ): Promise<EvaluationRecord> {
   const { rollouts, batchSize } = configuration.evaluation;
   const progress = new Progress(output, {
@@ -120,7 +130,9 @@ async function evaluate(
     onProgress: (done) => progress.update(done),
   });
   progress.end();
-  return record;
+  const { rollouts: dtype } = system.computeTypes;
+  const measured = await describeMeasured(configuration, { split: "test", prompts, dtype, tester });
+  return { measured, ...record };
 }
 
 function whereFilesLie(folder: string): string[] {

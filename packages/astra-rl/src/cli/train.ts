@@ -7,6 +7,7 @@ import {
   assembleTrainer,
   defaultRunFolder,
   prepareRunFolder,
+  recordSession,
   withComputeTypes,
   withRecordedTypes,
   writeResolvedConfiguration,
@@ -54,6 +55,7 @@ export function trainCommand(streams: Streams) {
         });
         try {
           prepareRunFolder(folder, configuration, { resume });
+          await recordSession(folder, configuration, { resume });
           await trainer.train();
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);

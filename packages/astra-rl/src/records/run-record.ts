@@ -7,8 +7,6 @@ const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const modelIdentity = z.looseObject({
   /** What the configuration calls it: a folder, a model id, or `embedded:<name>`. */
   model: z.string(),
-  /** The folder that it was read from. */
-  folder: z.string(),
   /** SHA-256 of each file of the checkpoint, by name. */
   files: z.record(z.string(), sha256),
 });
@@ -17,9 +15,11 @@ const modelIdentity = z.looseObject({
 const fileIdentity = z.looseObject({
   /** The dotted key that names it, such as `prompts.train` or `scorer.file`. */
   key: z.string(),
+  /** Absolute; "embedded" for what comes with the package. */
   path: z.string(),
+  /** Of its bytes; of embedded prompts, of their JSON array without white space. */
   sha256,
-  /** Where the run folder has a copy, relative to it; null for a file that is too large to copy. */
+  /** Where the run folder has a copy, relative to it; null for what is embedded, or too large to copy. */
   copy: z.string().nullable(),
 });
 

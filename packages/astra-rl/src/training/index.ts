@@ -12,7 +12,7 @@ export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from ".
 export { Journal } from "./journal.js";
 export { RunDirectory, type CheckpointTag } from "./run-directory.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
-export { checkResumable } from "./resume.js";
+export { checkResumable, savedStep } from "./resume.js";
 export {
   Trainer,
   type Accumulated,

@@ -24,3 +24,9 @@ export function checkResumable(runDirectory: string, settings: RunSettings): voi
   const folder = join(runDirectory, "checkpoints", "last");
   if (existsSync(folder)) readResumableState(folder, settings);
 }
+
+/** The step that a run would go on after; null where it has no checkpoint yet. */
+export function savedStep(runDirectory: string): number | null {
+  const folder = join(runDirectory, "checkpoints", "last");
+  return existsSync(folder) ? readState(folder).step : null;
+}

@@ -21,6 +21,7 @@ const FREE = [
   "training.keepCheckpoints",
   "training.keepGraphs",
   "training.keepTokens",
+  "training.tensorboard",
   "evaluation.rollouts",
   "evaluation.depth",
   "evaluation.threshold",
