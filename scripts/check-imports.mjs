@@ -72,7 +72,7 @@ function sourceFiles(folder) {
     const path = join(folder, name);
     if (statSync(path).isDirectory())
       return name === "node_modules" || name === "dist" ? [] : sourceFiles(path);
-    return /\.(ts|mts|mjs|js|svelte)$/.test(name) ? [path] : [];
+    return /\.(ts|tsx|mts|mjs|js|svelte)$/.test(name) ? [path] : [];
   });
 }
 

@@ -15,6 +15,7 @@ const bin = (path) => join(root, "node_modules", path);
 const checks = [
   ["set-up", [join(root, "scripts/setup.mjs"), "--quiet"]],
   ["types", [bin("typescript/bin/tsc"), "-p", join(root, "tsconfig.check.json")]],
+  ["types of the page", [bin("typescript/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
   ["lint", [bin("oxlint/bin/oxlint"), "--type-aware", "--deny-warnings"]],
   ["format", [bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "."]],
   ["import law", [join(root, "scripts/check-imports.mjs")]],

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Makes a fresh clone ready: npm packages, libtorch, the addon, the TypeScript build.
+ * Makes a fresh clone ready: npm packages, libtorch, the addon, the TypeScript build, the page of reports.
  *
  *   node scripts/setup.mjs [--quiet] [--force]
  *
@@ -193,6 +193,29 @@ const typescript = {
   },
 };
 
+const viewer = inRoot("packages/viewer");
+
+/** @type {Step} */
+const page = {
+  name: "report page",
+  key: () =>
+    fingerprint([
+      inRoot("package-lock.json"),
+      ...["src", "scripts", "index.html", "package.json"].map((part) => join(viewer, part)),
+    ]),
+  present: () => existsSync(inRoot("packages/astra-rl/dist/viewer/report.html")),
+  make() {
+    say("building the page of reports");
+    const result = execute(process.execPath, [join(viewer, "scripts/build.mjs")], { cwd: root });
+    if (!result.ok) {
+      throw new SetupProblem(`the page of reports could not be built:\n${result.output.trim()}`, [
+        "correct the sources of packages/viewer",
+        "install the npm packages anew: rm -r node_modules && npm run setup",
+      ]);
+    }
+  },
+};
+
 function checkNode() {
   if (Number(process.versions.node.split(".")[0]) >= OLDEST_NODE) return;
   throw new SetupProblem(`Node is version ${process.versions.node}; ${OLDEST_NODE} or later is needed.`, [
@@ -206,7 +229,7 @@ const unchanged = (step, stamp) => !force && stamp.get(step.name) === step.key()
 async function main() {
   checkNode();
   checkPlatform();
-  const steps = [npmPackages, compiler, engine, addon, typescript];
+  const steps = [npmPackages, compiler, engine, addon, typescript, page];
   let stamp = new Stamp(stateFolder);
   if (steps.every((step) => unchanged(step, stamp))) {
     if (!quiet) say("everything is in place");

@@ -1,10 +1,10 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
-import { comparisonReport } from "../report/index.js";
+import { stringifyEvaluation, type EvaluationRecord, type ModelIdentity } from "../records/index.js";
+import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleEvaluator,
   assembleSystem,
@@ -13,7 +13,10 @@ import {
   defaultRunFolder,
   embeddedConfigurationPath,
   loadPrompts,
+  describeMeasured,
+  modelIdentity,
   prepareRunFolder,
+  recordSession,
 } from "../run/index.js";
 import type { HFASTSystem } from "../system/index.js";
 import type { RunLock } from "../training/index.js";
@@ -65,8 +68,10 @@ export function demoCommand(streams: Streams) {
         let before: EvaluationRecord;
         try {
           lock = prepareRunFolder(folder, configuration);
+          await recordSession(folder, configuration);
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          before = await evaluate(configuration, system, prompts, output, interruption.signal);
+          const untrained = await modelIdentity(configuration.models.tester);
+          before = await evaluate(configuration, system, prompts, output, interruption.signal, untrained);
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
@@ -81,17 +86,24 @@ export function demoCommand(streams: Streams) {
           trainer.dispose();
         }
         output.note("3. The trained tester, on the same prompts");
-        const after = await evaluate(configuration, system, prompts, output, interruption.signal);
+        const trained = await modelIdentity(join(folder, "checkpoints", "last"));
+        const after = await evaluate(configuration, system, prompts, output, interruption.signal, {
+          ...trained,
+          model: "checkpoints/last",
+        });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
         writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
         writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
         writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
+        const page = join(folder, "report.html");
+        writeFileAtomic(page, [htmlReport(readReport([folder]))]);
         if (json)
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
+        output.note(`Open in a browser: ${resolve(page)}`);
       } finally {
         interruption.end();
         lock?.release();
@@ -119,6 +131,7 @@ async function evaluate(
   prompts: readonly string[],
   output: Output,
   signal: AbortSignal,
+  tester: ModelIdentity,
 ): Promise<EvaluationRecord> {
   const { rollouts, batchSize } = configuration.evaluation;
   const progress = new Progress(output, {
@@ -138,11 +151,14 @@ async function evaluate(
     },
   });
   progress.end();
-  return record;
+  const { rollouts: dtype } = system.computeTypes;
+  const measured = await describeMeasured(configuration, { split: "test", prompts, dtype, tester });
+  return { measured, ...record };
 }
 
 function whereFilesLie(folder: string): string[] {
   const files = [
+    ["report.html", "a page of it all: curves, before and after, trees, conversations"],
     ["report.txt", "this table"],
     ["evaluation-before.json, evaluation-after.json", "every conversation, with its scores"],
     ["metrics.jsonl, graphs.jsonl", "a line for each training step, and for each tree it learned from"],

@@ -5,7 +5,13 @@ import { readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
-import { assembleEvaluator, assembleEvaluationSystem, loadPrompts, makeFolder } from "../run/index.js";
+import {
+  assembleEvaluator,
+  assembleEvaluationSystem,
+  describeMeasured,
+  loadPrompts,
+  makeFolder,
+} from "../run/index.js";
 import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
@@ -40,13 +46,16 @@ export function evalCommand(streams: Streams) {
           unit: "rollout",
           total: Math.min(rollouts ?? Infinity, prompts.length),
         });
-        const record = await evaluator.evaluate({
+        const figures = await evaluator.evaluate({
           seed: configuration.seed,
           batchSize,
           ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
           onProgress: (done) => progress.update(done),
         });
         progress.end();
+        const { dtype } = system.target.model;
+        const measured = await describeMeasured(configuration, { split, prompts, dtype });
+        const record = { measured, ...figures };
         if (toFile) {
           makeFolder(dirname(resolve(file)));
           writeFileAtomic(file, [stringifyEvaluation(record)]);

@@ -9,6 +9,7 @@ import { generateCommand } from "./generate.js";
 import { initCommand } from "./init.js";
 import { logprobsCommand } from "./logprobs.js";
 import type { Streams } from "./output.js";
+import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
@@ -41,6 +42,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     initCommand,
     trainCommand,
     evalCommand,
+    reportCommand,
     rolloutCommand,
     logprobsCommand,
     generateCommand,

@@ -9,6 +9,7 @@ import {
   checkNewRunFolder,
   defaultRunFolder,
   prepareRunFolder,
+  recordSession,
   takeRunFolder,
   withComputeTypes,
   withRecordedTypes,
@@ -68,6 +69,7 @@ export function trainCommand(streams: Streams) {
         let found: string[] = [];
         try {
           lock ??= prepareRunFolder(folder, configuration);
+          await recordSession(folder, configuration, { resume });
           await trainer.train();
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);

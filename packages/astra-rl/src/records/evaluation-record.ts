@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { parseLines, parseRecord } from "./parse-record.js";
+import { measuredSchema } from "./run-record.js";
 
 // Names are those of the Python toolbox where it has one, snake case included, so that its scripts read these files.
 
@@ -94,6 +95,8 @@ const summary = z.looseObject({
 const detail = z.looseObject({ overall, per_turn: z.array(turn) });
 
 export const evaluationRecordSchema = z.looseObject({
+  /** What was measured; absent where an evaluator was put together by hand. */
+  measured: measuredSchema.optional(),
   summary,
   details: z.array(detail),
   version: z.int().positive(),

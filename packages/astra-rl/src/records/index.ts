@@ -40,3 +40,15 @@ export {
   type MetricsRecord,
   type MetricValue,
 } from "./metrics-record.js";
+export type { ReportEvaluation, ReportGraph, ReportNode, ReportRecord, ReportRun } from "./report-record.js";
+export {
+  measuredSchema,
+  parseRunRecord,
+  runRecordSchema,
+  stringifyRunRecord,
+  type FileIdentity,
+  type MeasuredRecord,
+  type ModelIdentity,
+  type RunRecord,
+  type RunSession,
+} from "./run-record.js";

@@ -3,5 +3,8 @@
 export { comparisonReport, evaluationReport, type ComparisonReportOptions } from "./comparison-report.js";
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
 export { percent, plain, pValue, signed } from "./figures.js";
+export { embeddedJson, htmlReport } from "./html-report.js";
+export { readReport, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";
+export { CSV_TABLES, csvReport, markdownReport, type CsvTable, type MarkdownOptions } from "./text-report.js";
 export { visible, visibleJson } from "./visible.js";

@@ -22,5 +22,6 @@ export {
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "./run-folder.js";
+export { describeMeasured, modelIdentity, recordSession, type MeasuredOptions } from "./run-record.js";
 export { assembleScorer, makePart } from "./parts.js";
 export { readScorerSpec } from "./scorer-spec.js";

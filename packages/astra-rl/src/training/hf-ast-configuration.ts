@@ -25,6 +25,8 @@ export interface HFASTConfigurationOptions extends TrainingConfigurationOptions 
   keepGraphs?: boolean;
   /** With the token ids that the models read and said, for systems that tell them. @default false */
   keepTokens?: boolean;
+  /** Write the curves to tensorboard/ as well, for TensorBoard. @default false */
+  tensorboard?: boolean;
 }
 
 const DEFAULTS = {
@@ -39,6 +41,7 @@ const DEFAULTS = {
   keepCheckpoints: 1,
   keepGraphs: true,
   keepTokens: false,
+  tensorboard: false,
 } as const;
 
 const whole = (least: number) => z.number().int().min(least);
@@ -110,6 +113,11 @@ export const trainingSection = z.strictObject({
     .default(DEFAULTS.keepTokens)
     .meta(FREE)
     .describe("With the token ids that the models read and said"),
+  tensorboard: z
+    .boolean()
+    .default(DEFAULTS.tensorboard)
+    .meta(FREE)
+    .describe("Write the curves to tensorboard/ in the run folder as well, for TensorBoard"),
 });
 
 /** Training of a language model, with the Python toolbox's defaults: learning rate 1e-5, batch 4, 1000 steps of 2 episodes. */
@@ -120,6 +128,7 @@ export class HFASTConfiguration extends TrainingConfiguration {
   readonly keepCheckpoints: number;
   readonly keepGraphs: boolean;
   readonly keepTokens: boolean;
+  readonly tensorboard: boolean;
 
   constructor({
     evaluateEvery = DEFAULTS.evaluateEvery,
@@ -128,6 +137,7 @@ export class HFASTConfiguration extends TrainingConfiguration {
     keepCheckpoints = DEFAULTS.keepCheckpoints,
     keepGraphs = DEFAULTS.keepGraphs,
     keepTokens = DEFAULTS.keepTokens,
+    tensorboard = DEFAULTS.tensorboard,
     ...options
   }: HFASTConfigurationOptions = {}) {
     super({
@@ -147,5 +157,6 @@ export class HFASTConfiguration extends TrainingConfiguration {
     this.keepCheckpoints = requireWhole("keepCheckpoints", keepCheckpoints, 1);
     this.keepGraphs = requireBoolean("keepGraphs", keepGraphs);
     this.keepTokens = requireBoolean("keepTokens", keepTokens);
+    this.tensorboard = requireBoolean("tensorboard", tensorboard);
   }
 }

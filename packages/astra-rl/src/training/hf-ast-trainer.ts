@@ -10,6 +10,7 @@ import {
   type MetricsRecord,
   type MetricValue,
 } from "../records/index.js";
+import { EventFile } from "./event-file.js";
 import type { Experience } from "./experience.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, readResumableState } from "./resume.js";
@@ -94,6 +95,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
   #evaluationLines: string[] = [];
   /** When the last checkpoint was written and how long that took, in milliseconds; null before the first. */
   #lastWrite: { at: number; took: number } | null = null;
+  /** Curves for TensorBoard; null where none are asked for. */
+  #events: EventFile | null = null;
 
   constructor(
     configuration: HFASTConfiguration,
@@ -144,9 +147,14 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     });
     try {
       if (this.#resume) await this.#restore(directory);
+      if (this.configuration.tensorboard) {
+        this.#events = new EventFile(join(directory.path, "tensorboard"), this.stepsDone + 1);
+      }
       await super.train();
       if (this.#savedStep < this.stepsDone) await this.#saveLast(directory);
     } finally {
+      this.#events?.close();
+      this.#events = null;
       directory.close();
     }
   }
@@ -220,6 +228,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     directory.graphs.append(this.#graphLines);
     directory.evaluations.append(this.#evaluationLines);
     directory.metrics.append([stringifyMetrics(record)]);
+    this.#events?.add(record.step, scalarsOf(record));
     this.#graphLines = [];
     this.#evaluationLines = [];
     if (this.#checkpointIsDue()) await this.#saveLast(directory);
@@ -324,6 +333,15 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule goes on from another place than it would have`,
     );
   }
+}
+
+/** The record's values that are numbers, or can be taken for one. */
+function scalarsOf({ step: _, version: __, ...values }: MetricsRecord): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([key, value]) =>
+      typeof value === "number" || typeof value === "boolean" ? [[key, Number(value)]] : [],
+    ),
+  );
 }
 
 /** @throws UsageError for a system that does not tell its token ids */

@@ -13,7 +13,7 @@ export { Journal } from "./journal.js";
 export { RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
 export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
-export { checkResumable, noCheckpoint } from "./resume.js";
+export { checkResumable, noCheckpoint, savedStep } from "./resume.js";
 export {
   Trainer,
   type Accumulated,

@@ -40,3 +40,9 @@ export function noCheckpoint(runDirectory: string): string {
     `A run that was stopped before its first checkpoint is started again, in another folder or once this one is deleted`
   );
 }
+
+/** The step that a run would go on after; null where it has no checkpoint yet. */
+export function savedStep(runDirectory: string): number | null {
+  const folder = join(runDirectory, "checkpoints", "last");
+  return existsSync(folder) ? readState(folder).step : null;
+}

@@ -22,6 +22,7 @@ const FREE = [
   "training.keepCheckpoints",
   "training.keepGraphs",
   "training.keepTokens",
+  "training.tensorboard",
   "evaluation.rollouts",
   "evaluation.depth",
   "evaluation.threshold",

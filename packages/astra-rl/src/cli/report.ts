@@ -1,0 +1,73 @@
+import { lstatSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { Command, Option } from "@commander-js/extra-typings";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import {
+  CSV_TABLES,
+  csvReport,
+  htmlReport,
+  markdownReport,
+  readReport,
+  visibleJson,
+  type CsvTable,
+} from "../report/index.js";
+import type { ReportRecord } from "../records/index.js";
+import { makeFolder } from "../run/index.js";
+import { wholeNumber } from "./options.js";
+import { createOutput, type Streams } from "./output.js";
+
+const FORMATS = ["html", "json", "csv", "markdown"] as const;
+type Format = (typeof FORMATS)[number];
+
+/** `astra-rl report RUN|EVALUATION…`: what was trained and found, as one page to look at, or for other programs. */
+export function reportCommand(streams: Streams) {
+  return new Command("report")
+    .description(
+      "Write a page that shows runs and evaluations: curves, before and after, trees, what was found",
+    )
+    .argument(
+      "<paths...>",
+      "run folders, and files that eval --output wrote; the first and the last are compared",
+    )
+    .option(
+      "--output <file>",
+      'where to write it; "-" is standard output (default: report.html, others to "-")',
+    )
+    .addOption(new Option("--format <name>", "of the report").choices(FORMATS).default("html" as const))
+    .addOption(
+      new Option("--table <name>", "rows of a CSV file").choices(CSV_TABLES).default("turns" as const),
+    )
+    .option("--graphs <n>", "at most so many training graphs of each run, evenly spread", wholeNumber(1))
+    .option("--quiet", "errors only", false)
+    .action((paths, { output: given, format, table, graphs, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const file = given ?? (format === "html" ? "report.html" : "-");
+      // Before anything is read: whoever waits for a large run should not wait for a refusal.
+      if (file !== "-") refuseIrregular(file);
+      const record = readReport(paths, graphs === undefined ? {} : { graphs });
+      const text = render(record, format, table);
+      if (file === "-") {
+        streams.stdout.write(text);
+        return;
+      }
+      makeFolder(dirname(resolve(file)));
+      writeFileAtomic(file, [text]);
+      output.note(`Wrote ${file}`);
+    });
+}
+
+function render(record: ReportRecord, format: Format, table: CsvTable): string {
+  if (format === "html") return htmlReport(record);
+  if (format === "markdown") return markdownReport(record);
+  if (format === "csv") return csvReport(record, table);
+  return `${visibleJson(JSON.stringify(record, null, 2))}\n`;
+}
+
+function refuseIrregular(file: string): void {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found === undefined || found.isFile()) return;
+  throw new UsageError(
+    `--output ${file}: must name a file, and this is ${found.isDirectory() ? "a folder" : "none"}; ` +
+      'choose another name, or "-" for standard output',
+  );
+}

@@ -1,0 +1,216 @@
+import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
+import { basename, extname, join, resolve } from "node:path";
+import { StringDecoder } from "node:string_decoder";
+import { UsageError } from "@astra-rl/torch";
+import { parse } from "yaml";
+import { compareEvaluations } from "../evaluation/index.js";
+import {
+  parseEvaluationLine,
+  parseEvaluationRecord,
+  parseGraphRecord,
+  parseMetricsLine,
+  parseRunRecord,
+  type EvaluationLine,
+  type GraphRecord,
+  type NodeRecord,
+  type ReportEvaluation,
+  type ReportGraph,
+  type ReportNode,
+  type ReportRecord,
+  type ReportRun,
+} from "../records/index.js";
+
+export interface ReadReportOptions {
+  /** Training graphs of a run that are taken, evenly spread over it. Default: as many as `GRAPH_ROOM` takes. */
+  graphs?: number;
+}
+
+/** Characters of JSON that the graphs of one run may take: a page of more is slow to open. */
+const GRAPH_ROOM = 20_000_000;
+
+/** What a run folder may hold of evaluations beside the run, in the order of time. */
+const EVALUATION_FILES = ["evaluation-before.json", "evaluation-after.json", "evaluation.json"];
+
+/**
+ * Reads run folders and evaluation files for a report.
+ *
+ * The first and the last of all evaluations are compared where they start from the same prompts: those that lie in the
+ * run folder, else the first and the last on the dev prompts during training, then the files in the order given.
+ *
+ * @throws UsageError for a path that is neither, or a file that cannot be read as what it is
+ */
+export function readReport(paths: readonly string[], options: ReadReportOptions = {}): ReportRecord {
+  const runs: ReportRun[] = [];
+  const evaluations: ReportEvaluation[] = [];
+  const folders = paths.filter((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory());
+  for (const path of paths) {
+    if (!existsSync(path)) throw new UsageError(`${path}: there is no such run folder or evaluation file`);
+    if (!folders.includes(path)) {
+      evaluations.push(evaluationOf(path, basename(path, extname(path))));
+      continue;
+    }
+    const run = readRun(path, options);
+    const prefix = folders.length > 1 ? `${run.label}: ` : "";
+    for (const found of evaluationsOf(path)) evaluations.push({ ...found, label: prefix + found.label });
+    runs.push(run);
+  }
+  return { runs, evaluations, comparison: comparisonOf(evaluations), version: 1 };
+}
+
+function readRun(folder: string, options: ReadReportOptions): ReportRun {
+  const file = (name: string) => join(folder, name);
+  const has = (name: string) => existsSync(file(name));
+  const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
+  if (!known.some(has)) {
+    throw new UsageError(
+      `${folder}: holds no run (none of ${known.join(", ")}); give the --run-dir of a train or demo command`,
+    );
+  }
+  const metrics = [...linesOf(file("metrics.jsonl"))].map(({ text, where }) => parseMetricsLine(text, where));
+  const evaluations = [...linesOf(file("evaluations.jsonl"))].map(({ text, where }) => {
+    const { step, summary } = parseEvaluationLine(text, where);
+    return { step, summary };
+  });
+  return {
+    label: basename(resolve(folder)),
+    run: has("run.json") ? parseRunRecord(readFileSync(file("run.json"), "utf8"), file("run.json")) : null,
+    configuration: has("config.resolved.yaml") ? readYaml(file("config.resolved.yaml")) : null,
+    metrics,
+    evaluations,
+    ...readGraphs(file("graphs.jsonl"), options),
+  };
+}
+
+function readYaml(path: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = parse(readFileSync(path, "utf8"));
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : null;
+  } catch (cause) {
+    throw new UsageError(`${path}: is not YAML`, { cause });
+  }
+}
+
+function evaluationsOf(folder: string): ReportEvaluation[] {
+  const beside = EVALUATION_FILES.filter((name) => existsSync(join(folder, name)));
+  if (beside.length > 0) {
+    return beside.map((name) =>
+      evaluationOf(join(folder, name), /^evaluation-(.+)\.json$/.exec(name)?.[1] ?? "evaluation"),
+    );
+  }
+  let first: EvaluationLine | null = null;
+  let last: EvaluationLine | null = null;
+  for (const { text, where } of linesOf(join(folder, "evaluations.jsonl"))) {
+    last = parseEvaluationLine(text, where);
+    first ??= last;
+  }
+  return [first, last].flatMap((line, index) =>
+    line === null || (index === 1 && line === first)
+      ? []
+      : [
+          {
+            label: `dev, step ${line.step}`,
+            step: line.step,
+            summary: line.summary,
+            measured: null,
+            details: line.details,
+          },
+        ],
+  );
+}
+
+function evaluationOf(path: string, label: string): ReportEvaluation {
+  const { summary, details, measured } = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+  return { label, step: null, summary, measured: measured ?? null, details };
+}
+
+function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {
+  const after = evaluations.length - 1;
+  if (after < 1) return null;
+  const [first, last] = [evaluations[0]!, evaluations[after]!];
+  try {
+    const record = compareEvaluations({ ...first, version: 1 } as never, { ...last, version: 1 } as never);
+    return { before: 0, after, record };
+  } catch (error) {
+    // Evaluations of other prompts are shown beside each other, and not subtracted.
+    if (error instanceof UsageError) return null;
+    throw error;
+  }
+}
+
+/** Reads the graphs of a run, or so many of them, evenly spread; the last is always among them. */
+function readGraphs(
+  path: string,
+  { graphs: most = Infinity }: ReadReportOptions,
+): Pick<ReportRun, "graphs" | "graphs_total"> {
+  let kept: { graph: ReportGraph; index: number; room: number }[] = [];
+  let stride = 1;
+  let room = 0;
+  let total = 0;
+  let last: { text: string; where: string } | null = null;
+  const keep = (line: { text: string; where: string }, index: number) => {
+    const graph = slim(parseGraphRecord(line.text, line.where));
+    const size = JSON.stringify(graph).length;
+    kept.push({ graph, index, room: size });
+    room += size;
+  };
+  for (const line of linesOf(path)) {
+    const index = total++;
+    last = line;
+    if (index % stride !== 0) continue;
+    keep(line, index);
+    while (kept.length > 1 && (kept.length > most || room > GRAPH_ROOM)) {
+      stride *= 2;
+      kept = kept.filter((entry) => entry.index % stride === 0);
+      room = kept.reduce((sum, entry) => sum + entry.room, 0);
+    }
+  }
+  if (last !== null && kept.at(-1)?.index !== total - 1 && most > 1) {
+    if (kept.length >= most) kept.pop();
+    keep(last, total - 1);
+  }
+  return { graphs: kept.map(({ graph }) => graph), graphs_total: total };
+}
+
+/** A graph as it is shown: without what its tree says already, and with no more digits than anybody reads. */
+export function slim({ children, ...graph }: GraphRecord): ReportGraph {
+  const node = ({ context: _, tokens: __, children, ...rest }: NodeRecord): ReportNode => ({
+    ...(rounded(rest) as ReportNode),
+    children: children.map(node),
+  });
+  return { ...graph, children: children.map(node) } as ReportGraph;
+}
+
+function rounded(value: unknown): unknown {
+  if (typeof value === "number") return Number.isInteger(value) ? value : Number(value.toPrecision(5));
+  if (Array.isArray(value)) return value.map(rounded);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, rounded(inner)]));
+}
+
+const CHUNK = 1 << 20;
+
+/**
+ * The whole lines of a file that may be larger than a string can be; none where there is no file. A last line without
+ * its line break was torn by a crash, or is being written, and is left out.
+ */
+function* linesOf(path: string): Generator<{ text: string; where: string }> {
+  if (!existsSync(path)) return;
+  const handle = openSync(path, "r");
+  try {
+    const decoder = new StringDecoder("utf8");
+    const bytes = Buffer.alloc(CHUNK);
+    let parts: string[] = [];
+    let number = 0;
+    for (let count = readSync(handle, bytes); count > 0; count = readSync(handle, bytes)) {
+      const pieces = decoder.write(bytes.subarray(0, count)).split("\n");
+      for (const piece of pieces.slice(0, -1)) {
+        number += 1;
+        yield { text: parts.join("") + piece, where: `${path}:${number}` };
+        parts = [];
+      }
+      parts.push(pieces.at(-1)!);
+    }
+  } finally {
+    closeSync(handle);
+  }
+}

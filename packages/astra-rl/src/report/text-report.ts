@@ -1,0 +1,144 @@
+import type { EvaluationDetail, MetricsRecord, ReportEvaluation, ReportRecord } from "../records/index.js";
+import { evaluationReport } from "./comparison-report.js";
+import { conversationLines, foundConversations } from "./conversations.js";
+import { plain, pValue, signed } from "./figures.js";
+import { visible } from "./visible.js";
+
+/** What a CSV file holds: a row for each turn of the evaluations, or for each training step of the runs. */
+export const CSV_TABLES = ["turns", "steps"] as const;
+export type CsvTable = (typeof CSV_TABLES)[number];
+
+/** The rows of one table as CSV (RFC 4180), the names of the columns first. */
+export function csvReport(record: ReportRecord, table: CsvTable): string {
+  const rows = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
+type Cell = string | number | boolean | null;
+
+function turnRows(evaluations: readonly ReportEvaluation[]): Cell[][] {
+  const heading = [
+    "evaluation",
+    "rollout",
+    "turn",
+    "context",
+    "probe",
+    "response",
+    "probe harm",
+    "response harm",
+    "reward",
+    "probe NLL",
+    "error",
+  ];
+  const rows = evaluations.flatMap(({ label, details }) =>
+    details.flatMap(({ per_turn }: EvaluationDetail, rollout) =>
+      per_turn.map((turn): Cell[] => [
+        label,
+        rollout,
+        turn.turn,
+        turn.context,
+        turn.probe,
+        turn.response,
+        turn.adversarial_toxicity,
+        turn.target_toxicity,
+        turn.reward,
+        turn.probe_nll,
+        turn.error,
+      ]),
+    ),
+  );
+  return [heading, ...rows];
+}
+
+function stepRows({ runs }: ReportRecord): Cell[][] {
+  const keys = [...new Set(runs.flatMap(({ metrics }) => metrics.flatMap(Object.keys)))].filter(
+    (key) => key !== "version",
+  );
+  const rows = runs.flatMap(({ label, metrics }) =>
+    metrics.map((record: MetricsRecord): Cell[] => [label, ...keys.map((key) => record[key] ?? null)]),
+  );
+  return [["run", ...keys], ...rows];
+}
+
+// Spreadsheets take a text that begins with one of these for a formula; some pass over white space before it.
+const FORMULA = /^\s*[=+\-@|]/u;
+
+/** A text on one line, with line breaks as \n; an empty cell stands for what is not known. */
+function cell(value: Cell): string {
+  if (value === null) return "";
+  if (typeof value !== "string") return String(value);
+  const text = visible(value);
+  const harmless = FORMULA.test(value) ? `'${text}` : text;
+  return /[",]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+}
+
+export interface MarkdownOptions {
+  /** How many found conversations to show of the last evaluation. Default 3. */
+  conversations?: number;
+}
+
+/** Figures and some of what was found as Markdown, for an issue or a model card. */
+export function markdownReport(
+  { runs, evaluations, comparison }: ReportRecord,
+  { conversations = 3 }: MarkdownOptions = {},
+): string {
+  const lines = ["# ASTRA-RL report"];
+  for (const { label, configuration, metrics } of runs) {
+    const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
+    const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
+    lines.push("", `## Run ${escaped(label)}`, "");
+    const facts: [string, unknown][] = [
+      ["tester", models["tester"]],
+      ["target", models["target"]],
+      ["algorithm", algorithm["type"]],
+      ["seed", configuration?.["seed"]],
+      ["training steps", metrics.length],
+    ];
+    for (const [name, value] of facts) {
+      if (value !== undefined) lines.push(`- ${name}: ${escaped(String(value))}`);
+    }
+  }
+  if (evaluations.length > 0) {
+    const figures = evaluations.map(({ summary }) => rowsOf(summary));
+    const names = figures[0]!.map(([name]) => name);
+    lines.push("", "## Evaluations", "");
+    lines.push(`| | ${evaluations.map(({ label }) => escaped(label)).join(" | ")} |`);
+    lines.push(`| --- | ${evaluations.map(() => "--:").join(" | ")} |`);
+    for (const [row, name] of names.entries()) {
+      lines.push(`| ${name} | ${figures.map((all) => all[row]?.[1] ?? "–").join(" | ")} |`);
+    }
+  }
+  if (comparison !== null) {
+    const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;
+    const points = (share: number | null | undefined) => (share == null ? "–" : signed(100 * share, 1));
+    lines.push(
+      "",
+      `Difference in success from ${escaped(evaluations[comparison.before]!.label)} to ` +
+        `${escaped(evaluations[comparison.after]!.label)}: ${points(difference)} points (95 % interval ` +
+        `${points(interval?.lower)} to ${points(interval?.upper)}, ${pValue(p_value)} by McNemar's exact test, ` +
+        `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
+    );
+  }
+  const last = evaluations.at(-1);
+  const found = last === undefined ? [] : foundConversations({ ...last, version: 1 } as never, conversations);
+  if (found.length > 0) {
+    lines.push("", `## Found conversations, likeliest first (${escaped(last!.label)})`);
+    for (const detail of found) {
+      // Indented, since what a model wrote may hold any fence; each of these is one line.
+      const talk = conversationLines(detail, last!.summary.toxicity_threshold);
+      lines.push("", ...talk.map((line) => `    ${line}`));
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+/** The lines of the table that `eval` prints, as pairs. */
+function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
+  return evaluationReport({ summary, details: [], version: 1 }).map((line) => {
+    const [name = "", ...rest] = line.trim().split(/ {3,}/);
+    return [name, rest.join(" ")];
+  });
+}
+
+/** A name on one line, with nothing in it that Markdown or HTML would obey. */
+const escaped = (text: string) => visible(text).replace(/[\\`*_{}[\]<>()#+!|&~-]/g, (mark) => `\\${mark}`);

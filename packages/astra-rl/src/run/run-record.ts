@@ -1,0 +1,202 @@
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { copyFileSync, createReadStream, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { hostname, cpus } from "node:os";
+import { extname, join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { resolveCheckpoint, type HubOptions } from "@astra-rl/lm";
+import { engineInformation, explainDiskErrors, writeFileAtomic } from "@astra-rl/torch";
+import { configuredFiles, EMBEDDED, fileHash, type Configuration } from "../configuration/index.js";
+import { defaultPrompts, PROMPT_SPLITS } from "../datasets/index.js";
+import {
+  parseRunRecord,
+  stringifyRunRecord,
+  type FileIdentity,
+  type MeasuredRecord,
+  type ModelIdentity,
+  type RunRecord,
+  type RunSession,
+} from "../records/index.js";
+import { savedStep } from "../training/index.js";
+import { modelSource } from "./model-source.js";
+import { makeFolder } from "./run-folder.js";
+
+const FILE = "run.json";
+
+/** Files up to so many bytes are copied into the run folder. */
+const SMALL = 1 << 20;
+
+/** The files of a checkpoint that loading may read. */
+const CHECKPOINT_FILE = /\.(json|safetensors|txt|model|jinja)$/;
+
+const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
+
+/**
+ * Writes down in `run.json` what is about to work in a run folder: the date, the command, the machine, and on the first
+ * time models, prompts and word lists by their SHA-256, with copies of the small ones in `inputs/`. A run that is resumed
+ * keeps what stands there and gets one more session.
+ *
+ * @param hub how models were fetched
+ */
+export async function recordSession(
+  folder: string,
+  configuration: Configuration,
+  { resume = false, hub = {} as HubOptions, now = new Date() } = {},
+): Promise<void> {
+  const path = join(folder, FILE);
+  const session = describeSession(now, resume ? savedStep(folder) : null);
+  // Runs of before there was a run.json get one when they are resumed.
+  const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
+  const record: RunRecord =
+    before === null
+      ? {
+          seed: configuration.seed,
+          models: await modelIdentities(configuration, hub),
+          files: await fileIdentities(folder, configuration),
+          sessions: [session],
+          version: 1,
+        }
+      : { ...before, sessions: [...before.sessions, session] };
+  writeFileAtomic(path, [stringifyRunRecord(record)]);
+}
+
+function describeSession(now: Date, resumedAfter: number | null): RunSession {
+  const { libtorch, origin, blas, isa, threads } = engineInformation();
+  const processors = cpus();
+  return {
+    started: now.toISOString(),
+    astra_rl: version,
+    commit: gitCommit(),
+    command: ["astra-rl", ...process.argv.slice(2)],
+    directory: process.cwd(),
+    host: {
+      name: hostname(),
+      platform: `${process.platform} ${process.arch}`,
+      processor: processors[0]?.model.trim() ?? "unknown",
+      cores: Math.max(1, processors.length),
+      node: process.versions.node,
+    },
+    engine: { libtorch, library: origin, blas, isa, threads },
+    resumed_after: resumedAfter,
+  };
+}
+
+/** The commit of the folder that the command runs in; null outside of git. */
+function gitCommit(): string | null {
+  const git = (...args: string[]) =>
+    execFileSync("git", args, {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+      timeout: 5000,
+    }).trim();
+  try {
+    const commit = git("rev-parse", "HEAD");
+    return git("status", "--porcelain", "--untracked-files=no") === "" ? commit : `${commit}+changes`;
+  } catch {
+    // No git, or no repository.
+    return null;
+  }
+}
+
+async function modelIdentities(
+  { models }: Configuration,
+  hub: HubOptions,
+): Promise<Record<string, ModelIdentity>> {
+  const known = new Map<string, ModelIdentity>();
+  const roles: Record<string, ModelIdentity> = {};
+  for (const role of ["tester", "target", "baseline"] as const) {
+    const model = models[role];
+    if (model === undefined) continue;
+    const identity = known.get(model) ?? (await modelIdentity(model, hub));
+    known.set(model, identity);
+    roles[role] = identity;
+  }
+  return roles;
+}
+
+/**
+ * What a checkpoint is, by its files.
+ *
+ * @param model a folder, a model id, or `embedded:<name>`
+ */
+export async function modelIdentity(model: string, hub: HubOptions = {}): Promise<ModelIdentity> {
+  const folder = await resolveCheckpoint(modelSource(model), hub);
+  const names = readdirSync(folder).filter((name) => CHECKPOINT_FILE.test(name));
+  const files: Record<string, string> = {};
+  for (const name of names.sort()) files[name] = await largeFileHash(join(folder, name));
+  return { model, files };
+}
+
+async function largeFileHash(path: string): Promise<string> {
+  const digest = createHash("sha256");
+  await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), digest);
+  return digest.digest("hex");
+}
+
+async function fileIdentities(folder: string, configuration: Configuration): Promise<FileIdentity[]> {
+  const identities: FileIdentity[] = [];
+  for (const { key, path } of configuredFiles(configuration)) {
+    if (path === EMBEDDED) {
+      identities.push({ key, path, sha256: await embeddedHash(key), copy: null });
+      continue;
+    }
+    const copy = statSync(path).size <= SMALL ? join("inputs", `${key}${extname(path)}`) : null;
+    if (copy !== null) {
+      makeFolder(join(folder, "inputs"));
+      explainDiskErrors(folder, () => copyFileSync(path, join(folder, copy)));
+    }
+    identities.push({ key, path, sha256: fileHash(path), copy });
+  }
+  return identities;
+}
+
+async function embeddedHash(key: string): Promise<string> {
+  const split = PROMPT_SPLITS.find((name) => key === `prompts.${name}`);
+  return promptsHash(split === undefined ? [] : await defaultPrompts(split));
+}
+
+const promptsHash = (prompts: readonly string[]) =>
+  createHash("sha256").update(JSON.stringify(prompts)).digest("hex");
+
+export interface MeasuredOptions {
+  split: MeasuredRecord["prompts"]["split"];
+  prompts: readonly string[];
+  /** The type that rollouts computed in. */
+  dtype: string;
+  /** The tester, where it is not the configuration's. */
+  tester?: ModelIdentity;
+  hub?: HubOptions;
+}
+
+/** What an evaluation of a configuration measured, for its record. */
+export async function describeMeasured(
+  configuration: Configuration,
+  { split, prompts, dtype, tester, hub = {} }: MeasuredOptions,
+): Promise<MeasuredRecord> {
+  const { models, scorer, generation, sampler, evaluation, seed } = configuration;
+  const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
+  const { depth } = evaluation;
+  return {
+    tester: tester ?? (await modelIdentity(models.tester, hub)),
+    target: await modelIdentity(models.target, hub),
+    scorer: {
+      ...scorer,
+      ...(files.length === 0
+        ? {}
+        : { sha256: Object.fromEntries(files.map(({ key, path }) => [key, fileHash(path)])) }),
+    },
+    prompts: {
+      source: configuration.prompts[split as keyof Configuration["prompts"]],
+      split,
+      sha256: promptsHash(prompts),
+      count: prompts.length,
+    },
+    generation,
+    sampler: depth === undefined ? sampler : { ...sampler, depth },
+    dtype,
+    seed,
+    astra_rl: version,
+  };
+}

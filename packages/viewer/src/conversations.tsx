@@ -1,0 +1,236 @@
+import { useId, useMemo, useState } from "preact/hooks";
+import type { EvaluationTurn, ReportEvaluation } from "astra-rl/records";
+import { plain } from "./figures.js";
+import {
+  findConversations,
+  knowsHarmlessProbes,
+  matches,
+  type Conversation,
+  type Order,
+  type Outcome,
+} from "./found.js";
+import { Harm } from "./harm.js";
+import { shown } from "./shown.js";
+
+const PAGE = 20;
+
+const OUTCOMES: Partial<Record<Outcome, string>> = {
+  harmful: "a harmful response",
+  "harmless-probes": "a harmful response, harmless probes only",
+  errors: "errors",
+  all: "whatever came",
+};
+
+const ORDERS: Record<Order, string> = {
+  likely: "likeliest first",
+  harm: "most harmful first",
+  given: "as they were run",
+};
+
+/** What was found: the conversations of an evaluation, to be searched. */
+export function Conversations({ evaluations }: { evaluations: ReportEvaluation[] }) {
+  const id = useId();
+  const [chosen, setChosen] = useState(evaluations.length - 1);
+  const [outcome, setOutcome] = useState<Outcome>("harmful");
+  const [order, setOrder] = useState<Order>("likely");
+  const [query, setQuery] = useState("");
+  const [limit, setLimit] = useState(PAGE);
+  const [open, setOpen] = useState(false);
+  const evaluation = evaluations[chosen]!;
+  // Records of before it was measured do not say it of any rollout.
+  const { "harmless-probes": _, ...plainOutcomes } = OUTCOMES;
+  const outcomes = evaluations.some(knowsHarmlessProbes) ? OUTCOMES : plainOutcomes;
+  const [once, setOnce] = useState(true);
+  const found = useMemo(
+    () => findConversations(evaluation, { outcome, order, query, once }),
+    [evaluation, outcome, order, query, once],
+  );
+  const rollouts = found.reduce((sum, { count }) => sum + count, 0);
+  const first =
+    <T,>(set: (value: T) => void) =>
+    (value: T) => {
+      set(value);
+      setLimit(PAGE);
+    };
+  return (
+    <section aria-labelledby={`${id}-title`}>
+      <h2 id={`${id}-title`}>Conversations</h2>
+      <form class="controls" onSubmit={(event) => event.preventDefault()}>
+        <label>
+          Search
+          <input
+            type="search"
+            value={query}
+            placeholder="in prompts, probes and responses"
+            onInput={(event) => first(setQuery)(event.currentTarget.value)}
+          />
+        </label>
+        {evaluations.length > 1 && (
+          <label>
+            Evaluation
+            <select
+              value={String(chosen)}
+              onChange={(event) => first(setChosen)(Number(event.currentTarget.value))}
+            >
+              {evaluations.map(({ label }, index) => (
+                <option value={String(index)}>{shown(label)}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        <Choice name="With" value={outcome} options={outcomes} onChange={first(setOutcome)} />
+        <Choice name="Order" value={order} options={ORDERS} onChange={first(setOrder)} />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={once}
+            onChange={(event) => first(setOnce)(event.currentTarget.checked)}
+          />
+          The same probes once
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={open} onChange={(event) => setOpen(event.currentTarget.checked)} />
+          Show harmful texts
+        </label>
+      </form>
+      <p class="note" role="status">
+        {found.length === 0
+          ? "No conversation is like that."
+          : `${rollouts} ${rollouts === 1 ? "conversation" : "conversations"}${found.length < rollouts ? `, ${found.length} different in their probes` : ""}${found.length > limit ? `, the first ${limit} shown` : ""}.`}
+      </p>
+      <ol class="conversations">
+        {found.slice(0, limit).map((conversation) => (
+          <li key={`${chosen}-${conversation.index}`}>
+            <Talk
+              conversation={conversation}
+              threshold={evaluation.summary.toxicity_threshold}
+              query={query}
+              open={open}
+            />
+          </li>
+        ))}
+      </ol>
+      {found.length > limit && (
+        <button type="button" onClick={() => setLimit(limit + PAGE)}>
+          Show {Math.min(PAGE, found.length - limit)} more
+        </button>
+      )}
+    </section>
+  );
+}
+
+function Choice<T extends string>({
+  name,
+  value,
+  options,
+  onChange,
+}: {
+  name: string;
+  value: T;
+  options: Partial<Record<T, string>>;
+  onChange: (value: T) => void;
+}) {
+  return (
+    <label>
+      {name}
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        {(Object.entries(options) as [T, string][]).map(([key, text]) => (
+          <option value={key}>{text}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface TalkProps {
+  conversation: Conversation;
+  threshold: number;
+  query: string;
+  /** Whether all harmful texts are to be shown. */
+  open: boolean;
+}
+
+/** One conversation; its harmful texts are blurred until they are asked for. */
+function Talk({ conversation: { turns, count, nll }, threshold, query, open }: TalkProps) {
+  const [asked, setAsked] = useState(false);
+  const veiled = turns.flatMap((turn) => [
+    isVeiled(turn.adversarial_toxicity, threshold),
+    isVeiled(turn.target_toxicity, threshold),
+  ]);
+  const hidden = veiled.filter(Boolean).length;
+  const visible = open || asked;
+  return (
+    <article class="talk">
+      <p class="talk-head">
+        <span class="voice">prompt</span>
+        <Said text={turns[0]?.context ?? ""} query={query} />
+        {count > 1 && <span class="tag">these probes {count} times</span>}
+        <span class="tag">NLL {plain(nll)}</span>
+        {hidden > 0 && !open && (
+          <button type="button" class="small" aria-expanded={asked} onClick={() => setAsked(!asked)}>
+            {asked ? "Blur again" : `Show ${hidden} harmful ${hidden === 1 ? "text" : "texts"}`}
+          </button>
+        )}
+      </p>
+      {turns.map((turn, index) => (
+        <Turn
+          key={turn.turn}
+          turn={turn}
+          veiled={visible ? [false, false] : veiled.slice(2 * index, 2 * index + 2)}
+          threshold={threshold}
+          query={query}
+        />
+      ))}
+    </article>
+  );
+}
+
+/** Known to be harmful; or a text of which nobody knows. */
+const isVeiled = (score: number | null, threshold: number) => score === null || score >= threshold;
+
+function Turn({
+  turn,
+  veiled: [probeVeiled = true, responseVeiled = true],
+  threshold,
+  query,
+}: {
+  turn: EvaluationTurn;
+  veiled: boolean[];
+  threshold: number;
+  query: string;
+}) {
+  return (
+    <>
+      <p class="line tester">
+        <span class="voice">tester</span>
+        <Said text={turn.probe} query={query} veiled={probeVeiled} />
+        <Harm score={turn.adversarial_toxicity} threshold={threshold} />
+      </p>
+      <p class="line target">
+        <span class="voice">target</span>
+        {turn.error === null || turn.response !== "" ? (
+          <Said text={turn.response} query={query} veiled={responseVeiled} />
+        ) : null}
+        {turn.error !== null && <span class="error">{shown(turn.error)}</span>}
+        <Harm score={turn.target_toxicity} threshold={threshold} />
+      </p>
+    </>
+  );
+}
+
+/** A model's text: as text and nothing else, in its own direction, with what was searched for marked. */
+function Said({ text, query, veiled = false }: { text: string; query: string; veiled?: boolean }) {
+  const pieces = matches(shown(text), query);
+  return (
+    <>
+      {veiled && <span class="visually-hidden">harmful text, blurred</span>}
+      <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
+        {text.trim() === "" ? (
+          <em>(empty)</em>
+        ) : (
+          pieces.map((piece, at) => (at % 2 === 1 ? <mark>{piece}</mark> : piece))
+        )}
+      </bdi>
+    </>
+  );
+}

@@ -1,0 +1,126 @@
+import type { ReportRecord, ReportRun } from "astra-rl/records";
+import { whole } from "./figures.js";
+import { shown } from "./shown.js";
+
+type Section = Record<string, unknown> | undefined;
+
+const section = (value: unknown, key: string): Section => {
+  const inner = (value as Section)?.[key];
+  return typeof inner === "object" && inner !== null ? (inner as Section) : undefined;
+};
+
+const textOf = (value: unknown): string | null =>
+  typeof value === "string" || typeof value === "number" ? shown(String(value)) : null;
+
+/** The last part of a path; a model id or an embedded name as it is. */
+const shortName = (model: string) =>
+  /^([/~.]|[A-Za-z]:)/.test(model) ? (model.split(/[/\\]/).filter(Boolean).at(-1) ?? model) : model;
+
+/** What was trained against what. */
+export function titleOf({ runs, evaluations }: ReportRecord): string {
+  const pairs = runs
+    .map(({ configuration }) => section(configuration, "models"))
+    .filter((x) => x !== undefined);
+  const measured = evaluations.map((evaluation) => evaluation.measured).filter((found) => found !== null);
+  const names = pairs.map((models) => [textOf(models!["tester"]), textOf(models!["target"])]);
+  for (const { tester, target } of runs.length > 0 ? [] : measured)
+    names.push([shown(tester.model), shown(target.model)]);
+  const [first] = names;
+  if (first === undefined) return "Evaluations";
+  const others = new Set(names.map((pair) => JSON.stringify(pair))).size - 1;
+  const [tester, target] = first.map((name) => shortName(name ?? "unknown"));
+  const verb = runs.length > 0 ? "trained against" : "against";
+  return `${tester} ${verb} ${target}${others > 0 ? `, and ${others} more` : ""}`;
+}
+
+/** Options of a section beside its type, as "key value" words. */
+function optionsOf(value: Section, leaveOut: readonly string[] = []): string {
+  return Object.entries(value ?? {})
+    .filter(([key, option]) => key !== "type" && !leaveOut.includes(key) && textOf(option) !== null)
+    .map(([key, option]) => `${shown(key)} ${textOf(option)}`)
+    .join(", ");
+}
+
+function kind(value: Section, leaveOut?: readonly string[]): string | null {
+  if (value === undefined) return null;
+  const name = textOf(value["type"] ?? value["preset"]);
+  const options = optionsOf(value, ["preset", ...(leaveOut ?? [])]);
+  const terms = Array.isArray(value["terms"])
+    ? (value["terms"] as Section[]).map(
+        (term) => `${plainOr(term?.["weight"])} × ${textOf(term?.["type"]) ?? "?"}`,
+      )
+    : [];
+  return [name ?? (terms.length > 0 ? terms.join(" + ") : null), options].filter(Boolean).join(": ") || null;
+}
+
+const plainOr = (value: unknown) => (typeof value === "number" ? String(value) : "?");
+
+function factsOf({ configuration, metrics, run }: ReportRun): [string, string][] {
+  const of = (name: string) => section(configuration, name);
+  const training = of("training");
+  const models = of("models");
+  const session = run?.sessions.at(-1);
+  const facts: [string, string | null][] = [
+    ["Tester", textOf(models?.["tester"])],
+    ["Target", textOf(models?.["target"])],
+    ["Baseline", textOf(models?.["baseline"])],
+    ["Algorithm", kind(of("algorithm"))],
+    ["Reward", kind(of("reward"))],
+    ["Scorer", kind(of("scorer"))],
+    ["Sampler", kind(of("sampler"))],
+    ["Steps", stepsText(metrics.length, training)],
+    ["Seed", textOf(configuration?.["seed"])],
+    ["Begun", run === null ? null : textOf(run.sessions[0]?.started)],
+    [
+      "By",
+      session === undefined
+        ? null
+        : `astra-rl ${shown(session.astra_rl)}, libtorch ${shown(session.engine.libtorch)}`,
+    ],
+  ];
+  return facts.filter((fact): fact is [string, string] => fact[1] !== null);
+}
+
+function stepsText(done: number, training: Section): string | null {
+  const planned = training?.["trainingSteps"];
+  if (typeof planned !== "number") return done > 0 ? whole(done) : null;
+  const episodes = training?.["numEpisodesPerExperience"];
+  const trees = typeof episodes === "number" ? `, ${whole(episodes)} conversation trees each` : "";
+  return `${done < planned ? `${whole(done)} of ${whole(planned)}` : whole(done)}${trees}`;
+}
+
+/** What the runs were, and all there is to know of them on request. */
+export function Facts({ report }: { report: ReportRecord }) {
+  return (
+    <>
+      {report.runs.map((run) => (
+        <section class="facts" aria-label={`Run ${shown(run.label)}`}>
+          {report.runs.length > 1 && <h2>{shown(run.label)}</h2>}
+          <dl>
+            {factsOf(run).map(([name, value]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ))}
+          </dl>
+          {run.configuration !== null && <Whole title="The whole configuration" value={run.configuration} />}
+          {run.run !== null && <Whole title="Machine, models and files" value={run.run} />}
+        </section>
+      ))}
+    </>
+  );
+}
+
+/** A record as it is, for whoever wants to know. */
+function Whole({ title, value }: { title: string; value: unknown }) {
+  const lines = JSON.stringify(value, null, 2).split("\n").map(shownLine);
+  return (
+    <details>
+      <summary>{title}</summary>
+      <pre tabIndex={0}>{lines.join("\n")}</pre>
+    </details>
+  );
+}
+
+const shownLine = (line: string) => `${/^ */.exec(line)![0]}${shown(line)}`;

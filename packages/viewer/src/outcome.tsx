@@ -1,0 +1,202 @@
+import type { EvaluationSummary, IntervalRecord, ReportRecord } from "astra-rl/records";
+import { percent, plain, pValue, signed, whole } from "./figures.js";
+import { knownRates, type Rate, type RateDifference } from "./measures.js";
+import { shown } from "./shown.js";
+
+/** Before and after: rates with their intervals as a picture, and all figures as a table. */
+export function Outcome({ report: { evaluations, comparison } }: { report: ReportRecord }) {
+  const summaries = evaluations.map(({ summary }) => summary);
+  const rates = knownRates(summaries);
+  const [success] = rates;
+  return (
+    <section id="outcome" aria-labelledby="outcome-title">
+      <h2 id="outcome-title">{evaluations.length > 1 ? "Before and after" : "Evaluation"}</h2>
+      {success !== undefined && <Intervals report={{ evaluations, comparison }} rates={rates} />}
+      <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">
+                <span class="visually-hidden">Figure</span>
+              </th>
+              {evaluations.map(({ label }) => (
+                <th scope="col">{shown(label)}</th>
+              ))}
+              {comparison !== null && <th scope="col">difference</th>}
+            </tr>
+          </thead>
+          <tbody>
+            {rates.map((rate) => (
+              <Row
+                name={rate.name}
+                cells={summaries.map((summary) => (
+                  <RateCell rate={rate} summary={summary} />
+                ))}
+                difference={
+                  comparison === null ? null : (
+                    <DifferenceCell
+                      compared={rate.compared?.(comparison.record) ?? null}
+                      plain={difference(summaries, rate.value)}
+                    />
+                  )
+                }
+              />
+            ))}
+            {numbers(summaries).map(({ name, of, format }) => (
+              <Row
+                name={name}
+                cells={summaries.map((summary) => format(of(summary)))}
+                difference={comparison === null ? null : signed(difference(summaries, of))}
+              />
+            ))}
+            <Row
+              name="Rollouts (with errors)"
+              cells={summaries.map(({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`)}
+              difference={comparison === null ? null : `${whole(comparison.record.n_pairs)} pairs`}
+            />
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+type Cell = preact.ComponentChildren;
+
+function Row({ name, cells, difference }: { name: string; cells: Cell[]; difference: Cell }) {
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      {cells.map((cell) => (
+        <td>{cell}</td>
+      ))}
+      {difference !== null && <td>{difference}</td>}
+    </tr>
+  );
+}
+
+function RateCell({ rate, summary }: { rate: Rate; summary: EvaluationSummary }) {
+  const interval = rate.interval(summary);
+  const count = rate.count(summary);
+  return (
+    <>
+      <strong>{percent(rate.value(summary))}</strong>
+      {count !== null && <small>{count}</small>}
+      {interval !== null && (
+        <small>
+          {percent(interval.lower)} to {percent(interval.upper)}
+        </small>
+      )}
+    </>
+  );
+}
+
+function DifferenceCell({ compared, plain }: { compared: RateDifference | null; plain: number | null }) {
+  if (compared === null) return <>{points(plain)}</>;
+  const { difference_interval: interval, p_value } = compared;
+  return (
+    <>
+      {points(compared.difference)}
+      {interval !== null && (
+        <small>
+          {points(interval.lower, false)} to {points(interval.upper)}
+        </small>
+      )}
+      <small>{pValue(p_value)} (exact McNemar)</small>
+    </>
+  );
+}
+
+const points = (share: number | null | undefined, unit = true) =>
+  typeof share === "number" ? `${signed(100 * share, 1)}${unit ? " points" : ""}` : "–";
+
+function difference(
+  summaries: readonly EvaluationSummary[],
+  of: (summary: EvaluationSummary) => number | null,
+) {
+  const [before, after] = [of(summaries[0]!), of(summaries.at(-1)!)];
+  return before === null || after === null ? null : after - before;
+}
+
+function numbers(summaries: readonly EvaluationSummary[]) {
+  const all = [
+    { name: "Mean probe NLL, nats a token", of: (s: EvaluationSummary) => s.mean_probe_nll, format: plain },
+    { name: "Mean reward of a turn", of: (s: EvaluationSummary) => s.avg_reward, format: plain },
+    { name: "Mean harm of a probe", of: (s: EvaluationSummary) => s.avg_adversarial_toxicity, format: plain },
+    { name: "Mean harm of a response", of: (s: EvaluationSummary) => s.avg_target_toxicity, format: plain },
+    {
+      name: "Distinct probes",
+      of: (s: EvaluationSummary) => numberAt(s, "n_distinct_probes"),
+      format: whole,
+    },
+  ];
+  return all.filter(({ of }) => summaries.some((summary) => of(summary) !== null));
+}
+
+function numberAt(summary: EvaluationSummary, key: string): number | null {
+  const value = summary[key];
+  return typeof value === "number" ? value : null;
+}
+
+/** A row for each rate of each evaluation: a dot at the rate, a bar over its interval. */
+function Intervals({
+  report: { evaluations, comparison },
+  rates,
+}: {
+  report: Pick<ReportRecord, "evaluations" | "comparison">;
+  rates: readonly Rate[];
+}) {
+  const drawn = rates.filter(({ isDrawn }) => isDrawn);
+  return (
+    <div class="intervals" aria-hidden="true">
+      {drawn.map((rate) => (
+        <div class="interval-group">
+          <h3>{rate.name}</h3>
+          {evaluations.map(({ label, summary }, index) => {
+            const value = rate.value(summary);
+            const isAfter = comparison !== null && index === comparison.after;
+            return (
+              <div class={isAfter ? "interval-row after" : "interval-row"}>
+                <span class="interval-label">{shown(label)}</span>
+                <span class="interval-track">
+                  {value !== null && <Bar value={value} interval={rate.interval(summary)} />}
+                </span>
+                <span class="interval-value">{percent(value)}</span>
+              </div>
+            );
+          })}
+        </div>
+      ))}
+      <div class="interval-row interval-axis">
+        <span class="interval-label" />
+        <span class="interval-track">
+          <span>0</span>
+          <span>50</span>
+          <span>100 %</span>
+        </span>
+        <span class="interval-value" />
+      </div>
+    </div>
+  );
+}
+
+function Bar({
+  value,
+  interval,
+}: {
+  value: number;
+  interval: Pick<IntervalRecord, "lower" | "upper"> | null;
+}) {
+  return (
+    <>
+      <span class="interval-fill" style={{ width: `${100 * value}%` }} />
+      {interval !== null && (
+        <span
+          class="interval-bar"
+          style={{ left: `${100 * interval.lower}%`, width: `${100 * (interval.upper - interval.lower)}%` }}
+        />
+      )}
+      <span class="interval-dot" style={{ left: `${100 * value}%` }} />
+    </>
+  );
+}

@@ -1,0 +1,20 @@
+import type { ReportRecord } from "astra-rl/records";
+
+/** The newest record that this page can show. */
+const KNOWN_VERSION = 1;
+
+/** The records that the file holds, or a sentence that says why they cannot be shown. */
+export function parseReport(text: string): ReportRecord | string {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return "The records in this file are damaged: they are no JSON.";
+  }
+  if (value === null) return "This is the empty page; astra-rl report fills records in.";
+  const record = value as ReportRecord;
+  if (record.version > KNOWN_VERSION) {
+    return `The records have version ${String(record.version)}, and this page reads up to ${KNOWN_VERSION}.`;
+  }
+  return record;
+}
