@@ -41,8 +41,8 @@ function stepOf(model: string): string {
     models: { tester: model, target: model },
     sampler: { width: 2, depth: 3 },
     generation: { tester: generation, target: generation },
-    reward: { form: "toolbox" },
-    algorithm: { name: "dpo", beta: 0.1 },
+    reward: { preset: "toolbox" },
+    algorithm: { type: "dpo", beta: 0.1 },
     training: {
       numEpisodesPerExperience: 2,
       batchSize: 4,
@@ -88,6 +88,11 @@ const timer = setInterval(() => {
 child.on("close", (code) => {
   clearInterval(timer);
   rmSync(folder, { recursive: true, force: true });
+  if (code !== 0) {
+    console.error(`the run ended with exit code ${String(code)}: no figures`);
+    process.exitCode = 1;
+    return;
+  }
   const steps = Number(values.steps);
   const width = Math.max(1, Math.ceil(steps / 10));
   console.log("steps finished   mean MiB   greatest MiB   samples");
@@ -106,5 +111,4 @@ child.on("close", (code) => {
       `${row[0]!.padEnd(14)} ${row[1]!.padStart(10)} ${row[2]!.padStart(14)} ${String(own.length).padStart(9)}`,
     );
   }
-  process.exitCode = code === 0 ? 0 : 1;
 });
