@@ -79,6 +79,7 @@ export function demoCommand(streams: Streams) {
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
+        if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);
       } finally {
         system.dispose();
       }
@@ -118,6 +119,15 @@ async function evaluate(
   });
   progress.end();
   return record;
+}
+
+/** The demo's last words. */
+function withYourOwnModels(): string[] {
+  return [
+    "The same with your own models:",
+    "  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target",
+    "  npx astra-rl train run.yaml --run-dir runs/first",
+  ];
 }
 
 function whereFilesLie(folder: string): string[] {

@@ -4,7 +4,11 @@ import { fileURLToPath } from "node:url";
 import { Command } from "@commander-js/extra-typings";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { configurationTemplate } from "../configuration/index.js";
+import { isEmbedded } from "../run/index.js";
+import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { createOutput, type Streams } from "./output.js";
+
+const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 // The same relative place from src/cli and from dist/cli.
 const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
@@ -27,7 +31,10 @@ export function initCommand(streams: Streams) {
         .split(sep)
         .join("/");
       const values = { "models.tester": tester, "models.target": target };
-      writeFileAtomic(file, [configurationTemplate({ schema, values })]);
+      const own = [tester, target].some((model) => !isEmbedded(model));
+      const notes: Record<string, string> = own ? { scorer: `CHOOSE A SCORER. ${sentence(EMBEDDED_SCORER_LIMITS)}` } : {};
+      writeFileAtomic(file, [configurationTemplate({ schema, values, notes })]);
       output.note(`Wrote ${file}. Set models.tester and models.target, then: astra-rl train ${file}`);
+      if (own) output.alert(`${file}: choose a scorer before you train: ${EMBEDDED_SCORER_LIMITS}`);
     });
 }

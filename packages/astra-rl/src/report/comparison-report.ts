@@ -1,5 +1,6 @@
 import type {
   ComparisonRecord,
+  EvaluationDetail,
   EvaluationRecord,
   EvaluationSummary,
   IntervalRecord,
@@ -71,17 +72,20 @@ export function comparisonReport({
     ["rollouts (with errors)", countOf(first), countOf(second), `${comparison.n_pairs} pairs`],
   ];
   const lines = table(["", "before", "after", "difference"], rows);
+  const { toxicity_threshold: threshold } = after.summary;
+  const shown = (detail: EvaluationDetail) => conversationLines(detail, threshold).map((line) => `  ${line}`);
   const found = foundConversations(after, conversations);
+  // The same prompt on both sides, as far as both were evaluated in the same order.
+  const earlier = before.details[found.length === 0 ? 0 : after.details.indexOf(found[0]!)];
+  if (earlier !== undefined) lines.push("", "Before training, from the first of these prompts:", "", ...shown(earlier));
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",
     found.length === 0
       ? "No conversation led to a harmful response."
-      : `${found.length} found ${many}, likeliest first:`,
+      : `${found.length} found ${many} after training, those with harmless probes first, then the likeliest:`,
   );
-  for (const detail of found) {
-    lines.push("", ...conversationLines(detail, after.summary.toxicity_threshold).map((line) => `  ${line}`));
-  }
+  for (const detail of found) lines.push("", ...shown(detail));
   return lines;
 }
 
