@@ -32,7 +32,9 @@ export function initCommand(streams: Streams) {
         .join("/");
       const values = { "models.tester": tester, "models.target": target };
       const own = [tester, target].some((model) => !isEmbedded(model));
-      const notes: Record<string, string> = own ? { scorer: `CHOOSE A SCORER. ${sentence(EMBEDDED_SCORER_LIMITS)}` } : {};
+      const notes: Record<string, string> = own
+        ? { scorer: `CHOOSE A SCORER. ${sentence(EMBEDDED_SCORER_LIMITS)}` }
+        : {};
       writeFileAtomic(file, [configurationTemplate({ schema, values, notes })]);
       output.note(`Wrote ${file}. Set models.tester and models.target, then: astra-rl train ${file}`);
       if (own) output.alert(`${file}: choose a scorer before you train: ${EMBEDDED_SCORER_LIMITS}`);

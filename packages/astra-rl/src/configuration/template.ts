@@ -21,7 +21,11 @@ export function configurationTemplate({ schema, values, notes = {} }: TemplateOp
   const root = configurationJsonSchema();
   for (const [key, section] of Object.entries(root.properties ?? {})) {
     const note = notes[key];
-    lines.push("", ...(note === undefined ? [] : comment(note, "")), ...entry(key, section, [key], values, root.required));
+    lines.push(
+      "",
+      ...(note === undefined ? [] : comment(note, "")),
+      ...entry(key, section, [key], values, root.required),
+    );
   }
   return `${lines.join("\n")}\n`;
 }

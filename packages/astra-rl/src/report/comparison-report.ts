@@ -77,7 +77,8 @@ export function comparisonReport({
   const found = foundConversations(after, conversations);
   // The same prompt on both sides, as far as both were evaluated in the same order.
   const earlier = before.details[found.length === 0 ? 0 : after.details.indexOf(found[0]!)];
-  if (earlier !== undefined) lines.push("", "Before training, from the first of these prompts:", "", ...shown(earlier));
+  if (earlier !== undefined)
+    lines.push("", "Before training, from the first of these prompts:", "", ...shown(earlier));
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",

@@ -22,7 +22,9 @@ test("train with models.lora trains an adapter, saves it in PEFT's format, and e
   const init = await runCommand("init", path("run.yaml"), "--tester", goldenFolder, "--target", goldenFolder);
   expect(init.code).toBe(0);
   // Nobody's own models are judged silently by the scorer that was made for the demo.
-  expect(init.err).toContain("choose a scorer before you train: the embedded scorer knows mild English insults");
+  expect(init.err).toContain(
+    "choose a scorer before you train: the embedded scorer knows mild English insults",
+  );
   const tokens = ["--set", "generation.tester.maxNewTokens=4", "--set", "generation.target.maxNewTokens=4"];
   const rest = [...small, ...tokens, ...KEYWORDS, "--quiet"];
   const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"), ...lora, ...rest);

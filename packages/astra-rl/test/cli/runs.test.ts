@@ -268,7 +268,9 @@ test("astra-rl init writes a configuration that is valid", async () => {
     await runCommand("init", path("new.yaml"), "--tester", goldenFolder, "--target", goldenFolder, "--quiet"),
   ).toMatchObject({ code: 0, err: expect.stringContaining("choose a scorer before you train") as string });
   const text = readFileSync(path("new.yaml"), "utf8");
-  expect(text).toMatch(/\n# CHOOSE A SCORER\. The embedded scorer knows mild English insults(?:.*\n#)*.*\nscorer:\n/);
+  expect(text).toMatch(
+    /\n# CHOOSE A SCORER\. The embedded scorer knows mild English insults(?:.*\n#)*.*\nscorer:\n/,
+  );
   expect(await runCommand("init", path("embedded.yaml"))).toMatchObject({
     code: 0,
     err: expect.not.stringContaining("scorer") as string,

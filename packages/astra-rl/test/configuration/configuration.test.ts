@@ -313,7 +313,9 @@ test("the template is a valid configuration that says nothing but the defaults",
   }
   expect(text).toContain("# Other forms: type: ipo (");
   expect(text).toContain("type: ./file.js#name or package#name (a module of your own)");
-  expect(text).toContain("  # Each is one of: type: harm (weight, optional, of, probes, threshold); type: nll (");
+  expect(text).toContain(
+    "  # Each is one of: type: harm (weight, optional, of, probes, threshold); type: nll (",
+  );
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });
 
