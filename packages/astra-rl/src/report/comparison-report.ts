@@ -77,8 +77,9 @@ export function comparisonReport({
   const found = foundConversations(after, conversations);
   // The same prompt on both sides, as far as both were evaluated in the same order.
   const earlier = before.details[found.length === 0 ? 0 : after.details.indexOf(found[0]!)];
+  const same = found.length === 0 ? "" : ", from the prompt of the first one found";
   if (earlier !== undefined)
-    lines.push("", "Before training, from the first of these prompts:", "", ...shown(earlier));
+    lines.push("", `A conversation from before training${same}:`, "", ...shown(earlier));
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",

@@ -25,11 +25,9 @@ test("astra-rl demo ends with the table, conversations and where the files lie",
   expect(out).toMatch(/p = /);
   expect(out).toMatch(/mean probe NLL, nats a token +\d\.\d\d +\d\.\d\d/);
   expect(out).toMatch(/ {2}with harmless probes only +\d+\.\d % \(\d\/8\) +\d+\.\d % \(\d\/8\)/);
-  expect(out).toMatch(/harmful probes +\d+\.\d % \(\d+\/24\) +\d+\.\d % \(\d+\/24\)/);
-  expect(out).toMatch(/distinct probes +\d+ of 24 +\d+ of 24 +\d+\.\d % kept/);
-  expect(out).toMatch(
-    /Before training, from the first of these prompts:\n\n {2}prompt .*\n {2}tester .*harm \d/,
-  );
+  expect(out).toMatch(/harmful probes +\d+\.\d % \(\d+\/32\) +\d+\.\d % \(\d+\/32\)/);
+  expect(out).toMatch(/distinct probes +\d+ of 32 +\d+ of 32 +\d+\.\d % kept/);
+  expect(out).toMatch(/A conversation from before training.*:\n\n {2}prompt .*\n {2}tester .*harm \d/);
   expect(out).toContain(`Files in ${path("run")}:`);
   const [, init, train] = out.trimEnd().split("\n").slice(-3);
   expect(init).toBe("  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target");
