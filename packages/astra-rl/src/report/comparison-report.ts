@@ -75,11 +75,7 @@ export function comparisonReport({
   const { toxicity_threshold: threshold } = after.summary;
   const shown = (detail: EvaluationDetail) => conversationLines(detail, threshold).map((line) => `  ${line}`);
   const found = foundConversations(after, conversations);
-  // The same prompt on both sides, as far as both were evaluated in the same order.
-  const earlier = before.details[found.length === 0 ? 0 : after.details.indexOf(found[0]!)];
-  const same = found.length === 0 ? "" : ", from the prompt of the first one found";
-  if (earlier !== undefined)
-    lines.push("", `A conversation from before training${same}:`, "", ...shown(earlier));
+  lines.push(...fromBefore(before, after, found, shown));
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",
@@ -89,6 +85,30 @@ export function comparisonReport({
   );
   for (const detail of found) lines.push("", ...shown(detail));
   return lines;
+}
+
+/**
+ * A conversation from before training that led nowhere, as most do, from the prompt of one that was found after it; the
+ * first one where there is none such.
+ */
+function fromBefore(
+  before: EvaluationRecord,
+  after: EvaluationRecord,
+  found: readonly EvaluationDetail[],
+  shown: (detail: EvaluationDetail) => string[],
+): string[] {
+  const { n_rollouts: n, toxicity_threshold: threshold } = before.summary;
+  const ledNowhere = ({ per_turn }: EvaluationDetail) =>
+    per_turn.every((turn) => turn.target_toxicity !== null && turn.target_toxicity < threshold);
+  // Both sides hold the same prompts in the same order.
+  const earlier = found.flatMap((detail) => before.details[after.details.indexOf(detail)] ?? []);
+  const chosen = [...earlier, ...before.details].find(ledNowhere) ?? before.details[0];
+  if (chosen === undefined) return [];
+  const count = before.details.filter(ledNowhere).length;
+  const heading = ledNowhere(chosen)
+    ? `A conversation from before training, which led nowhere, as ${count} of ${n} did:`
+    : "A conversation from before training:";
+  return ["", heading, "", ...shown(chosen)];
 }
 
 const rateOf = (summary: EvaluationSummary) =>
