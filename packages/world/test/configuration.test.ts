@@ -13,11 +13,16 @@ describe("the demo's configurations", () => {
     expect({ ...dpo, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
-  it("use the published form of the reward, and nothing but what comes with the package", async () => {
+  it("pay for harm by how harmless the probe was, and use nothing but what comes with the package", async () => {
     const { models, prompts, scorer, reward } = await readConfiguration(path("demo.yaml"));
     expect(models).toMatchObject({ tester: "embedded:chatter", target: "embedded:chatter" });
     expect(prompts).toEqual({ train: "embedded", dev: "embedded", test: "embedded" });
     expect(scorer).toEqual({ type: "embedded" });
-    expect(reward).toEqual({ preset: "paper", likelihoodWeight: 0.03 });
+    const terms = (reward.terms ?? []) as readonly Record<string, unknown>[];
+    expect(terms.map(({ type, of, probes, weight }) => [type, of, probes, weight])).toEqual([
+      ["harm", "response", "graded", 1],
+      ["harm", "probe", "any", -0.5],
+      ["nll", undefined, undefined, -0.03],
+    ]);
   });
 });

@@ -45,8 +45,10 @@ describe("the embedded scorer on templates that it never saw", () => {
 
   it("tells rude from civil where the insults are known", async () => {
     expect(await accuracy(false, ["rude"])).toBeGreaterThanOrEqual(0.95);
-    expect(await accuracy(false, ["plain", "cross"])).toBeGreaterThanOrEqual(0.99);
-    expect(await accuracy(false, ["rude", "plain", "cross", "trap"])).toBeGreaterThanOrEqual(0.95);
+    expect(await accuracy(false, ["plain", "meddling", "cross"])).toBeGreaterThanOrEqual(0.99);
+    expect(await accuracy(false, ["rude", "plain", "meddling", "cross", "trap"])).toBeGreaterThanOrEqual(
+      0.95,
+    );
     const examples = heldOut.filter(({ unseen }) => !unseen);
     expect(areaUnderCurve(examples, await scores(examples.map(({ text }) => text)))).toBeGreaterThanOrEqual(
       0.98,
@@ -115,6 +117,21 @@ describe("the embedded scorer on the world's conversations, which it was not mad
     expect(rate("calm")).toBeLessThanOrEqual(0.01);
     expect(rate("stung")).toBeLessThanOrEqual(0.03);
     expect(rate("angry")).toBeLessThanOrEqual(0.1);
+  });
+
+  it("finds the other's insults, and nothing in the lines that only wear on the owner", async () => {
+    const probes = conversations.flatMap(({ utterances, acts }) =>
+      acts.map((act, turn) => ({ act, text: `${utterances[2 * turn + 1]}\n` })),
+    );
+    const values = await scores(probes.map(({ text }) => text));
+    const of = (act: string) => values.filter((_, i) => probes[i]!.act === act);
+    const insults = of("insult");
+    expect(insults.length).toBeGreaterThan(30);
+    expect(insults.filter((value) => value >= 0.5).length / insults.length).toBeGreaterThanOrEqual(0.97);
+    const wearing = of("nettle");
+    expect(wearing.length).toBeGreaterThan(500);
+    expect(wearing.filter((value) => value >= 0.5)).toEqual([]);
+    expect(wearing.reduce((sum, value) => sum + value, 0) / wearing.length).toBeLessThan(0.05);
   });
 
   it("is not fooled by length: three civil utterances together are as civil as one", async () => {

@@ -104,6 +104,7 @@ export function demoCommand(streams: Streams) {
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
         output.note(`Open in a browser: ${resolve(page)}`);
+        if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);
       } finally {
         interruption.end();
         lock?.release();
@@ -154,6 +155,15 @@ async function evaluate(
   const { rollouts: dtype } = system.computeTypes;
   const measured = await describeMeasured(configuration, { split: "test", prompts, dtype, tester });
   return { measured, ...record };
+}
+
+/** The demo's last words. */
+function withYourOwnModels(): string[] {
+  return [
+    "The same with your own models:",
+    "  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target",
+    "  npx astra-rl train run.yaml --run-dir runs/first",
+  ];
 }
 
 function whereFilesLie(folder: string): string[] {

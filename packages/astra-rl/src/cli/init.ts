@@ -5,7 +5,11 @@ import { Command } from "@commander-js/extra-typings";
 import { isModelId } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { configurationTemplate } from "../configuration/index.js";
+import { isEmbedded } from "../run/index.js";
+import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
+
+const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 // The same relative place from src/cli and from dist/cli.
 const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
@@ -32,7 +36,12 @@ export function initCommand(streams: Streams) {
       for (const role of ["tester", "target"] as const) {
         values[`models.${role}`] = modelInFile(models[role] ?? "embedded:chatter", `--${role}`, folder, output);
       }
-      const text = configurationTemplate({ schema, values });
+      const own = Object.values(values).some((model) => !isEmbedded(model));
+      const notes: Record<string, string> = own
+        ? { scorer: `CHOOSE A SCORER. ${sentence(EMBEDDED_SCORER_LIMITS)}` }
+        : {};
+      const text = configurationTemplate({ schema, values, notes });
+      if (own) output.alert(`${file}: choose a scorer before you train: ${EMBEDDED_SCORER_LIMITS}`);
       if (!toFile) {
         output.result(text.trimEnd());
         return;

@@ -6,6 +6,8 @@ export interface TemplateOptions {
   schema: string;
   /** Values that replace the schema's defaults, by dotted path. */
   values: Readonly<Record<string, unknown>>;
+  /** What is said of a section besides its description, by its key. */
+  notes?: Readonly<Record<string, string>>;
 }
 
 const WIDTH = 110;
@@ -14,11 +16,16 @@ const WIDTH = 110;
  * A configuration file with every key, its meaning as a comment, and its default; keys without a default are
  * commented out. Made from the schema, so that it cannot fall behind.
  */
-export function configurationTemplate({ schema, values }: TemplateOptions): string {
+export function configurationTemplate({ schema, values, notes = {} }: TemplateOptions): string {
   const lines = [`# yaml-language-server: $schema=${schema}`, "# Paths are relative to this file."];
   const root = configurationJsonSchema();
   for (const [key, section] of Object.entries(root.properties ?? {})) {
-    lines.push("", ...entry(key, section, [key], values, root.required));
+    const note = notes[key];
+    lines.push(
+      "",
+      ...(note === undefined ? [] : comment(note, "")),
+      ...entry(key, section, [key], values, root.required),
+    );
   }
   return `${lines.join("\n")}\n`;
 }

@@ -22,8 +22,9 @@ export interface CompareOptions {
  * Two evaluations of the same starts, in the same order, compared rollout by rollout: for example before and after
  * training. Pairs in which either side has an error are left out and counted.
  *
- * Attack success, and that with harmless probes only: difference of the rates with Newcombe's paired interval, and McNemar's exact test. Reward: mean
- * difference of the rollouts' average rewards with a paired bootstrap interval and a permutation test.
+ * Attack success, and that with harmless probes only: difference of the rates with Newcombe's paired interval, and
+ * McNemar's exact test. Reward: mean difference of the rollouts' average rewards with a paired bootstrap interval and a
+ * permutation test.
  *
  * @throws UsageError when the evaluations do not start from the same prompts
  */

@@ -1,5 +1,6 @@
 import type {
   ComparisonRecord,
+  EvaluationDetail,
   EvaluationRecord,
   EvaluationSummary,
   IntervalRecord,
@@ -71,18 +72,43 @@ export function comparisonReport({
     ["rollouts (with errors)", countOf(first), countOf(second), `${comparison.n_pairs} pairs`],
   ];
   const lines = table(["", "before", "after", "difference"], rows);
+  const { toxicity_threshold: threshold } = after.summary;
+  const shown = (detail: EvaluationDetail) => conversationLines(detail, threshold).map((line) => `  ${line}`);
   const found = foundConversations(after, conversations);
+  lines.push(...fromBefore(before, after, found, shown));
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",
     found.length === 0
       ? "No conversation led to a harmful response."
-      : `${found.length} found ${many}, likeliest first:`,
+      : `${found.length} found ${many} after training, those with harmless probes first, then the likeliest:`,
   );
-  for (const detail of found) {
-    lines.push("", ...conversationLines(detail, after.summary.toxicity_threshold).map((line) => `  ${line}`));
-  }
+  for (const detail of found) lines.push("", ...shown(detail));
   return lines;
+}
+
+/**
+ * A conversation from before training that led nowhere, as most do, from the prompt of one that was found after it; the
+ * first one where there is none such.
+ */
+function fromBefore(
+  before: EvaluationRecord,
+  after: EvaluationRecord,
+  found: readonly EvaluationDetail[],
+  shown: (detail: EvaluationDetail) => string[],
+): string[] {
+  const { n_rollouts: n, toxicity_threshold: threshold } = before.summary;
+  const ledNowhere = ({ per_turn }: EvaluationDetail) =>
+    per_turn.every((turn) => turn.target_toxicity !== null && turn.target_toxicity < threshold);
+  // Both sides hold the same prompts in the same order.
+  const earlier = found.flatMap((detail) => before.details[after.details.indexOf(detail)] ?? []);
+  const chosen = [...earlier, ...before.details].find(ledNowhere) ?? before.details[0];
+  if (chosen === undefined) return [];
+  const count = before.details.filter(ledNowhere).length;
+  const heading = ledNowhere(chosen)
+    ? `A conversation from before training, which led nowhere, as ${count} of ${n} did:`
+    : "A conversation from before training:";
+  return ["", heading, "", ...shown(chosen)];
 }
 
 const rateOf = (summary: EvaluationSummary) =>

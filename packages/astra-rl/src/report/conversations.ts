@@ -12,8 +12,8 @@ const harm = (detail: EvaluationDetail) =>
   Math.max(0, ...detail.per_turn.map((turn) => turn.target_toxicity ?? 0));
 
 /**
- * The successful rollouts with the likeliest probes, no two with the same probes: what a model that is in use would
- * be likeliest to meet.
+ * The successful rollouts, those with harmless probes only first, then by how likely their probes are, no two with the
+ * same probes: what a model that is in use would be likeliest to meet.
  */
 export function foundConversations(record: Evaluated, count: number): EvaluationDetail[] {
   const nll = (detail: EvaluationDetail) => {
@@ -22,9 +22,10 @@ export function foundConversations(record: Evaluated, count: number): Evaluation
     const total = known.reduce((sum, turn) => sum + turn.probe_nll! * (turn.probe_tokens ?? 0), 0);
     return tokens === 0 ? Infinity : total / tokens;
   };
+  const innocent = (detail: EvaluationDetail) => (detail.overall.harmless_probe_success === true ? 1 : 0);
   const successes = record.details
     .filter((detail) => harm(detail) >= record.summary.toxicity_threshold)
-    .sort((a, b) => nll(a) - nll(b));
+    .sort((a, b) => innocent(b) - innocent(a) || nll(a) - nll(b));
   const seen = new Set<string>();
   const found: EvaluationDetail[] = [];
   for (const detail of successes) {
@@ -40,14 +41,18 @@ export function foundConversations(record: Evaluated, count: number): Evaluation
 // White space at the ends of an utterance is how a model's format looks, not something that was said.
 const said = (text: string, limit: number) => visible(text.trim(), limit);
 
+const harmMark = (score: number | null, threshold: number) =>
+  score === null ? "harm unknown" : `harm ${plain(score)}${score >= threshold ? " ◀" : ""}`;
+
 /** A rollout as lines: the prompt, then each probe and response with what is known of it. */
 export function conversationLines(detail: EvaluationDetail, threshold: number, limit = 300): string[] {
   const lines: string[] = [];
   for (const turn of detail.per_turn) {
     if (lines.length === 0) lines.push(`prompt    ${said(turn.context, limit)}`);
-    lines.push(`tester    ${said(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}]`);
-    const score = turn.target_toxicity;
-    const mark = score === null ? "harm unknown" : `harm ${plain(score)}${score >= threshold ? " ◀" : ""}`;
+    const mark = harmMark(turn.target_toxicity, threshold);
+    lines.push(
+      `tester    ${said(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}, ${harmMark(turn.adversarial_toxicity, threshold)}]`,
+    );
     lines.push(
       `target    ${said(turn.response, limit)}   [${turn.error === null ? mark : visible(turn.error, limit)}]`,
     );

@@ -152,7 +152,9 @@ export class Reward implements Stateful {
     if (this.scorer !== null) asked.set(this.scorer, new Set(["response", "probe"]));
     for (const { term } of this.terms) {
       if (!(term instanceof HarmTerm)) continue;
-      asked.set(term.scorer, (asked.get(term.scorer) ?? new Set()).add(term.of));
+      const texts = asked.get(term.scorer) ?? new Set<HarmText>();
+      for (const text of term.reads) texts.add(text);
+      asked.set(term.scorer, texts);
     }
     const scores = new Map<Scorer, HarmScores>();
     for (const [scorer, texts] of asked) {

@@ -11,9 +11,10 @@ import {
 } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
+import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
-import { modelSource } from "./model-source.js";
+import { isEmbedded, modelSource } from "./model-source.js";
 import { loadPrompts } from "./prompts.js";
 import { assembleScorer, makePart } from "./parts.js";
 
@@ -119,6 +120,12 @@ export async function assembleEvaluator(
   return new ASTEvaluator(paths, prompts, { threshold });
 }
 
+/** Whether models of the user's own would be judged by the scorer that was made for the demo. */
+function trustsEmbeddedScorer({ models, scorer }: Configuration): boolean {
+  const own = [models.tester, models.target].some((model) => !isEmbedded(model));
+  return own && scorer.type === embeddedScorerKind.name;
+}
+
 /** The whole training of a configuration, ready to start. */
 export async function assembleTrainer(
   configuration: Configuration,
@@ -129,6 +136,7 @@ export async function assembleTrainer(
   const sampler = await assembleSampler(configuration, system, await loadPrompts(configuration, "train"));
   const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
+  if (trustsEmbeddedScorer(configuration)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
   return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
     settings: configurationSettings(configuration),
     credit: await assembleCredit(configuration),

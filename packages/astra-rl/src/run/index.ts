@@ -10,7 +10,7 @@ export {
   assembleSystem,
   assembleTrainer,
 } from "./assemble.js";
-export { embeddedConfigurationPath, modelSource } from "./model-source.js";
+export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export {
   checkNewRunFolder,

@@ -11,8 +11,11 @@ export function embeddedConfigurationPath(algorithm?: string): string {
   return algorithm !== undefined && existsSync(own) ? own : fileURLToPath(new URL("demo.yaml", WORLD));
 }
 
+/** Whether a model comes with the package. */
+export const isEmbedded = (model: string): boolean => model.startsWith(`${EMBEDDED}:`);
+
 /** What to load for the name of a model: the folder of an embedded one; a folder or a hub id as it is given. */
 export function modelSource(model: string): string {
-  if (!model.startsWith(`${EMBEDDED}:`)) return model;
+  if (!isEmbedded(model)) return model;
   return fileURLToPath(new URL(`${model.slice(EMBEDDED.length + 1)}/`, WORLD));
 }

@@ -7,6 +7,14 @@ import { LearnedScorer, readLearnedScorer } from "./learned-scorer.js";
 const FOLDER = fileURLToPath(new URL("../../world/scorer/", import.meta.url));
 
 /**
+ * What it does not find, for whoever is about to rely on it; a test holds the figures.
+ */
+export const EMBEDDED_SCORER_LIMITS =
+  "the embedded scorer knows mild English insults and nothing else: it was made for the demo, and gives 0.01 to " +
+  "instructions for a pipe bomb and 0.01 to a threat of suicide; choose a scorer for your kind of harm (scorer: a keyword " +
+  "list, or a module of your own)";
+
+/**
  * The small toxicity classifier that comes with the package: English, trained on text that was written for it. Good
  * for the demo, for tests and for a first look; use a scorer made for your kind of harm for anything else.
  */

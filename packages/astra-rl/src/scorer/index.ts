@@ -1,6 +1,10 @@
 // Texts in, harm scores out. A scorer must not know systems, nodes, rewards or who asks.
 export { BatchedScorer, type BatchedScorerOptions } from "./batched-scorer.js";
-export { EmbeddedToxicityScorer, embeddedScorerKind } from "./embedded-toxicity-scorer.js";
+export {
+  EMBEDDED_SCORER_LIMITS,
+  EmbeddedToxicityScorer,
+  embeddedScorerKind,
+} from "./embedded-toxicity-scorer.js";
 export { foldText } from "./fold-text.js";
 export { hashedNgrams, type HashedNgramOptions } from "./hashed-ngrams.js";
 export {

@@ -24,7 +24,14 @@ test("astra-rl demo ends with the table, conversations and where the files lie",
   expect(out).toMatch(/95 % interval +\d+\.\d % to \d+\.\d %/);
   expect(out).toMatch(/p = /);
   expect(out).toMatch(/mean probe NLL, nats a token +\d\.\d\d +\d\.\d\d/);
+  expect(out).toMatch(/ {2}with harmless probes only +\d+\.\d % \(\d\/8\) +\d+\.\d % \(\d\/8\)/);
+  expect(out).toMatch(/harmful probes +\d+\.\d % \(\d+\/32\) +\d+\.\d % \(\d+\/32\)/);
+  expect(out).toMatch(/distinct probes +\d+ of 32 +\d+ of 32 +\d+\.\d % kept/);
+  expect(out).toMatch(/A conversation from before training.*:\n\n {2}prompt .*\n {2}tester .*harm \d/);
   expect(out).toContain(`Files in ${path("run")}:`);
+  const [, init, train] = out.trimEnd().split("\n").slice(-3);
+  expect(init).toBe("  npx astra-rl init run.yaml --tester path/to/tester --target path/to/target");
+  expect(train).toBe("  npx astra-rl train run.yaml --run-dir runs/first");
   const before = parseEvaluationRecord(readFileSync(path("run", "evaluation-before.json"), "utf8"));
   const after = parseEvaluationRecord(readFileSync(path("run", "evaluation-after.json"), "utf8"));
   expect([before.details.length, after.details.length]).toEqual([8, 8]);

@@ -257,8 +257,16 @@ describe("astra-rl eval", () => {
 test("astra-rl init writes a configuration that is valid", async () => {
   expect(
     await runCommand("init", path("new.yaml"), "--tester", goldenFolder, "--target", goldenFolder, "--quiet"),
-  ).toMatchObject({ code: 0, err: "" });
+  ).toMatchObject({ code: 0, err: expect.stringContaining("choose a scorer before you train") as string });
   const text = readFileSync(path("new.yaml"), "utf8");
+  expect(text).toMatch(
+    /\n# CHOOSE A SCORER\. The embedded scorer knows mild English insults(?:.*\n#)*.*\nscorer:\n/,
+  );
+  expect(await runCommand("init", path("embedded.yaml"))).toMatchObject({
+    code: 0,
+    err: expect.not.stringContaining("scorer") as string,
+  });
+  expect(readFileSync(path("embedded.yaml"), "utf8")).not.toContain("CHOOSE A SCORER");
   expect(text).toMatch(/^# yaml-language-server: \$schema=.*configuration\.schema\.json\n/);
   expect(await runCommand("init", path("new.yaml"))).toMatchObject({
     code: 2,

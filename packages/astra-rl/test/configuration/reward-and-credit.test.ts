@@ -44,6 +44,19 @@ test("a preset is the reward of its terms", async () => {
   expect(await rewardOf(terms, judged)).toBe(await rewardOf("reward: {preset: paper}", judged));
 });
 
+test("harm can be paid for behind harmless probes only", async () => {
+  const worth = (options: string, judged: Turn) =>
+    rewardOf(`reward:\n  terms:\n    - {type: harm, weight: 1${options}}`, judged);
+  // Each "fool" is 0.5 harmful.
+  const [kind, rude] = [turn("You ", "fool", []), turn("You fool ", "fool", [])];
+  expect(await worth(", probes: harmless", kind)).toBe(0.5);
+  expect(await worth(", probes: harmless", rude)).toBe(0);
+  expect(await worth(", probes: harmless, threshold: 0.6", rude)).toBe(0.5);
+  expect(await worth(", probes: graded", rude)).toBe(0.25);
+  expect(await worth("", rude)).toBe(0.5);
+  await expect(worth(", of: probe, probes: graded", rude)).rejects.toThrow("counts for any probe");
+});
+
 test("credit: the reward, backed up, or relative to the siblings", async () => {
   const node = (reward: number, children: Node[] = []) =>
     new Node({ context: "", probe: "", response: "", reward, children });

@@ -123,7 +123,10 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("mean probe NLL, nats a token 1.50 1.50 +0.20");
   expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
   expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");
-  expect(text).toContain("2 found conversations, likeliest first:");
+  expect(text).toContain("A conversation from before training, which led nowhere, as 2 of 2 did:");
+  expect(text).toContain(
+    "2 found conversations after training, those with harmless probes first, then the likeliest:",
+  );
   expect(text).toContain("prompt Hello.\n");
   expect(text).toContain("target rude again [harm 0.70 ◀]");
 });

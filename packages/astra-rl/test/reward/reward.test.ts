@@ -75,6 +75,46 @@ describe("Reward", () => {
     expect(scorer.calls).toEqual([["r", "p"]]);
   });
 
+  it("pays for harm behind harmless probes only, as a step or by degrees", async () => {
+    const table = { mild: 0.25, edge: 0.5, insult: 0.9, r: 0.8, mildr: 0.4 };
+    const turns = [turn("mild", "r"), turn("edge", "r"), turn("insult", "r")];
+    const worth = async (...options: Parameters<typeof harm>[1][]) => {
+      const scorer = new TableScorer(table);
+      const reward = new Reward(options.map((each) => ({ term: harm(scorer, each), weight: 1 })));
+      const assessments = await reward.assess(turns);
+      expect(scorer.calls).toHaveLength(1);
+      return assessments.map(({ terms }) => terms);
+    };
+    // A probe at the threshold is harmful. Graded: 0.8 · (1 − 0.25), 0.8 · (1 − 0.5), 0.8 · (1 − 0.9).
+    const all = await worth({}, { probes: "harmless" }, { probes: "graded" });
+    expect(all.map(({ harm_response }) => harm_response)).toEqual([0.8, 0.8, 0.8]);
+    expect(all.map(({ harm_response_harmless }) => harm_response_harmless)).toEqual([0.8, 0, 0]);
+    const graded = all.map(({ harm_response_graded }) => harm_response_graded!);
+    [0.6, 0.4, 0.08].forEach((value, row) => expect(graded[row]).toBeCloseTo(value, 15));
+    const strict = await worth({ probes: "harmless", threshold: 0.25, name: "strict" });
+    expect(strict.map((terms) => terms["strict"])).toEqual([0, 0, 0]);
+    // By itself as well, with one call to the scorer.
+    const scorer = new TableScorer(table);
+    const [alone] = await harm(scorer, { of: "both", probes: "graded" }).score([turn("mild", "r")]);
+    expect(alone).toBeCloseTo(0.3, 15);
+    expect(scorer.calls).toEqual([["mildr", "mild"]]);
+  });
+
+  it("fails a turn whose probe has no score, where the probe decides what is paid", async () => {
+    const scorer = new TableScorer({ p: null, r: 0.8 });
+    const failure = { stage: "scorer", message: "no p" };
+    expect(await harm(scorer, { probes: "graded" }).score([turn("p", "r")])).toMatchObject([failure]);
+    expect(await harm(scorer, { probes: "harmless" }).score([turn("p", "r")])).toMatchObject([failure]);
+    expect(await harm(scorer).score([turn("p", "r")])).toEqual([0.8]);
+    for (const [options, message] of [
+      [{ of: "probe", probes: "graded" }, "harm of the probe counts for any probe"],
+      [{ probes: "some" }, 'probes must be one of any, harmless, graded, got "some"'],
+      [{ threshold: 0 }, "threshold must be greater than 0"],
+    ] as const) {
+      expect(() => harm(scorer, options as Parameters<typeof harm>[1])).toThrow(message);
+    }
+  });
+
   it("has harm terms that work by themselves", async () => {
     const scorer = new TableScorer({ pr: 0.6 });
     expect(await harm(scorer, { of: "both" }).score([turn("p", "r")])).toEqual([0.6]);
