@@ -6,7 +6,13 @@ import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
 import { assembleEvaluator, assembleEvaluationSystem, loadPrompts, makeFolder } from "../run/index.js";
-import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
+import {
+  downloadNotes,
+  noteHubModels,
+  setOption,
+  testerOption,
+  testerOverride,
+} from "./configuration-options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 

@@ -4,7 +4,13 @@
  */
 export { generate } from "./generate.js";
 export { keyedUniform, KeyedStream, type DrawKey } from "./keyed-random.js";
-export { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
+export {
+  LEAST_TEMPERATURE,
+  REPETITION_PENALTY_RANGE,
+  resolveSampling,
+  type ResolvedSampling,
+  type Sampling,
+} from "./sampling.js";
 export {
   GenerationSession,
   type Generation,
