@@ -51,10 +51,85 @@ training: {trainingSteps: 1, evaluateEvery: 0, numEpisodesPerExperience: 1}
 /** Keys of which a large value is a long run, and no mistake. */
 const LONG = /(^|\.)(trainingSteps|rollouts|evaluationRollouts|maxTurns|rank|keepCheckpoints)$/u;
 
-const NUMBERS = ["0", "1", "2", "-1", "1.5", "1e9", "1e308", "-0", "NaN", "Infinity", "0x10", "1e-300", "9007199254740993"];
+const NUMBERS = [
+  "0",
+  "1",
+  "2",
+  "-1",
+  "1.5",
+  "1e9",
+  "1e308",
+  "-0",
+  "NaN",
+  "Infinity",
+  "0x10",
+  "1e-300",
+  "9007199254740993",
+];
 const SHORT_NUMBERS = ["0", "1", "2", "-1", "1.5", "NaN", "-Infinity", "two"];
-const WORDS = ["", " ", "x", "null", "true", "[]", "{}", "[1, 2]", "{a: 1}", "[[[[", "a: b: c", "*x", "&a [*a]", "\u0000", "\u{1F600}", "é\u202e", "--help", "-", "a".repeat(5000), "embedded", "embedded:none", "owner/name", "../..", "(a+)+$", "${HOME}"];
-const PATHS = ["run.yaml", "minimal.yaml", "none.yaml", "empty.yaml", "latin1.yaml", "two.yaml", "deep.yaml", "deep.json", "list.yaml", "alias.yaml", "binary.bin", "folder", "loop", "prompts.json", "empty.json", "prompts.txt", "prompts.csv", "messages.jsonl", "texts.jsonl", "pairs.jsonl", "lines.jsonl", "words.json", "patterns.json", "latin1.json", "module.mjs", "module.mjs#scorer", "/dev/null", "/dev/full", "/proc/self/mem", "/", ".", "folder/new/deep.json", "broken", "out.json"];
+const WORDS = [
+  "",
+  " ",
+  "x",
+  "null",
+  "true",
+  "[]",
+  "{}",
+  "[1, 2]",
+  "{a: 1}",
+  "[[[[",
+  "a: b: c",
+  "*x",
+  "&a [*a]",
+  "\u0000",
+  "\u{1F600}",
+  "é\u202e",
+  "--help",
+  "-",
+  "a".repeat(5000),
+  "embedded",
+  "embedded:none",
+  "owner/name",
+  "../..",
+  "(a+)+$",
+  "${HOME}",
+];
+const PATHS = [
+  "run.yaml",
+  "minimal.yaml",
+  "none.yaml",
+  "empty.yaml",
+  "latin1.yaml",
+  "two.yaml",
+  "deep.yaml",
+  "deep.json",
+  "list.yaml",
+  "alias.yaml",
+  "binary.bin",
+  "folder",
+  "loop",
+  "prompts.json",
+  "empty.json",
+  "prompts.txt",
+  "prompts.csv",
+  "messages.jsonl",
+  "texts.jsonl",
+  "pairs.jsonl",
+  "lines.jsonl",
+  "words.json",
+  "patterns.json",
+  "latin1.json",
+  "module.mjs",
+  "module.mjs#scorer",
+  "/dev/null",
+  "/dev/full",
+  "/proc/self/mem",
+  "/",
+  ".",
+  "folder/new/deep.json",
+  "broken",
+  "out.json",
+];
 
 function makeFiles(): void {
   const write = (name: string, content: string | Buffer) => writeFileSync(name, content);
@@ -66,7 +141,10 @@ function makeFiles(): void {
   write("deep.yaml", `a: ${"[".repeat(20_000)}${"]".repeat(20_000)}\n`);
   write("deep.json", `${"[".repeat(20_000)}${"]".repeat(20_000)}`);
   write("list.yaml", "- 1\n- 2\n");
-  write("alias.yaml", `a: &a [x, x]\n${Array.from({ length: 12 }, (_, i) => `b${i}: &b${i} [${i === 0 ? "*a, *a" : `*b${i - 1}, *b${i - 1}`}]`).join("\n")}\n`);
+  write(
+    "alias.yaml",
+    `a: &a [x, x]\n${Array.from({ length: 12 }, (_, i) => `b${i}: &b${i} [${i === 0 ? "*a, *a" : `*b${i - 1}, *b${i - 1}`}]`).join("\n")}\n`,
+  );
   write("binary.bin", Buffer.from(Array.from({ length: 4096 }, (_, i) => (i * 37) % 256)));
   mkdirSync("folder");
   symlinkSync("loop", "loop");
@@ -109,7 +187,9 @@ function anyValue(random: Random, isLong: boolean): string {
 }
 
 function override(random: Random): string[] {
-  const key = !random.once(10) ? random.pick(KEYS) : `${random.pick(KEYS)}.${random.pick(["x", "", "__proto__", "[0]"])}`;
+  const key = !random.once(10)
+    ? random.pick(KEYS)
+    : `${random.pick(KEYS)}.${random.pick(["x", "", "__proto__", "[0]"])}`;
   const value = random.once(2) ? random.pick(["0", "1", "2", "true"]) : anyValue(random, LONG.test(key));
   return ["--set", random.once(20) ? key : `${key}=${value}`];
 }
@@ -123,23 +203,49 @@ function commandLine(command: string, random: Random): string[] {
   }
   if (command === "init" && !random.once(5)) args.push(random.pick(["new.yaml", "-", ...PATHS]));
   if (command === "demo") {
-    for (const set of ["training.trainingSteps=1", "training.evaluateEvery=0", "evaluation.rollouts=2", "training.numEpisodesPerExperience=2"]) args.push("--set", set);
+    for (const set of [
+      "training.trainingSteps=1",
+      "training.evaluateEvery=0",
+      "evaluation.rollouts=2",
+      "training.numEpisodesPerExperience=2",
+    ])
+      args.push("--set", set);
   }
   if (required.includes("--model") && !random.once(10)) {
     args.push("--model", !random.once(3) ? "embedded:chatter" : random.pick([...PATHS, ...WORDS]));
   }
   if (required.includes("--input") && !random.once(10)) {
-    const good = { encode: "texts.jsonl", score: "texts.jsonl", generate: "lines.jsonl", logprobs: "pairs.jsonl" }[command];
+    const good = {
+      encode: "texts.jsonl",
+      score: "texts.jsonl",
+      generate: "lines.jsonl",
+      logprobs: "pairs.jsonl",
+    }[command];
     args.push("--input", random.once(2) && good !== undefined ? good : random.pick(PATHS));
   }
   if (required.includes("--scorer") && !random.once(10)) {
-    args.push("--scorer", random.pick(["embedded", "keyword:words.json", "keyword:patterns.json", "keyword:none.json", "keyword:folder", "keyword:latin1.json", "./module.mjs#scorer", "{type: keyword, entries: [{term: a}]}", ...WORDS, ...PATHS]));
+    args.push(
+      "--scorer",
+      random.pick([
+        "embedded",
+        "keyword:words.json",
+        "keyword:patterns.json",
+        "keyword:none.json",
+        "keyword:folder",
+        "keyword:latin1.json",
+        "./module.mjs#scorer",
+        "{type: keyword, entries: [{term: a}]}",
+        ...WORDS,
+        ...PATHS,
+      ]),
+    );
   }
   for (let more = random.below(4); more > 0; more -= 1) {
     const option = random.pick(options);
     if (option.name === "--set") args.push(...override(random));
     else if (!option.takesValue) args.push(option.name);
-    else args.push(option.name, anyValue(random, LONG.test(`.${option.name}`) || option.name === "--episodes"));
+    else
+      args.push(option.name, anyValue(random, LONG.test(`.${option.name}`) || option.name === "--episodes"));
   }
   if (random.once(20)) args.push(random.pick(WORDS));
   return args;
@@ -229,11 +335,15 @@ async function runParent(): Promise<void> {
     }
     failures += failed;
     const counts = [...codes].sort(([a], [b]) => a - b).map(([code, count]) => `${count} × ${code}`);
-    process.stdout.write(`${command}: ${cases} cases from seed ${first}: codes ${counts.join(", ")}; ${failed} failures\n`);
+    process.stdout.write(
+      `${command}: ${cases} cases from seed ${first}: codes ${counts.join(", ")}; ${failed} failures\n`,
+    );
   }
   child?.disconnect();
   const seconds = Math.round((performance.now() - began) / 1000);
-  process.stdout.write(`command-line: ${commands.length} × ${cases} cases, ${failures} failures, ${seconds} s\n`);
+  process.stdout.write(
+    `command-line: ${commands.length} × ${cases} cases, ${failures} failures, ${seconds} s\n`,
+  );
   process.exitCode = failures === 0 ? 0 : 1;
 }
 

@@ -1,5 +1,10 @@
 import { readFileSync } from "node:fs";
-import { Command, CommanderError, InvalidArgumentError, type CommandUnknownOpts } from "@commander-js/extra-typings";
+import {
+  Command,
+  CommanderError,
+  InvalidArgumentError,
+  type CommandUnknownOpts,
+} from "@commander-js/extra-typings";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { encodeCommand } from "./encode.js";

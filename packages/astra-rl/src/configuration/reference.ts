@@ -66,9 +66,16 @@ function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string 
 function kindOf(schema: JsonSchema): string {
   const { type, minimum, exclusiveMinimum, maximum, anyOf, const: fixed } = schema;
   if (fixed !== undefined) return `\`${JSON.stringify(fixed)}\``;
-  if (Array.isArray(schema["enum"])) return schema["enum"].map((choice) => `\`${String(choice)}\``).join(" or ");
+  if (Array.isArray(schema["enum"]))
+    return schema["enum"].map((choice) => `\`${String(choice)}\``).join(" or ");
   if (anyOf !== undefined) return anyOf.map(kindOf).join(" or ");
-  const name = { integer: "whole number", number: "number", string: "text", boolean: "true or false", array: "list" };
+  const name = {
+    integer: "whole number",
+    number: "number",
+    string: "text",
+    boolean: "true or false",
+    array: "list",
+  };
   const word = name[type as keyof typeof name] ?? "section";
   const bounds: string[] = [];
   if (typeof minimum === "number" && minimum > -Number.MAX_SAFE_INTEGER) bounds.push(`at least ${minimum}`);

@@ -35,7 +35,10 @@ describe("progress", () => {
 
   test.each([
     [80, "step 120/1000 · 15 min left · reward −1.234 · success 12.3 % · dev 15.0 %"],
-    [120, "step 120/1000 · 1.0 s/step · 15 min left · loss 0.693 · reward −1.234 · success 12.3 % · dev 15.0 % · now update 3/8"],
+    [
+      120,
+      "step 120/1000 · 1.0 s/step · 15 min left · loss 0.693 · reward −1.234 · success 12.3 % · dev 15.0 % · now update 3/8",
+    ],
     [50, "step 120/1000 · success 12.3 % · dev 15.0 %"],
   ])("at %d columns whole figures stand on the line, the most telling first to stay", (columns, expected) => {
     const { streams, err } = captured({ terminal: true, columns });
@@ -47,7 +50,13 @@ describe("progress", () => {
       now: () => time,
     });
     time = 120_000;
-    progress.update(120, { loss: "0.693", reward: "−1.234", success: "12.3 %", dev: "15.0 %", now: "update 3/8" });
+    progress.update(120, {
+      loss: "0.693",
+      reward: "−1.234",
+      success: "12.3 %",
+      dev: "15.0 %",
+      now: "update 3/8",
+    });
     const line = err().split("\u001B[2K").at(-1)!;
     expect(line.replace("14 min 40 s", "15 min")).toBe(expected);
     expect(Array.from(line).length).toBeLessThan(columns);

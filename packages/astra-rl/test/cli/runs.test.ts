@@ -321,7 +321,14 @@ describe("models are named as they are found from where the name stands", () => 
   test("rollout and eval take --tester; an empty one is refused", async () => {
     configuration();
     cpSync(goldenFolder, path("other"), { recursive: true });
-    const rollout = await runCommand("rollout", path("run.yaml"), "--tester", path("other"), "--json", "--quiet");
+    const rollout = await runCommand(
+      "rollout",
+      path("run.yaml"),
+      "--tester",
+      path("other"),
+      "--json",
+      "--quiet",
+    );
     expect(rollout).toMatchObject({ code: 0 });
     const missing = await runCommand("rollout", path("run.yaml"), "--tester", path("none"), "--quiet");
     expect(missing.err).toContain(`${path("none")}: there is no such folder`);
@@ -387,7 +394,9 @@ describe("numbers that are none", () => {
     damage(path("nan", "model.safetensors"), (bytes, data) => bytes.writeFloatLE(NaN, data + 400));
     const result = await runCommand("rollout", path("run.yaml"), "--tester", path("nan"), "--quiet");
     expect(result).toMatchObject({ code: 2, out: "" });
-    expect(result.err).toMatch(/model\.safetensors: tensor \S+ must hold finite numbers, but some are infinite or NaN/u);
+    expect(result.err).toMatch(
+      /model\.safetensors: tensor \S+ must hold finite numbers, but some are infinite or NaN/u,
+    );
   });
 
   test("a flipped bit in a checkpoint of our own is refused: weights, optimizer, with eval and --resume", async () => {
@@ -416,9 +425,18 @@ describe("numbers that are none", () => {
   test("a learning rate that makes training diverge is named", async () => {
     configuration();
     const sets = ["training.learningRate=1e30", "training.trainingSteps=5", "training.evaluateEvery=0"];
-    const result = await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet", ...sets.flatMap((set) => ["--set", set]));
+    const result = await runCommand(
+      "train",
+      path("run.yaml"),
+      "--run-dir",
+      path("run"),
+      "--quiet",
+      ...sets.flatMap((set) => ["--set", set]),
+    );
     expect(result).toMatchObject({ code: 1 });
-    expect(result.err).toMatch(/training: step \d: training has diverged.*; lower training\.learningRate \(1e\+30\)/u);
+    expect(result.err).toMatch(
+      /training: step \d: training has diverged.*; lower training\.learningRate \(1e\+30\)/u,
+    );
   });
 
   test.skipIf(cudaAvailable())("cuda where there is none is refused by its key or option", async () => {
@@ -430,6 +448,9 @@ describe("numbers that are none", () => {
     expect(rollout.err).toMatch(reason);
     const model = ["--model", goldenFolder, "--input", path("p.jsonl"), "--device", "cuda:1"];
     const generated = await runCommand("generate", ...model);
-    expect(generated).toMatchObject({ code: 2, err: expect.stringMatching(/cuda:1 cannot be used/u) as string });
+    expect(generated).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/cuda:1 cannot be used/u) as string,
+    });
   });
 });

@@ -55,30 +55,34 @@ describe("standard output", () => {
     expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(6);
   });
 
-  test.skipIf(!existsSync("/dev/full"))("that is full ends every command with a sentence and code 2", () => {
-    configuration("trainingSteps: 1, evaluateEvery: 0");
-    for (const command of [
-      "--help",
-      "--version",
-      "train --help",
-      "doctor",
-      "init -",
-      "rollout run.yaml --quiet",
-      "eval run.yaml --quiet",
-      "score --scorer embedded --input texts.jsonl --quiet",
-      `encode --model ${goldenFolder} --input texts.jsonl --quiet`,
-      "train run.yaml --run-dir full --json --quiet",
-    ]) {
-      const { status, stderr } = shell(`$A ${command} > /dev/full`);
-      expect([command, status]).toEqual([command, 2]);
-      expect(stderr.split("\n")[0]).toMatch(
-        /^astra-rl: standard output cannot be written: the disk is full \(ENOSPC\)/u,
-      );
-      expect(stderr).not.toMatch(/^ +at /mu);
-    }
-    // What was trained is there all the same.
-    expect(readdirSync(path("full", "checkpoints"))).toEqual(["last"]);
-  }, 120_000);
+  test.skipIf(!existsSync("/dev/full"))(
+    "that is full ends every command with a sentence and code 2",
+    () => {
+      configuration("trainingSteps: 1, evaluateEvery: 0");
+      for (const command of [
+        "--help",
+        "--version",
+        "train --help",
+        "doctor",
+        "init -",
+        "rollout run.yaml --quiet",
+        "eval run.yaml --quiet",
+        "score --scorer embedded --input texts.jsonl --quiet",
+        `encode --model ${goldenFolder} --input texts.jsonl --quiet`,
+        "train run.yaml --run-dir full --json --quiet",
+      ]) {
+        const { status, stderr } = shell(`$A ${command} > /dev/full`);
+        expect([command, status]).toEqual([command, 2]);
+        expect(stderr.split("\n")[0]).toMatch(
+          /^astra-rl: standard output cannot be written: the disk is full \(ENOSPC\)/u,
+        );
+        expect(stderr).not.toMatch(/^ +at /mu);
+      }
+      // What was trained is there all the same.
+      expect(readdirSync(path("full", "checkpoints"))).toEqual(["last"]);
+    },
+    120_000,
+  );
 });
 
 describe("outputs", () => {
@@ -101,7 +105,9 @@ describe("outputs", () => {
     }
     writeFileSync(path("file.json"), "old");
     symlinkSync(path("file.json"), path("link.json"));
-    expect(await runCommand("eval", path("run.yaml"), "--output", path("link.json"), "--quiet")).toMatchObject({
+    expect(
+      await runCommand("eval", path("run.yaml"), "--output", path("link.json"), "--quiet"),
+    ).toMatchObject({
       code: 0,
     });
     expect(JSON.parse(readFileSync(path("file.json"), "utf8"))).toHaveProperty("summary");
@@ -132,7 +138,10 @@ describe("train --resume", () => {
 
   test("without a run folder, with an absent one or one without a checkpoint is refused, and changes nothing", async () => {
     configuration();
-    expect(await resume()).toMatchObject({ code: 2, err: expect.stringContaining("needs --run-dir") as string });
+    expect(await resume()).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("needs --run-dir") as string,
+    });
     const absent = await resume("--run-dir", path("rnu"));
     expect(absent).toMatchObject({ code: 2 });
     expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to go on with`);

@@ -70,13 +70,28 @@ describe("what is too much is refused before any work, with its number and the k
     parseConfiguration(`${MINIMAL}${text}\n`, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
 
   test.each([
-    ["sampler: {width: 1000000000}", /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/],
-    ["sampler: {depth: 40}", /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/],
+    [
+      "sampler: {width: 1000000000}",
+      /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "sampler: {depth: 40}",
+      /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/,
+    ],
     ["sampler: {depth: 1000000000, width: 1}", /trees of 1,000,000,000 turns/],
-    ["training: {numEpisodesPerExperience: 1000000000}", /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/],
-    ["evaluation: {depth: 1000000}", /evaluation\.depth: a conversation of 1000000 turns is too long; sampler\.maxTurns allows 100,000$/],
+    [
+      "training: {numEpisodesPerExperience: 1000000000}",
+      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "evaluation: {depth: 1000000}",
+      /evaluation\.depth: a conversation of 1000000 turns is too long; sampler\.maxTurns allows 100,000$/,
+    ],
     ["sampler: {depth: 0}", /sampler\.depth must be at least 1, got 0/],
-    ["generation: {tester: {temperature: 1.0e-300}}", /generation\.tester\.temperature must be at least 0\.000001, got 1e-300/],
+    [
+      "generation: {tester: {temperature: 1.0e-300}}",
+      /generation\.tester\.temperature must be at least 0\.000001, got 1e-300/,
+    ],
   ])("%s", async (text, message) => {
     await expect(read(text)).rejects.toThrow(message);
   });
@@ -89,7 +104,10 @@ describe("what is too much is refused before any work, with its number and the k
   test.each([
     ["seed.x=1", '--set seed.x=1: "seed" is a value, not a section; write --set seed=…'],
     ["models.tester.x=1", '"models.tester" is a value, not a section'],
-    ["scorer.file=k", '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: keyword'],
+    [
+      "scorer.file=k",
+      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: keyword',
+    ],
     [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
   ])("--set %s", async (set, message) => {
     await expect((async () => read("", set))()).rejects.toThrow(message);
@@ -106,7 +124,9 @@ describe("what is too much is refused before any work, with its number and the k
   test("another encoding than UTF-8", async () => {
     const folder = mkdtempSync(join(tmpdir(), "astra-configuration-"));
     writeFileSync(join(folder, "run.yaml"), Buffer.from("seed: 1 # f\u00fcr\n", "latin1"));
-    await expect(readConfiguration(join(folder, "run.yaml"))).rejects.toThrow("must be UTF-8 text, got other bytes");
+    await expect(readConfiguration(join(folder, "run.yaml"))).rejects.toThrow(
+      "must be UTF-8 text, got other bytes",
+    );
     rmSync(folder, { recursive: true });
   });
 });
@@ -331,9 +351,17 @@ test("suggestions: near words only", () => {
 });
 
 test("the committed reference of all keys is the current one, and leaves none out", () => {
-  const text = readFileSync(fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)), "utf8");
+  const text = readFileSync(
+    fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)),
+    "utf8",
+  );
   expect(text).toBe(configurationReference());
-  for (const key of ["sampler.maxTurns", "generation.tester.topK", "models.lora.rank", "reward.terms.weight"]) {
+  for (const key of [
+    "sampler.maxTurns",
+    "generation.tester.topK",
+    "models.lora.rank",
+    "reward.terms.weight",
+  ]) {
     const [section, ...rest] = key.split(".");
     expect(text.split(`\n## ${section}\n`)[1]!.split("\n## ")[0]).toContain(`- \`${rest.join(".")}\` (`);
   }

@@ -55,7 +55,9 @@ it("is taken over from a process whose number another one has by now", () => {
 it("of another host is never taken over, but its file is named", () => {
   const folder = temporaryFolder();
   const path = lockOf(folder, { pid: dead(), host: "elsewhere", began: null });
-  expect(() => RunLock.take(folder)).toThrow(`if it is no more, which cannot be seen from here, delete ${path}`);
+  expect(() => RunLock.take(folder)).toThrow(
+    `if it is no more, which cannot be seen from here, delete ${path}`,
+  );
   expect(existsSync(path)).toBe(true);
 });
 
@@ -105,7 +107,14 @@ it("a run directory that is open cannot be opened again", () => {
 it("what killed processes have begun to write is removed, and nothing else", () => {
   const folder = temporaryFolder();
   const checkpoints = join(folder, "checkpoints");
-  for (const name of [".last.writing", "..last.writing.writing", "..best.writing.old", "last", "best", "step-3"]) {
+  for (const name of [
+    ".last.writing",
+    "..last.writing.writing",
+    "..best.writing.old",
+    "last",
+    "best",
+    "step-3",
+  ]) {
     mkdirSync(join(checkpoints, name, "state"), { recursive: true });
   }
   for (const name of [".probe", ".trainer.json.12-0123abcd.partial", ".keep", "notes.writing"]) {
