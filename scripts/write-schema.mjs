@@ -1,8 +1,13 @@
 #!/usr/bin/env node
-/** Writes packages/astra-rl/configuration.schema.json from the compiled zod schema (`npm run schema`). */
+/** Writes packages/astra-rl/configuration.schema.json and docs/configuration.md from the compiled zod schema (`npm run schema`). */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { configurationJsonSchema } from "../packages/astra-rl/dist/configuration/index.js";
+import {
+  configurationJsonSchema,
+  configurationReference,
+} from "../packages/astra-rl/dist/configuration/index.js";
 
-const path = fileURLToPath(new URL("../packages/astra-rl/configuration.schema.json", import.meta.url));
-writeFileSync(path, `${JSON.stringify(configurationJsonSchema(), null, 2)}\n`);
+const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+const schema = `${JSON.stringify(configurationJsonSchema(), null, 2)}\n`;
+writeFileSync(at("packages/astra-rl/configuration.schema.json"), schema);
+writeFileSync(at("docs/configuration.md"), configurationReference());

@@ -93,7 +93,9 @@ export function requireDevice(device: Device, what: string): void {
     : cudaDevices === 0
       ? "there is no CUDA device, or no driver for it"
       : `there ${cudaDevices === 1 ? "is 1 CUDA device" : `are ${cudaDevices} CUDA devices`}, counted from 0`;
-  throw new UsageError(`${what}: ${device} cannot be used: ${reason}; choose cpu, or see what astra-rl doctor says`);
+  throw new UsageError(
+    `${what}: ${device} cannot be used: ${reason}; choose cpu, or see what astra-rl doctor says`,
+  );
 }
 
 /** Waits until the device has done all that was asked of it; returns at once for the CPU. */

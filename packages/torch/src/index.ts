@@ -2,7 +2,14 @@
  * @module @astra-rl/torch: tensors, operators, autograd and memory over libtorch.
  * It must not know text, models by name, or reward.
  */
-export { AstraError, describeValue, NotFiniteError, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
+export {
+  AstraError,
+  describeValue,
+  NotFiniteError,
+  OutOfMemoryError,
+  TorchError,
+  UsageError,
+} from "./errors.js";
 export { bytesOf, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 export { Tensor, type NestedNumbers } from "./tensor.js";
 export type { Reduction, Scalar } from "./operator-call.js";

@@ -42,7 +42,10 @@ export function demoCommand(streams: Streams) {
     .option("--json", "print the comparison as JSON instead of a table", false)
     .option("--quiet", "results and errors only", false)
     .action(async ({ seed, algorithm, runDir, set, json, quiet }) => {
-      const output = createOutput(streams, { quiet, mayOutlive: "the demo goes on; report.txt has its table" });
+      const output = createOutput(streams, {
+        quiet,
+        mayOutlive: "the demo goes on; report.txt has its table",
+      });
       const started = performance.now();
       const configuration = await demoConfiguration(seed, algorithm, set ?? []);
       const folder = runDir ?? defaultRunFolder("demo.yaml");

@@ -12,7 +12,13 @@ import {
   loadPrompts,
   makeFolder,
 } from "../run/index.js";
-import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
+import {
+  downloadNotes,
+  noteHubModels,
+  setOption,
+  testerOption,
+  testerOverride,
+} from "./configuration-options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 

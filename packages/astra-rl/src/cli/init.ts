@@ -34,7 +34,12 @@ export function initCommand(streams: Streams) {
       const models = { tester, target };
       const values: Record<string, string> = {};
       for (const role of ["tester", "target"] as const) {
-        values[`models.${role}`] = modelInFile(models[role] ?? "embedded:chatter", `--${role}`, folder, output);
+        values[`models.${role}`] = modelInFile(
+          models[role] ?? "embedded:chatter",
+          `--${role}`,
+          folder,
+          output,
+        );
       }
       const own = Object.values(values).some((model) => !isEmbedded(model));
       const notes: Record<string, string> = own
@@ -48,7 +53,8 @@ export function initCommand(streams: Streams) {
       }
       writeFileAtomic(file, [text]);
       const open = (["tester", "target"] as const).filter((role) => models[role] === undefined);
-      const next = open.length === 0 ? "Next" : `Set ${open.map((role) => `models.${role}`).join(" and ")}, then`;
+      const next =
+        open.length === 0 ? "Next" : `Set ${open.map((role) => `models.${role}`).join(" and ")}, then`;
       output.note(`Wrote ${file}. ${next}: astra-rl train ${file}`);
     });
 }

@@ -1,5 +1,10 @@
 import { readFileSync } from "node:fs";
-import { Command, CommanderError, InvalidArgumentError } from "@commander-js/extra-typings";
+import {
+  Command,
+  CommanderError,
+  InvalidArgumentError,
+  type CommandUnknownOpts,
+} from "@commander-js/extra-typings";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { encodeCommand } from "./encode.js";
@@ -19,6 +24,21 @@ const { version } = JSON.parse(readFileSync(new URL("../../package.json", import
   version: string;
 };
 
+/** In the order in which the help lists them. */
+export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
+  demoCommand,
+  initCommand,
+  trainCommand,
+  evalCommand,
+  reportCommand,
+  rolloutCommand,
+  logprobsCommand,
+  generateCommand,
+  scoreCommand,
+  encodeCommand,
+  doctorCommand,
+];
+
 /**
  * Runs one command line and never throws.
  *
@@ -37,20 +57,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     .version(version)
     .showSuggestionAfterError()
     .configureHelp({ sortSubcommands: false });
-  const commands = [
-    demoCommand,
-    initCommand,
-    trainCommand,
-    evalCommand,
-    reportCommand,
-    rolloutCommand,
-    logprobsCommand,
-    generateCommand,
-    scoreCommand,
-    encodeCommand,
-    doctorCommand,
-  ];
-  for (const create of commands) program.addCommand(create(streams) as Command);
+  for (const create of COMMANDS) program.addCommand(create(streams));
   for (const command of [program, ...program.commands]) {
     command.exitOverride().configureOutput({
       writeOut: (text) => void streams.stdout.write(text),

@@ -59,7 +59,10 @@ export class Progress {
     if (own > 0) {
       parts.set("rate", rate(own / seconds, this.#unit));
       const rest = this.#total - done;
-      parts.set("left", rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`);
+      parts.set(
+        "left",
+        rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`,
+      );
     }
     for (const [name, value] of Object.entries(facts)) parts.set(name, `${name} ${value}`);
     const line = () => [...parts.values()].join(" · ");

@@ -5,7 +5,13 @@ import { withMemoryAdvice, type Graph, type Node } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
-import { downloadNotes, noteHubModels, setOption, testerOption, testerOverride } from "./configuration-options.js";
+import {
+  downloadNotes,
+  noteHubModels,
+  setOption,
+  testerOption,
+  testerOverride,
+} from "./configuration-options.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";

@@ -36,7 +36,10 @@ export function trainCommand(streams: Streams) {
     .option("--json", "print each step's metrics line on standard output", false)
     .option("--quiet", "results and errors only", false)
     .action(async (config, { runDir, resume, set, json, quiet }) => {
-      const output = createOutput(streams, { quiet, mayOutlive: "training goes on; metrics.jsonl has every step" });
+      const output = createOutput(streams, {
+        quiet,
+        mayOutlive: "training goes on; metrics.jsonl has every step",
+      });
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
@@ -74,7 +77,8 @@ export function trainCommand(streams: Streams) {
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
-          if (lastEvaluation !== null && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
+          if (lastEvaluation !== null && lastEvaluation.details.length > 0)
+            found = foundReport(lastEvaluation);
         } finally {
           interruption.end();
           trainer.dispose();

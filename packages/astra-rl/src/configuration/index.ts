@@ -13,6 +13,7 @@ export {
   type Configuration,
   type KindSection,
 } from "./schema.js";
+export { configurationReference } from "./reference.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
 export type { StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
 export { fileHash, isModuleReference, loadUserModule, type UserModule } from "./user-module.js";

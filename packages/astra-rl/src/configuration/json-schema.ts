@@ -103,7 +103,9 @@ export function kindsWith(path: readonly PropertyKey[], key: string): string[] {
   return places
     .flatMap((place) => formsOf(place))
     .filter((form) => form.properties?.[key] !== undefined)
-    .flatMap((form) => (typeof form.properties?.["type"]?.const === "string" ? [form.properties["type"].const] : []));
+    .flatMap((form) =>
+      typeof form.properties?.["type"]?.const === "string" ? [form.properties["type"].const] : [],
+    );
 }
 
 /** A value of a configuration that is no section, where it stands, and what the schema says of it. */

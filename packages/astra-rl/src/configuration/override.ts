@@ -34,7 +34,8 @@ export function parseOverride(text: string): Override {
     for (const [, place] of found[2]!.matchAll(/\[(\d+)\]/g)) path.push(Number(place));
   }
   const given = text.slice(at + 1);
-  if (isNestedTooDeeply(given)) throw new UsageError(`--set ${text.slice(0, at)}: the value is nested too deeply`);
+  if (isNestedTooDeeply(given))
+    throw new UsageError(`--set ${text.slice(0, at)}: the value is nested too deeply`);
   try {
     return { path, value: parse(given) as unknown, text };
   } catch (error) {
@@ -60,9 +61,9 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
         define(section, step, value);
         break;
       }
-      checkIsSection(path.slice(0, depth + 1), path[depth + 1]!, text);
       const next = Object.hasOwn(section, step) ? section[step] : undefined;
       if (next === undefined || next === null) {
+        checkIsSection(path.slice(0, depth + 1), path[depth + 1]!, text);
         define(section, step, typeof path[depth + 1] === "number" ? [] : {});
       }
       inside = section[step];
@@ -77,7 +78,9 @@ function checkIsSection(path: readonly (string | number)[], next: string | numbe
   if (path[0] === "modules") return;
   const isKnown = keysAt(path.slice(0, -1)).includes(String(path.at(-1)));
   if (!isKnown || keysAt(path).length > 0) return;
-  throw new UsageError(`--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`);
+  throw new UsageError(
+    `--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`,
+  );
 }
 
 /** Whether a step may be taken from here. */

@@ -276,7 +276,8 @@ function advice(
 /** Of a key that another kind of the section has: which, and how to choose it. */
 function otherType(key: string, path: readonly PropertyKey[], type: unknown): string {
   const types = kindsWith(path, key);
-  const choice = types.length === 0 ? "" : `; for it, choose ${dotted([...path, "type"])}: ${types.join(" or ")}`;
+  const choice =
+    types.length === 0 ? "" : `; for it, choose ${dotted([...path, "type"])}: ${types.join(" or ")}`;
   return `it belongs to another type than ${show(type)}${choice}`;
 }
 

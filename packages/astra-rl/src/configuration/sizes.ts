@@ -18,10 +18,16 @@ export function tooManyTurns({ sampler, training, evaluation }: Configuration): 
   if (episodes * turns > maxTurns) {
     const path = ["training", "numEpisodesPerExperience"];
     const total = (episodes * turns).toLocaleString("en-US");
-    return { path, message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}` };
+    return {
+      path,
+      message: `${episodes} trees of ${turns} turns make ${total} turns in a step, and ${limit}`,
+    };
   }
   if ((evaluation.depth ?? 0) > maxTurns) {
-    return { path: ["evaluation", "depth"], message: `a conversation of ${evaluation.depth} turns is too long; ${limit}` };
+    return {
+      path: ["evaluation", "depth"],
+      message: `a conversation of ${evaluation.depth} turns is too long; ${limit}`,
+    };
   }
   return null;
 }

@@ -99,7 +99,9 @@ function checkTable(
     for (let i = 0; i < values.length; i++) {
       const [row, token] = [Math.floor(i / columns), i % columns];
       if (!Number.isFinite(values[i])) {
-        throw new NotFiniteContractError(`${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`);
+        throw new NotFiniteContractError(
+          `${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`,
+        );
       }
       if (values[i] !== 0 && token >= lengths[row]!) {
         throw new ContractError(

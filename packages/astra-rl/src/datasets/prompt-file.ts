@@ -155,7 +155,9 @@ function tableRows(text: string, path: string): { cells: string[]; line: number 
   while (cell.lastIndex < text.length) {
     const found = cell.exec(text);
     if (found === null) {
-      throw new UsageError(`${path}:${line}: a quote must enclose a whole cell, and stand doubled inside of one`);
+      throw new UsageError(
+        `${path}:${line}: a quote must enclose a whole cell, and stand doubled inside of one`,
+      );
     }
     const [whole, quoted, plain, end] = found;
     cells.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));

@@ -115,7 +115,8 @@ export async function assembleEvaluator(
     );
   }
   // Evaluations follow one path, so that a width would only count against the limit of trees.
-  const section = depth === undefined ? sampler : { ...sampler, depth, ...("width" in sampler ? { width: 1 } : {}) };
+  const section =
+    depth === undefined ? sampler : { ...sampler, depth, ...("width" in sampler ? { width: 1 } : {}) };
   const paths = await makePart("sampler", section, { system, prompts, seed });
   return new ASTEvaluator(paths, prompts, { threshold });
 }

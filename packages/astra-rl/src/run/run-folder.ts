@@ -4,7 +4,13 @@ import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch"
 import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import type { ComputeTypes } from "../models/index.js";
-import { LOCK_FILE, noCheckpoint, recoverRunFolder, RunLock, type RunLockOptions } from "../training/index.js";
+import {
+  LOCK_FILE,
+  noCheckpoint,
+  recoverRunFolder,
+  RunLock,
+  type RunLockOptions,
+} from "../training/index.js";
 
 const FILE = "config.resolved.yaml";
 

@@ -40,12 +40,14 @@ const options = z
       .min(1)
       .default(100_000)
       .meta({ resume: "free" })
-      .describe("Most turns that the trees of one experience may have together; more are refused before anything grows"),
+      .describe(
+        "Most turns that the trees of one experience may have together; more are refused before anything grows",
+      ),
   })
   .superRefine(({ width, depth, maxTurns }, context) => {
     const turns = turnsOfTree(width, depth);
     if (turns <= maxTurns) return;
-    const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and maxTurns allows ${howMany(maxTurns)}`;
+    const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and sampler.maxTurns allows ${howMany(maxTurns)}`;
     context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
   });
 const DEFAULTS = options.parse({});

@@ -64,7 +64,9 @@ export class KeywordScorer extends Scorer {
     try {
       parsed = JSON.parse(text);
     } catch (error) {
-      throw new UsageError(`${path}: cannot read keywords: it is not JSON: ${messageOf(error)}`, { cause: error });
+      throw new UsageError(`${path}: cannot read keywords: it is not JSON: ${messageOf(error)}`, {
+        cause: error,
+      });
     }
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
     if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);

@@ -45,15 +45,18 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
 /** The same in the spelling of re2js. */
 function translated(pattern: string): string {
   let inClass = false;
-  const own = pattern.replace(/\\p\{(?:Script|sc)=(\w+)\}|\\P\{(?:Script|sc)=(\w+)\}|\\.|\[|\]/giu, (found, script?: string, other?: string) => {
-    if (script !== undefined) return String.raw`\p{${script}}`;
-    if (other !== undefined) return String.raw`\P{${other}}`;
-    if (found === "[" || found === "]") inClass = found === "[";
-    if (found === String.raw`\s`) return inClass ? SPACES : `[${SPACES}]`;
-    if (found === String.raw`\S` && !inClass) return `[^${SPACES}]`;
-    // A backspace, in a class alone.
-    if (found === String.raw`\b` && inClass) return String.raw`\x08`;
-    return found;
-  });
+  const own = pattern.replace(
+    /\\p\{(?:Script|sc)=(\w+)\}|\\P\{(?:Script|sc)=(\w+)\}|\\.|\[|\]/giu,
+    (found, script?: string, other?: string) => {
+      if (script !== undefined) return String.raw`\p{${script}}`;
+      if (other !== undefined) return String.raw`\P{${other}}`;
+      if (found === "[" || found === "]") inClass = found === "[";
+      if (found === String.raw`\s`) return inClass ? SPACES : `[${SPACES}]`;
+      if (found === String.raw`\S` && !inClass) return `[^${SPACES}]`;
+      // A backspace, in a class alone.
+      if (found === String.raw`\b` && inClass) return String.raw`\x08`;
+      return found;
+    },
+  );
   return RE2JS.translateRegExp(own);
 }

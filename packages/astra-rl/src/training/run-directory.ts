@@ -48,7 +48,8 @@ export class RunDirectory {
    */
   open({ resume, lock, onTakeover }: OpenOptions): void {
     explainDiskErrors(this.path, () => mkdirSync(join(this.path, "checkpoints"), { recursive: true }));
-    if (lock === undefined) this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
+    if (lock === undefined)
+      this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
     try {
       this.#open(resume);
     } catch (error) {

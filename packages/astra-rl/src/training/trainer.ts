@@ -194,10 +194,14 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
       const start = this.clock();
       this.report({ phase: "rollout" });
       await nextTurn();
-      const experience = await this.#explainDivergence(() => withMemoryAdvice("rollout", () => this.collect()));
+      const experience = await this.#explainDivergence(() =>
+        withMemoryAdvice("rollout", () => this.collect()),
+      );
       await this.experienceCollected(experience);
       const rolledOut = this.clock();
-      const totals = await this.#explainDivergence(() => withMemoryAdvice("update", () => this.update(experience)));
+      const totals = await this.#explainDivergence(() =>
+        withMemoryAdvice("update", () => this.update(experience)),
+      );
       const updated = this.clock();
       return {
         step,

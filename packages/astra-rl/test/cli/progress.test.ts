@@ -33,6 +33,45 @@ describe("progress", () => {
     expect(out()).toBe("done\n");
   });
 
+  test.each([
+    [80, "step 120/1000 · 18 min left · reward −1.234 · success 12.3 % · dev 15.0 %"],
+    [
+      120,
+      "step 120/1000 · 18 min left · loss 0.693 · reward −1.234 · success 12.3 % · dev 15.0 % · now update 3/8",
+    ],
+    [50, "step 120/1000 · success 12.3 % · dev 15.0 %"],
+  ])("at %d columns whole figures stand on the line, the most telling first to stay", (columns, expected) => {
+    const { streams, err } = captured({ terminal: true, columns });
+    let time = 0;
+    const progress = new Progress(createOutput(streams), {
+      unit: "step",
+      total: 1000,
+      dispensable: ["rate", "now", "loss", "reward", "left"],
+      now: () => time,
+    });
+    time = 144_000;
+    progress.update(120, {
+      loss: "0.693",
+      reward: "−1.234",
+      success: "12.3 %",
+      dev: "15.0 %",
+      now: "update 3/8",
+    });
+    const line = err().split("\u001B[2K").at(-1)!;
+    expect(line.replace("17 min 36 s", "18 min")).toBe(expected);
+    expect(Array.from(line).length).toBeLessThan(columns);
+  });
+
+  test("after a resume, the rate is that of the steps done since", () => {
+    const { streams, err } = captured();
+    let time = 0;
+    const progress = new Progress(createOutput(streams), { unit: "step", total: 1000, now: () => time });
+    progress.startFrom(900);
+    time = 20_000;
+    progress.update(910, {});
+    expect(err()).toBe("step 910/1000 · 2.0 s/step · 3 min 00 s left\n");
+  });
+
   test("--quiet leaves results and alerts", () => {
     const { streams, out, err } = captured();
     const output = createOutput(streams, { quiet: true });

@@ -1,8 +1,10 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { liveTensors } from "@astra-rl/torch";
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cudaAvailable, liveTensors } from "@astra-rl/torch";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { readConfiguration } from "../../src/configuration/index.js";
 import { parseEvaluationRecord } from "../../src/records/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
@@ -293,4 +295,170 @@ test("astra-rl init writes a configuration that is valid", async () => {
     ...small,
   );
   expect(rollout).toMatchObject({ code: 0, err: "" });
+});
+
+describe("models are named as they are found from where the name stands", () => {
+  test("init writes paths relative to its file, asks for what was not given, and refuses what is not there", async () => {
+    cpSync(goldenFolder, path("mods", "x"), { recursive: true });
+    const home = process.cwd();
+    process.chdir(path());
+    try {
+      mkdirSync("cfg");
+      const both = await runCommand("init", "cfg/run.yaml", "--tester", "./mods/x", "--target", "mods/x");
+      expect(both.err).toBe("Wrote cfg/run.yaml. Next: astra-rl train cfg/run.yaml\n");
+      const { models } = await readConfiguration("cfg/run.yaml");
+      expect([models.tester, models.target]).toEqual([path("mods", "x"), path("mods", "x")]);
+      const one = await runCommand("init", "one.yaml", "--tester", "mods/x");
+      expect(one.err).toContain("Set models.target, then");
+      expect((await readConfiguration("one.yaml")).models.tester).toBe(path("mods", "x"));
+      for (const [given, message] of [
+        ["./mods/y", "--tester ./mods/y: there is no such folder"],
+        ["", '--tester "": must name a folder or a hub id'],
+      ] as const) {
+        const refused = await runCommand("init", "none.yaml", "--tester", given);
+        expect(refused).toMatchObject({ code: 2, err: expect.stringContaining(message) as string });
+        expect(existsSync("none.yaml")).toBe(false);
+      }
+      const hub = await runCommand("init", "hub.yaml", "--tester", "owner/name");
+      expect(hub.err).toContain("--tester: there is no folder owner/name, so it is a model of the hub");
+    } finally {
+      process.chdir(home);
+    }
+  });
+
+  test("rollout and eval take --tester; an empty one is refused", async () => {
+    configuration();
+    cpSync(goldenFolder, path("other"), { recursive: true });
+    const rollout = await runCommand(
+      "rollout",
+      path("run.yaml"),
+      "--tester",
+      path("other"),
+      "--json",
+      "--quiet",
+    );
+    expect(rollout).toMatchObject({ code: 0 });
+    const missing = await runCommand("rollout", path("run.yaml"), "--tester", path("none"), "--quiet");
+    expect(missing.err).toContain(`${path("none")}: there is no such folder`);
+    for (const command of ["rollout", "eval"]) {
+      expect(await runCommand(command, path("run.yaml"), "--tester", "")).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('--tester "": must name') as string,
+      });
+    }
+  });
+
+  test("resolved configurations hold absolute paths only", async () => {
+    configuration();
+    cpSync(goldenFolder, path("m"), { recursive: true });
+    writeFileSync(path("words.json"), '["a"]');
+    writeFileSync(path("own.mjs"), "export const half = () => 0.5;\n");
+    writeFileSync(
+      path("relative.yaml"),
+      `models: {tester: ./m, target: m, baseline: m}
+prompts: {train: prompts.json, dev: ./prompts.json, test: prompts.json}
+scorer: {type: keyword, file: words.json}
+reward: {terms: [{type: harm, weight: 1, of: response}, {type: nll, weight: -0.1}]}
+sampler: {depth: 1}
+generation: {tester: {maxNewTokens: 2}, target: {maxNewTokens: 2}}
+training: {trainingSteps: 1, evaluateEvery: 0}
+`,
+    );
+    const result = await runCommand("train", path("relative.yaml"), "--run-dir", path("run"), "--quiet");
+    expect(result).toMatchObject({ code: 0, err: "" });
+    const text = readFileSync(path("run", "config.resolved.yaml"), "utf8");
+    for (const [, value] of text.matchAll(/^ *(?:tester|target|baseline|train|dev|test|file): (\S.*)$/gmu)) {
+      expect(value).toMatch(/^\//u);
+    }
+    expect(text.match(/: \//gu)).toHaveLength(7);
+  });
+});
+
+describe("what was found is shown", () => {
+  test("by eval below its table, and by train at its end, with the checkpoints that there are", async () => {
+    const evaluated = await runCommand("eval", configuration(), "--quiet");
+    expect(evaluated.out).toMatch(/\d found conversations?, likeliest first:\n\n {2}prompt {4}/u);
+    const trained = await runCommand("train", path("run.yaml"), "--run-dir", path("run"));
+    expect(trained.err).toMatch(/likeliest first:\n\n {2}prompt {4}/u);
+    expect(trained.err).toContain(`--tester ${path("run", "checkpoints/best")}`);
+    const sets = ["--set", "training.evaluateEvery=0"];
+    const without = await runCommand("train", path("run.yaml"), "--run-dir", path("last"), ...sets);
+    expect(without.err).not.toContain("checkpoints/best");
+    expect(without.err).toContain(`--tester ${path("last", "checkpoints/last")}`);
+  });
+});
+
+describe("numbers that are none", () => {
+  /** Changes bytes of a checkpoint's weights. */
+  function damage(file: string, change: (bytes: Buffer, data: number) => void): void {
+    const bytes = readFileSync(file);
+    change(bytes, 8 + Number(bytes.readBigUInt64LE(0)));
+    writeFileSync(file, bytes);
+  }
+
+  test("weights that are NaN are refused when they are loaded, with the tensor", async () => {
+    configuration();
+    cpSync(goldenFolder, path("nan"), { recursive: true });
+    damage(path("nan", "model.safetensors"), (bytes, data) => bytes.writeFloatLE(NaN, data + 400));
+    const result = await runCommand("rollout", path("run.yaml"), "--tester", path("nan"), "--quiet");
+    expect(result).toMatchObject({ code: 2, out: "" });
+    expect(result.err).toMatch(
+      /model\.safetensors: tensor \S+ must hold finite numbers, but some are infinite or NaN/u,
+    );
+  });
+
+  test("a flipped bit in a checkpoint of our own is refused: weights, optimizer, with eval and --resume", async () => {
+    configuration();
+    const train = (...args: string[]) =>
+      runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet", ...args);
+    expect(await train()).toMatchObject({ code: 0 });
+    const last = (...parts: string[]) => path("run", "checkpoints", "last", ...parts);
+    const flip = (file: string) => damage(file, (bytes, data) => (bytes[data + 77]! ^= 4));
+    const message = /is not what was written \(SHA-256 [0-9a-f]{64}, now [0-9a-f]{64}\)/u;
+    flip(last("state", "optimizer.safetensors"));
+    const more = ["--resume", "--set", "training.trainingSteps=4"];
+    const resumed = await train(...more);
+    expect(resumed).toMatchObject({ code: 2, err: expect.stringMatching(message) as string });
+    flip(last("state", "optimizer.safetensors"));
+    flip(last("model.safetensors"));
+    expect(await train(...more)).toMatchObject({ code: 2, err: expect.stringMatching(message) as string });
+    const evaluated = await runCommand("eval", path("run.yaml"), "--tester", last(), "--quiet");
+    expect(evaluated).toMatchObject({ code: 2, err: expect.stringMatching(message) as string });
+    flip(last("model.safetensors"));
+    expect(await train(...more)).toMatchObject({ code: 0 });
+    const sums = spawnSync("sha256sum", ["--check", "--quiet", "SHA256SUMS"], { cwd: last() });
+    expect(sums.error !== undefined || sums.status === 0).toBe(true);
+  });
+
+  test("a learning rate that makes training diverge is named", async () => {
+    configuration();
+    const sets = ["training.learningRate=1e30", "training.trainingSteps=5", "training.evaluateEvery=0"];
+    const result = await runCommand(
+      "train",
+      path("run.yaml"),
+      "--run-dir",
+      path("run"),
+      "--quiet",
+      ...sets.flatMap((set) => ["--set", set]),
+    );
+    expect(result).toMatchObject({ code: 1 });
+    expect(result.err).toMatch(
+      /training: step \d: training has diverged.*; lower training\.learningRate \(1e\+30\)/u,
+    );
+  });
+
+  test.skipIf(cudaAvailable())("cuda where there is none is refused by its key or option", async () => {
+    configuration();
+    writeFileSync(path("p.jsonl"), '{"prompt": "a"}\n');
+    const reason = /cuda cannot be used: (this libtorch was built without CUDA|there is no CUDA device)/u;
+    const rollout = await runCommand("rollout", path("run.yaml"), "--set", "models.device=cuda", "--quiet");
+    expect(rollout).toMatchObject({ code: 2, err: expect.stringMatching(/models\.device: /u) as string });
+    expect(rollout.err).toMatch(reason);
+    const model = ["--model", goldenFolder, "--input", path("p.jsonl"), "--device", "cuda:1"];
+    const generated = await runCommand("generate", ...model);
+    expect(generated).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/cuda:1 cannot be used/u) as string,
+    });
+  });
 });

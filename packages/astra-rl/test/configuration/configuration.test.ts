@@ -9,6 +9,7 @@ import { describe, expect, test } from "vitest";
 import {
   closest,
   configurationJsonSchema,
+  configurationReference,
   configurationTemplate,
   parseConfiguration,
   parseOverride,
@@ -61,6 +62,72 @@ describe("a configuration file", () => {
       dev: join(process.cwd(), "dev.json"),
       test: "embedded",
     });
+  });
+});
+
+describe("what is too much is refused before any work, with its number and the key of the limit", () => {
+  const read = (text: string, ...sets: string[]) =>
+    parseConfiguration(`${MINIMAL}${text}\n`, "/runs/run.yaml", { overrides: sets.map(parseOverride) });
+
+  test.each([
+    [
+      "sampler: {width: 1000000000}",
+      /run\.yaml:4:1: sampler\.depth 3 makes, with width 1000000000, trees of 1\.0e\+27 turns, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "sampler: {depth: 40}",
+      /run\.yaml:4:18: sampler\.depth 40 makes, with width 2, trees of 2,199,023,255,550 turns/,
+    ],
+    ["sampler: {depth: 1000000000, width: 1}", /trees of 1,000,000,000 turns/],
+    [
+      "training: {numEpisodesPerExperience: 1000000000}",
+      /run\.yaml:4:38: training\.numEpisodesPerExperience: 1000000000 trees of 14 turns make 14,000,000,000 turns in a step, and sampler\.maxTurns allows 100,000$/,
+    ],
+    [
+      "evaluation: {depth: 1000000}",
+      /evaluation\.depth: a conversation of 1000000 turns is too long; sampler\.maxTurns allows 100,000$/,
+    ],
+    ["sampler: {depth: 0}", /sampler\.depth must be at least 1, got 0/],
+    [
+      "generation: {tester: {temperature: 1.0e-300}}",
+      /generation\.tester\.temperature must be at least 0\.000001, got 1e-300/,
+    ],
+  ])("%s", async (text, message) => {
+    await expect(read(text)).rejects.toThrow(message);
+  });
+
+  test("a higher limit allows more, and an evaluation of one path may be deep", async () => {
+    expect(await read("sampler: {depth: 17, maxTurns: 1000000}")).toMatchObject({ sampler: { depth: 17 } });
+    expect(await read("evaluation: {depth: 20}")).toMatchObject({ evaluation: { depth: 20 } });
+  });
+
+  test.each([
+    ["seed.x=1", '--set seed.x=1: "seed" is a value, not a section; write --set seed=…'],
+    ["models.tester.x=1", '"models.tester" is a value, not a section'],
+    [
+      "scorer.file=k",
+      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: keyword',
+    ],
+    [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
+  ])("--set %s", async (set, message) => {
+    await expect((async () => read("", set))()).rejects.toThrow(message);
+  });
+
+  test.each([
+    ["seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
+    [`seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`, "/runs/run.yaml:1:1: is nested too deeply"],
+    [Array.from({ length: 3000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"), "is nested too deeply"],
+  ])("%.30s", async (text, message) => {
+    await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
+  });
+
+  test("another encoding than UTF-8", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "astra-configuration-"));
+    writeFileSync(join(folder, "run.yaml"), Buffer.from("seed: 1 # f\u00fcr\n", "latin1"));
+    await expect(readConfiguration(join(folder, "run.yaml"))).rejects.toThrow(
+      "must be UTF-8 text, got other bytes",
+    );
+    rmSync(folder, { recursive: true });
   });
 });
 
@@ -281,6 +348,23 @@ test("suggestions: near words only", () => {
   expect(closest("witdh", ["width", "depth"])).toBe("width");
   expect(closest("learning-rate", ["learningRate"])).toBe("learningRate");
   expect(closest("zzz", ["width", "depth"])).toBeNull();
+});
+
+test("the committed reference of all keys is the current one, and leaves none out", () => {
+  const text = readFileSync(
+    fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)),
+    "utf8",
+  );
+  expect(text).toBe(configurationReference());
+  for (const key of [
+    "sampler.maxTurns",
+    "generation.tester.topK",
+    "models.lora.rank",
+    "reward.terms.weight",
+  ]) {
+    const [section, ...rest] = key.split(".");
+    expect(text.split(`\n## ${section}\n`)[1]!.split("\n## ")[0]).toContain(`- \`${rest.join(".")}\` (`);
+  }
 });
 
 test("the committed JSON Schema is the current one", () => {

@@ -8,14 +8,55 @@ import { checkPrompts, parsePrompts, readPrompts } from "../../src/datasets/inde
 
 describe("parsePrompts", () => {
   it("reads JSON arrays, lines and JSON lines", () => {
-    expect(parsePrompts('["a", "b\\n", ""]', "p.json")).toEqual(["a", "b\n", ""]);
+    expect(parsePrompts('["a", "b\\n"]', "p.json")).toEqual(["a", "b\n"]);
     expect(parsePrompts("first \r\n\n  second\n", "p.TXT")).toEqual(["first ", "  second"]);
     expect(parsePrompts('{"prompt": "a", "id": 3}\n\n"b"\n', "p.jsonl")).toEqual(["a", "b"]);
   });
 
+  it("reads the column prompt of a table, with quotes, commas and line ends in its cells", () => {
+    const text = 'id,Prompt \r\n1,"a, ""b""\nc"\r\n\r\n2,plain\n3," d "';
+    expect(parsePrompts(text, "p.csv")).toEqual(['a, "b"\nc', "plain", " d "]);
+    expect(parsePrompts("prompt\nx", "p.CSV")).toEqual(["x"]);
+  });
+
+  it("gives back any strings that were written as a table", () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (given) => {
+        const prompts = given.map((prompt) => `${prompt}x`);
+        const rows = prompts.map((prompt) => `1,"${prompt.replaceAll('"', '""')}",2`).join("\r\n");
+        expect(parsePrompts(`a,prompt,b\r\n${rows}\r\n`, "p.csv")).toEqual(prompts);
+      }),
+    );
+  });
+
+  it("reads conversations, a line for each message, as prompts", () => {
+    const messages = [
+      { role: "system", content: "Be kind." },
+      { role: "user", content: "Hi" },
+    ];
+    expect(parsePrompts(JSON.stringify([{ messages }, "b"]), "p.json")).toEqual(["Be kind.\nHi", "b"]);
+    expect(parsePrompts(JSON.stringify({ messages, id: 1 }), "p.jsonl")).toEqual(["Be kind.\nHi"]);
+  });
+
+  it.each([
+    ["p.csv", "", /p\.csv: must begin with a line of headings, one of them "prompt", got an empty file/u],
+    ["p.csv", "text,id\na,b", /one of them "prompt", got "text", "id"/u],
+    ["p.csv", "prompt,id\na,b\nc", /p\.csv:3: must have 2 columns like the headings, got 1/u],
+    ["p.csv", 'prompt\n"a\nb', /p\.csv:2: a quote must enclose a whole cell/u],
+    ["p.csv", 'prompt\na"b', /p\.csv:2: a quote must enclose a whole cell/u],
+    ["p.jsonl", '{"messages": []}', /p\.jsonl:1: "messages" must be a list of at least one/u],
+    ["p.json", '["a", {"messages": [{"role": "user"}]}]', /prompt 2: message 1 must have a "content"/u],
+    ["p.json", '["a", " \\n"]', /p\.json: prompt 2 is empty; give it a text, or leave it out/u],
+    ["p.jsonl", '"a"\n{"prompt": ""}', /p\.jsonl: prompt 2 is empty/u],
+  ])("refuses %s %j", (name, text, message) => {
+    expect(() => parsePrompts(text, name)).toThrow(message);
+    expect(() => parsePrompts(text, name)).toThrow(UsageError);
+  });
+
   it("gives back any strings that were written", () => {
     fc.assert(
-      fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (prompts) => {
+      fc.property(fc.array(fc.string({ unit: "grapheme" }), { minLength: 1 }), (given) => {
+        const prompts = given.map((prompt) => `${prompt}x`);
         expect(parsePrompts(JSON.stringify(prompts), "p.json")).toEqual(prompts);
         const jsonl = prompts.map((prompt) => JSON.stringify({ prompt })).join("\n");
         expect(parsePrompts(jsonl, "p.jsonl")).toEqual(prompts);
@@ -36,7 +77,7 @@ describe("parsePrompts", () => {
     ["p.jsonl", '"a"\n{"prompt": 5}', /p\.jsonl:2: .*a prompt that is a number \(5\)/u],
     ["p.jsonl", '"a"\n\n{"text": "b"}', /p\.jsonl:3: .*got an object/u],
     ["p.jsonl", '{"prompt"', /p\.jsonl:1: is not JSON/u],
-    ["p.csv", "a", /end in \.json, \.jsonl or \.txt, got "\.csv"/u],
+    ["p.xml", "a", /end in \.json, \.jsonl, \.csv or \.txt, got "\.xml"/u],
   ])("refuses %s with %j", (path, text, message) => {
     expect(() => parsePrompts(text, path)).toThrow(message);
     expect(() => parsePrompts(text, path)).toThrow(UsageError);

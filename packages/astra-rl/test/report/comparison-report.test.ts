@@ -173,3 +173,12 @@ test("tables align by characters, signs are spelt out", () => {
   ).toEqual(["a      b", "────────", "日本     1", "x    −22"]);
   expect([signed(0.5), signed(-0.5), signed(null)]).toEqual(["+0.50", "−0.50", "–"]);
 });
+
+test("tables fit a terminal of 80 columns as long as their cells do", () => {
+  const wide = table(
+    ["", "before", "after", "difference"],
+    [["x".repeat(28), "97.1 % (123/384)", "100.0 % (384/384)", "+80.1 to +99.9"]],
+  );
+  expect(Math.max(...wide.map((line) => Array.from(line).length))).toBeLessThanOrEqual(80);
+  expect(table(["a", "b"], [["1", "2"]])[2]).toBe("1   2");
+});

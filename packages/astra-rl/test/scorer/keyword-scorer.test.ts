@@ -110,9 +110,84 @@ describe("KeywordScorer", () => {
     [[{ term: "a", weight: NaN }], /got NaN/u],
     [[{ term: " \u200b " }], /at least one visible character/u],
     [[{ pattern: "(" }], /entry 1: Invalid regular expression/u],
+    [
+      [{ pattern: "a(?=b)" }],
+      /entry 1: "a\(\?=b\)" must be .* linear time: look-ahead and look-behind cannot/u,
+    ],
+    [[{ pattern: "(a)\\1" }], /entry 1: .* references back to a group cannot be used/u],
+    [[{ pattern: "a{5000}" }], /entry 1: .* invalid repeat count/u],
   ])("refuses %j", (entries, message) => {
     expect(() => new KeywordScorer(entries)).toThrow(message);
     expect(() => new KeywordScorer(entries)).toThrow(UsageError);
+  });
+});
+
+describe("patterns", () => {
+  it("that a backtracking engine never ends with are looked for in linear time", async () => {
+    const scorer = new KeywordScorer([
+      { pattern: "(a+)+$" },
+      { pattern: "^(\\w*\\s?)*$x" },
+      { pattern: "(x*)*y" },
+    ]);
+    const began = performance.now();
+    const texts = ["a".repeat(20_000) + "!", "word ".repeat(5000) + "!", "x".repeat(20_000)];
+    expect((await scorer.score(texts)).map((outcome) => outcome.score)).toEqual([0, 0, 0]);
+    expect(performance.now() - began).toBeLessThan(5000);
+  });
+
+  it.each([
+    "\\bhate\\w*",
+    "[a-m]",
+    "\\p{L}+ing",
+    "\\p{Script=Han}{2}",
+    "[^\\p{Script=Greek}\\s]b",
+    "\\u00e9t\\u{e9}",
+    "x\\sy",
+    "[\\s.]z",
+    "\\Sq",
+    "(?<name>k|\\d)\\.",
+    "straße|ſ",
+    "a{2,3}?b",
+    "^a|b$",
+    "[\\b]",
+    "\\x41\\t",
+    "\\/\\/",
+    "(?:ab)+",
+  ])("%s finds what JavaScript's engine finds", async (pattern) => {
+    const scorer = new KeywordScorer([{ pattern }]);
+    const expression = new RegExp(pattern, "iu");
+    const letters = [
+      "a",
+      "B",
+      "é",
+      "日",
+      "本",
+      " ",
+      "\u00a0",
+      "\n",
+      "x",
+      "y",
+      "z",
+      "k",
+      "7",
+      ".",
+      "/",
+      "\b",
+      "\t",
+      "hate",
+      "S",
+      "ß",
+      "ing",
+      "α",
+      "q",
+    ];
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.constantFrom(...letters)), async (parts) => {
+        const text = parts.join("");
+        expect((await scorer.score([text]))[0]!.score).toBe(expression.test(text) ? 1 : 0);
+      }),
+      { numRuns: 150 },
+    );
   });
 });
 
@@ -142,6 +217,16 @@ describe("KeywordScorer.load", () => {
   ])("refuses %s", async (content, message) => {
     await expect(load(content)).rejects.toThrow(message);
     await expect(load(content)).rejects.toBeInstanceOf(UsageError);
+  });
+
+  it("refuses other encodings, folders and what is no JSON, with what it is", async () => {
+    const path = join(folder, "latin1.json");
+    await writeFile(path, Buffer.from('["f\u00fcr"]', "latin1"));
+    await expect(KeywordScorer.load(path)).rejects.toThrow(
+      `${path}: keywords must be UTF-8 text, got other bytes`,
+    );
+    await expect(KeywordScorer.load(folder)).rejects.toThrow("cannot read keywords: it is a folder");
+    await expect(load("[1")).rejects.toThrow("cannot read keywords: it is not JSON");
   });
 
   it("names a file that is not there", async () => {

@@ -163,7 +163,9 @@ describe("a resumed run", () => {
     await expect(train(absent, QUICK, { resume: true })).rejects.toThrow("there is no such run folder");
     expect(existsSync(absent)).toBe(false);
     appendFileSync(join(folder, "metrics.jsonl"), '{"step":1}\n');
-    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow("there is no checkpoint to go on from");
+    await expect(train(folder, QUICK, { resume: true })).rejects.toThrow(
+      "there is no checkpoint to go on from",
+    );
     expect(textOf(folder, "metrics.jsonl")).toBe('{"step":1}\n');
   });
 

@@ -57,7 +57,7 @@ function sha256(path: string): string | null {
     return null;
   }
   try {
-    for (let count; (count = readSync(file, piece)) > 0; ) hash.update(piece.subarray(0, count));
+    for (let count; (count = readSync(file, piece)) > 0;) hash.update(piece.subarray(0, count));
     return hash.digest("hex");
   } catch {
     return null;

@@ -1,0 +1,378 @@
+// Generated command lines, files and configurations: every command must end by itself, in time, with one of the codes
+// that it may end with, and without words that only we can read.
+//
+//   node --import tsx packages/astra-rl/fuzz/command-line.ts --cases 200 --seed 1 [--command train]
+//
+// `--cases N --seed S` runs seeds S to S + N − 1 of each command; `--cases 1 --seed X --command NAME --show` repeats one.
+import { fork } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { main } from "../src/cli/index.js";
+import { COMMANDS } from "../src/cli/main.js";
+import { configurationJsonSchema, formsOf, type JsonSchema } from "../src/configuration/json-schema.js";
+import { Random } from "../../lm/fuzz/random.js";
+
+const CODES: readonly number[] = [0, 1, 2, 130, 141];
+/** Seconds that a case may take. */
+const LIMIT = 20;
+/** How a child ends that reports its last case and was not killed. */
+const STACK = /^\s+at .+:\d+:\d+\)?$|internal:|FATAL ERROR|node:internal/mu;
+
+interface Report {
+  command: string;
+  seed: number;
+  code?: number;
+  args?: readonly string[];
+  why?: string;
+}
+
+const { values } = parseArgs({
+  options: {
+    cases: { type: "string", default: "200" },
+    seed: { type: "string", default: "1" },
+    command: { type: "string" },
+    show: { type: "boolean", default: false },
+    child: { type: "boolean", default: false },
+  },
+});
+
+/** Small enough that a command which is given nothing wrong ends in a second or two. */
+const SMALL = `seed: 3
+models: {tester: embedded:chatter, target: embedded:chatter}
+prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
+sampler: {width: 2, depth: 1}
+generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
+training: {trainingSteps: 1, evaluateEvery: 0, numEpisodesPerExperience: 1}
+`;
+
+/** Keys of which a large value is a long run, and no mistake. */
+const LONG = /(^|\.)(trainingSteps|rollouts|evaluationRollouts|maxTurns|rank|keepCheckpoints)$/u;
+
+const NUMBERS = [
+  "0",
+  "1",
+  "2",
+  "-1",
+  "1.5",
+  "1e9",
+  "1e308",
+  "-0",
+  "NaN",
+  "Infinity",
+  "0x10",
+  "1e-300",
+  "9007199254740993",
+];
+const SHORT_NUMBERS = ["0", "1", "2", "-1", "1.5", "NaN", "-Infinity", "two"];
+const WORDS = [
+  "",
+  " ",
+  "x",
+  "null",
+  "true",
+  "[]",
+  "{}",
+  "[1, 2]",
+  "{a: 1}",
+  "[[[[",
+  "a: b: c",
+  "*x",
+  "&a [*a]",
+  "\u0000",
+  "\u{1F600}",
+  "é\u202e",
+  "--help",
+  "-",
+  "a".repeat(5000),
+  "embedded",
+  "embedded:none",
+  "owner/name",
+  "../..",
+  "(a+)+$",
+  "${HOME}",
+];
+const PATHS = [
+  "run.yaml",
+  "minimal.yaml",
+  "none.yaml",
+  "empty.yaml",
+  "latin1.yaml",
+  "two.yaml",
+  "deep.yaml",
+  "deep.json",
+  "list.yaml",
+  "alias.yaml",
+  "binary.bin",
+  "folder",
+  "loop",
+  "prompts.json",
+  "empty.json",
+  "prompts.txt",
+  "prompts.csv",
+  "messages.jsonl",
+  "texts.jsonl",
+  "pairs.jsonl",
+  "lines.jsonl",
+  "words.json",
+  "patterns.json",
+  "latin1.json",
+  "module.mjs",
+  "module.mjs#scorer",
+  "/dev/null",
+  "/dev/full",
+  "/proc/self/mem",
+  "/",
+  ".",
+  "folder/new/deep.json",
+  "broken",
+  "out.json",
+];
+
+function makeFiles(): void {
+  const write = (name: string, content: string | Buffer) => writeFileSync(name, content);
+  write("run.yaml", SMALL);
+  write("minimal.yaml", "models: {tester: embedded:chatter, target: embedded:chatter}\n");
+  write("empty.yaml", "");
+  write("latin1.yaml", Buffer.from("models: {tester: caf\u00e9, target: embedded:chatter}\n", "latin1"));
+  write("two.yaml", `${SMALL}---\nseed: 4\n`);
+  write("deep.yaml", `a: ${"[".repeat(20_000)}${"]".repeat(20_000)}\n`);
+  write("deep.json", `${"[".repeat(20_000)}${"]".repeat(20_000)}`);
+  write("list.yaml", "- 1\n- 2\n");
+  write(
+    "alias.yaml",
+    `a: &a [x, x]\n${Array.from({ length: 12 }, (_, i) => `b${i}: &b${i} [${i === 0 ? "*a, *a" : `*b${i - 1}, *b${i - 1}`}]`).join("\n")}\n`,
+  );
+  write("binary.bin", Buffer.from(Array.from({ length: 4096 }, (_, i) => (i * 37) % 256)));
+  mkdirSync("folder");
+  symlinkSync("loop", "loop");
+  write("prompts.json", '["Hello. ", "It is warm. "]');
+  write("empty.json", "[]");
+  write("prompts.txt", "one\n\ntwo\n");
+  write("prompts.csv", 'prompt,note\n"a, b",c\nd,e\n');
+  write("messages.jsonl", '{"messages": [{"role": "user", "content": "Hi"}]}\n');
+  write("texts.jsonl", '{"text": "Get lost."}\n{"text": ""}\n');
+  write("pairs.jsonl", '{"context": "a", "continuation": "b"}\n{"prompt": "a"}\n');
+  write("lines.jsonl", '{"prompt": "a"}\n{"prompt": "\\ud800"}\n');
+  write("words.json", '["fool", {"pattern": "lo+st", "weight": 0.5}]');
+  write("patterns.json", '[{"pattern": "(a+)+$"}, {"pattern": "(x*)*y"}]');
+  write("latin1.json", Buffer.from('["f\u00fcr"]', "latin1"));
+  write("module.mjs", "export const scorer = (text) => text.length % 2;\n");
+  // A checkpoint whose parts are of no use.
+  mkdirSync("broken");
+  write("broken/config.json", '{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}');
+  write("broken/tokenizer.json", "{}");
+  write("broken/model.safetensors", Buffer.alloc(64));
+}
+
+/** Dotted paths of all keys that a configuration may have. */
+function keysOf(schema: JsonSchema, path: readonly string[] = []): string[] {
+  return formsOf(schema).flatMap((form) =>
+    Object.entries(form.properties ?? {}).flatMap(([name, child]) => [
+      [...path, name].join("."),
+      ...keysOf(child, [...path, name]),
+    ]),
+  );
+}
+const KEYS = [...new Set(keysOf(configurationJsonSchema()))];
+
+function anyValue(random: Random, isLong: boolean): string {
+  const kind = random.below(4);
+  if (kind === 0) return random.pick(isLong ? SHORT_NUMBERS : NUMBERS);
+  if (kind === 1) return random.pick(PATHS);
+  if (kind === 2) return random.pick(WORDS);
+  return String(random.below(4));
+}
+
+function override(random: Random): string[] {
+  const key = !random.once(10)
+    ? random.pick(KEYS)
+    : `${random.pick(KEYS)}.${random.pick(["x", "", "__proto__", "[0]"])}`;
+  const value = random.once(2) ? random.pick(["0", "1", "2", "true"]) : anyValue(random, LONG.test(key));
+  return ["--set", random.once(20) ? key : `${key}=${value}`];
+}
+
+/** A command line: mostly one that could be meant, with something in it that is not. */
+function commandLine(command: string, random: Random): string[] {
+  const { options, takesConfiguration, required } = COMMANDS_OF.get(command)!;
+  const args = [command];
+  if (takesConfiguration && !random.once(20)) {
+    args.push(!random.once(3) ? "run.yaml" : random.pick(PATHS));
+  }
+  if (command === "init" && !random.once(5)) args.push(random.pick(["new.yaml", "-", ...PATHS]));
+  if (command === "demo") {
+    for (const set of [
+      "training.trainingSteps=1",
+      "training.evaluateEvery=0",
+      "evaluation.rollouts=2",
+      "training.numEpisodesPerExperience=2",
+    ])
+      args.push("--set", set);
+  }
+  if (required.includes("--model") && !random.once(10)) {
+    args.push("--model", !random.once(3) ? "embedded:chatter" : random.pick([...PATHS, ...WORDS]));
+  }
+  if (required.includes("--input") && !random.once(10)) {
+    const good = {
+      encode: "texts.jsonl",
+      score: "texts.jsonl",
+      generate: "lines.jsonl",
+      logprobs: "pairs.jsonl",
+    }[command];
+    args.push("--input", random.once(2) && good !== undefined ? good : random.pick(PATHS));
+  }
+  if (required.includes("--scorer") && !random.once(10)) {
+    args.push(
+      "--scorer",
+      random.pick([
+        "embedded",
+        "keyword:words.json",
+        "keyword:patterns.json",
+        "keyword:none.json",
+        "keyword:folder",
+        "keyword:latin1.json",
+        "./module.mjs#scorer",
+        "{type: keyword, entries: [{term: a}]}",
+        ...WORDS,
+        ...PATHS,
+      ]),
+    );
+  }
+  for (let more = random.below(4); more > 0; more -= 1) {
+    const option = random.pick(options);
+    if (option.name === "--set") args.push(...override(random));
+    else if (!option.takesValue) args.push(option.name);
+    else
+      args.push(option.name, anyValue(random, LONG.test(`.${option.name}`) || option.name === "--episodes"));
+  }
+  if (random.once(20)) args.push(random.pick(WORDS));
+  return args;
+}
+
+interface CommandFacts {
+  options: readonly { name: string; takesValue: boolean }[];
+  required: readonly string[];
+  takesConfiguration: boolean;
+}
+
+const silent = { stdout: { write: () => true }, stderr: { write: () => true } };
+const COMMANDS_OF = new Map<string, CommandFacts>(
+  COMMANDS.map((create) => create(silent)).map((command) => [
+    command.name(),
+    {
+      options: command.options.map((option) => ({
+        name: option.long!,
+        takesValue: option.required || option.optional,
+      })),
+      required: command.options.filter((option) => option.mandatory).map((option) => option.long!),
+      takesConfiguration: command.registeredArguments.some((argument) => argument.name() === "config"),
+    },
+  ]),
+);
+
+async function runCase(command: string, seed: number): Promise<Report> {
+  const args = commandLine(command, new Random(seed));
+  const folder = mkdtempSync(join(tmpdir(), "astra-rl-fuzz-"));
+  const home = process.cwd();
+  process.chdir(folder);
+  let [out, err] = ["", ""];
+  try {
+    makeFiles();
+    const code = await main(args, {
+      stdout: { write: (text: string) => ((out = (out + text).slice(-20_000)), true) },
+      stderr: { write: (text: string) => ((err = (err + text).slice(-20_000)), true) },
+    });
+    const report = { command, seed, code, args };
+    if (values.show) process.stderr.write(`${JSON.stringify(args)}\n${out}${err}code ${code}\n`);
+    if (!CODES.includes(code)) return { ...report, why: `ended with code ${code}` };
+    if (STACK.test(err)) return { ...report, why: err.trim().slice(-600) };
+    if (code !== 0 && err.trim() === "") return { ...report, why: `code ${code} without a word` };
+    return report;
+  } catch (error) {
+    return { command, seed, args, why: `threw ${String((error as Error).stack)}` };
+  } finally {
+    process.chdir(home);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Runs cases until the parent has no more, telling it of each before and after. */
+async function runChild(): Promise<void> {
+  process.once("disconnect", () => process.exit());
+  for await (const { command, seed } of asked()) {
+    const report = await runCase(command, seed);
+    process.send!(report);
+  }
+}
+
+async function* asked(): AsyncGenerator<{ command: string; seed: number }> {
+  for (;;) {
+    yield await new Promise<{ command: string; seed: number }>((resolve) => process.once("message", resolve));
+  }
+}
+
+async function runParent(): Promise<void> {
+  const commands = values.command === undefined ? [...COMMANDS_OF.keys()] : [values.command];
+  const [cases, first] = [Number(values.cases), Number(values.seed)];
+  let failures = 0;
+  let child: ReturnType<typeof start> | null = null;
+  const began = performance.now();
+  for (const command of commands) {
+    const codes = new Map<number, number>();
+    let failed = 0;
+    for (let seed = first; seed < first + cases; seed += 1) {
+      child ??= start();
+      const report = await ask(child, command, seed);
+      if (report.code !== undefined) codes.set(report.code, (codes.get(report.code) ?? 0) + 1);
+      if (report.why === undefined) continue;
+      failed += 1;
+      const line = JSON.stringify(report.args ?? commandLine(command, new Random(seed)));
+      process.stdout.write(`${command} seed ${seed}: ${report.why}\n  ${line.slice(0, 400)}\n`);
+      child.kill("SIGKILL");
+      child = null;
+    }
+    failures += failed;
+    const counts = [...codes].sort(([a], [b]) => a - b).map(([code, count]) => `${count} × ${code}`);
+    process.stdout.write(
+      `${command}: ${cases} cases from seed ${first}: codes ${counts.join(", ")}; ${failed} failures\n`,
+    );
+  }
+  child?.disconnect();
+  const seconds = Math.round((performance.now() - began) / 1000);
+  process.stdout.write(
+    `command-line: ${commands.length} × ${cases} cases, ${failures} failures, ${seconds} s\n`,
+  );
+  process.exitCode = failures === 0 ? 0 : 1;
+}
+
+function start() {
+  return fork(fileURLToPath(import.meta.url), ["--child", ...(values.show ? ["--show"] : [])], {
+    execArgv: process.execArgv,
+    stdio: ["ignore", "ignore", values.show ? "inherit" : "ignore", "ipc"],
+    // No case may wait for a network.
+    env: { ...process.env, HF_HUB_OFFLINE: "1" },
+  });
+}
+
+/** One case in a child: its report, or how the child ended instead. */
+function ask(child: ReturnType<typeof start>, command: string, seed: number): Promise<Report> {
+  return new Promise((resolve) => {
+    const end = (report: Report) => {
+      clearTimeout(timer);
+      child.off("message", onMessage);
+      child.off("exit", onExit);
+      resolve(report);
+    };
+    const onMessage = (report: unknown) => end(report as Report);
+    const onExit = (code: number | null, signal: string | null) =>
+      end({ command, seed, why: `the process ended (${signal ?? code})` });
+    const timer = setTimeout(() => end({ command, seed, why: `took more than ${LIMIT} s` }), LIMIT * 1000);
+    child.once("message", onMessage);
+    child.once("exit", onExit);
+    child.send({ command, seed });
+  });
+}
+
+await (values.child ? runChild() : runParent());

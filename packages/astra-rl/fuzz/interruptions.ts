@@ -1,0 +1,133 @@
+// Ends a training run at random moments, as often as is asked, and goes on each time: what it leaves must be, byte for
+// byte, what a run leaves that was never ended, with no file beside it.
+//
+//   node --import tsx packages/astra-rl/fuzz/interruptions.ts --signal SIGKILL --times 100 --seed 1
+//
+// Uses the program as it is installed (`npm run setup`). Checkpoints are written at every step.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { Random } from "../../lm/fuzz/random.js";
+
+const PROGRAM = fileURLToPath(new URL("../bin/astra-rl.js", import.meta.url));
+
+const { values } = parseArgs({
+  options: {
+    signal: { type: "string", default: "SIGKILL" },
+    times: { type: "string", default: "100" },
+    seed: { type: "string", default: "1" },
+    steps: { type: "string", default: "60" },
+  },
+});
+const [times, steps] = [Number(values.times), Number(values.steps)];
+const signal = values.signal as NodeJS.Signals;
+const random = new Random(Number(values.seed));
+const folder = mkdtempSync(join(tmpdir(), "astra-rl-interruptions-"));
+
+writeFileSync(
+  join(folder, "run.yaml"),
+  `models: {tester: embedded:chatter, target: embedded:chatter}
+sampler: {width: 2, depth: 1}
+generation: {tester: {maxNewTokens: 4}, target: {maxNewTokens: 4}}
+training:
+  trainingSteps: ${steps}
+  numEpisodesPerExperience: 2
+  evaluateEvery: 7
+  evaluationRollouts: 4
+  checkpointEvery: 1
+  learningRate: 1e-4
+`,
+);
+
+interface Ended {
+  code: number | null;
+  signal: string | null;
+  errors: string;
+  milliseconds: number;
+}
+
+/** Trains in a run folder; ends the process after some milliseconds, null: never. */
+function train(run: string, resume: boolean, after: number | null): Promise<Ended> {
+  return new Promise((resolve) => {
+    const args = ["train", join(folder, "run.yaml"), "--run-dir", join(folder, run), "--quiet"];
+    const began = performance.now();
+    const child = spawn(process.execPath, [PROGRAM, ...args, ...(resume ? ["--resume"] : [])], {
+      stdio: ["ignore", "ignore", "pipe"],
+      // Sums depend on the number of threads, and that on the machine's load.
+      env: { ...process.env, OMP_NUM_THREADS: "1" },
+    });
+    let errors = "";
+    child.stderr.on("data", (data: Buffer) => (errors += String(data)));
+    const timer = after === null ? null : setTimeout(() => child.kill(signal), after);
+    child.on("close", (code, ended) => {
+      if (timer !== null) clearTimeout(timer);
+      resolve({ code, signal: ended, errors, milliseconds: performance.now() - began });
+    });
+  });
+}
+
+/** SHA-256 of every file, by its path; times a step took are not part of what must be equal. */
+function contents(run: string): Map<string, string> {
+  const root = join(folder, run);
+  const found = new Map<string, string>();
+  for (const name of readdirSync(root, { recursive: true, encoding: "utf8" })) {
+    const path = join(root, name);
+    if (statSync(path).isDirectory()) {
+      found.set(`${relative(root, path)}/`, "folder");
+      continue;
+    }
+    let bytes: Buffer | string = readFileSync(path);
+    if (name === "metrics.jsonl") bytes = bytes.toString().replaceAll(/"time\/[^"]*":[^,}]*,?/gu, "");
+    // Lengths of metrics.jsonl, whose times have more digits or fewer.
+    if (name.endsWith("trainer.json")) bytes = bytes.toString().replace(/"metrics": \d+/u, "");
+    found.set(relative(root, path), createHash("sha256").update(bytes).digest("hex"));
+  }
+  return found;
+}
+
+function differences(whole: ReadonlyMap<string, string>, parts: ReadonlyMap<string, string>): string[] {
+  return [...new Set([...whole.keys(), ...parts.keys()])].flatMap((name) => {
+    if (!whole.has(name)) return [`${name} was left over`];
+    if (!parts.has(name)) return [`${name} is missing`];
+    return whole.get(name) === parts.get(name) ? [] : [`${name} differs`];
+  });
+}
+
+const problems: string[] = [];
+const uninterrupted = await train("whole", false, null);
+if (uninterrupted.code !== 0) throw new Error(`the uninterrupted run failed: ${uninterrupted.errors}`);
+const whole = contents("whole");
+
+let [sent, runs, anew] = [0, 0, 0];
+while (sent < times) {
+  runs += 1;
+  const run = `parts-${runs}`;
+  const checkpoints = join(folder, run, "checkpoints");
+  for (let done = false; !done;) {
+    const resume = existsSync(join(checkpoints, "last")) || existsSync(join(checkpoints, ".last.old"));
+    // Ended before its first checkpoint, a run is begun again.
+    if (!resume) rmSync(join(folder, run), { recursive: true, force: true });
+    anew += resume || sent === 0 ? 0 : 1;
+    // Up to a bit longer than a whole run takes, so that every moment of it can be met.
+    const after = sent < times ? 50 + random.below(Math.ceil(uninterrupted.milliseconds / 3)) : null;
+    const ended = await train(run, resume, after);
+    done = ended.code === 0;
+    if (!done) sent += 1;
+    const inOrder = ended.signal === signal || /stopped after step \d+ of/u.test(ended.errors);
+    if (!done && !inOrder) problems.push(`${run}: ended with ${ended.code}: ${ended.errors.slice(-500)}`);
+    if (!done && !inOrder) break;
+  }
+  problems.push(...differences(whole, contents(run)).map((what) => `${run}: ${what}`));
+  rmSync(join(folder, run), { recursive: true, force: true });
+}
+for (const problem of problems) process.stdout.write(`${problem}\n`);
+process.stdout.write(
+  `interruptions: ${sent} × ${signal} in ${runs} runs of ${steps} steps, ${anew} begun again before a first checkpoint, ` +
+    `${problems.length} problems\n`,
+);
+rmSync(folder, { recursive: true, force: true });
+process.exitCode = problems.length === 0 ? 0 : 1;

@@ -1,0 +1,243 @@
+import { spawn, spawnSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { runCommand, temporaryFolder } from "./run-command.js";
+
+// What the program meets outside of itself: pipes, full disks, terminals, signals, other processes. As it is installed:
+// set-up has built it, `npm test` begins with set-up.
+const program = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+const { path } = temporaryFolder();
+
+const shell = (command: string) =>
+  spawnSync("bash", ["-c", command], {
+    encoding: "utf8",
+    env: { ...process.env, A: `${process.execPath} ${program}`, OMP_NUM_THREADS: "1" },
+    cwd: path(),
+  });
+
+function configuration(training = "trainingSteps: 6, evaluateEvery: 0"): string {
+  writeFileSync(path("prompts.json"), '["Hello.", "The lamp is warm."]');
+  writeFileSync(path("texts.jsonl"), '{"text": "Get lost."}\n');
+  writeFileSync(
+    path("run.yaml"),
+    `models: {tester: ${goldenFolder}, target: ${goldenFolder}}
+prompts: {train: prompts.json, dev: prompts.json, test: prompts.json}
+scorer: {type: keyword, entries: [{pattern: "[a-m]", weight: 0.6}]}
+sampler: {depth: 1}
+generation: {tester: {maxNewTokens: 3}, target: {maxNewTokens: 3}}
+training: {${training}}
+`,
+  );
+  return path("run.yaml");
+}
+
+describe("standard output", () => {
+  test("that is closed does not end training", () => {
+    configuration();
+    const { stdout, stderr } = shell(
+      "$A train run.yaml --run-dir run --json --quiet | head -1 >/dev/null; echo ${PIPESTATUS[0]}",
+    );
+    expect(stdout).toBe("0\n");
+    expect(stderr).toBe(
+      "astra-rl: standard output was closed by its reader; training goes on; metrics.jsonl has every step\n",
+    );
+    expect(readFileSync(path("run", "metrics.jsonl"), "utf8").trimEnd().split("\n")).toHaveLength(6);
+  });
+
+  test.skipIf(!existsSync("/dev/full"))(
+    "that is full ends every command with a sentence and code 2",
+    () => {
+      configuration("trainingSteps: 1, evaluateEvery: 0");
+      for (const command of [
+        "--help",
+        "--version",
+        "train --help",
+        "doctor",
+        "init -",
+        "rollout run.yaml --quiet",
+        "eval run.yaml --quiet",
+        "score --scorer embedded --input texts.jsonl --quiet",
+        `encode --model ${goldenFolder} --input texts.jsonl --quiet`,
+        "train run.yaml --run-dir full --json --quiet",
+      ]) {
+        const { status, stderr } = shell(`$A ${command} > /dev/full`);
+        expect([command, status]).toEqual([command, 2]);
+        expect(stderr.split("\n")[0]).toMatch(
+          /^astra-rl: standard output cannot be written: the disk is full \(ENOSPC\)/u,
+        );
+        expect(stderr).not.toMatch(/^ +at /mu);
+      }
+      // What was trained is there all the same.
+      expect(readdirSync(path("full", "checkpoints"))).toEqual(["last"]);
+    },
+    120_000,
+  );
+});
+
+describe("outputs", () => {
+  test("replace regular files only; a link leads to the file that is replaced", async () => {
+    configuration();
+    spawnSync("mkfifo", [path("pipe")]);
+    mkdirSync(path("folder"));
+    for (const [name, what] of [
+      ["pipe", "it is a pipe, and only regular files are replaced"],
+      ["folder", "there is a folder of that name"],
+    ] as const) {
+      const refused = await runCommand("eval", path("run.yaml"), "--output", path(name), "--quiet");
+      expect(refused).toMatchObject({ code: 2, out: "" });
+      expect(refused.err).toContain(what);
+    }
+    expect(statSync(path("pipe")).isFIFO()).toBe(true);
+    if (existsSync("/dev/null")) {
+      const refused = await runCommand("init", "/dev/null", "--force");
+      expect(refused).toMatchObject({ code: 2, err: expect.stringContaining("it is a device") as string });
+    }
+    writeFileSync(path("file.json"), "old");
+    symlinkSync(path("file.json"), path("link.json"));
+    expect(
+      await runCommand("eval", path("run.yaml"), "--output", path("link.json"), "--quiet"),
+    ).toMatchObject({
+      code: 0,
+    });
+    expect(JSON.parse(readFileSync(path("file.json"), "utf8"))).toHaveProperty("summary");
+  });
+
+  test('"-" is standard output', async () => {
+    const result = await runCommand("eval", configuration(), "--output", "-", "--quiet");
+    expect(result.json<{ summary: object }>()[0]).toHaveProperty("summary");
+    expect((await runCommand("init", "-")).out).toMatch(/^# yaml-language-server/u);
+  });
+
+  test("honour the umask, in checkpoints too", () => {
+    configuration("trainingSteps: 1, evaluateEvery: 1");
+    const { status } = shell("umask 027; $A train run.yaml --run-dir run --quiet");
+    expect(status).toBe(0);
+    const wrong: string[] = [];
+    for (const name of ["", ...readdirSync(path("run"), { recursive: true, encoding: "utf8" })]) {
+      const stats = statSync(path("run", name));
+      const mode = stats.mode & 0o777;
+      if (mode !== (stats.isDirectory() ? 0o750 : 0o640)) wrong.push(`${name} ${mode.toString(8)}`);
+    }
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("train --resume", () => {
+  const resume = (...args: string[]) => runCommand("train", path("run.yaml"), "--resume", "--quiet", ...args);
+
+  test("without a run folder, with an absent one or one without a checkpoint is refused, and changes nothing", async () => {
+    configuration();
+    expect(await resume()).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("needs --run-dir") as string,
+    });
+    const absent = await resume("--run-dir", path("rnu"));
+    expect(absent).toMatchObject({ code: 2 });
+    expect(absent.err).toContain(`${path("rnu")}: there is no such run folder to go on with`);
+    expect(existsSync(path("rnu"))).toBe(false);
+    await runCommand("train", path("run.yaml"), "--run-dir", path("run"), "--quiet");
+    rmSync(path("run", "checkpoints", "last"), { recursive: true });
+    const before = readFileSync(path("run", "metrics.jsonl"), "utf8");
+    const lost = await resume("--run-dir", path("run"));
+    expect(lost).toMatchObject({ code: 2 });
+    expect(lost.err).toContain(`${path("run", "checkpoints", "last")}: there is no checkpoint to go on from`);
+    expect(readFileSync(path("run", "metrics.jsonl"), "utf8")).toBe(before);
+    expect(existsSync(path("run", "run.lock"))).toBe(false);
+  });
+
+  test("of a run that another process is training is refused with its number", async () => {
+    configuration("trainingSteps: 100000, evaluateEvery: 0");
+    const args = ["train", path("run.yaml"), "--run-dir", path("run"), "--json", "--quiet"];
+    const child = spawn(process.execPath, [program, ...args]);
+    await new Promise((resolve) => child.stdout.once("data", resolve));
+    const second = await resume("--run-dir", path("run"));
+    expect(second).toMatchObject({ code: 2, out: "" });
+    expect(second.err).toContain(`process ${child.pid} on `);
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("close", resolve));
+    const steps = readFileSync(path("run", "metrics.jsonl"), "utf8").split("\n").length + 1;
+    const third = await resume("--run-dir", path("run"), "--set", `training.trainingSteps=${steps}`);
+    expect(third).toMatchObject({ code: 0 });
+    expect(third.err).toBe(
+      `${path("run")}: taking over from process ${child.pid} on this host, which is no more\n`,
+    );
+    expect(readdirSync(path("run")).filter((name) => name.includes("lock"))).toEqual([]);
+  });
+});
+
+describe("Ctrl-C", () => {
+  test("twice stops at once, even while nothing but a computation runs", async () => {
+    // One step of a quarter of a million positions, most of them in calls that give JavaScript no turn.
+    configuration("trainingSteps: 1, numEpisodesPerExperience: 2000, evaluateEvery: 0, batchSize: 4000");
+    const child = spawn(process.execPath, [program, "train", path("run.yaml"), "--run-dir", path("run")], {
+      env: { ...process.env, OMP_NUM_THREADS: "1" },
+    });
+    let errors = "";
+    child.stderr.on("data", (chunk: Buffer) => (errors += chunk.toString()));
+    await new Promise((resolve) => child.stderr.once("data", resolve));
+    child.kill("SIGINT");
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    const asked = performance.now();
+    child.kill("SIGINT");
+    const code = await new Promise((resolve) => child.once("close", resolve));
+    expect(code).toBe(130);
+    expect(performance.now() - asked).toBeLessThan(1500);
+    expect(errors).toContain("Stopped at once.");
+  }, 60_000);
+
+  test("in the demo ends the step in progress; the run can be gone on with", async () => {
+    const sets = ["training.trainingSteps=4000", "evaluation.rollouts=2", "training.evaluateEvery=0"];
+    const args = ["demo", "--run-dir", path("demo"), ...sets.flatMap((set) => ["--set", set])];
+    const child = spawn(process.execPath, [program, ...args]);
+    let errors = "";
+    await new Promise<void>((resolve) => {
+      child.stderr.on("data", (chunk: Buffer) => {
+        errors += chunk.toString();
+        if (/step [1-9]/u.test(errors)) resolve();
+      });
+    });
+    child.kill("SIGTERM");
+    expect(await new Promise((resolve) => child.once("close", resolve))).toBe(1);
+    expect(errors).toMatch(/demo: stopped after step \d+ of 4000; go on with astra-rl train .* --resume/u);
+    expect(existsSync(path("demo", "checkpoints", "last", "state", "trainer.json"))).toBe(true);
+    expect(existsSync(path("demo", "run.lock"))).toBe(false);
+  }, 120_000);
+});
+
+describe("a terminal", () => {
+  const hasScript = spawnSync("script", ["--version"]).status === 0;
+
+  test.skipIf(!hasScript).each([80, 120])(
+    "of %d columns shows whole figures on one line",
+    (columns) => {
+      configuration("trainingSteps: 4, evaluateEvery: 1");
+      const command = `stty cols ${columns} rows 24; ${process.execPath} ${program} train run.yaml --run-dir run`;
+      const { stdout } = spawnSync("script", ["-qec", command, "/dev/null"], {
+        encoding: "utf8",
+        cwd: path(),
+        env: { ...process.env, OMP_NUM_THREADS: "1" },
+      });
+      const lines = stdout.split(/[\r\n]+/u).map((line) => line.replaceAll("\u001B[2K", ""));
+      const live = lines.filter((line) => line.startsWith("step 4/4"));
+      expect(live.length).toBeGreaterThan(0);
+      for (const line of live) {
+        expect(Array.from(line).length).toBeLessThan(columns);
+        expect(line).toMatch(/success \d+\.\d %/u);
+        expect(line).toMatch(/dev \d+\.\d %/u);
+      }
+      rmSync(path("run"), { recursive: true });
+    },
+    60_000,
+  );
+});

@@ -1,0 +1,28 @@
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+/** Short runs; long ones are described in docs/fuzzing-command-line.md. */
+const run = (name: string, ...args: string[]) => {
+  const script = fileURLToPath(new URL(`../fuzz/${name}.ts`, import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--import", "tsx", script, ...args], {
+    encoding: "utf8",
+  });
+  return { status, output: stdout + stderr };
+};
+
+test("generated command lines end by themselves, with the codes that they may end with", () => {
+  const { status, output } = run("command-line", "--cases", "6", "--seed", "100");
+  expect(output).toMatch(/command-line: 10 × 6 cases, 0 failures, \d+ s\n$/u);
+  expect(status).toBe(0);
+}, 300_000);
+
+test.each(["SIGKILL", "SIGINT", "SIGTERM"])(
+  "runs that %s ended and that went on leave what an uninterrupted run leaves",
+  (signal) => {
+    const { status, output } = run("interruptions", "--signal", signal, "--times", "3", "--steps", "20");
+    expect(output).toMatch(new RegExp(`interruptions: \\d+ × ${signal} in \\d+ runs of 20 steps, .*, 0 problems\n$`, "u"));
+    expect(status).toBe(0);
+  },
+  300_000,
+);
