@@ -12,6 +12,7 @@ import type { Streams } from "./output.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
+import { setupCommand } from "./setup.js";
 import { trainCommand } from "./train.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
@@ -44,6 +45,7 @@ export async function main(args: readonly string[], streams: Streams = process):
     scoreCommand,
     encodeCommand,
     doctorCommand,
+    setupCommand,
   ];
   for (const create of commands) program.addCommand(create(streams) as Command);
   for (const command of [program, ...program.commands]) {
