@@ -13,8 +13,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { spawn } from "node:child_process";
 import { ISAS } from "../packages/torch/dist/native.js";
-import { aptInstall } from "./setup/apt.mjs";
-import { onPath } from "./setup/command.mjs";
+import { aptInstall } from "../packages/torch/scripts/setup/apt.mjs";
+import { onPath } from "../packages/torch/scripts/setup/command.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const smoke = join(root, "scripts/smoke.mjs");

@@ -11,7 +11,7 @@
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { execute } from "./setup/command.mjs";
+import { execute } from "../packages/torch/scripts/setup/command.mjs";
 
 /**
  * The runnable blocks of one document.

@@ -10,18 +10,16 @@
  *   --quiet   no line when nothing is to be done
  *   --force   do every step again
  */
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { aptInstall } from "./setup/apt.mjs";
-import { execute, onPath } from "./setup/command.mjs";
-import { fingerprint, hash } from "./setup/fingerprint.mjs";
-import { obtainLibtorch } from "./setup/obtain-libtorch.mjs";
-import { checkPlatform, compilerShortcoming } from "./setup/platform.mjs";
-import { SetupProblem } from "./setup/problem.mjs";
-import { Stamp, takeLock } from "./setup/stamp.mjs";
+import { execute, onPath } from "../packages/torch/scripts/setup/command.mjs";
+import { engineSteps } from "../packages/torch/scripts/setup/engine.mjs";
+import { fingerprint, hash } from "../packages/torch/scripts/setup/fingerprint.mjs";
+import { checkNode, checkPlatform } from "../packages/torch/scripts/setup/platform.mjs";
+import { SetupProblem } from "../packages/torch/scripts/setup/problem.mjs";
+import { Stamp, takeLock } from "../packages/torch/scripts/setup/stamp.mjs";
 
-const OLDEST_NODE = 20;
 const PACKAGES = ["packages/torch", "packages/lm", "packages/astra-rl"];
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -31,7 +29,7 @@ const force = process.argv.includes("--force");
 const stateFolder = inRoot(".cache");
 const say = (line) => process.stderr.write(`setup: ${line}\n`);
 
-/** @typedef {{ name: string, key: () => string, present: () => boolean, make: () => void | Promise<void> }} Step */
+/** @typedef {import("../packages/torch/scripts/setup/engine.mjs").Step} Step */
 
 /** @type {Step} */
 const npmPackages = {
@@ -65,105 +63,7 @@ function packagesAreNewerThanLock() {
   );
 }
 
-const compilerName = () => process.env.CXX || "g++";
-
-/** @type {Step} */
-const compiler = {
-  name: "compiler",
-  key: () => hash(`${compilerName()} ${onPath(compilerName())}`),
-  present: () => existsSync(compilerName()) || onPath(compilerName()) !== null,
-  make() {
-    if (!this.present()) this.install();
-    const [description, version] = ["--version", "-dumpversion"].map(
-      (option) => execute(compilerName(), [option]).output,
-    );
-    const shortcoming = compilerShortcoming(description, version.trim());
-    if (shortcoming !== null) say(`note: ${shortcoming}`);
-  },
-  install() {
-    const name = compilerName();
-    const remedies = [
-      "install a C++ compiler: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)",
-      "name another compiler: CXX=/path/to/c++ npm run setup",
-    ];
-    if (name !== "g++") throw new SetupProblem(`CXX is ${name}, which is not on the path.`, remedies);
-    say("there is no C++ compiler");
-    const { ok, why } = aptInstall(["g++"], say);
-    if (!ok || !this.present()) throw new SetupProblem(`g++ was not found, and ${why}.`, remedies);
-  },
-};
-
-const libtorchFile = inRoot("packages/torch/build/libtorch.json");
-
-/** Size and time of the library file itself: an upgrade in place must cause a rebuild. */
-function libraryState() {
-  try {
-    const described = JSON.parse(readFileSync(libtorchFile, "utf8"));
-    return described.libraries
-      .map((path) => `${path} ${statSync(path).size} ${statSync(path).mtimeMs}`)
-      .join("\n");
-  } catch {
-    return null;
-  }
-}
-
-/** @type {Step} */
-const engine = {
-  name: "libtorch",
-  key: () => hash(JSON.stringify([process.env.LIBTORCH ?? "", onPath("python3"), libraryState()])),
-  present: () => libraryState() !== null,
-  async make() {
-    const found = await obtainLibtorch({ say });
-    mkdirSync(dirname(libtorchFile), { recursive: true });
-    writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
-    say(`libtorch ${found.version} from ${describeOrigin(found)}`);
-    if (found.origin === "debian" && found.blas === null) {
-      say(
-        "note: without libopenblas0-openmp matrix products run at a quarter of their speed (apt-get install it)",
-      );
-    }
-  },
-};
-
-const describeOrigin = ({ origin, root: folder }) =>
-  ({
-    LIBTORCH: `$LIBTORCH (${folder})`,
-    python: `the Python package at ${folder}`,
-    debian: "Debian's libtorch-dev",
-    download: `the official archive (${folder})`,
-  })[origin];
-
-/** @type {Step} */
-const addon = {
-  name: "addon",
-  key: () =>
-    hash(
-      fingerprint([inRoot("packages/torch/native"), inRoot("packages/torch/scripts"), libtorchFile]) +
-        compilerName() +
-        libraryState() +
-        hash(readFileSync(inRoot("package-lock.json"))),
-    ),
-  present: () =>
-    ["astra_torch.node", "preload.node"].every((name) => existsSync(inRoot("packages/torch/build", name))),
-  make() {
-    say("building the addon (a minute or two)");
-    const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
-    const result = execute(
-      process.execPath,
-      [inRoot("packages/torch/scripts/build.mjs"), "--libtorch", prefix],
-      {
-        cwd: root,
-        show: true,
-      },
-    );
-    if (!result.ok) {
-      throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
-        "use another libtorch: LIBTORCH=/path/to/libtorch npm run setup",
-        "use another compiler that knows C++17: CXX=/path/to/c++ npm run setup",
-      ]);
-    }
-  },
-};
+const { compiler, engine, addon } = engineSteps({ say, cwd: root });
 
 /** @type {Step} */
 const typescript = {
@@ -215,14 +115,6 @@ const page = {
     }
   },
 };
-
-function checkNode() {
-  if (Number(process.versions.node.split(".")[0]) >= OLDEST_NODE) return;
-  throw new SetupProblem(`Node is version ${process.versions.node}; ${OLDEST_NODE} or later is needed.`, [
-    "install a current Node from nodejs.org",
-    "with nvm: nvm install 20 && nvm use 20",
-  ]);
-}
 
 const unchanged = (step, stamp) => !force && stamp.get(step.name) === step.key() && step.present();
 

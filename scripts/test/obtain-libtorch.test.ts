@@ -2,9 +2,9 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { aptAccess, aptInstall } from "../setup/apt.mjs";
-import type { Libtorch, Search } from "../setup/libtorch.mjs";
-import { obtainLibtorch, type Means } from "../setup/obtain-libtorch.mjs";
+import { aptAccess, aptInstall } from "../../packages/torch/scripts/setup/apt.mjs";
+import type { Libtorch, Search } from "../../packages/torch/scripts/setup/libtorch.mjs";
+import { obtainLibtorch, type Means } from "../../packages/torch/scripts/setup/obtain-libtorch.mjs";
 
 const libtorch = (origin: Libtorch["origin"], blas: string | null = null): Search => ({
   found: {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkPlatform, compilerShortcoming } from "../setup/platform.mjs";
+import { checkPlatform, compilerShortcoming } from "../../packages/torch/scripts/setup/platform.mjs";
 
 test("systems that nothing has been built for are named, without advice that would not help there", () => {
   expect(() => checkPlatform("linux")).not.toThrow();

@@ -20,8 +20,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { crc32, deflateRawSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { fetchArchive, unzip } from "../setup/archive.mjs";
-import { fromPython, fromVariable } from "../setup/libtorch.mjs";
+import { fetchArchive, unzip } from "../../packages/torch/scripts/setup/archive.mjs";
+import { fromPython, fromVariable } from "../../packages/torch/scripts/setup/libtorch.mjs";
 
 const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 let folder: string;
@@ -201,7 +201,9 @@ describe("the whole of set-up, on a small clone", () => {
     programs = join(folder, "programs");
     mkdirSync(clone);
     mkdirSync(programs);
-    cpSync(join(repository, "scripts/setup"), join(clone, "scripts/setup"), { recursive: true });
+    const engineScripts = "packages/torch/scripts/setup";
+    cpSync(join(repository, engineScripts), join(clone, engineScripts), { recursive: true });
+    mkdirSync(join(clone, "scripts"));
     copyFileSync(join(repository, "scripts/setup.mjs"), join(clone, "scripts/setup.mjs"));
     const program = (name: string, body: string) => {
       writeFileSync(join(programs, name), `#!/bin/sh\necho "${name} $*" >> ${calls}\n${body}\n`);
@@ -224,6 +226,9 @@ for (const path of process.argv.slice(3)) { fs.mkdirSync(path + "/dist", { recur
       "packages/torch/native/addon.cc": "int x;",
       "packages/torch/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "addon\\n");
 for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../build/" + name + ".node", import.meta.url), "");`,
+      "packages/viewer/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "page\\n");
+const folder = new URL("../../astra-rl/dist/viewer/", import.meta.url); fs.mkdirSync(folder, { recursive: true });
+fs.writeFileSync(new URL("report.html", folder), "");`,
       "packages/torch/src/index.ts": "export {};",
       "packages/lm/src/index.ts": "export {};",
       "packages/astra-rl/src/index.ts": "export {};",
@@ -251,6 +256,7 @@ for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../buil
       "g++ -dumpversion",
       "addon",
       "tsc",
+      "page",
     ]);
 
     const started = process.hrtime.bigint();
@@ -278,7 +284,7 @@ for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../buil
     expect(result.stderr).toContain("setup: libtorch: LIBTORCH is /nowhere, which does not exist.");
     expect(result.stderr).toMatch(/any one of these helps:\n {2}- .+\n {2}- .+\n/);
     expect(result.stderr).not.toContain("    at ");
-    expect(run().called).toEqual(["addon", "tsc"]);
+    expect(run().called).toEqual(["addon", "tsc", "page"]);
   });
 
   test("the lock of a dead set-up does not block the next one", () => {

@@ -4,7 +4,7 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join, resolve } from "node:path";
+import { dirname, join, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
@@ -269,12 +269,19 @@ function keepLibrariesWithin(preload: Preload): void {
   if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
 }
 
+/** What builds the engine: in a clone its own set-up, which does more; where the package is installed the command. */
+function setupCommand(): string {
+  return buildFolder.split(sep).includes("node_modules")
+    ? "npx astra-rl setup"
+    : "npm run setup` in the project's folder, or `npx astra-rl setup";
+}
+
 function load(): NativeAddon {
   const require = createRequire(import.meta.url);
   const file = join(buildFolder, "astra_torch.node");
   if (statSync(file, { throwIfNoEntry: false }) === undefined) {
     throw new AstraError(
-      `the engine is not built: there is no ${file}; run \`npm run setup\` in the project's folder (it finds or installs libtorch and builds the addon)`,
+      `the engine is not built: there is no ${file}; run \`${setupCommand()}\` (it finds or installs libtorch and builds the addon)`,
     );
   }
   try {
@@ -297,7 +304,7 @@ function load(): NativeAddon {
     if (cause instanceof UsageError) throw cause;
     const reason = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
     throw new AstraError(
-      `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`npm run setup\` to build it again`,
+      `the engine in ${buildFolder} cannot be loaded: ${reason}; run \`${setupCommand()}\` to build it again`,
       { cause },
     );
   }

@@ -17,6 +17,7 @@ import type { Streams } from "./output.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
+import { setupCommand } from "./setup.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
 import { trainCommand } from "./train.js";
 
@@ -37,6 +38,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   scoreCommand,
   encodeCommand,
   doctorCommand,
+  setupCommand,
 ];
 
 /**

@@ -36,3 +36,14 @@ export function compilerShortcoming(description, version, architecture = process
     "(AMX); g++ 12 or later does not have these limits"
   );
 }
+
+const OLDEST_NODE = 20;
+
+/** @throws {SetupProblem} for a Node that is too old */
+export function checkNode(version = process.versions.node) {
+  if (Number(version.split(".")[0]) >= OLDEST_NODE) return;
+  throw new SetupProblem(`Node is version ${version}; ${OLDEST_NODE} or later is needed.`, [
+    "install a current Node from nodejs.org",
+    "with nvm: nvm install 20 && nvm use 20",
+  ]);
+}

@@ -1,0 +1,119 @@
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { aptInstall } from "./apt.mjs";
+import { execute, onPath } from "./command.mjs";
+import { fingerprint, hash } from "./fingerprint.mjs";
+import { obtainLibtorch } from "./obtain-libtorch.mjs";
+import { compilerShortcoming } from "./platform.mjs";
+import { SetupProblem } from "./problem.mjs";
+
+/** @typedef {{ name: string, key: () => string, present: () => boolean, make: () => void | Promise<void> }} Step */
+
+const packageFolder = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+const inPackage = (...parts) => join(packageFolder, ...parts);
+
+/**
+ * What makes the engine of this package: a compiler, a libtorch, the addon. Each step has a key (a hash of what it depends
+ * on), for whoever keeps account of what was done.
+ *
+ * @param {{ say: (line: string) => void, cwd?: string }} options
+ * @returns {{ compiler: Step, engine: Step, addon: Step }}
+ */
+export function engineSteps({ say, cwd = packageFolder }) {
+  const compilerName = () => process.env.CXX || "g++";
+
+  /** @type {Step} */
+  const compiler = {
+    name: "compiler",
+    key: () => hash(`${compilerName()} ${onPath(compilerName())}`),
+    present: () => existsSync(compilerName()) || onPath(compilerName()) !== null,
+    make() {
+      if (!this.present()) this.install();
+      const [description, version] = ["--version", "-dumpversion"].map(
+        (option) => execute(compilerName(), [option]).output,
+      );
+      const shortcoming = compilerShortcoming(description, version.trim());
+      if (shortcoming !== null) say(`note: ${shortcoming}`);
+    },
+    install() {
+      const name = compilerName();
+      const remedies = [
+        "install a C++ compiler: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)",
+        "name another compiler: set CXX=/path/to/c++",
+      ];
+      if (name !== "g++") throw new SetupProblem(`CXX is ${name}, which is not on the path.`, remedies);
+      say("there is no C++ compiler");
+      const { ok, why } = aptInstall(["g++"], say);
+      if (!ok || !this.present()) throw new SetupProblem(`g++ was not found, and ${why}.`, remedies);
+    },
+  };
+
+  const libtorchFile = inPackage("build", "libtorch.json");
+
+  /** Size and time of the library file itself: an upgrade in place must cause a rebuild. */
+  function libraryState() {
+    try {
+      const described = JSON.parse(readFileSync(libtorchFile, "utf8"));
+      return described.libraries
+        .map((path) => `${path} ${statSync(path).size} ${statSync(path).mtimeMs}`)
+        .join("\n");
+    } catch {
+      return null;
+    }
+  }
+
+  /** @type {Step} */
+  const engine = {
+    name: "libtorch",
+    key: () => hash(JSON.stringify([process.env.LIBTORCH ?? "", onPath("python3"), libraryState()])),
+    present: () => libraryState() !== null,
+    async make() {
+      const found = await obtainLibtorch({ say });
+      mkdirSync(dirname(libtorchFile), { recursive: true });
+      writeFileSync(libtorchFile, `${JSON.stringify(found, null, 2)}\n`);
+      say(`libtorch ${found.version} from ${describeOrigin(found)}`);
+      if (found.origin === "debian" && found.blas === null) {
+        say(
+          "note: without libopenblas0-openmp matrix products run at a quarter of their speed (apt-get install it)",
+        );
+      }
+    },
+  };
+
+  const describeOrigin = ({ origin, root: folder }) =>
+    ({
+      LIBTORCH: `$LIBTORCH (${folder})`,
+      python: `the Python package at ${folder}`,
+      debian: "Debian's libtorch-dev",
+      download: `the official archive (${folder})`,
+    })[origin];
+
+  /** @type {Step} */
+  const addon = {
+    name: "addon",
+    key: () =>
+      hash(
+        fingerprint([inPackage("native"), inPackage("scripts"), inPackage("package.json"), libtorchFile]) +
+          compilerName() +
+          libraryState(),
+      ),
+    present: () => ["astra_torch.node", "preload.node"].every((name) => existsSync(inPackage("build", name))),
+    make() {
+      say("building the addon (a minute or two)");
+      const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
+      const result = execute(process.execPath, [inPackage("scripts", "build.mjs"), "--libtorch", prefix], {
+        cwd,
+        show: true,
+      });
+      if (!result.ok) {
+        throw new SetupProblem("the addon did not compile; the compiler's message stands above.", [
+          "use another libtorch: set LIBTORCH=/path/to/libtorch",
+          "use another compiler that knows C++17: set CXX=/path/to/c++",
+        ]);
+      }
+    },
+  };
+
+  return { compiler, engine, addon };
+}

@@ -1,0 +1,229 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { createRequire } from "node:module";
+import { delimiter, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium, type Browser, type Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { htmlReport } from "../../astra-rl/src/report/index.js";
+import { shown } from "../src/shown.js";
+import { HOSTILE_TEXTS } from "./hostile-texts.js";
+import { sampleReport } from "./sample-report.js";
+
+/** A Chromium that is there: named by ASTRA_TEST_BROWSER, or on the path. */
+function findBrowser(): string | undefined {
+  const names = ["chromium-headless-shell", "chromium", "google-chrome"];
+  const folders = (process.env["PATH"] ?? "").split(delimiter);
+  const candidates = names.flatMap((name) => folders.map((folder) => join(folder, name)));
+  return process.env["ASTRA_TEST_BROWSER"] ?? candidates.find((path) => existsSync(path));
+}
+
+const executablePath = findBrowser();
+if (executablePath === undefined) {
+  console.warn(
+    "SKIPPED: the report's page in a browser: there is no Chromium (apt-get install chromium-headless-shell)",
+  );
+}
+
+const folder = mkdtempSync(join(tmpdir(), "astra-rl-page-"));
+let browser: Browser;
+let file: string;
+
+interface Opened {
+  page: Page;
+  /** Errors, warnings and requests beside that for the file. */
+  complaints: string[];
+}
+
+async function open(url: string, { width = 1280, dark = false } = {}): Promise<Opened> {
+  const page = await browser.newPage({
+    viewport: { width, height: 900 },
+    colorScheme: dark ? "dark" : "light",
+  });
+  const complaints: string[] = [];
+  page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => {
+    complaints.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    if (request.url() !== url) complaints.push(`request: ${request.url()}`);
+  });
+  await page.goto(url);
+  await page.locator("h1").waitFor();
+  return { page, complaints };
+}
+
+describe.skipIf(executablePath === undefined)("the page of a report, opened from disk", () => {
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: executablePath!, args: ["--no-sandbox"] });
+    const path = join(folder, "report.html");
+    writeFileSync(path, htmlReport(sampleReport(HOSTILE_TEXTS)));
+    file = pathToFileURL(path).href;
+  });
+  afterAll(async () => {
+    await browser?.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  test("there are forty hostile texts and more, and the page without records is under a megabyte", () => {
+    expect(new Set(HOSTILE_TEXTS).size).toBeGreaterThanOrEqual(40);
+    expect(htmlReport({ runs: [], evaluations: [], comparison: null, version: 1 }).length).toBeLessThan(
+      1_000_000,
+    );
+  });
+
+  test("hostile texts are shown as they are and do nothing", async () => {
+    const { page, complaints } = await open(file);
+    await page.getByRole("combobox", { name: "With" }).selectOption("all");
+    await page.getByLabel("The same probes once").uncheck();
+    await page.getByLabel("Show harmful texts").check();
+    const more = page.getByRole("button", { name: /^Show \d+ more$/ });
+    while ((await more.count()) > 0) await more.click();
+    const said = await page.locator(".talk .said").allTextContents();
+    for (const text of HOSTILE_TEXTS) expect(said).toContain(shown(text));
+    // Each tree, too, with its prompt and its turns.
+    for (let left = HOSTILE_TEXTS.length; left > 0; left--) {
+      const previous = page.getByRole("button", { name: "Previous" });
+      if (await previous.isDisabled()) break;
+      await previous.click();
+    }
+    for (const summary of await page.locator("summary").all()) await summary.click();
+    await page.waitForTimeout(200);
+    expect(await page.evaluate("window.pwned ?? ({}).pwned")).toBeUndefined();
+    expect(await page.evaluate("[...document.scripts].map(({ type }) => type)")).toEqual([
+      "module",
+      "application/json",
+    ]);
+    const foreign =
+      "iframe, object, embed, link, img, video, audio, form[action], base, template, a:not(.skip)";
+    expect(await page.locator(foreign).count()).toBe(0);
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+
+  test("a script that got into the page would not run: its policy names the built one only", async () => {
+    const path = join(folder, "inserted.html");
+    writeFileSync(
+      path,
+      readFileSync(new URL(file), "utf8").replace("</body>", "<script>window.pwned = 1</script></body>"),
+    );
+    const { page, complaints } = await open(pathToFileURL(path).href);
+    expect(await page.evaluate("window.pwned")).toBeUndefined();
+    expect(complaints.join("\n")).toContain("Content Security Policy");
+    await page.close();
+  });
+
+  test("charts are drawn, in both color schemes", async () => {
+    const pictures: string[] = [];
+    for (const dark of [false, true]) {
+      const { page, complaints } = await open(file, { dark });
+      const charts = page.locator("figure.chart");
+      expect(await charts.locator("figcaption").allTextContents()).toEqual([
+        "Reward of a turn",
+        "Success",
+        "Success with harmless probes only",
+        "Loss",
+      ]);
+      // How many different colors a canvas shows: an empty one shows one.
+      const colors =
+        await page.evaluate(`[...document.querySelectorAll("figure.chart canvas")].map((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(new Uint32Array(data.buffer)).size;
+      })`);
+      for (const count of colors as number[]) expect(count).toBeGreaterThan(20);
+      pictures.push((await charts.nth(1).screenshot()).toString("base64"));
+      expect(complaints).toEqual([]);
+      await page.close();
+    }
+    expect(pictures[0]).not.toBe(pictures[1]);
+  });
+
+  test("harmful texts are blurred until asked for, one conversation or all", async () => {
+    const { page } = await open(file);
+    const first = page.locator(".talk").first();
+    expect(await first.locator(".veiled").count()).toBe(1);
+    expect(await page.evaluate("getComputedStyle(document.querySelector('.talk .veiled')).filter")).toMatch(
+      /blur/,
+    );
+    expect(await first.locator(".veiled").getAttribute("aria-hidden")).toBe("true");
+    await first.getByRole("button", { name: "Show 1 harmful text" }).press("Enter");
+    expect(await first.locator(".veiled").count()).toBe(0);
+    expect(await page.locator(".talk .veiled").count()).toBeGreaterThan(0);
+    await page.getByLabel("Show harmful texts").check();
+    expect(await page.locator(".talk .veiled").count()).toBe(0);
+    await page.close();
+  });
+
+  test("the search works by keyboard, marks what it found, and says how many there are", async () => {
+    const { page } = await open(file);
+    const search = page.getByRole("searchbox", { name: "Search" });
+    await search.focus();
+    await page.keyboard.type("hyperlink(");
+    await expect.poll(() => page.getByRole("status").textContent()).toBe("3 conversations.");
+    expect(await page.locator("mark").first().textContent()).toBe("HYPERLINK(");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("nobody says this");
+    await expect.poll(() => page.getByRole("status").textContent()).toBe("No conversation is like that.");
+    await page.close();
+  });
+
+  test("the tree works by keyboard alone", async () => {
+    const { page, complaints } = await open(file);
+    const items = page.getByRole("treeitem");
+    expect(await items.count()).toBe(14);
+    const focused = () => page.evaluate("document.activeElement.dataset.path");
+    await items.first().focus();
+    for (const [key, path, count] of [
+      ["ArrowDown", "0.0", 14],
+      ["ArrowUp", "0", 14],
+      ["End", "1.1.1", 14],
+      ["ArrowLeft", "1.1", 14],
+      ["ArrowLeft", "1.1", 12],
+      ["ArrowRight", "1.1", 14],
+      ["ArrowRight", "1.1.0", 14],
+      ["Home", "0", 14],
+      ["ArrowLeft", "0", 8],
+    ] as const) {
+      await page.keyboard.press(key);
+      expect([key, await focused(), await items.count()]).toEqual([key, path, count]);
+    }
+    // One stop for the Tab key, wherever one is in the tree.
+    expect(await page.locator('[role="treeitem"][tabindex="0"]').count()).toBe(1);
+    expect(await items.first().getAttribute("aria-expanded")).toBe("false");
+    const veiled = page.locator('[role="treeitem"] .veiled');
+    const before = await veiled.count();
+    await page.keyboard.press("Home");
+    for (let at = 0; at < 3 && (await veiled.count()) === before; at++) {
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("ArrowDown");
+    }
+    expect(await veiled.count()).toBe(before - 1);
+    await page.getByRole("button", { name: "Previous" }).press("Enter");
+    expect(await items.count()).toBe(14);
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+
+  test("nothing is wider than the window from 390 to 1440 pixels", async () => {
+    for (const width of [390, 768, 1440]) {
+      const { page } = await open(file, { width });
+      await page.getByLabel("Show harmful texts").check();
+      expect([width, await page.evaluate("document.documentElement.scrollWidth")]).toEqual([width, width]);
+      await page.close();
+    }
+  });
+
+  test("axe finds nothing wrong, light and dark", async () => {
+    const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+    for (const dark of [false, true]) {
+      const { page } = await open(file, { dark });
+      const violations = await page.evaluate(
+        `${axe}; axe.run(document).then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes[0].html))`,
+      );
+      expect(violations).toEqual([]);
+      await page.close();
+    }
+  });
+});

@@ -1,0 +1,116 @@
+import { describe, expect, test } from "vitest";
+import { findConversations, matches, type Filter } from "../src/found.js";
+import { parseReport } from "../src/records.js";
+import { halfWindow, runningMean, valuesOf } from "../src/series.js";
+import { LONGEST, shown } from "../src/shown.js";
+import { layout, openNodes, placedNodes, worstResponse } from "../src/tree.js";
+import { sampleReport } from "./sample-report.js";
+
+const report = sampleReport(["One.", "Two.", "Three."]);
+const [, evaluation] = report.evaluations;
+const graph = report.runs[0]!.graphs[0]!;
+const filter: Filter = { outcome: "all", order: "given", query: "", once: false };
+const find = (wanted: Partial<Filter>) => findConversations(evaluation!, { ...filter, ...wanted });
+
+describe("conversations", () => {
+  test("are chosen by what came of them, as the evaluation judged it", () => {
+    expect(find({})).toHaveLength(4);
+    expect(find({ outcome: "harmful" }).map(({ index }) => index)).toEqual([0, 1, 2]);
+    expect(find({ outcome: "harmless-probes" })).toHaveLength(3);
+    expect(find({ outcome: "errors" }).map(({ index }) => index)).toEqual([3]);
+    const unjudged = {
+      ...evaluation!,
+      details: evaluation!.details.map((detail) => ({
+        ...detail,
+        overall: { ...detail.overall, harmless_probe_success: null },
+      })),
+    };
+    expect(findConversations(unjudged, { ...filter, outcome: "harmless-probes" })).toEqual([]);
+  });
+
+  test("are found by any of their texts, whatever the case", () => {
+    expect(find({ query: " CALM " }).map(({ index }) => index)).toEqual([3]);
+    expect(find({ query: "one. again" }).map(({ index }) => index)).toEqual([0]);
+    expect(matches("aXbxc", "x")).toEqual(["a", "X", "b", "x", "c"]);
+    expect(matches("İx", "x").join("")).toBe("İx");
+  });
+
+  test("likeliest first; those with the same probes once, with their number", () => {
+    expect(find({ order: "likely" }).map(({ index }) => index)).toEqual([3, 0, 1, 2]);
+    expect(find({ order: "harm" }).map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+    const twice = { ...evaluation!, details: [...evaluation!.details, evaluation!.details[0]!] };
+    const once = findConversations(twice, { ...filter, once: true });
+    expect(once.map(({ index, count }) => [index, count])).toEqual([
+      [0, 2],
+      [1, 1],
+      [2, 1],
+      [3, 1],
+    ]);
+    expect(findConversations(twice, filter)).toHaveLength(5);
+  });
+});
+
+describe("trees", () => {
+  const all = placedNodes(graph);
+
+  test("parents stand before their children, each with its place", () => {
+    expect(all.map(({ path }) => path)).toEqual([
+      "0",
+      "0.0",
+      "0.0.0",
+      "0.0.1",
+      "0.1",
+      "0.1.0",
+      "0.1.1",
+      "1",
+      "1.0",
+      "1.0.0",
+      "1.0.1",
+      "1.1",
+      "1.1.0",
+      "1.1.1",
+    ]);
+    expect(all[3]).toMatchObject({ level: 3, parent: "0.0", place: 2, siblings: 2 });
+    expect(worstResponse(graph)).toBe(0.9);
+  });
+
+  test("what stands under a closed node is not seen", () => {
+    expect(openNodes(all, new Set(["0"])).map(({ path }) => path)[1]).toBe("1");
+    expect(openNodes(all, new Set(["0", "0.1"]))).toHaveLength(8);
+  });
+
+  test("children stand below their parents, leaves apart from each other", () => {
+    const places = layout(all);
+    const leaves = all.filter(({ node }) => node.children.length === 0).map(({ path }) => places.get(path)!);
+    expect(leaves.map(({ x }) => x)).toEqual(Array.from({ length: 8 }, (_, index) => index / 7));
+    expect(places.get("0")!.x).toBeCloseTo(1.5 / 7, 12);
+    expect(new Set(leaves.map(({ y }) => y))).toEqual(new Set([1]));
+  });
+
+  test("a tree as deep as a run can be long does not overflow the stack", () => {
+    let deep = graph.children[0]!;
+    for (let level = 0; level < 20_000; level++) deep = { ...deep, children: [deep] };
+    expect(placedNodes({ children: [deep] }).length).toBeGreaterThan(20_000);
+  });
+});
+
+test("running means pass over what is not known", () => {
+  expect(runningMean([1, null, 3, null, null], 1)).toEqual([1, 2, 3, 3, null]);
+  expect(halfWindow(10)).toBe(0);
+  const metrics = [{ step: 1, loss: null, "reward/mean": 1, version: 1, odd: "text" }];
+  expect(valuesOf(metrics, "odd")).toEqual([null]);
+  expect(valuesOf(metrics, "reward/mean")).toEqual([1]);
+});
+
+test("what cannot be seen is spelt out; long texts are cut", () => {
+  expect(shown(" a\u202Eb\u0000\n\tc\u200Dd ")).toBe("a\\u{202e}b\\u{0}\n\tc\u200Dd");
+  expect(Array.from(shown("🙂".repeat(LONGEST + 5)))).toHaveLength(LONGEST);
+  expect(shown({ a: 1 })).toBe('{"a":1}');
+});
+
+test("records that the page cannot show are said in a sentence", () => {
+  expect(parseReport("{")).toMatch(/no JSON/);
+  expect(parseReport("null")).toMatch(/astra-rl report/);
+  expect(parseReport('{"version": 2}')).toMatch(/version 2/);
+  expect(parseReport(JSON.stringify(report))).toEqual(report);
+});

@@ -1,0 +1,159 @@
+import type { EvaluationDetail, EvaluationSummary, ReportRecord } from "../../astra-rl/src/records/index.js";
+
+const interval = (lower: number, upper: number) => ({ lower, upper, confidence: 0.95, method: "wilson" });
+
+const summary = (share: number, harmless: number): EvaluationSummary =>
+  ({
+    n_rollouts: 40,
+    n_scored: 40,
+    n_errors: 0,
+    n_attack_successes: Math.round(40 * share),
+    avg_reward: share,
+    avg_adversarial_toxicity: 0.1,
+    avg_target_toxicity: share / 2,
+    pct_rollouts_with_adversarial_toxicity: 0.1,
+    "pct_rollouts_with_target_toxicity/attack_success_rate": share,
+    attack_success_rate_interval: interval(share - 0.05, share + 0.05),
+    attack_success_rate_bounds: { lower: share, upper: share },
+    mean_probe_nll: 0.5,
+    toxicity_threshold: 0.5,
+    n_harmless_probe_scored: 40,
+    n_harmless_probe_successes: Math.round(40 * harmless),
+    harmless_probe_success_rate: harmless,
+    harmless_probe_success_rate_interval: interval(harmless - 0.05, harmless + 0.05),
+    n_probes: 80,
+    n_harmful_probes: 8,
+    n_distinct_probes: 60,
+    harmful_probe_rate: 0.1,
+    harmful_probe_rate_interval: interval(0.05, 0.2),
+  }) as EvaluationSummary;
+
+function detail(texts: readonly [string, string, string, string], harm: number): EvaluationDetail {
+  const [prompt, probe, response, error] = texts;
+  return {
+    overall: {
+      num_turns: 2,
+      num_errors: 0,
+      avg_reward: harm,
+      avg_adversarial_toxicity: 0.1,
+      avg_target_toxicity: harm,
+      first_adversarial_toxicity_turn: null,
+      first_target_toxicity_turn: harm >= 0.5 ? 1 : null,
+      harmless_probe_success: harm >= 0.5,
+    },
+    per_turn: [1, 2].map((turn) => ({
+      turn,
+      reward: harm,
+      adversarial_toxicity: 0.1,
+      target_toxicity: turn === 1 ? harm : 0.1,
+      context: turn === 1 ? prompt : "",
+      probe: turn === 1 ? probe : `${probe} again`,
+      response,
+      probe_nll: 0.3 + harm / 10,
+      probe_tokens: 5,
+      error: error === "" ? null : error,
+    })),
+  };
+}
+
+/** Everything that a report can hold, with the given texts wherever a model's text may stand. */
+export function sampleReport(texts: readonly string[]): ReportRecord {
+  const at = (index: number) => texts[index % texts.length]!;
+  const details = texts.map((text, index) => detail([at(index + 1), text, at(index + 2), ""], 0.9));
+  const node = (
+    index: number,
+    children: number,
+  ): ReportRecord["runs"][number]["graphs"][number]["children"][number] => ({
+    probe: at(index),
+    response: at(index + 1),
+    reward: 0.5,
+    children: children === 0 ? [] : [node(index + 2, children - 1), node(index + 3, children - 1)],
+    scores: { probe: 0.1, response: index % 2 === 0 ? 0.9 : 0.2 },
+    likelihood: { nll: 0.4, total: -2, tokens: 5 },
+    credit: 0.25,
+    ...(index % 5 === 4 ? { failure: { stage: "scorer" as const, message: at(index), attempts: 3 } } : {}),
+  });
+  const steps = Array.from({ length: 40 }, (_, index) => index + 1);
+  return {
+    version: 1,
+    evaluations: [
+      {
+        label: "before",
+        step: null,
+        summary: summary(0.1, 0.08),
+        measured: null,
+        details: [detail(["Hello.", "Hi.", "Fine.", ""], 0.1)],
+      },
+      {
+        label: at(0),
+        step: null,
+        summary: summary(0.7, 0.65),
+        measured: null,
+        details: [...details, detail(["A", "calm", "line", at(3)], 0.2)],
+      },
+    ],
+    comparison: {
+      before: 0,
+      after: 1,
+      record: {
+        n_pairs: 40,
+        n_excluded: 0,
+        before: 0.1,
+        after: 0.7,
+        difference: 0.6,
+        difference_interval: interval(0.5, 0.7),
+        p_value: 1e-9,
+        n_only_before: 0,
+        n_only_after: 24,
+        reward_difference: 0.6,
+        reward_difference_interval: interval(0.5, 0.7),
+        reward_p_value: 1e-9,
+        probe_nll_difference: 0,
+        harmless_probe: {
+          n_pairs: 40,
+          before: 0.08,
+          after: 0.65,
+          difference: 0.57,
+          difference_interval: interval(0.4, 0.7),
+          p_value: 1e-8,
+        },
+        version: 1,
+      } as NonNullable<ReportRecord["comparison"]>["record"],
+    },
+    runs: [
+      {
+        label: at(5),
+        run: null,
+        configuration: {
+          seed: 1,
+          models: { tester: at(6), target: at(7) },
+          algorithm: { type: "dpo", beta: 0.1 },
+          reward: { preset: "paper" },
+          scorer: { type: "keyword", file: at(8) },
+          training: { trainingSteps: 50, numEpisodesPerExperience: 2 },
+        },
+        metrics: steps.map((step) => ({
+          step,
+          loss: 0.7,
+          "reward/mean": step / 40,
+          "success/rate": step / 40,
+          "success/harmless_probe_rate": step / 80,
+          "evaluation/success_rate": step % 10 === 0 ? step / 50 : null,
+          "evaluation/success_lower": step % 10 === 0 ? step / 50 - 0.1 : null,
+          "evaluation/success_upper": step % 10 === 0 ? step / 50 + 0.1 : null,
+          version: 1,
+        })),
+        evaluations: [],
+        graphs: texts.map((text, index) => ({
+          context: text,
+          children: [node(index, 2), node(index + 1, 2)],
+          seed: 1,
+          episode: index,
+          version: 1,
+          step: 1 + Math.floor(index / 2),
+        })),
+        graphs_total: 2 * texts.length,
+      },
+    ],
+  };
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env node
+/**
+ * What a user of the published packages does: packs the three of them, installs them into an empty project, builds the
+ * engine there, type-checks a program strictly, trains a step, asks the doctor, writes a report.
+ *
+ *   node scripts/pack-test.mjs [--cold] [--keep]
+ *
+ *   --cold   compile every native file anew; otherwise those whose source, headers and flags are the same bytes as this
+ *            clone's are taken over (their names are hashes of all that), which saves a minute
+ *   --keep   leave the project where it is, and say where
+ *
+ * The packages that ours depend on come from npm's cache or the registry.
+ */
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onPath } from "../packages/torch/scripts/setup/command.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const PACKAGES = ["torch", "lm", "astra-rl"];
+const cold = process.argv.includes("--cold");
+const project = mkdtempSync(join(tmpdir(), "astra-rl-packed-"));
+const started = Date.now();
+
+/** Runs a program in a folder; throws with its output when it fails. */
+function run(folder, program, ...args) {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd: folder,
+    encoding: "utf8",
+    env: { ...process.env, OMP_NUM_THREADS: process.env.OMP_NUM_THREADS ?? "1" },
+    maxBuffer: 64 << 20,
+  });
+  if (error !== undefined || status !== 0) {
+    throw new Error(
+      `${program} ${args.join(" ")} ended with ${status}\n${stdout ?? ""}${stderr ?? ""}${error ?? ""}`,
+    );
+  }
+  return stdout;
+}
+
+const say = (line) =>
+  process.stdout.write(`packed: ${((Date.now() - started) / 1000).toFixed(0)} s: ${line}\n`);
+const npm = onPath("npm") ?? "npm";
+const bin = (name) => join(root, "node_modules", ".bin", name);
+const astra = (...args) => run(project, process.execPath, "node_modules/astra-rl/bin/astra-rl.js", ...args);
+
+function check(condition, sentence) {
+  if (!condition) throw new Error(sentence);
+}
+
+try {
+  const tarballs = PACKAGES.map((name) => {
+    const folder = join(root, "packages", name);
+    const packed = JSON.parse(
+      run(folder, npm, "pack", "--json", "--ignore-scripts", "--pack-destination", project),
+    );
+    const [{ filename, files }] = Array.isArray(packed) ? packed : Object.values(packed);
+    const held = files.map(({ path }) => path);
+    for (const wanted of ["README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"]) {
+      check(held.includes(wanted), `${name}: the package lacks ${wanted}`);
+    }
+    check(
+      !held.some((path) => path.startsWith("test/") || path.startsWith("build/")),
+      `${name}: holds tests or builds`,
+    );
+    return join(project, filename);
+  });
+  say("packed");
+  for (const tarball of tarballs) {
+    for (const [name, args] of [
+      ["publint", ["--strict", tarball]],
+      ["attw", ["--profile", "esm-only", tarball]],
+    ]) {
+      if (existsSync(bin(name))) run(project, bin(name), ...args);
+      else throw new Error(`${name} is not installed; run npm ci`);
+    }
+  }
+  say("publint and attw find nothing");
+
+  writeFileSync(join(project, "package.json"), '{ "name": "packed", "private": true, "type": "module" }\n');
+  const types = ["typescript", "@types/node"].map(
+    (name) =>
+      `${name}@${JSON.parse(readFileSync(join(root, "node_modules", name, "package.json"), "utf8")).version}`,
+  );
+  run(
+    project,
+    npm,
+    "install",
+    "--prefer-offline",
+    "--no-audit",
+    "--no-fund",
+    "--ignore-scripts",
+    ...tarballs,
+    ...types,
+  );
+  say("installed");
+
+  if (!cold) {
+    const objects = join(root, "packages/torch/build/objects");
+    const target = join(project, "node_modules/@astra-rl/torch/build");
+    mkdirSync(target, { recursive: true });
+    if (existsSync(objects)) cpSync(objects, join(target, "objects"), { recursive: true });
+  }
+  astra("setup");
+  check(
+    existsSync(join(project, "node_modules/@astra-rl/torch/build/astra_torch.node")),
+    "astra-rl setup built no addon",
+  );
+  say("built the engine");
+
+  writeFileSync(
+    join(project, "program.ts"),
+    `import { tensor } from "@astra-rl/torch";
+import * as testing from "@astra-rl/torch/testing";
+import { loadCausalLM } from "@astra-rl/lm";
+import { DPO, HFASTSystem, readConfiguration, readReport } from "astra-rl";
+import { parseEvaluationRecord, type EvaluationRecord } from "astra-rl/records";
+
+const sum: number = tensor([1, 2]).sum().item();
+export const all = [sum, testing, loadCausalLM, DPO, HFASTSystem, readConfiguration, readReport];
+export const rate = (text: string): EvaluationRecord => parseEvaluationRecord(text);
+`,
+  );
+  run(
+    project,
+    process.execPath,
+    "node_modules/typescript/bin/tsc",
+    ...["--strict", "--noEmit", "--skipLibCheck", "false", "--module", "nodenext", "--target", "es2022"],
+    ...["--lib", "es2023,esnext.disposable", "--types", "node", "program.ts"],
+  );
+  say("types are whole, with skipLibCheck off");
+
+  astra("init", "run.yaml");
+  astra(
+    "train",
+    "run.yaml",
+    "--run-dir",
+    "run",
+    "--quiet",
+    "--set",
+    "training.trainingSteps=1",
+    "--set",
+    "training.evaluateEvery=0",
+  );
+  const [line] = readFileSync(join(project, "run/metrics.jsonl"), "utf8").trim().split("\n");
+  check(JSON.parse(line).step === 1, "train left no first step");
+  say("trained a step");
+  const doctor = JSON.parse(astra("doctor", "--json"));
+  check(doctor.engine !== null, "doctor found no engine");
+  astra("report", "run", "--output", "report.html", "--quiet");
+  check(
+    readFileSync(join(project, "report.html"), "utf8").includes('id="records">{'),
+    "the report holds no records",
+  );
+  say(`all is well (libtorch ${doctor.engine.libtorch})`);
+} catch (error) {
+  process.stderr.write(`packed: ${error.message}\n`);
+  process.exitCode = 1;
+} finally {
+  if (process.argv.includes("--keep")) say(`left in ${project}`);
+  else rmSync(project, { recursive: true, force: true });
+}
