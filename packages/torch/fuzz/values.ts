@@ -106,8 +106,8 @@ function withHuge(random: Random, shape: readonly number[], dim: number): number
 export function anyTensor(random: Random, base: readonly number[], dtype?: DType): Tensor {
   const type = dtype ?? (random.chance(0.8) ? random.pick(usualDtypes) : random.pick(dtypes));
   const shape = shapeBeside(random, base);
-  // Beside a tensor that only claims to be huge: this one would have to be as large as that.
-  const fits = shape.reduce((product, size) => product * size, 1) <= 2 ** 24;
+  // Beside a tensor that only claims to be huge, this one would have to be as large as that; laid out it may be three times so large.
+  const fits = shape.reduce((product, size) => product * size, 1) <= 2 ** 19;
   const made = laidOut(random, fits ? shape : [], type);
   if (dtypeFacts[type].kind === "float" && random.chance(0.15)) return made.detach().requiresGrad_();
   return made;

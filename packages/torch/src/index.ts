@@ -53,7 +53,13 @@ export { appendColumns, decodeAttention, type SharedColumns } from "./decode-att
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
-export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, readsWeightsByOutput, type Placed } from "./kernels.js";
+export {
+  addsUpNarrowly,
+  isReadAtOnce,
+  readsSharedColumns,
+  readsWeightsByOutput,
+  type Placed,
+} from "./kernels.js";
 export { sortedTopK } from "./sorted-top-k.js";
 export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax } from "./selective-log-softmax.js";

@@ -7,12 +7,7 @@ export { parseConfiguration, parseKindSection, readConfiguration, type ReadOptio
 export { parseOverride, type Override } from "./override.js";
 export { configurationSettings } from "./resume.js";
 export { DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
-export {
-  configurationSchema,
-  EMBEDDED,
-  type Configuration,
-  type KindSection,
-} from "./schema.js";
+export { configurationSchema, EMBEDDED, type Configuration, type KindSection } from "./schema.js";
 export { configurationReference } from "./reference.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
 export type { StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
