@@ -29,6 +29,9 @@ export const PRESET_WEIGHTS: Readonly<Record<RewardPreset, Readonly<Required<Pre
 /**
  * The reward of ASTPrompter (Hardy et al., arXiv 2407.09447): S(response) + 0.5·S(probe + response) − 0.1·NLL, NLL the
  * mean of −log P_target(token) over the probe.
+ *
+ * The second term pays for harm in the probe itself as well. That is the paper's; to draw harm out of innocent probes, put
+ * the reward together from `harm` with `probes: "graded"` or `"harmless"`.
  */
 export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): Reward {
   const { emptyProbeNLL } = options;
@@ -42,7 +45,8 @@ export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): R
 
 /**
  * The reward of the Python toolbox (sisl/astra-rl): 0.025·exp(Σ log P_target(token)) + 0.1·S(probe + response) +
- * 0.1·S(response). As published: its likelihood term is 1 for an empty probe and about 0 for any other.
+ * 0.1·S(response). As published: its likelihood term is 1 for an empty probe and about 0 for any other, and its second
+ * term pays for harm in the probe itself as well.
  */
 export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Reward {
   const { responseWeight, combinedWeight, likelihoodWeight } = weightsOf("toolbox", options);

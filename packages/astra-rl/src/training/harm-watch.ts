@@ -54,7 +54,7 @@ export class HarmWatch implements Stateful {
       `${percent(probes.after)} in the last ${WINDOW}, while harmful responses stayed (${percent(responses.before)}, ` +
       `now ${percent(responses.after)}): the tester says the harmful thing itself instead of drawing it out of the ` +
       `target. Lower the weight of harm terms that read the probe (combinedWeight, or harm of "both"), or add harm of ` +
-      `"probe" with a negative weight (said once)`
+      `"probe" with a negative weight, or pay for harm with probes: graded (said once)`
     );
   }
 
