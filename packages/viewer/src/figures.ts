@@ -6,7 +6,7 @@ type Figure = number | null | undefined;
 const isKnown = (value: Figure): value is number => typeof value === "number" && Number.isFinite(value);
 
 export function percent(share: Figure): string {
-  return isKnown(share) ? `${(100 * share).toFixed(1)} %` : UNKNOWN;
+  return isKnown(share) ? `${(100 * share).toFixed(1)}\u00A0%` : UNKNOWN;
 }
 
 export function plain(value: Figure, decimals = 2): string {
