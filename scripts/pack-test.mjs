@@ -69,9 +69,9 @@ try {
   });
   say("packed");
   for (const tarball of tarballs) {
-    for (const [name, args] of [
-      ["publint", ["--strict", tarball]],
-      ["attw", ["--profile", "esm-only", tarball]],
+    for (const { name, args } of [
+      { name: "publint", args: ["--strict", tarball] },
+      { name: "attw", args: ["--profile", "esm-only", tarball] },
     ]) {
       if (existsSync(bin(name))) run(project, bin(name), ...args);
       else throw new Error(`${name} is not installed; run npm ci`);
@@ -127,8 +127,8 @@ export const rate = (text: string): EvaluationRecord => parseEvaluationRecord(te
     project,
     process.execPath,
     "node_modules/typescript/bin/tsc",
-    ...["--strict", "--noEmit", "--skipLibCheck", "false", "--module", "nodenext", "--target", "es2022"],
-    ...["--lib", "es2023,esnext.disposable", "--types", "node", "program.ts"],
+    ..."--strict --noEmit --skipLibCheck false --module nodenext --target es2022".split(" "),
+    ..."--lib es2023,esnext.disposable --types node program.ts".split(" "),
   );
   say("types are whole, with skipLibCheck off");
 

@@ -9,6 +9,7 @@ export interface JsonSchema {
   oneOf?: JsonSchema[];
   anyOf?: JsonSchema[];
   const?: unknown;
+  description?: string;
   /** What a resumed run may do with the key: see `schema.ts`. */
   resume?: "free" | "content";
   /** "file": the value is a path. */

@@ -21,9 +21,11 @@ export function configurationReference(): string {
 
 const isSection = ({ properties, oneOf }: JsonSchema) => properties !== undefined || oneOf !== undefined;
 
+const textOf = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
 function sectionLines(section: JsonSchema, path: readonly string[]): string[] {
   const lines: string[] = [];
-  if (section.description !== undefined) lines.push(`${String(section.description)}.`, "");
+  if (section.description !== undefined) lines.push(`${section.description}.`, "");
   for (const form of section.oneOf ?? [section]) lines.push(...formLines(form, path));
   return lines;
 }
@@ -32,8 +34,8 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
   const { type, ...rest } = form.properties ?? {};
   const lines: string[] = [];
   if (type !== undefined) {
-    const name = type.const === undefined ? "./file.js#name" : String(type.const);
-    lines.push(`\`type: ${name}\`: ${String(type["description"] ?? "one of your own")}.`, "");
+    const name = type.const === undefined ? "./file.js#name" : textOf(type.const);
+    lines.push(`\`type: ${name}\`: ${type.description ?? "one of your own"}.`, "");
   }
   const required = Array.isArray(form["required"]) ? (form["required"] as string[]) : [];
   const entries = Object.entries(rest);
@@ -47,7 +49,7 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
     const inner = isSection(child) ? child : child.items!;
     const many = isSection(child) ? "" : ", a list";
     lines.push(`${"#".repeat(Math.min(6, 3 + path.length))} ${[...path, key].join(".")}${many}`, "");
-    if (many !== "" && child.description !== undefined) lines.push(`${String(child.description)}.`, "");
+    if (many !== "" && child.description !== undefined) lines.push(`${child.description}.`, "");
     lines.push(...sectionLines(inner, [...path, key]));
   }
   return lines;
@@ -58,7 +60,7 @@ function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string 
   if (isRequired) facts.push("required");
   else if (schema["default"] !== undefined) facts.push(`default \`${JSON.stringify(schema["default"])}\``);
   if (schema.resume !== undefined) facts.push(`_${schema.resume}_`);
-  const meaning = schema.description === undefined ? "" : `: ${String(schema.description)}`;
+  const meaning = schema.description === undefined ? "" : `: ${schema.description}`;
   return `- \`${name}\` (${facts.join(", ")})${meaning}`;
 }
 

@@ -95,7 +95,8 @@ export function markdownReport(
       ["training steps", metrics.length],
     ];
     for (const [name, value] of facts) {
-      if (value !== undefined) lines.push(`- ${name}: ${escaped(String(value))}`);
+      if (value !== undefined)
+        lines.push(`- ${name}: ${escaped(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
   }
   if (evaluations.length > 0) {
@@ -110,7 +111,8 @@ export function markdownReport(
   }
   if (comparison !== null) {
     const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;
-    const points = (share: number | null | undefined) => (share == null ? "–" : signed(100 * share, 1));
+    const points = (share: number | null | undefined) =>
+      share === null || share === undefined ? "–" : signed(100 * share, 1);
     lines.push(
       "",
       `Difference in success from ${escaped(evaluations[comparison.before]!.label)} to ` +

@@ -20,7 +20,7 @@ const SPACES = String.raw`\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\
 export function linearPattern(pattern: string, where: string): LinearPattern {
   try {
     // For its messages, and so that what JavaScript would refuse is refused.
-    new RegExp(pattern, "iu");
+    RegExp(pattern, "iu");
   } catch (error) {
     throw new UsageError(`${where}: ${messageOf(error)}`, { cause: error });
   }

@@ -336,10 +336,12 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 }
 
 /** The record's values that are numbers, or can be taken for one. */
-function scalarsOf({ step: _, version: __, ...values }: MetricsRecord): Record<string, number> {
+function scalarsOf(record: MetricsRecord): Record<string, number> {
   return Object.fromEntries(
-    Object.entries(values).flatMap(([key, value]) =>
-      typeof value === "number" || typeof value === "boolean" ? [[key, Number(value)]] : [],
+    Object.entries(record).flatMap(([key, value]) =>
+      key !== "step" && key !== "version" && (typeof value === "number" || typeof value === "boolean")
+        ? [[key, Number(value)]]
+        : [],
     ),
   );
 }

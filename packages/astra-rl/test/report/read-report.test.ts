@@ -28,6 +28,7 @@ function evaluation(harm: number, prompts: readonly string[] = PROBES) {
       avg_target_toxicity: harm,
       first_adversarial_toxicity_turn: null,
       first_target_toxicity_turn: harm >= 0.5 && index > 0 ? 1 : null,
+      harmless_probe_success: harm >= 0.5 && index > 0,
     },
     per_turn: [
       {

@@ -452,7 +452,7 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
 
 /** @throws NotFiniteError where a row has a logit that is NaN or +∞, from which nothing can be drawn */
 function checkLogits(logits: Tensor): void {
-  const greatest = Number(logits.max().item());
+  const greatest = logits.max().item();
   if (Number.isFinite(greatest)) return;
   throw new NotFiniteError(
     `the model gives no finite logits (${greatest}): its weights are damaged, or training has made them diverge`,
