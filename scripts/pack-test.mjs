@@ -127,8 +127,8 @@ export const rate = (text: string): EvaluationRecord => parseEvaluationRecord(te
     project,
     process.execPath,
     "node_modules/typescript/bin/tsc",
-    ...["--strict", "--noEmit", "--skipLibCheck", "false", "--module", "nodenext", "--target", "es2022"],
-    ...["--lib", "es2023,esnext.disposable", "--types", "node", "program.ts"],
+    ..."--strict --noEmit --skipLibCheck false --module nodenext --target es2022".split(" "),
+    ..."--lib es2023,esnext.disposable --types node program.ts".split(" "),
   );
   say("types are whole, with skipLibCheck off");
 

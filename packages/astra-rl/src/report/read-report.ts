@@ -173,10 +173,10 @@ function readGraphs(
 
 /** A graph as it is shown: without what its tree says already, and with no more digits than anybody reads. */
 export function slim({ children, ...graph }: GraphRecord): ReportGraph {
-  const node = ({ context: _, tokens: __, children, ...rest }: NodeRecord): ReportNode => ({
-    ...(rounded(rest) as ReportNode),
-    children: children.map(node),
-  });
+  const node = (record: NodeRecord): ReportNode => {
+    const { context: _, tokens: __, ...shown } = record;
+    return { ...(rounded({ ...shown, children: [] }) as ReportNode), children: record.children.map(node) };
+  };
   return { ...graph, children: children.map(node) } as ReportGraph;
 }
 

@@ -306,9 +306,10 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 }
 
 /** The record's values that are numbers, or can be taken for one. */
-function scalarsOf({ step: _, version: __, ...values }: MetricsRecord): Record<string, number> {
+function scalarsOf(record: MetricsRecord): Record<string, number> {
+  const values = Object.entries(record).filter(([key]) => key !== "step" && key !== "version");
   return Object.fromEntries(
-    Object.entries(values).flatMap(([key, value]) =>
+    values.flatMap(([key, value]) =>
       typeof value === "number" || typeof value === "boolean" ? [[key, Number(value)]] : [],
     ),
   );
