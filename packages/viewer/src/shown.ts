@@ -3,7 +3,7 @@ export const LONGEST = 4000;
 
 // Control characters, direction overrides and other invisible ones, but for the joiners, line breaks and tabs: they are
 // spelt out, so that a text neither hides nor reorders anything.
-const INVISIBLE = /(?!\u200C|\u200D|\n|\t)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
+const INVISIBLE = /(?!\u200C|\u200D|[\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
 /** A model's text as it is shown: without the white space at its ends, and with nothing in it that cannot be seen. */
 export function shown(text: unknown): string {

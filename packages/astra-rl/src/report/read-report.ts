@@ -176,8 +176,8 @@ const NOT_SHOWN: ReadonlySet<string> = new Set(["context", "tokens", "children"]
 /** A graph as it is shown: without what its tree says already, and with no more digits than anybody reads. */
 export function slim({ children, ...graph }: GraphRecord): ReportGraph {
   const node = (record: NodeRecord): ReportNode => {
-    const shown = Object.entries(record).filter(([key]) => !NOT_SHOWN.has(key));
-    return { ...(rounded(Object.fromEntries(shown)) as ReportNode), children: record.children.map(node) };
+    const { context: _, tokens: __, ...shown } = record;
+    return { ...(rounded({ ...shown, children: [] }) as ReportNode), children: record.children.map(node) };
   };
   return { ...graph, children: children.map(node) } as ReportGraph;
 }

@@ -111,8 +111,7 @@ export function markdownReport(
   }
   if (comparison !== null) {
     const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;
-    const points = (share: number | null | undefined) =>
-      share === null || share === undefined ? "–" : signed(100 * share, 1);
+    const points = (share: number | null = null) => signed(share === null ? null : 100 * share, 1);
     lines.push(
       "",
       `Difference in success from ${escaped(evaluations[comparison.before]!.label)} to ` +

@@ -337,11 +337,10 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
 
 /** The record's values that are numbers, or can be taken for one. */
 function scalarsOf(record: MetricsRecord): Record<string, number> {
+  const values = Object.entries(record).filter(([key]) => key !== "step" && key !== "version");
   return Object.fromEntries(
-    Object.entries(record).flatMap(([key, value]) =>
-      key !== "step" && key !== "version" && (typeof value === "number" || typeof value === "boolean")
-        ? [[key, Number(value)]]
-        : [],
+    values.flatMap(([key, value]) =>
+      typeof value === "number" || typeof value === "boolean" ? [[key, Number(value)]] : [],
     ),
   );
 }
