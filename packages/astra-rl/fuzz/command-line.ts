@@ -16,9 +16,11 @@ import { configurationJsonSchema, formsOf, type JsonSchema } from "../src/config
 import { Random } from "../../lm/fuzz/random.js";
 
 const CODES: readonly number[] = [0, 1, 2, 130, 141];
-/** Seconds that a case may take. */
+/** Processor seconds that a case may take; the clock's say nothing on a busy machine. */
 const LIMIT = 20;
-/** How a child ends that reports its last case and was not killed. */
+/** Seconds of the clock, for a case that waits for something that never comes. */
+const LONGEST_SILENCE = 180;
+/** What only we can read. */
 const STACK = /^\s+at .+:\d+:\d+\)?$|internal:|FATAL ERROR|node:internal/mu;
 
 interface Report {
@@ -208,6 +210,9 @@ function commandLine(command: string, random: Random): string[] {
       "training.evaluateEvery=0",
       "evaluation.rollouts=2",
       "training.numEpisodesPerExperience=2",
+      "sampler.depth=1",
+      "generation.tester.maxNewTokens=3",
+      "generation.target.maxNewTokens=3",
     ])
       args.push("--set", set);
   }
@@ -278,6 +283,7 @@ async function runCase(command: string, seed: number): Promise<Report> {
   const home = process.cwd();
   process.chdir(folder);
   let [out, err] = ["", ""];
+  const before = process.cpuUsage();
   try {
     makeFiles();
     const code = await main(args, {
@@ -285,6 +291,9 @@ async function runCase(command: string, seed: number): Promise<Report> {
       stderr: { write: (text: string) => ((err = (err + text).slice(-20_000)), true) },
     });
     const report = { command, seed, code, args };
+    const { user, system } = process.cpuUsage(before);
+    const seconds = (user + system) / 1e6;
+    if (seconds > LIMIT) return { ...report, why: `took ${seconds.toFixed(1)} s of the processor's time` };
     if (values.show) process.stderr.write(`${JSON.stringify(args)}\n${out}${err}code ${code}\n`);
     if (!CODES.includes(code)) return { ...report, why: `ended with code ${code}` };
     if (STACK.test(err)) return { ...report, why: err.trim().slice(-600) };
@@ -368,7 +377,7 @@ function ask(child: ReturnType<typeof start>, command: string, seed: number): Pr
     const onMessage = (report: unknown) => end(report as Report);
     const onExit = (code: number | null, signal: string | null) =>
       end({ command, seed, why: `the process ended (${signal ?? code})` });
-    const timer = setTimeout(() => end({ command, seed, why: `took more than ${LIMIT} s` }), LIMIT * 1000);
+    const timer = setTimeout(() => end({ command, seed, why: `took more than ${LONGEST_SILENCE} s` }), LONGEST_SILENCE * 1000);
     child.once("message", onMessage);
     child.once("exit", onExit);
     child.send({ command, seed });

@@ -17,6 +17,15 @@ const SYSTEM: Record<string, string> = {
   EISDIR: "it is a folder, not a file",
   ELOOP: "the path is a circle of links",
   ENAMETOOLONG: "the name is too long",
+  EIO: "the device could not be read or written",
+  EINVAL: "the file system does not take such a file or name",
+  ENXIO: "there is no such device",
+  ENODEV: "there is no such device",
+  EBUSY: "it is in use",
+  EMFILE: "this process has too many files open",
+  ENFILE: "the system has too many files open",
+  ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
+  ERR_INVALID_ARG_VALUE: "the name holds a character that no name may have",
 };
 
 const sentenceOf = (code: string) => (Object.hasOwn(SYSTEM, code) ? SYSTEM[code] : diskReason(code));

@@ -1,5 +1,5 @@
-import { readFile } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
+import { readBytes } from "../core/index.js";
 
 /** The fields of one object, and the line that it stood on. */
 export type Row<Field extends string> = Record<Field, string> & { line: number };
@@ -43,7 +43,7 @@ async function readLines<T>(
   parse: (value: unknown, where: string, line: number) => T,
 ): Promise<T[]> {
   const name = path === "-" ? "standard input" : path;
-  const bytes = path === "-" ? await readStandardInput() : await readFile(path);
+  const bytes = path === "-" ? await readStandardInput() : await readBytes(path);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);

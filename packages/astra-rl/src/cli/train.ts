@@ -18,7 +18,7 @@ import {
 import type { HFASTSystem } from "../system/index.js";
 import { checkResumable } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
-import { stoppedLine, stopOnInterrupt } from "./interruption.js";
+import { stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { TrainingProgress } from "./training-progress.js";
@@ -49,19 +49,21 @@ export function trainCommand(streams: Streams) {
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
       let system: HFASTSystem | null = null;
+      let interruption: Interruption | null = null;
       try {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
         system = await assembleSystem(wanted, downloadNotes(output));
         const configuration = withComputeTypes(wanted, system.computeTypes);
         const { trainingSteps } = configuration.training;
-        const interruption = stopOnInterrupt(output);
+        interruption = stopOnInterrupt(output);
+        const { signal } = interruption;
         const progress = new TrainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
           resume,
           lock: () => lock!,
-          signal: interruption.signal,
+          signal,
           logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
           onStep: (record) => {
             progress.step(record);
@@ -80,11 +82,10 @@ export function trainCommand(streams: Streams) {
           if (lastEvaluation !== null && lastEvaluation.details.length > 0)
             found = foundReport(lastEvaluation);
         } finally {
-          interruption.end();
           trainer.dispose();
         }
         progress.end();
-        if (interruption.signal.aborted && trainer.step < trainingSteps) {
+        if (signal.aborted && trainer.step < trainingSteps) {
           const goOn = `--run-dir ${folder} --resume`;
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
@@ -100,6 +101,7 @@ export function trainCommand(streams: Streams) {
           );
         }
       } finally {
+        interruption?.end();
         system?.dispose();
         lock?.release();
       }

@@ -85,9 +85,9 @@ export async function parseKindSection(
   const { contents } = document;
   const inner = isMap(contents) && !contents.has("type") ? contents.get(name, true) : contents;
   if (!isMap(inner)) {
-    throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${show(document.toJS())}`);
+    throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${show(plainValue(document, document, at))}`);
   }
-  const content = { [name]: inner.toJS(document) as unknown };
+  const content = { [name]: plainValue(inner, document, at) };
   // The same nodes, so that they still know their lines, one level deeper.
   const around = new Document({});
   (around.contents as unknown as YAMLMap).set(name, inner);
@@ -228,14 +228,19 @@ function yamlProblem({ code, message }: YAMLError): string {
 
 const firstLine = (message: string) => message.split("\n")[0]!;
 
-function contentOf(document: Document, at: (offset: number) => string): Record<string, unknown> {
-  if (document.contents === null) return {};
-  let content: unknown;
+/** @throws UsageError for aliases that would write out to a million times what is there */
+function plainValue(node: Document | YAMLMap, document: Document, at: (offset: number) => string): unknown {
   try {
-    content = document.toJS({ maxAliasCount: 100 });
+    const limit = { maxAliasCount: 100 };
+    return isMap(node) ? (node.toJS(document, limit) as unknown) : (document.toJS(limit) as unknown);
   } catch (error) {
     throw new UsageError(`${at(0)}: ${firstLine((error as Error).message)}`, { cause: error });
   }
+}
+
+function contentOf(document: Document, at: (offset: number) => string): Record<string, unknown> {
+  if (document.contents === null) return {};
+  const content = plainValue(document, document, at);
   if (!isMap(document.contents) || typeof content !== "object" || content === null) {
     throw new UsageError(`${at(0)}: must hold sections such as "models:", got ${show(content)}`);
   }

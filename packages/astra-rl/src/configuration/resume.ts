@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { wasAndIs, type RunSettings } from "../training/index.js";
 import { leavesOf, type Leaf } from "./json-schema.js";
 import { dotted } from "./override.js";
@@ -31,7 +32,8 @@ function contentHashes(configuration: Record<string, unknown>): Record<string, s
   for (const { path, value, schema } of leavesOf(configuration)) {
     if (schema.resume !== "content" || typeof value !== "string" || value === EMBEDDED) continue;
     try {
-      hashes[dotted(path)] = fileHash(value);
+      // Devices may never end.
+      if (statSync(value).isFile()) hashes[dotted(path)] = fileHash(value);
     } catch {
       // Whoever reads the file says what is wrong with it.
     }

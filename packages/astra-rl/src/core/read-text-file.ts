@@ -1,4 +1,5 @@
-import { readFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -11,6 +12,22 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
 };
 
+/** Bytes that a device may give; some give zeros without end. */
+const MOST_OF_DEVICE = 1 << 26;
+
+/** All bytes of a file. @throws UsageError for a device that does not end, the system's own error for anything else */
+export async function readBytes(path: string): Promise<Buffer> {
+  if (!(await stat(path)).isCharacterDevice()) return readFile(path);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of createReadStream(path)) {
+    chunks.push(chunk as Buffer);
+    bytes += (chunk as Buffer).length;
+    if (bytes > MOST_OF_DEVICE) throw new UsageError(`${path}: is a device that gives more than 64 MiB; name a file`);
+  }
+  return Buffer.concat(chunks);
+}
+
 /**
  * Reads a file of UTF-8 text.
  *
@@ -20,8 +37,9 @@ const REASONS: Readonly<Record<string, string>> = {
 export async function readTextFile(path: string, what: string): Promise<string> {
   let bytes: Buffer;
   try {
-    bytes = await readFile(path);
+    bytes = await readBytes(path);
   } catch (cause) {
+    if (cause instanceof UsageError) throw cause;
     const code = String((cause as NodeJS.ErrnoException).code);
     const reason = Object.hasOwn(REASONS, code) ? REASONS[code] : code;
     throw new UsageError(`${path}: cannot read ${what}: ${reason}`, { cause });

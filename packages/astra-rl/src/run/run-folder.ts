@@ -62,8 +62,13 @@ export function takeRunFolder(folder: string, options: RunLockOptions = {}): Run
   // A name that is mistyped may be that of any folder; nothing is written there.
   if (!existsSync(join(folder, "checkpoints"))) throw new UsageError(noCheckpoint(folder));
   const lock = RunLock.take(folder, options);
-  recoverRunFolder(folder);
-  return lock;
+  try {
+    explainDiskErrors(folder, () => recoverRunFolder(folder));
+    return lock;
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
 }
 
 /**
@@ -98,7 +103,7 @@ export function withComputeTypes(
 export function withRecordedTypes(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, FILE);
   if (!existsSync(file)) return configuration;
-  const { models = {} } = (parse(readFileSync(file, "utf8")) ?? {}) as { models?: Record<string, unknown> };
+  const models = recordedModels(file);
   const { dtype, updateDtype = dtype } = configuration.models;
   const settled = (given: typeof dtype, recorded: unknown) =>
     given === "auto" && (recorded === "float32" || recorded === "bfloat16") ? recorded : given;
@@ -107,4 +112,14 @@ export function withRecordedTypes(configuration: Configuration, folder: string):
     updateDtype: settled(updateDtype, models["updateDtype"]),
   };
   return { ...configuration, models: { ...configuration.models, ...types } };
+}
+
+/** The section `models` of a resolved configuration. @throws UsageError where somebody has damaged it */
+function recordedModels(file: string): Record<string, unknown> {
+  try {
+    const { models = {} } = (parse(readFileSync(file, "utf8")) ?? {}) as { models?: Record<string, unknown> };
+    return models ?? {};
+  } catch (cause) {
+    throw new UsageError(`${file}: cannot be read; restore it, or delete it to go on without it`, { cause });
+  }
 }

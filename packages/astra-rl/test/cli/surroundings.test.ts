@@ -133,6 +133,18 @@ describe("outputs", () => {
   });
 });
 
+test.skipIf(!existsSync("/dev/zero"))("inputs that never end are refused", async () => {
+  for (const args of [
+    ["score", "--scorer", "embedded", "--input", "/dev/zero"],
+    ["score", "--scorer", "keyword:/dev/zero", "--input", "/dev/null"],
+    ["train", "/dev/zero"],
+  ]) {
+    const result = await runCommand(...args);
+    expect(result).toMatchObject({ code: 2, out: "" });
+    expect(result.err).toContain("/dev/zero: is a device that gives more than 64 MiB");
+  }
+});
+
 describe("train --resume", () => {
   const resume = (...args: string[]) => runCommand("train", path("run.yaml"), "--resume", "--quiet", ...args);
 

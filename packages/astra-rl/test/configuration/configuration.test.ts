@@ -12,6 +12,7 @@ import {
   configurationReference,
   configurationTemplate,
   parseConfiguration,
+  parseKindSection,
   parseOverride,
   readConfiguration,
   stringifyConfiguration,
@@ -119,6 +120,12 @@ describe("what is too much is refused before any work, with its number and the k
     [Array.from({ length: 3000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"), "is nested too deeply"],
   ])("%.30s", async (text, message) => {
     await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
+  });
+
+  test("aliases that write out to a million, in a section too", async () => {
+    const levels = Array.from({ length: 12 }, (_, i) => `b${i + 1}: &b${i + 1} [*b${i}, *b${i}]`).join("\n");
+    const text = `type: keyword\nb0: &b0 [x, x]\n${levels}\n`;
+    await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow("s.yaml:1:1: Excessive alias count");
   });
 
   test("another encoding than UTF-8", async () => {
