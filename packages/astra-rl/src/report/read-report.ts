@@ -171,8 +171,6 @@ function readGraphs(
   return { graphs: kept.map(({ graph }) => graph), graphs_total: total };
 }
 
-const NOT_SHOWN: ReadonlySet<string> = new Set(["context", "tokens", "children"]);
-
 /** A graph as it is shown: without what its tree says already, and with no more digits than anybody reads. */
 export function slim({ children, ...graph }: GraphRecord): ReportGraph {
   const node = (record: NodeRecord): ReportNode => {
