@@ -21,7 +21,9 @@ test.each(["SIGKILL", "SIGINT", "SIGTERM"])(
   "runs that %s ended and that went on leave what an uninterrupted run leaves",
   (signal) => {
     const { status, output } = run("interruptions", "--signal", signal, "--times", "3", "--steps", "20");
-    expect(output).toMatch(new RegExp(`interruptions: \\d+ × ${signal} in \\d+ runs of 20 steps, .*, 0 problems\n$`, "u"));
+    expect(output).toMatch(
+      new RegExp(`interruptions: \\d+ × ${signal} in \\d+ runs of 20 steps, .*, 0 problems\n$`, "u"),
+    );
     expect(status).toBe(0);
   },
   300_000,
