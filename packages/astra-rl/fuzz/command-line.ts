@@ -377,7 +377,10 @@ function ask(child: ReturnType<typeof start>, command: string, seed: number): Pr
     const onMessage = (report: unknown) => end(report as Report);
     const onExit = (code: number | null, signal: string | null) =>
       end({ command, seed, why: `the process ended (${signal ?? code})` });
-    const timer = setTimeout(() => end({ command, seed, why: `took more than ${LONGEST_SILENCE} s` }), LONGEST_SILENCE * 1000);
+    const timer = setTimeout(
+      () => end({ command, seed, why: `took more than ${LONGEST_SILENCE} s` }),
+      LONGEST_SILENCE * 1000,
+    );
     child.once("message", onMessage);
     child.once("exit", onExit);
     child.send({ command, seed });

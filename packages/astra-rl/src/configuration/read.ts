@@ -85,7 +85,9 @@ export async function parseKindSection(
   const { contents } = document;
   const inner = isMap(contents) && !contents.has("type") ? contents.get(name, true) : contents;
   if (!isMap(inner)) {
-    throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${show(plainValue(document, document, at))}`);
+    throw new UsageError(
+      `${at(0)}: must hold a ${name} with its type, got ${show(plainValue(document, document, at))}`,
+    );
   }
   const content = { [name]: plainValue(inner, document, at) };
   // The same nodes, so that they still know their lines, one level deeper.

@@ -23,7 +23,8 @@ export async function readBytes(path: string): Promise<Buffer> {
   for await (const chunk of createReadStream(path)) {
     chunks.push(chunk as Buffer);
     bytes += (chunk as Buffer).length;
-    if (bytes > MOST_OF_DEVICE) throw new UsageError(`${path}: is a device that gives more than 64 MiB; name a file`);
+    if (bytes > MOST_OF_DEVICE)
+      throw new UsageError(`${path}: is a device that gives more than 64 MiB; name a file`);
   }
   return Buffer.concat(chunks);
 }

@@ -125,7 +125,9 @@ describe("what is too much is refused before any work, with its number and the k
   test("aliases that write out to a million, in a section too", async () => {
     const levels = Array.from({ length: 12 }, (_, i) => `b${i + 1}: &b${i + 1} [*b${i}, *b${i}]`).join("\n");
     const text = `type: keyword\nb0: &b0 [x, x]\n${levels}\n`;
-    await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow("s.yaml:1:1: Excessive alias count");
+    await expect(parseKindSection("scorer", text, "s.yaml")).rejects.toThrow(
+      "s.yaml:1:1: Excessive alias count",
+    );
   });
 
   test("another encoding than UTF-8", async () => {
