@@ -60,7 +60,8 @@ function render(record: ReportRecord, format: Format, table: CsvTable): string {
   if (format === "html") return htmlReport(record);
   if (format === "markdown") return markdownReport(record);
   if (format === "csv") return csvReport(record, table);
-  return `${visibleJson(JSON.stringify(record, null, 2))}\n`;
+  // Line by line: line breaks of the layout are no text of a model.
+  return `${JSON.stringify(record, null, 2).split("\n").map(visibleJson).join("\n")}\n`;
 }
 
 function refuseIrregular(file: string): void {

@@ -7,8 +7,8 @@ import { Progress } from "./progress.js";
 const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 /**
- * Shows a training run: rate, time left, loss, reward, the success rate as far as it is known, the one with harmless
- * probes only, and what the probes are like.
+ * Shows a training run: rate, time left, loss, reward, the success rate as far as it is known and, in parentheses, the
+ * one with harmless probes only, and what the probes are like.
  */
 export class TrainingProgress {
   readonly #progress: Progress;
@@ -17,7 +17,7 @@ export class TrainingProgress {
   #done: number | null = null;
 
   constructor(output: Output, steps: number) {
-    const dispensable = ["rate", "now", "loss", "reward", "left"];
+    const dispensable = ["rate", "now", "loss", "reward", "left", "probes"];
     this.#progress = new Progress(output, { unit: "step", total: steps, dispensable });
   }
 
@@ -26,13 +26,13 @@ export class TrainingProgress {
     this.#done = record.step;
     this.#facts.loss = plain(record.loss, 3);
     this.#facts.reward = plain(record["reward/mean"], 3);
-    this.#facts.success = percent(numberOr(record["success/rate"]));
-    this.#facts.harmless = percent(numberOr(record["success/harmless_probe_rate"]));
+    const harmless = percent(numberOr(record["success/harmless_probe_rate"]));
+    this.#facts.success = `${percent(numberOr(record["success/rate"]))} (harmless ${harmless})`;
     this.#facts.probes = `${percent(numberOr(record["harm/probe_rate"]))} harmful, ${String(record["probes/distinct"] ?? "–")}/${String(record["turns/done"] ?? "–")} distinct`;
     const evaluated = numberOr(record["evaluation/success_rate"]);
     if (evaluated !== null) {
-      const harmless = numberOr(record["evaluation/harmless_probe_success_rate"]);
-      this.#facts.dev = `${percent(evaluated)}, harmless ${percent(harmless)}`;
+      const withHarmless = numberOr(record["evaluation/harmless_probe_success_rate"]);
+      this.#facts.dev = `${percent(evaluated)} (${percent(withHarmless)})`;
     }
     delete this.#facts.now;
     this.#progress.update(this.#done, this.#facts);

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { copyFileSync, createReadStream, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { createReadStream, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { hostname, cpus } from "node:os";
 import { extname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -145,7 +145,7 @@ async function fileIdentities(folder: string, configuration: Configuration): Pro
     const copy = statSync(path).size <= SMALL ? join("inputs", `${key}${extname(path)}`) : null;
     if (copy !== null) {
       makeFolder(join(folder, "inputs"));
-      explainDiskErrors(folder, () => copyFileSync(path, join(folder, copy)));
+      explainDiskErrors(folder, () => writeFileSync(join(folder, copy), readFileSync(path)));
     }
     identities.push({ key, path, sha256: fileHash(path), copy });
   }
