@@ -47,7 +47,7 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
     const inner = isSection(child) ? child : child.items!;
     const many = isSection(child) ? "" : ", a list";
     lines.push(`${"#".repeat(Math.min(6, 3 + path.length))} ${[...path, key].join(".")}${many}`, "");
-    if (many !== "" && child.description !== undefined) lines.push(`${String(child.description)}.`, "");
+    if (many !== "" && typeof child.description === "string") lines.push(`${child.description}.`, "");
     lines.push(...sectionLines(inner, [...path, key]));
   }
   return lines;
@@ -58,7 +58,7 @@ function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string 
   if (isRequired) facts.push("required");
   else if (schema["default"] !== undefined) facts.push(`default \`${JSON.stringify(schema["default"])}\``);
   if (schema.resume !== undefined) facts.push(`_${schema.resume}_`);
-  const meaning = schema.description === undefined ? "" : `: ${String(schema.description)}`;
+  const meaning = typeof schema.description === "string" ? `: ${schema.description}` : "";
   return `- \`${name}\` (${facts.join(", ")})${meaning}`;
 }
 
