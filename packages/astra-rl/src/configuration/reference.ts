@@ -49,7 +49,7 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
     const inner = isSection(child) ? child : child.items!;
     const many = isSection(child) ? "" : ", a list";
     lines.push(`${"#".repeat(Math.min(6, 3 + path.length))} ${[...path, key].join(".")}${many}`, "");
-    if (many !== "" && child.description !== undefined) lines.push(`${child.description}.`, "");
+    if (many !== "" && typeof child.description === "string") lines.push(`${child.description}.`, "");
     lines.push(...sectionLines(inner, [...path, key]));
   }
   return lines;
@@ -60,7 +60,7 @@ function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string 
   if (isRequired) facts.push("required");
   else if (schema["default"] !== undefined) facts.push(`default \`${JSON.stringify(schema["default"])}\``);
   if (schema.resume !== undefined) facts.push(`_${schema.resume}_`);
-  const meaning = schema.description === undefined ? "" : `: ${schema.description}`;
+  const meaning = typeof schema.description === "string" ? `: ${schema.description}` : "";
   return `- \`${name}\` (${facts.join(", ")})${meaning}`;
 }
 
