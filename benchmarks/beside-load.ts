@@ -88,10 +88,13 @@ function run(parameters: readonly string[]): string {
   return stdout;
 }
 
-/** Processes that compute for as long as they are let. */
+const BUSY =
+  "const parent = process.ppid; for (let i = 0; i % 2 ** 24 !== 0 || process.ppid === parent; i++) Math.random();";
+
+/** Processes that compute for as long as they are let, and no longer than this one lives, however it ends. */
 function startBusy(count: number): () => void {
   const children = Array.from({ length: count }, (): ChildProcess =>
-    spawn(process.execPath, ["-e", "for (;;) Math.random();"], { stdio: "ignore" }),
+    spawn(process.execPath, ["-e", BUSY], { stdio: "ignore" }),
   );
   const stop = () => children.forEach((child) => child.kill("SIGKILL"));
   process.once("exit", stop);
