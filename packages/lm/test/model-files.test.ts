@@ -256,6 +256,8 @@ describe("other files of a model", () => {
       const tensors = parseSafetensors(readFileSync(weights));
       for (const tensor of tensors.values()) tensor.dtype = "I32";
       writeFileSync(weights, renderSafetensors(tensors));
+      // Somebody else's adapter: ours would be refused for its digest before it is read.
+      rmSync(path("SHA256SUMS"));
       await expectRefusal(
         /adapter_model\.safetensors: ".*" must be stored as one of float32, .* but it is int32/,
         load,

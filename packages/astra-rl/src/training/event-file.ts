@@ -1,4 +1,4 @@
-import { closeSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, writeSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { explainDiskErrors } from "@astra-rl/torch";
@@ -20,7 +20,7 @@ export class EventFile {
   readonly #now: () => number;
 
   /**
-   * @param folder is made where it is not there
+   * @param folder is made where it is not there, in one that is
    * @param nextStep the first step that will be written
    * @param now milliseconds since 1970
    * @throws UsageError where the file cannot be written
@@ -30,7 +30,8 @@ export class EventFile {
     const seconds = String(Math.floor(now() / 1000)).padStart(10, "0");
     this.path = join(folder, `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${nextStep}`);
     this.#handle = explainDiskErrors(folder, () => {
-      mkdirSync(folder, { recursive: true });
+      // Not "recursive", which never ends where a file system takes no new folders (/proc).
+      if (!existsSync(folder)) mkdirSync(folder);
       return openSync(this.path, "a");
     });
     this.#write(event(this.#now(), 0, text(3, "brain.Event:2")));
