@@ -67,7 +67,8 @@ function event(milliseconds: number, step: number, fields: Buffer): Buffer {
   const time = Buffer.alloc(9);
   time[0] = key(1, 1);
   time.writeDoubleLE(milliseconds / 1000, 1);
-  return Buffer.concat([time, variable(2, step), fields]);
+  // A field whose value is 0 is left out, as protocol buffers do.
+  return Buffer.concat([time, step === 0 ? Buffer.alloc(0) : variable(2, step), fields]);
 }
 
 /** A field's number and how its value is encoded: 0 variable length, 1 eight bytes, 2 a length and bytes, 5 four bytes. */
