@@ -46,11 +46,13 @@ function kind(value: Section, leaveOut?: readonly string[]): string | null {
   const name = textOf(value["type"] ?? value["preset"]);
   const options = optionsOf(value, ["preset", ...(leaveOut ?? [])]);
   const terms = Array.isArray(value["terms"])
-    ? (value["terms"] as Section[]).map(
-        (term) => `${plainOr(term?.["weight"])} × ${textOf(term?.["type"]) ?? "?"}`,
-      )
+    ? (value["terms"] as Section[]).map((term) => {
+        const own = optionsOf(term, ["weight"]);
+        return `${plainOr(term?.["weight"])} × ${textOf(term?.["type"]) ?? "?"}${own === "" ? "" : ` (${own})`}`;
+      })
     : [];
-  return [name ?? (terms.length > 0 ? terms.join(" + ") : null), options].filter(Boolean).join(": ") || null;
+  const sum = terms.join(" + ").replaceAll("+ -", "− ");
+  return [name ?? (terms.length > 0 ? sum : null), options].filter(Boolean).join(": ") || null;
 }
 
 const plainOr = (value: unknown) => (typeof value === "number" ? String(value) : "?");
