@@ -2,13 +2,13 @@ import { mkdir, readdir, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import {
   describeValue,
-  explainDiskErrorsAsync,
   replaceFolder,
   requireDevice,
   UsageError,
   writeDigests,
   writeFileAtomic,
   writeSafetensors,
+  makeFolder,
   type Device,
   type DType,
 } from "@astra-rl/torch";
@@ -89,7 +89,7 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
   const target = resolve(directory);
   await checkReplaceable(target);
-  await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
+  makeFolder(dirname(target));
   await replaceFolder(target, async (temporary) => {
     await mkdir(temporary);
     const digests = new Map<string, string>();

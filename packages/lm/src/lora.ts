@@ -5,7 +5,6 @@ import {
   checkDigest,
   dispose,
   dropout,
-  explainDiskErrorsAsync,
   keep,
   linear,
   noGrad,
@@ -18,6 +17,7 @@ import {
   writeSafetensors,
   zeros,
   Generator,
+  makeFolder,
   type Device,
   type Tensor,
 } from "@astra-rl/torch";
@@ -226,7 +226,7 @@ export class LoRA implements Adapter {
       modules_to_save: null,
     };
     const target = resolve(directory);
-    await explainDiskErrorsAsync(target, () => mkdir(dirname(target), { recursive: true }));
+    makeFolder(dirname(target));
     await replaceFolder(target, async (temporary) => {
       await mkdir(temporary);
       writeFileAtomic(join(temporary, "adapter_config.json"), [

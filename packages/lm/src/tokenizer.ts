@@ -1,6 +1,5 @@
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { describeValue, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { describeValue, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parseJsonObject, readFileIfThere } from "./json-fields.js";
 import { AddedTokens, AddedTokenSplitter, type Section } from "./tokenizer/added-tokens.js";
 import { cleanUp, readDecoder, type Decoder } from "./tokenizer/decoders.js";
@@ -227,7 +226,7 @@ export class Tokenizer {
 
   /** Writes the files that it was made from, unchanged, into a folder. */
   async save(directory: string): Promise<void> {
-    await mkdir(directory, { recursive: true });
+    makeFolder(directory);
     for (const [name, bytes] of this.directoryFiles) writeFileAtomic(join(directory, name), [bytes]);
   }
 

@@ -1,17 +1,11 @@
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { AstraError, checkReplaceableFile, writeFileAtomic } from "@astra-rl/torch";
+import { AstraError, checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
-import {
-  assembleEvaluator,
-  assembleEvaluationSystem,
-  describeMeasured,
-  loadPrompts,
-  makeFolder,
-} from "../run/index.js";
+import { assembleEvaluator, assembleEvaluationSystem, describeMeasured, loadPrompts } from "../run/index.js";
 import {
   downloadNotes,
   noteHubModels,

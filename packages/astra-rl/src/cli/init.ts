@@ -67,7 +67,7 @@ export function initCommand(streams: Streams) {
  */
 function modelInFile(model: string, option: string, folder: string, output: Output): string {
   if (model.trim() === "") throw new UsageError(`${option} "": must name a folder or a hub id, got nothing`);
-  if (model.startsWith("embedded:")) return model;
+  if (isEmbedded(model)) return model;
   if (!existsSync(model)) {
     if (!isModelId(model)) throw new UsageError(`${option} ${model}: there is no such folder`);
     output.note(`${option}: there is no folder ${model}, so it is a model of the hub`);

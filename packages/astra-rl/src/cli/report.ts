@@ -1,7 +1,6 @@
-import { lstatSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import {
   CSV_TABLES,
   csvReport,
@@ -12,7 +11,6 @@ import {
   type CsvTable,
 } from "../report/index.js";
 import type { ReportRecord } from "../records/index.js";
-import { makeFolder } from "../run/index.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -43,7 +41,7 @@ export function reportCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       const file = given ?? (format === "html" ? "report.html" : "-");
       // Before anything is read: whoever waits for a large run should not wait for a refusal.
-      if (file !== "-") refuseIrregular(file);
+      if (file !== "-") checkReplaceableFile(file);
       const record = readReport(paths, graphs === undefined ? {} : { graphs });
       const text = render(record, format, table);
       if (file === "-") {
@@ -62,13 +60,4 @@ function render(record: ReportRecord, format: Format, table: CsvTable): string {
   if (format === "csv") return csvReport(record, table);
   // Line by line: line breaks of the layout are no text of a model.
   return `${JSON.stringify(record, null, 2).split("\n").map(visibleJson).join("\n")}\n`;
-}
-
-function refuseIrregular(file: string): void {
-  const found = lstatSync(file, { throwIfNoEntry: false });
-  if (found === undefined || found.isFile()) return;
-  throw new UsageError(
-    `--output ${file}: must name a file, and this is ${found.isDirectory() ? "a folder" : "none"}; ` +
-      'choose another name, or "-" for standard output',
-  );
 }

@@ -11,5 +11,5 @@ export { configurationSchema, EMBEDDED, type Configuration, type KindSection } f
 export { configurationReference } from "./reference.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
 export type { StandardSchema, TextScorer, TurnScorer, UserKind } from "./user-kind.js";
-export { fileHash, isModuleReference, loadUserModule, type UserModule } from "./user-module.js";
+export { isModuleReference, loadUserModule, type UserModule } from "./user-module.js";
 export { stringifyConfiguration } from "./write.js";

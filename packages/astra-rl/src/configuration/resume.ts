@@ -1,9 +1,10 @@
 import { statSync } from "node:fs";
+import { fileDigest } from "@astra-rl/torch";
 import { wasAndIs, type RunSettings } from "../training/index.js";
 import { leavesOf, type Leaf } from "./json-schema.js";
 import { dotted } from "./override.js";
 import { EMBEDDED, type Configuration } from "./schema.js";
-import { fileHash, isModuleReference } from "./user-module.js";
+import { isModuleReference } from "./user-module.js";
 
 /** What a checkpoint keeps of the run that it belongs to. */
 interface RunRecord {
@@ -33,7 +34,7 @@ function contentHashes(configuration: Record<string, unknown>): Record<string, s
     if (schema.resume !== "content" || typeof value !== "string" || value === EMBEDDED) continue;
     try {
       // Devices may never end.
-      if (statSync(value).isFile()) hashes[dotted(path)] = fileHash(value);
+      if (statSync(value).isFile()) hashes[dotted(path)] = fileDigest(value);
     } catch {
       // Whoever reads the file says what is wrong with it.
     }

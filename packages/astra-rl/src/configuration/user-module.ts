@@ -1,8 +1,7 @@
-import { createHash } from "node:crypto";
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { UsageError } from "@astra-rl/torch";
+import { fileDigest, UsageError } from "@astra-rl/torch";
 import { resolve as resolvePackage } from "import-meta-resolve";
 import { messageOf, type Role } from "../core/index.js";
 import { closest } from "./closest.js";
@@ -70,12 +69,7 @@ export async function loadUserModule<R extends Role>(
     throw new UsageError(`${file} exports no "${name}"; ${advice}`);
   }
   const absolute = `${file}#${name}`;
-  return { reference: absolute, file, sha256: fileHash(file), kind: userKind(role, absolute, name, value) };
-}
-
-/** SHA-256 of a file's bytes, in hexadecimal. */
-export function fileHash(path: string): string {
-  return createHash("sha256").update(readFileSync(path)).digest("hex");
+  return { reference: absolute, file, sha256: fileDigest(file), kind: userKind(role, absolute, name, value) };
 }
 
 function locate(specifier: string, folder: string): string {

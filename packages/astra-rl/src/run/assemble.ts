@@ -11,6 +11,7 @@ import {
 } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
+import { astSamplerKind } from "../sampler/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../training/index.js";
@@ -114,9 +115,10 @@ export async function assembleEvaluator(
       `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
     );
   }
-  // Evaluations follow one path, so that a width would only count against the limit of trees.
-  const section =
-    depth === undefined ? sampler : { ...sampler, depth, ...("width" in sampler ? { width: 1 } : {}) };
+  // Evaluations follow one path: our own sampler's width would only count against the limit of its trees. What another
+  // sampler does with its options is its own matter.
+  const path = sampler.type === astSamplerKind.name ? { ...sampler, width: 1 } : sampler;
+  const section = depth === undefined ? sampler : { ...path, depth };
   const paths = await makePart("sampler", section, { system, prompts, seed });
   return new ASTEvaluator(paths, prompts, { threshold });
 }

@@ -15,7 +15,6 @@ export { loadPrompts } from "./prompts.js";
 export {
   checkNewRunFolder,
   defaultRunFolder,
-  makeFolder,
   prepareRunFolder,
   takeRunFolder,
   withComputeTypes,

@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { basename, dirname, extname, join } from "node:path";
-import { explainDiskErrors, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, extname, join } from "node:path";
+import { explainDiskErrors, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import type { ComputeTypes } from "../models/index.js";
@@ -69,17 +69,6 @@ export function takeRunFolder(folder: string, options: RunLockOptions = {}): Run
     lock.release();
     throw error;
   }
-}
-
-/**
- * Makes a folder and those above it. Not mkdirSync's own recursion: it never ends where a file system refuses a new
- * folder with ENOENT, as /proc does.
- */
-export function makeFolder(path: string): void {
-  if (existsSync(path)) return;
-  const parent = dirname(path);
-  if (parent !== path) makeFolder(parent);
-  explainDiskErrors(path, () => mkdirSync(path));
 }
 
 /** Writes `config.resolved.yaml`, whole or not at all. */

@@ -1,12 +1,17 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { createReadStream, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { hostname, cpus } from "node:os";
 import { extname, join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { resolveCheckpoint, type HubOptions } from "@astra-rl/lm";
-import { engineInformation, explainDiskErrors, writeFileAtomic } from "@astra-rl/torch";
-import { configuredFiles, EMBEDDED, fileHash, type Configuration } from "../configuration/index.js";
+import {
+  engineInformation,
+  explainDiskErrors,
+  fileDigest,
+  makeFolder,
+  writeFileAtomic,
+} from "@astra-rl/torch";
+import { configuredFiles, EMBEDDED, type Configuration } from "../configuration/index.js";
 import { defaultPrompts, PROMPT_SPLITS } from "../datasets/index.js";
 import {
   parseRunRecord,
@@ -19,7 +24,6 @@ import {
 } from "../records/index.js";
 import { savedStep } from "../training/index.js";
 import { modelSource } from "./model-source.js";
-import { makeFolder } from "./run-folder.js";
 
 const FILE = "run.json";
 
@@ -125,14 +129,8 @@ export async function modelIdentity(model: string, hub: HubOptions = {}): Promis
   const folder = await resolveCheckpoint(modelSource(model), hub);
   const names = readdirSync(folder).filter((name) => CHECKPOINT_FILE.test(name));
   const files: Record<string, string> = {};
-  for (const name of names.sort()) files[name] = await largeFileHash(join(folder, name));
+  for (const name of names.sort()) files[name] = fileDigest(join(folder, name));
   return { model, files };
-}
-
-async function largeFileHash(path: string): Promise<string> {
-  const digest = createHash("sha256");
-  await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), digest);
-  return digest.digest("hex");
 }
 
 async function fileIdentities(folder: string, configuration: Configuration): Promise<FileIdentity[]> {
@@ -147,7 +145,7 @@ async function fileIdentities(folder: string, configuration: Configuration): Pro
       makeFolder(join(folder, "inputs"));
       explainDiskErrors(folder, () => writeFileSync(join(folder, copy), readFileSync(path)));
     }
-    identities.push({ key, path, sha256: fileHash(path), copy });
+    identities.push({ key, path, sha256: fileDigest(path), copy });
   }
   return identities;
 }
@@ -185,7 +183,7 @@ export async function describeMeasured(
       ...scorer,
       ...(files.length === 0
         ? {}
-        : { sha256: Object.fromEntries(files.map(({ key, path }) => [key, fileHash(path)])) }),
+        : { sha256: Object.fromEntries(files.map(({ key, path }) => [key, fileDigest(path)])) }),
     },
     prompts: {
       source: configuration.prompts[split as keyof Configuration["prompts"]],

@@ -1,7 +1,7 @@
-import { closeSync, existsSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { explainDiskErrors } from "@astra-rl/torch";
+import { explainDiskErrors, makeFolder } from "@astra-rl/torch";
 
 /**
  * One file of events as TensorBoard reads them: scalars by step. A file is a sequence of records,
@@ -20,7 +20,7 @@ export class EventFile {
   readonly #now: () => number;
 
   /**
-   * @param folder is made where it is not there, in one that is
+   * @param folder is made where it is not there
    * @param nextStep the first step that will be written
    * @param now milliseconds since 1970
    * @throws UsageError where the file cannot be written
@@ -29,11 +29,8 @@ export class EventFile {
     this.#now = now;
     const seconds = String(Math.floor(now() / 1000)).padStart(10, "0");
     this.path = join(folder, `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${nextStep}`);
-    this.#handle = explainDiskErrors(folder, () => {
-      // Not "recursive", which never ends where a file system takes no new folders (/proc).
-      if (!existsSync(folder)) mkdirSync(folder);
-      return openSync(this.path, "a");
-    });
+    makeFolder(folder);
+    this.#handle = explainDiskErrors(folder, () => openSync(this.path, "a"));
     this.#write(event(this.#now(), 0, text(3, "brain.Event:2")));
     if (nextStep > 1) this.#write(event(this.#now(), nextStep, message(7, variable(1, SESSION_START))));
   }

@@ -1,6 +1,6 @@
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { explainDiskErrors, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
+import { explainDiskErrors, makeFolder, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
 import { Journal } from "./journal.js";
 import { RunLock, type RunLockOptions } from "./run-lock.js";
 
@@ -47,7 +47,7 @@ export class RunDirectory {
    * `resume` is false
    */
   open({ resume, lock, onTakeover }: OpenOptions): void {
-    explainDiskErrors(this.path, () => mkdirSync(join(this.path, "checkpoints"), { recursive: true }));
+    makeFolder(join(this.path, "checkpoints"));
     if (lock === undefined)
       this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
     try {

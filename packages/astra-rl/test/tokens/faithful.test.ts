@@ -111,11 +111,23 @@ class Reader {
       cleanUpSpaces: false,
     });
   }
+  /** How many ids behind what precedes a text are special tokens, which the text does not show. */
+  unseen(ids: readonly number[]): number {
+    const isSpecial = (id: number) =>
+      this.#tokenizer.decode([id]) === "" && this.#tokenizer.decode([id], SPELLED) !== "";
+    return ids.filter(isSpecial).length;
+  }
+}
+
+/** What each side has said on the way to a turn, as it was sampled. */
+interface Said {
+  tester: readonly number[];
+  target: readonly number[];
 }
 
 /**
- * Each side's row, decoded by its own tokenizer, against the record; log P by `hear` against one pass over the row. The
- * number of turns that could be compared letter by letter.
+ * Each side's row, decoded by its own tokenizer, against the record; no special token in it but those that were sampled;
+ * log P by `hear` against one pass over the row. The number of turns that could be compared letter by letter.
  */
 async function expectFaithfulPair(
   system: HFASTSystem,
@@ -126,7 +138,15 @@ async function expectFaithfulPair(
   let compared = 0;
   const rows: { context: number[]; continuation: readonly number[] }[] = [];
   const recorded: number[][] = [];
-  const check = (node: Node) => {
+  const shared = system.tester.sharesTokens(system.target);
+  const unseenIn = (row: readonly number[], side: "tester" | "target", own: Said) => {
+    const other = side === "tester" ? "target" : "tester";
+    const reader = readers[side];
+    expect(reader.unseen(row.slice(reader.prefix.length))).toBe(
+      reader.unseen(own[side]) + (shared ? reader.unseen(own[other]) : 0),
+    );
+  };
+  const check = (node: Node, before: Said) => {
     const { tester, target: heard, edited } = tokensOf(node);
     expect(edited).toBe(false);
     const asked = [...heard!.context, ...heard!.heard];
@@ -138,19 +158,22 @@ async function expectFaithfulPair(
     compared += 1;
     expect(whole).toEqual({ tester: `${node.context}${node.probe}`, target: said });
     expect(readers.target.row(asked)).toBe(system.promptForTarget(node.context, node.probe));
+    const probed = { ...before, tester: [...before.tester, ...keptProbe(node)] };
+    const answered = { ...probed, target: [...before.target, ...keptResponse(node)] };
+    unseenIn([...tester!.context, ...keptProbe(node)], "tester", probed);
+    unseenIn([...asked, ...keptResponse(node)], "target", answered);
     // Nothing stands between what was read before and the probe: the scaffold of the plain format is empty.
     expect(heard!.heard.length).toBe(heardProbe(node).length);
     rows.push({ context: [...heard!.context], continuation: heardProbe(node) });
     recorded.push([...heard!.logprobs]);
     for (const child of node.children) {
-      const before = [...tester!.context, ...keptProbe(node)];
-      expect(tokensOf(child).tester!.context.slice(0, before.length)).toEqual(before);
-      const answered = [...asked, ...keptResponse(node)];
-      expect(tokensOf(child).target!.context).toEqual(answered);
-      check(child);
+      const held = [...tester!.context, ...keptProbe(node)];
+      expect(tokensOf(child).tester!.context.slice(0, held.length)).toEqual(held);
+      expect(tokensOf(child).target!.context).toEqual([...asked, ...keptResponse(node)]);
+      check(child, answered);
     }
   };
-  for (const graph of graphs) graph.children.forEach(check);
+  for (const graph of graphs) for (const node of graph.children) check(node, { tester: [], target: [] });
   const heard = rows
     .map((row, at) => ({ row, logprobs: recorded[at]! }))
     .filter(({ row }) => row.continuation.length > 0);

@@ -24,8 +24,13 @@ export function checkDigest(path: string): void {
   const sums = join(dirname(path), DIGESTS);
   const expected = digestOf(sums, basename(path));
   if (expected === null) return;
-  const found = sha256(path);
-  if (found === null || found === expected) return;
+  let found: string;
+  try {
+    found = fileDigest(path);
+  } catch {
+    return; // Whoever reads it says why it cannot be read.
+  }
+  if (found === expected) return;
   throw new UsageError(
     `${path}: is not what was written (SHA-256 ${expected}, now ${found}): it was damaged or changed since; restore ` +
       `it, or delete ${sums} to take it as it is`,
@@ -46,21 +51,14 @@ function digestOf(sums: string, name: string): string | null {
   return null;
 }
 
-/** null for a file that cannot be read: whoever reads it says why. */
-function sha256(path: string): string | null {
+/** SHA-256 of a file in hexadecimal. @throws the system's error where it cannot be read */
+export function fileDigest(path: string): string {
   const hash = createHash("sha256");
   const piece = Buffer.allocUnsafe(PIECE);
-  let file: number;
-  try {
-    file = openSync(path, "r");
-  } catch {
-    return null;
-  }
+  const file = openSync(path, "r");
   try {
     for (let count; (count = readSync(file, piece)) > 0;) hash.update(piece.subarray(0, count));
     return hash.digest("hex");
-  } catch {
-    return null;
   } finally {
     closeSync(file);
   }
