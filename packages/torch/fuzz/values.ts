@@ -100,7 +100,11 @@ export function laidOut(random: Random, shape: readonly number[], dtype: DType):
 
 function withHuge(random: Random, shape: readonly number[], dim: number): number[] {
   // What has to be passed over takes time; more than that is for shapes alone.
-  return shape.map((size, at) => (at === dim ? random.pick([2 ** 16, 2 ** 20, 2 ** 21 + 1]) : size));
+  const others = shape.reduce((product, size, at) => (at === dim ? product : product * size), 1);
+  const most = Math.max(1, Math.floor(2 ** 31 / Math.max(1, others)));
+  return shape.map((size, at) =>
+    at === dim ? Math.min(most, random.pick([2 ** 16, 2 ** 20, 2 ** 21 + 1])) : size,
+  );
 }
 
 export function anyTensor(random: Random, base: readonly number[], dtype?: DType): Tensor {

@@ -327,8 +327,8 @@ napi_value call(Call& call) {
                                  i + 2 < call.count ? call.arguments[i + 2] : nullptr, op.parameters[i]));
   }
   try {
-    if (op.hazard != nullptr) op.hazard(stack);
     c10::AutoGradMode mode(gradients);
+    if (op.hazard != nullptr) op.hazard(stack);
     op.handle->callBoxed(&stack);
   } catch (const NoMemory& refusal) {
     throw NoMemory(std::string(refusal.what()) + describeArguments(call, op));

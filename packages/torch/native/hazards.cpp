@@ -1,5 +1,5 @@
-// Arguments at which libtorch's own code ends the process, found by calling every operator with generated arguments
-// (docs/fuzzing.md): they are refused before it runs.
+// Arguments at which libtorch's own code ends the process or reads memory that is not the tensor's, found by calling every
+// operator with generated arguments (docs/fuzzing.md): they are refused, or laid out, before it runs.
 #include "hazards.h"
 
 #include <ATen/ScalarOps.h>
@@ -21,7 +21,7 @@ constexpr int64_t kMostPieces = 1 << 20;
 
 // The least integer by −1: its quotient does not fit, for which the processor raises the signal of a division by 0.
 // Shorter integers are computed in 32 bits, where it fits.
-void checkDivision(const torch::jit::Stack& stack) {
+void checkDivision(torch::jit::Stack& stack) {
   const at::Tensor& dividend = stack[0].toTensor();
   if (!dividend.is_cpu() || !c10::isIntegralType(dividend.scalar_type(), /*includeBool=*/true)) return;
   const at::Tensor divisor = stack[1].isTensor() ? stack[1].toTensor() : c10::scalar_to_tensor(stack[1].toScalar());
@@ -40,12 +40,12 @@ void checkDivision(const torch::jit::Stack& stack) {
 }
 
 // Only with a rounding mode is the quotient of integers an integer.
-void checkRoundedDivision(const torch::jit::Stack& stack) {
+void checkRoundedDivision(torch::jit::Stack& stack) {
   if (stack.size() > 2 && !stack[2].isNone()) checkDivision(stack);
 }
 
 // Sizes that are cut to 32 bits and then divided by.
-void checkConvolution(const torch::jit::Stack& stack) {
+void checkConvolution(torch::jit::Stack& stack) {
   const int64_t channels = stack[1].toTensor().dim() > 0 ? stack[1].toTensor().size(0) : 0, groups = stack[6].toInt();
   if (groups < 1 || groups > std::max<int64_t>(1, channels)) {
     throw Refusal("groups must be 1 … " + std::to_string(channels) + ", got " + std::to_string(groups));
@@ -69,7 +69,7 @@ void checkRandom(const torch::jit::Stack& stack, size_t from) {
 }
 
 // Repetitions are added up without a look at their sum, and written to what that gave room for.
-void checkRepetitions(const torch::jit::Stack& stack) {
+void checkRepetitions(torch::jit::Stack& stack) {
   if (stack.size() < 2 || !stack[0].isTensor()) return;
   const auto elements = static_cast<double>(std::max<int64_t>(1, stack[0].toTensor().numel()));
   double most = 0;
@@ -85,7 +85,7 @@ void checkRepetitions(const torch::jit::Stack& stack) {
 }
 
 // Of a dimension without elements it makes as many pieces as are asked for, not as many as there are elements.
-void checkChunks(const torch::jit::Stack& stack) {
+void checkChunks(torch::jit::Stack& stack) {
   if (stack.size() < 3 || !stack[0].isTensor() || !stack[1].isInt() || !stack[2].isInt()) return;
   const at::Tensor& whole = stack[0].toTensor();
   int64_t dim = stack[2].toInt();
@@ -97,6 +97,18 @@ void checkChunks(const torch::jit::Stack& stack) {
   }
 }
 
+// It takes numbers along a dimension with a stride of 0 for neighbours, and reads what lies behind the one that there is
+// (1.13 and 2.13).
+void layOutDimension(torch::jit::Stack& stack) {
+  if (stack.size() < 2 || !stack[0].isTensor() || !stack[1].isInt()) return;
+  const at::Tensor& self = stack[0].toTensor();
+  if (self.layout() != c10::kStrided) return;
+  int64_t dim = stack[1].toInt();
+  if (dim < 0) dim += self.dim();
+  if (dim < 0 || dim >= self.dim() || self.size(dim) < 2 || self.stride(dim) != 0) return;
+  stack[0] = self.contiguous();
+}
+
 }  // namespace
 
 Hazard hazardOf(const std::string& name) {
@@ -105,9 +117,10 @@ Hazard hazardOf(const std::string& name) {
   if (plain == "aten::div") return checkRoundedDivision;
   if (plain == "aten::repeat_interleave") return checkRepetitions;
   if (plain == "aten::chunk") return checkChunks;
-  if (plain == "aten::random") return [](const torch::jit::Stack& stack) { checkRandom(stack, 1); };
-  if (plain == "aten::randint") return [](const torch::jit::Stack& stack) { checkRandom(stack, 0); };
+  if (plain == "aten::random") return [](torch::jit::Stack& stack) { checkRandom(stack, 1); };
+  if (plain == "aten::randint") return [](torch::jit::Stack& stack) { checkRandom(stack, 0); };
   if (plain == "aten::conv1d") return checkConvolution;
+  if (plain == "aten::median") return layOutDimension;
   return nullptr;
 }
 

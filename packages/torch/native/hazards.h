@@ -1,4 +1,4 @@
-// Arguments at which libtorch's own code ends the process.
+// Arguments at which libtorch's own code ends the process or reads memory that is not the tensor's.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace astra {
 
-// Throws Refusal where the operator must not run with what is on its stack.
-using Hazard = void (*)(const torch::jit::Stack& stack);
+// Throws Refusal where the operator must not run with what is on its stack, or lays out a tensor there as it must lie.
+using Hazard = void (*)(torch::jit::Stack& stack);
 
 // Null for nearly all operators. `name` is "aten::add", without the overload.
 Hazard hazardOf(const std::string& name);

@@ -236,6 +236,19 @@ it("a dimension without elements is not cut into billions of pieces: libtorch wo
   });
 });
 
+it("the median along a dimension that repeats one number is that number: libtorch reads what lies behind it", () => {
+  scope(() => {
+    const column = tensor([5, 7], { shape: [2, 1] }).requiresGrad_();
+    for (const dim of [-1, 1]) {
+      const [values] = column.expand([2, 33]).median(dim);
+      expect(values.toArray()).toEqual([5, 7]);
+      values.sum().backward();
+    }
+    expect(column.grad!.toArray()).toEqual([[2], [2]]);
+    expect(column.expand([2, 33]).median(0, { keepdim: true })[0].shape).toEqual([1, 33]);
+  });
+});
+
 describe("loops that write into a given tensor", () => {
   /** The sum of squares of `saved`, whose gradient is wrong where `saved` changes before the backward pass. */
   const squares = (saved: Tensor) => {
