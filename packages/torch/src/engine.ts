@@ -59,6 +59,12 @@ export function cudaAvailable(): boolean {
   return addon().information().cudaDevices > 0;
 }
 
+/** What the machine and the control groups that the process is in leave it, in bytes; null where the system does not tell. */
+export function availableMemory(): { available: number; limit: number; of: string } | null {
+  const { availableMemory: available, memoryLimit: limit, memoryOf: of } = addon().systemLimits(null);
+  return limit === 0 ? null : { available, limit, of };
+}
+
 /**
  * The most bytes that one CPU tensor may take in this process; larger ones are refused with an OutOfMemoryError. Null: no
  * limit but the memory that the machine and the process's control groups have left, which always holds.

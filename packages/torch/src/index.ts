@@ -66,6 +66,7 @@ export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "./selective-log-softmax.js";
 export { softmaxEntropy } from "./softmax-entropy.js";
 export {
+  availableMemory,
   cudaAvailable,
   emptyCache,
   endOnSecondSignal,

@@ -53,7 +53,7 @@ export {
   type Role,
   type Sections,
 } from "./kind.js";
-export { MEMORY_ADVICE, withMemoryAdvice } from "./memory-advice.js";
+export { MEMORY_ADVICE, requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
 export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
 export { nextTurn } from "./next-turn.js";

@@ -1,4 +1,4 @@
-import { OutOfMemoryError } from "@astra-rl/torch";
+import { availableMemory, OutOfMemoryError, type Optimizer } from "@astra-rl/torch";
 
 /** What makes each part of a run need less memory, by the keys of a configuration or a command's options. */
 export const MEMORY_ADVICE = {
@@ -9,11 +9,29 @@ export const MEMORY_ADVICE = {
   update:
     "lower training.batchSize (and raise training.gradientAccumulationSteps instead), sampler.depth or " +
     "generation.*.maxNewTokens, or set models.gradientCheckpointing=true or models.lora",
+  training:
+    "train an adapter (models.lora) or a smaller tester, or take an optimizer with less state (training.optimizer=sgd)",
   evaluation:
     "lower evaluation.batchSize (training.evaluationRollouts in training), evaluation.depth or generation.*.maxNewTokens",
   generate: "lower --batch-size or --max-new-tokens",
   logprobs: "lower --batch-size",
 } as const;
+
+/**
+ * Refuses training that cannot fit, before it has cost anything: what gradients and the optimizer's state will take is known,
+ * and what else updates take comes on top.
+ */
+export function requireMemoryForUpdates(optimizer: Optimizer): void {
+  const memory = availableMemory();
+  const needed = optimizer.bytesToCome();
+  if (memory === null || needed <= memory.available) return;
+  const bytes = (count: number) =>
+    `${count.toLocaleString("en-US")} bytes (${(count / 2 ** 30).toFixed(1)} GiB)`;
+  throw new OutOfMemoryError(
+    `training: gradients and the state of ${optimizer.name} need ${bytes(needed)} beside the weights that are loaded, ` +
+      `${bytes(memory.available)} are left of the ${bytes(memory.limit)} of ${memory.of}; to need less, ${MEMORY_ADVICE.training}`,
+  );
+}
 
 /** Runs something; where memory does not suffice for it, the error says what to change, once. */
 export async function withMemoryAdvice<T>(

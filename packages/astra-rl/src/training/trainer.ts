@@ -16,6 +16,7 @@ import {
 import {
   nextTurn,
   NotFiniteContractError,
+  requireMemoryForUpdates,
   withMemoryAdvice,
   type Algorithm,
   type Credit,
@@ -173,8 +174,13 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
     return this.stepsDone;
   }
 
-  /** Trains until the configured number of steps is done, or the signal or a callback asks to stop. */
+  /**
+   * Trains until the configured number of steps is done, or the signal or a callback asks to stop.
+   *
+   * @throws OutOfMemoryError before anything is done where gradients and the optimizer's state cannot fit
+   */
   async train(): Promise<void> {
+    requireMemoryForUpdates(this.optimizer);
     await this.#loggers.open({ ...this.loggedRun, nextStep: this.stepsDone + 1 });
     let outcome: "finished" | "failed" = "failed";
     try {

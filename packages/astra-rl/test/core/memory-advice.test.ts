@@ -1,5 +1,12 @@
-import { describe, expect, it } from "vitest";
-import { noGrad, ones, OutOfMemoryError, setAllocationLimit, TorchError } from "@astra-rl/torch";
+import { describe, expect, it, vi } from "vitest";
+import {
+  availableMemory,
+  noGrad,
+  ones,
+  OutOfMemoryError,
+  setAllocationLimit,
+  TorchError,
+} from "@astra-rl/torch";
 import { MEMORY_ADVICE, withMemoryAdvice } from "../../src/core/index.js";
 import { keysAt } from "../../src/configuration/json-schema.js";
 import { assemble } from "../training/support.js";
@@ -72,4 +79,25 @@ describe("memory that does not suffice", () => {
       expect(keysAt(path.slice(0, -1)), key).toContain(path.at(-1));
     }
   });
+});
+
+it("training whose gradients and optimizer's state cannot fit is refused before anything is grown", async () => {
+  const { system, sampler, trainer } = assemble();
+  const weights = [...system.parameters()].reduce((sum, parameter) => sum + parameter.numel(), 0);
+  // A gradient and AdamW's two moments of each float32.
+  expect(trainer.optimizer.bytesToCome()).toBe(3 * 4 * weights);
+  const { limit } = availableMemory()!;
+  trainer.optimizer.bytesToCome = () => 4 * limit;
+  const rolloutMany = vi.spyOn(sampler, "rolloutMany");
+  const bytes = (4 * limit).toLocaleString("en-US");
+  await expect(trainer.train()).rejects.toThrow(
+    new RegExp(
+      `^training: gradients and the state of adamw need ${bytes} bytes .* to need less, .*models\\.lora`,
+      "u",
+    ),
+  );
+  expect(rolloutMany).not.toHaveBeenCalled();
+  expect(trainer.step).toBe(0);
+  trainer.dispose();
+  system.dispose();
 });

@@ -1,3 +1,4 @@
+import { bytesOf } from "../dtype.js";
 import { TorchError, UsageError } from "../errors.js";
 import { full } from "../factories.js";
 import { isTensor } from "../operator-call.js";
@@ -74,6 +75,8 @@ export interface Optimizer {
   readonly groups: readonly OptimizerGroup[];
   /** Updates, in place, every parameter that has a gradient. */
   step(): void;
+  /** Bytes of the CPU's memory that gradients and state take once all parameters have them, beside what is there already. */
+  bytesToCome(): number;
   /** Forgets all gradients: `grad` becomes null, so that a parameter left out of the next loss is not updated. */
   zeroGrad(): void;
   /**
@@ -137,6 +140,19 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
         this.apply(updates);
       });
     });
+  }
+
+  bytesToCome(): number {
+    let bytes = 0;
+    for (const { values, parameters } of this.groups) {
+      for (const [name, parameter] of parameters) {
+        if (parameter.device !== "cpu") continue;
+        const gradients = parameter.grad === null ? 1 : 0;
+        const slots = this.state.has(name) ? 0 : this.slotNames(values).length;
+        bytes += (gradients + slots) * parameter.numel() * bytesOf(parameter.dtype);
+      }
+    }
+    return bytes;
   }
 
   zeroGrad(): void {
