@@ -172,17 +172,18 @@ it.each([
 ] as const)(
   "%s %o: %i numbers for each parameter are to come, gradients among them",
   (name, options, all, slots) => {
-    const parameters = begin();
-    const optimizer = createOptimizer(name, parameters, { learningRate: 0.1, ...options });
-    // Five float32 numbers.
-    expect(optimizer.bytesToCome()).toBe(20 * all);
-    setGradients(parameters, 0);
-    expect(optimizer.bytesToCome()).toBe(20 * slots);
-    optimizer.step();
-    expect(optimizer.bytesToCome()).toBe(0);
-    optimizer.zeroGrad();
-    expect(optimizer.bytesToCome()).toBe(20);
-    optimizer.dispose();
-    for (const parameter of parameters) parameter.dispose();
+    scope(() => {
+      const parameters = begin();
+      const optimizer = createOptimizer(name, parameters, { learningRate: 0.1, ...options });
+      // Five float32 numbers.
+      expect(optimizer.bytesToCome()).toBe(20 * all);
+      setGradients(parameters, 0);
+      expect(optimizer.bytesToCome()).toBe(20 * slots);
+      optimizer.step();
+      expect(optimizer.bytesToCome()).toBe(0);
+      optimizer.zeroGrad();
+      expect(optimizer.bytesToCome()).toBe(20);
+      optimizer.dispose();
+    });
   },
 );
