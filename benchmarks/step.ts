@@ -3,7 +3,7 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--threads 2] [--seed 0]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--lora RANK] [--threads 2] [--seed 0]
  *
  * With --from N the episodes are those from training step N on. Without --threads the engine decides.
  */
@@ -31,6 +31,7 @@ const { values } = parseArgs({
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
     "update-dtype": { type: "string" },
+    lora: { type: "string" },
     threads: { type: "string" },
     seed: { type: "string", default: "0" },
   },
@@ -64,15 +65,22 @@ class WatchedSampler extends ASTSampler {
 if (values.threads !== undefined) setThreads(Number(values.threads));
 const scorer = new VowelScorer();
 const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
+const rank = Number(values.lora);
+const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+const adapter =
+  values.lora === undefined ? {} : { lora: { rank, alpha: 2 * rank, targetModules: projections } };
+const loading = performance.now();
 const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
   scorer,
   inferenceDtype: values.dtype as InferenceDType,
   updateDtype: (values["update-dtype"] ?? values.dtype) as InferenceDType,
+  ...adapter,
   generation: { tester: sampling, target: sampling },
   reward: toolboxReward(scorer),
 });
+const loadSeconds = (performance.now() - loading) / 1000;
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const steps: object[] = [];
 const sampler = new WatchedSampler(system, prompts, { width: 2, depth: 3, seed: Number(values.seed) });
@@ -121,6 +129,7 @@ console.log(
     computeTypes: types,
     threads: threadsUsed,
     dtype: values.dtype,
+    loadSeconds,
     steps,
     liveTensors: live,
     peakResidentBytes: process.resourceUsage().maxRSS * 1024,
