@@ -54,6 +54,7 @@ NAPI_MODULE_INIT() {
     astra::defineLimits(env, exports, engine);
     astra::defineOptimizer(env, exports, engine);
     astra::defineGuarded(env, exports, engine);
+    astra::defineMetaDevice(env, exports, engine);
     astra::defineSignals(env, exports, engine);
     astra::defineInformation(env, exports, engine);
   } catch (const std::exception& error) {

@@ -115,6 +115,7 @@ void defineMemory(napi_env env, napi_value exports, Engine* engine);
 void defineLimits(napi_env env, napi_value exports, Engine* engine);
 void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
 void defineGuarded(napi_env env, napi_value exports, Engine* engine);
+void defineMetaDevice(napi_env env, napi_value exports, Engine* engine);
 void defineSignals(napi_env env, napi_value exports, Engine* engine);
 void defineInformation(napi_env env, napi_value exports, Engine* engine);
 

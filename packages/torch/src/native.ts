@@ -189,6 +189,8 @@ export interface NativeAddon {
   emptyCache(): void;
   trimCache(): void;
   systemLimits(root: string | null): SystemLimits;
+  /** For tests: see meta-device.cpp. */
+  computeOnMeta(): void;
   /** For fuzzers only, as the next: see guarded.cpp. */
   guardAllocations(alignment: number, fill: number): void;
   failAllocation(after: number): number;
