@@ -125,9 +125,11 @@ template <int64_t fixedSize, typename Stored>
 ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretch) {
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size, stride = stretch.valueStride;
   float values[kBlock * kMostHeadSize];
-  for (int64_t s = stretch.from; s < stretch.to; s += kBlock) {
+  for (int64_t s = stretch.from - stretch.from % kBlock; s < stretch.to; s += kBlock) {
     const int64_t present = std::min(kBlock, stretch.to - s);
-    for (int64_t at = 0; at < present; ++at) {
+    // Of the first block some may not be meant; their weights are 0.
+    std::fill(values, values + std::max<int64_t>(0, stretch.from - s) * size, 0.0f);
+    for (int64_t at = std::max<int64_t>(0, stretch.from - s); at < present; ++at) {
       const Stored* __restrict stored = stretch.value + (s + at) * stride;
 #pragma omp simd
       for (int64_t e = 0; e < size; ++e) values[at * size + e] = widen(stored[e]);
@@ -291,12 +293,11 @@ struct Decoding {
     const auto forEachStretch = [&](const auto& work) {
       for (size_t p = sharing.clusters[static_cast<size_t>(at)]; p < sharing.clusters[static_cast<size_t>(at) + 1]; ++p) {
         const Sharing::Piece& piece = sharing.pieces[p];
-        // No row of the piece looks further back; whole blocks, since values are added in blocks.
-        int64_t from = piece.to;
+        int64_t from = piece.to;  // no row of the piece looks further back
         for (int64_t place = piece.first; place < piece.first + piece.count; ++place) {
           from = std::min<int64_t>(from, ranges[sharing.order[static_cast<size_t>(place)]].from);
         }
-        from = std::max(piece.from, from - from % kBlock);
+        from = std::max(piece.from, from);
         if (from >= piece.to) continue;
         const int64_t row = ranges[piece.row].row;
         work(cluster, Stretch<Stored>{numbers(key) + row * key.stride(0) + group * key.stride(1),

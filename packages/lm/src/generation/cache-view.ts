@@ -21,7 +21,7 @@ export class CacheView implements AttentionCache {
     share: (places: readonly number[]) => SharedColumns | null = () => null,
   ) {
     this.#count = rows.length;
-    for (let first = 0; first < rows.length; ) {
+    for (let first = 0; first < rows.length;) {
       const rectangle = cache.rectangles.find((each) => rows[first]! < each.first + each.count);
       if (rectangle === undefined) {
         throw new AstraError(`internal: CacheView: row ${rows[first]} of a cache of ${cache.rows}`);
@@ -127,7 +127,9 @@ class Part implements CachedRows {
     return [this.key, this.value].map((buffer) => {
       const wide = buffer.narrow(2, 0, columns);
       if (isRun) return wide.narrow(0, first, this.count);
-      const rows = this.once("rows", () => tensor(Int32Array.from(this.#rows), { dtype: "int64", device: buffer.device }));
+      const rows = this.once("rows", () =>
+        tensor(Int32Array.from(this.#rows), { dtype: "int64", device: buffer.device }),
+      );
       return wide.indexSelect(0, rows);
     }) as [Tensor, Tensor];
   }
@@ -136,8 +138,11 @@ class Part implements CachedRows {
     const { device } = this.key;
     // Rows that hold equally many columns see the same.
     const starts = new Set(this.#starts).size === 1 ? this.#starts.slice(0, 1) : this.#starts;
-    const own = tensor(Int32Array.from(starts), { dtype: "int64", shape: [starts.length, 1, 1, 1], device })
-      .add(arange(0, this.#width, 1, { dtype: "int64", device }).view([1, 1, this.#width, 1])); // [n or 1, 1, T, 1]
+    const own = tensor(Int32Array.from(starts), {
+      dtype: "int64",
+      shape: [starts.length, 1, 1, 1],
+      device,
+    }).add(arange(0, this.#width, 1, { dtype: "int64", device }).view([1, 1, this.#width, 1])); // [n or 1, 1, T, 1]
     const back = own.sub(arange(0, this.#columns(), 1, { dtype: "int64", device })); // [n or 1, 1, T, S]
     return window === null ? back.ge(0) : back.ge(0).logicalAnd(back.lt(window));
   }

@@ -141,7 +141,8 @@ export class KeyValueCache {
           copyColumns(to.values[layer]!, from.values[layer]!, runs);
         }
         if (!consume) continue;
-        for (const { keys, values } of this.#rectangles) [keys, values].forEach((each) => each[layer]!.dispose());
+        for (const { keys, values } of this.#rectangles)
+          [keys, values].forEach((each) => each[layer]!.dispose());
       }
     });
     if (consume) this.dispose();

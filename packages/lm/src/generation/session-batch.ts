@@ -129,7 +129,9 @@ export class RowBatch implements CacheHolder {
     const order = longestFirst(this.#rows);
     budget.makeRoom(Math.max(0, this.bytesWith(more) - this.cacheBytes), [this]);
     // What grows once will grow again.
-    const capacities = order.map(({ ids }) => ids.length + Math.max(more, cache === null ? 0 : ids.length / 4));
+    const capacities = order.map(
+      ({ ids }) => ids.length + Math.max(more, cache === null ? 0 : ids.length / 4),
+    );
     const slots = order.map((row) => row.slot);
     if (cache === null) {
       this.#cache = KeyValueCache.make(cacheShape(model), capacities, leastSaving);
@@ -219,7 +221,9 @@ export class RowBatch implements CacheHolder {
     this.#scoreFirst(rows, scored, results);
     const perPass = Math.min(
       Math.floor(tokenBudget / rows.length),
-      Math.floor(SCORE_LIMIT / (rows.length * model.config.heads * Math.max(...rows.map(({ ids }) => ids.length)))),
+      Math.floor(
+        SCORE_LIMIT / (rows.length * model.config.heads * Math.max(...rows.map(({ ids }) => ids.length))),
+      ),
     );
     const step = Math.max(1, Math.min(longest, perPass));
     using view = new CacheView(
@@ -374,7 +378,11 @@ export function rowBytes(
 }
 
 /** Splits rows into runs of like length, each of which takes no more than a batch may, or is a single row. */
-export function withinBudget(rows: readonly SessionRow[], more: number, options: BatchOptions): SessionRow[][] {
+export function withinBudget(
+  rows: readonly SessionRow[],
+  more: number,
+  options: BatchOptions,
+): SessionRow[][] {
   const limit = options.budget.batchLimit;
   if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [[...rows]];
   const runs: SessionRow[][] = [];
