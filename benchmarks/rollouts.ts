@@ -93,7 +93,7 @@ async function measure(
   for (let run = 0; run < 2; run += 1) {
     const generated = () => {
       const { tester, target } = system.counters();
-      return tester!.tokensGenerated + target!.tokensGenerated;
+      return tester!.generated + target!.generated;
     };
     const first = generated();
     const starts = Array.from({ length: episodes }, (_, episode) => ({ seed, episode }));

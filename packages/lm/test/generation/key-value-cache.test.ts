@@ -104,20 +104,21 @@ const range = (from: number, count: number) => Array.from({ length: count }, (_,
 describe("KeyValueCache", () => {
   it("puts rows of like length into one rectangle, and divides where that saves enough", () => {
     using cache = make([100, 98, 70, 60, 30, 3]);
+    // 80 columns are more than two thirds of 112, 64 are not.
     expect(extents(cache)).toEqual([
-      [0, 2, 112],
-      [2, 2, 80],
+      [0, 3, 112],
+      [3, 1, 64],
       [4, 1, 32],
       [5, 1, 16],
     ]);
-    expect(cache.capacities()).toEqual([112, 112, 80, 80, 32, 16]);
-    expect(cache.bytes).toBe((2 * 112 + 2 * 80 + 32 + 16) * COLUMN);
+    expect(cache.capacities()).toEqual([112, 112, 112, 64, 32, 16]);
+    expect(cache.bytes).toBe((3 * 112 + 64 + 32 + 16) * COLUMN);
     expect(cacheBytes(shape, [100, 98, 70, 60, 30, 3], 0)).toBe(cache.bytes);
-    // From the third row on 32 columns of four rows; from the fifth on 80 of two; the last saves 16 more.
+    // From the fourth row on 48 columns of three rows; from the fifth only 32 more of two.
     using dear = make([100, 98, 70, 60, 30, 3], 130 * COLUMN);
     expect(extents(dear)).toEqual([
-      [0, 4, 112],
-      [4, 2, 32],
+      [0, 3, 112],
+      [3, 3, 64],
     ]);
     using undivided = make([100, 98, 70, 60, 30, 3], 1e9);
     expect(extents(undivided)).toEqual([[0, 6, 112]]);
