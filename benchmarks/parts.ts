@@ -1,5 +1,5 @@
 /** Decoding, reading and updating at the size of GPT-2, each as a rate and as a share of what the machine can do. */
-import { AdamW, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { AdamW, bytesOf, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { GenerationSession, loadCausalLM, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
 import { median, time, type Roofline } from "./measure.js";
 
@@ -22,8 +22,9 @@ export interface ModelSizes {
   /** Weights of the output projection. */
   head: number;
   all: number;
-  /** Bytes of keys and values of one token. */
+  /** Numbers in the keys and values of one token. */
   cached: number;
+  dtype: "float32" | "bfloat16";
   contextLength: number;
 }
 
@@ -35,19 +36,20 @@ export function sizesOf(model: CausalLM): ModelSizes {
     all += parameter.numel();
     if (parameter.ndim === 2 && !/(wte|wpe|embed_tokens|lm_head)/.test(name)) body += parameter.numel();
   }
-  const cached = 2 * layers * keyValueHeads * headDimension * 2;
-  return { body, head: vocabSize * hiddenSize, all, cached, contextLength };
+  const cached = 2 * layers * keyValueHeads * headDimension;
+  const dtype = model.computeDtype === "bfloat16" ? "bfloat16" : "float32";
+  return { body, head: vocabSize * hiddenSize, all, cached, dtype, contextLength };
 }
 
 /** Seconds of one step of decoding: weights and each row's cache are read once, and products run at their rate. */
 export function stepBound(
   rows: number,
   columns: number,
-  { body, head, cached }: ModelSizes,
+  { body, head, cached, dtype }: ModelSizes,
   roofline: Roofline,
 ): number {
-  const bytes = 2 * (body + head) + rows * columns * cached;
-  return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm.bfloat16);
+  const bytes = bytesOf(dtype) * (body + head + rows * columns * cached);
+  return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm[dtype]);
 }
 
 const prompt = (row: number, length: number) =>

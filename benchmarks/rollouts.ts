@@ -9,7 +9,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { liveTensors } from "@astra-rl/torch";
+import { liveTensors, type DType } from "@astra-rl/torch";
 import {
   ASTSampler,
   HFASTSystem,
@@ -19,8 +19,8 @@ import {
   type ScoreOutcome,
 } from "astra-rl";
 import { loadCausalLM } from "@astra-rl/lm";
-import { busy, measureRoofline, type Roofline } from "./measure.js";
-import { stepBound, type ModelSizes, sizesOf } from "./parts.js";
+import { busy, measureRoofline } from "./measure.js";
+import { sizesOf, stepBound } from "./parts.js";
 
 const { values } = parseArgs({
   options: {
@@ -101,32 +101,24 @@ async function measure(
     const graphs = await sampler.rolloutMany(starts);
     const seconds = (performance.now() - started) / 1000;
     const openers = graphs.map(({ context }) => lengthOf.get(context) ?? tokenizer.encode(context).length);
-    rates.push([
-      (generated() - first) / seconds,
-      bound(openers, { width, depth }, weights, roofline) / seconds,
-    ]);
+    rates.push([(generated() - first) / seconds, bound(openers, { width, depth }) / seconds]);
   }
   return rates.sort(([a], [b]) => b - a)[0]!;
 }
 
 /** Seconds that the same tree takes where every utterance has all its tokens and nothing but the bounds is spent. */
-function bound(
-  openers: readonly number[],
-  { width, depth }: Omit<Size, "episodes">,
-  sizes: ModelSizes,
-  machine: Roofline,
-): number {
-  const window = sizes.contextLength;
-  let tokens = openers.reduce((sum, length) => sum + Math.min(length, window), 0);
+function bound(openers: readonly number[], { width, depth }: Omit<Size, "episodes">): number {
+  const { body, contextLength, dtype } = weights;
+  let tokens = openers.reduce((sum, length) => sum + Math.min(length, contextLength), 0);
   let seconds = 0;
   for (let level = 1; level <= depth; level += 1) {
     const rows = openers.length * width ** level;
-    const lengths = openers.map((length) => Math.min(window, length + newTokens * (2 * level - 1)));
+    const lengths = openers.map((length) => Math.min(contextLength, length + newTokens * (2 * level - 1)));
     const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
-    seconds += 2 * newTokens * stepBound(rows, mean, sizes, machine);
+    seconds += 2 * newTokens * stepBound(rows, mean, weights, roofline);
     tokens += rows * newTokens; // what the one said the other reads
   }
-  return seconds + (2 * sizes.body * tokens) / machine.gemm.bfloat16;
+  return seconds + (2 * body * tokens) / roofline.gemm[dtype];
 }
 
 const lines = [

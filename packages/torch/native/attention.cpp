@@ -100,11 +100,11 @@ ASTRA_INLINE void scoresOfAnySize(const Cluster& cluster, const Stretch<Stored>&
   scoresOf<0>(cluster, stretch);
 }
 
-ASTRA_PRODUCT_LOOP(void, addScores, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
   scoresOfAnySize(cluster, stretch);
 }
 
-ASTRA_PRODUCT_LOOP(void, addScores, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
   scoresOfAnySize(cluster, stretch);
 }
 
@@ -160,11 +160,11 @@ ASTRA_INLINE void valuesOfAnySize(const Cluster& cluster, const Stretch<Stored>&
   valuesOf<0>(cluster, stretch);
 }
 
-ASTRA_PRODUCT_LOOP(void, addValues, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
   valuesOfAnySize(cluster, stretch);
 }
 
-ASTRA_PRODUCT_LOOP(void, addValues, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
   valuesOfAnySize(cluster, stretch);
 }
 
