@@ -9,7 +9,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { liveTensors, type DType } from "@astra-rl/torch";
+import { liveTensors } from "@astra-rl/torch";
 import {
   ASTSampler,
   HFASTSystem,

@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include "engine.h"
 #include "pieces.h"
@@ -402,26 +401,8 @@ struct Run {
   int32_t toRow, toColumn, fromRow, fromColumn, count;
 };
 
-// The definition, for all types and devices: vectors [E] by their places in [rows · H · columns, E].
-void copyByIndex(const at::Tensor& to, const at::Tensor& from, const Run* runs, int64_t count) {
-  const int64_t heads = to.size(1), size = to.size(3);
-  std::vector<int64_t> targets, sources;
-  for (const Run* run = runs; run < runs + count; ++run) {
-    for (int64_t head = 0; head < heads; ++head) {
-      for (int64_t column = 0; column < run->count; ++column) {
-        targets.push_back((run->toRow * heads + head) * to.size(2) + run->toColumn + column);
-        sources.push_back((run->fromRow * heads + head) * from.size(2) + run->fromColumn + column);
-      }
-    }
-  }
-  const auto placed = [&](std::vector<int64_t>& places) {
-    return at::from_blob(places.data(), {static_cast<int64_t>(places.size())}, at::kLong).clone().to(to.device());
-  };
-  to.view({-1, size}).index_copy_(0, placed(targets), from.reshape({-1, size}).index_select(0, placed(sources)).to(to.scalar_type()));
-}
-
 // copyColumns(to, from, runs): writes columns of `from` [r, H, c, E] over columns of `to` [R, H, C, E], as runs int32
-// [count, 5] say; no two of them write to the same place
+// [count, 5] say; no two of them write to the same place. Whether it was done: not unless bytes can be copied
 napi_value copyColumns(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor to = call.tensor(0, "to");
@@ -448,30 +429,27 @@ napi_value copyColumns(Call& call) {
     }
     columns += run->count;
   }
-  if (liesByHeads(to, from)) {
-    const auto bytes = static_cast<int64_t>(c10::elementSize(to.scalar_type()));
-    auto* const target = static_cast<char*>(to.data_ptr());
-    const auto* const source = static_cast<const char*>(from.data_ptr());
-    const int64_t length = to.size(3) * bytes;
-    at::parallel_for(0, count, std::max<int64_t>(1, (1 << 16) * count / (columns * heads * length + 1)),
-                     [&](int64_t first, int64_t last) {
-                       for (const Run* run = runs + first; run < runs + last; ++run) {
-                         for (int64_t head = 0; head < heads; ++head) {
-                           char* own = target + (run->toRow * to.stride(0) + head * to.stride(1)) * bytes;
-                           const char* other = source + (run->fromRow * from.stride(0) + head * from.stride(1)) * bytes;
-                           for (int64_t column = 0; column < run->count; ++column) {
-                             std::memcpy(own + (run->toColumn + column) * to.stride(2) * bytes,
-                                         other + (run->fromColumn + column) * from.stride(2) * bytes,
-                                         static_cast<size_t>(length));
-                           }
+  if (!liesByHeads(to, from)) return makeBoolean(call.env, false);
+  const auto bytes = static_cast<int64_t>(c10::elementSize(to.scalar_type()));
+  auto* const target = static_cast<char*>(to.data_ptr());
+  const auto* const source = static_cast<const char*>(from.data_ptr());
+  const int64_t length = to.size(3) * bytes;
+  at::parallel_for(0, count, std::max<int64_t>(1, (1 << 16) * count / (columns * heads * length + 1)),
+                   [&](int64_t first, int64_t last) {
+                     for (const Run* run = runs + first; run < runs + last; ++run) {
+                       for (int64_t head = 0; head < heads; ++head) {
+                         char* own = target + (run->toRow * to.stride(0) + head * to.stride(1)) * bytes;
+                         const char* other = source + (run->fromRow * from.stride(0) + head * from.stride(1)) * bytes;
+                         for (int64_t column = 0; column < run->count; ++column) {
+                           std::memcpy(own + (run->toColumn + column) * to.stride(2) * bytes,
+                                       other + (run->fromColumn + column) * from.stride(2) * bytes,
+                                       static_cast<size_t>(length));
                          }
                        }
-                     });
-    noteWrite(to);
-  } else if (columns > 0) {
-    copyByIndex(to, from, runs, count);
-  }
-  return makeUndefined(call.env);
+                     }
+                   });
+  noteWrite(to);
+  return makeBoolean(call.env, true);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
-import { isGradEnabled } from "./scope.js";
+import { tensor } from "./factories.js";
+import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 function handle(where: string, name: string, value: unknown): number {
@@ -17,7 +18,34 @@ function handle(where: string, name: string, value: unknown): number {
  */
 export function copyColumns(to: Tensor, from: Tensor, runs: Tensor): void {
   const where = "copyColumns";
-  addon().copyColumns(handle(where, "to", to), handle(where, "from", from), handle(where, "runs", runs));
+  if (addon().copyColumns(handle(where, "to", to), handle(where, "from", from), handle(where, "runs", runs)))
+    return;
+  const [heads, size] = [to.size(1), to.size(3)];
+  const [written, read]: [number[], number[]] = [[], []];
+  for (const [toRow, toColumn, fromRow, fromColumn, count] of runs.toArray() as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ][]) {
+    for (let head = 0; head < heads; head += 1) {
+      for (let column = 0; column < count; column += 1) {
+        written.push((toRow * heads + head) * to.size(2) + toColumn + column);
+        read.push((fromRow * heads + head) * from.size(2) + fromColumn + column);
+      }
+    }
+  }
+  if (written.length === 0) return;
+  noGrad(() =>
+    scope(() => {
+      const [targets, sources] = [written, read].map((places) =>
+        tensor(Int32Array.from(places), { dtype: "int64", device: to.device }),
+      );
+      const taken = from.reshape([-1, size]).indexSelect(0, sources!).to(to.dtype);
+      to.view([-1, size]).indexCopy_(0, targets!, taken);
+    }),
+  );
 }
 
 /** Which columns of which rows hold the same keys and values, so that they are read once for all of them. */

@@ -139,7 +139,7 @@ export interface NativeAddon {
     order: Handle | null,
     pieces: Handle | null,
   ): Handle | null;
-  copyColumns(to: Handle, from: Handle, runs: Handle): void;
+  copyColumns(to: Handle, from: Handle, runs: Handle): boolean;
   fusedAttention(
     query: Handle,
     key: Handle,
