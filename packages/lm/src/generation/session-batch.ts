@@ -128,10 +128,7 @@ export class RowBatch implements CacheHolder {
     if (room !== undefined && this.#rows.every((row, slot) => row.ids.length + more <= room[slot]!)) return;
     const order = longestFirst(this.#rows);
     budget.makeRoom(Math.max(0, this.bytesWith(more) - this.cacheBytes), [this]);
-    // What grows once will grow again.
-    const capacities = order.map(
-      ({ ids }) => ids.length + Math.max(more, cache === null ? 0 : ids.length / 4),
-    );
+    const capacities = order.map(({ ids }) => ids.length + more);
     const slots = order.map((row) => row.slot);
     if (cache === null) {
       this.#cache = KeyValueCache.make(cacheShape(model), capacities, leastSaving);
