@@ -1,5 +1,5 @@
 /** Decoding, reading and updating at the size of GPT-2, each as a rate and as a share of what the machine can do. */
-import { AdamW, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { AdamW, bytesOf, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { GenerationSession, loadCausalLM, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
 import { median, time, type Roofline } from "./measure.js";
 
@@ -15,16 +15,41 @@ export interface Part {
 const CONTEXT = 128;
 const NEW_TOKENS = 32;
 
-/** Weights that every token passes through, without the embedding tables, and those of the output projection. */
-function sizes(model: CausalLM): { body: number; head: number; all: number } {
-  const head = model.config.vocabSize * model.config.hiddenSize;
+/** What of a model bounds its speed. */
+export interface ModelSizes {
+  /** Weights that every token passes through, without the embedding tables. */
+  body: number;
+  /** Weights of the output projection. */
+  head: number;
+  all: number;
+  /** Numbers in the keys and values of one token. */
+  cached: number;
+  dtype: "float32" | "bfloat16";
+  contextLength: number;
+}
+
+export function sizesOf(model: CausalLM): ModelSizes {
+  const { vocabSize, hiddenSize, layers, keyValueHeads, headDimension, contextLength } = model.config;
   let body = 0;
   let all = 0;
   for (const [name, parameter] of model.namedParameters()) {
     all += parameter.numel();
     if (parameter.ndim === 2 && !/(wte|wpe|embed_tokens|lm_head)/.test(name)) body += parameter.numel();
   }
-  return { body, head, all };
+  const cached = 2 * layers * keyValueHeads * headDimension;
+  const dtype = model.computeDtype === "bfloat16" ? "bfloat16" : "float32";
+  return { body, head: vocabSize * hiddenSize, all, cached, dtype, contextLength };
+}
+
+/** Seconds of one step of decoding: weights and each row's cache are read once, and products run at their rate. */
+export function stepBound(
+  rows: number,
+  columns: number,
+  { body, head, cached, dtype }: ModelSizes,
+  roofline: Roofline,
+): number {
+  const bytes = bytesOf(dtype) * (body + head + rows * columns * cached);
+  return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm[dtype]);
 }
 
 const prompt = (row: number, length: number) =>
@@ -32,10 +57,25 @@ const prompt = (row: number, length: number) =>
 const keys = (rows: number) =>
   Array.from({ length: rows }, (_, node) => ({ seed: 0, stream: "tester", episode: 0, node }));
 
+/** Texts to continue: how many tokens each of them has. */
+const lengthsOf: Readonly<Record<string, (rows: number) => number[]>> = {
+  "": (rows) => Array.from({ length: rows }, () => CONTEXT),
+  "of 60 tokens": (rows) => Array.from({ length: rows }, () => 60),
+  "of 60 tokens, one of 960": (rows) => Array.from({ length: rows }, (_, row) => (row === 5 ? 960 : 60)),
+  // Quantiles of a log-normal distribution with median 60: as openers are, up to the window.
+  "of all lengths": (rows) =>
+    Array.from({ length: rows }, (_, row) => {
+      const quantile = ((row * 37) % rows) / rows + 0.5 / rows;
+      const deviation = Math.log(quantile / (1 - quantile)) / 1.702; // logistic, close to the normal quantile
+      return Math.max(3, Math.min(960, Math.round(60 * Math.exp(1.1 * deviation))));
+    }),
+};
+
 async function decode(
   model: CausalLM,
   tokenizer: Tokenizer,
   rows: number,
+  kind: string,
   roofline: Roofline,
 ): Promise<Part> {
   const sampling = {
@@ -44,9 +84,10 @@ async function decode(
     topK: 50,
     topP: 0.9,
   };
-  const prompts = Array.from({ length: rows }, (_, row) => prompt(row, CONTEXT));
+  const lengths = lengthsOf[kind]!(rows);
+  const prompts = lengths.map((length, row) => prompt(row, length));
   const seconds: number[] = [];
-  for (let run = 0; run < 4; run++) {
+  for (let run = 0; run < (rows > 64 ? 3 : 4); run++) {
     // Without ids that end it, every row says all its tokens.
     const session = GenerationSession.open(model, tokenizer, prompts, { reserve: NEW_TOKENS, endIds: [] });
     // The prompts' own reading is not part of the decoding rate.
@@ -57,15 +98,11 @@ async function decode(
     session.dispose();
   }
   const measured = median(seconds.slice(1));
-  const { body, head } = sizes(model);
-  const { layers, hiddenSize } = model.config;
-  // Each step reads all weights once and each row's keys and values; its products run at the product's rate.
-  const bytes = 2 * (body + head) + rows * (CONTEXT + NEW_TOKENS / 2) * layers * hiddenSize * 2 * 2;
-  const step = Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm.bfloat16);
+  const columns = lengths.reduce((sum, length) => sum + length, 0) / rows + NEW_TOKENS / 2;
   return {
-    name: `decode, ${rows} rows`,
+    name: `decode, ${rows} rows ${kind}`.trim(),
     tokensPerSecond: (rows * NEW_TOKENS) / measured,
-    shareOfBound: (NEW_TOKENS * step) / measured,
+    shareOfBound: (NEW_TOKENS * stepBound(rows, columns, sizesOf(model), roofline)) / measured,
     bound: "weights and cache read once a step, or products at the measured rate, whichever takes longer",
   };
 }
@@ -77,7 +114,7 @@ async function read(model: CausalLM, tokenizer: Tokenizer, rows: number, rooflin
     session.prefill();
     session.dispose();
   });
-  const { body } = sizes(model);
+  const { body } = sizesOf(model);
   const tokens = rows * CONTEXT;
   return {
     name: `read, ${rows} rows of ${CONTEXT}`,
@@ -112,7 +149,7 @@ async function update(directory: string, roofline: Roofline): Promise<Part> {
   });
   const tokens = counters.tokensRead / runs;
   const scored = rows.length * NEW_TOKENS;
-  const { body, head, all } = sizes(model);
+  const { body, head, all } = sizesOf(model);
   // Forward, and twice as much backward; AdamW reads p, g, m, v and writes p, m, v; the copy reads 4 and writes 2.
   const products = (6 * (body * tokens + head * scored)) / roofline.gemm.bfloat16;
   const memory = (all * (7 * 4 + 6)) / roofline.copy;
@@ -141,7 +178,10 @@ export async function measureParts(
     );
   };
   const { model, tokenizer } = await loadCausalLM(directory, { dtype: "bfloat16" });
-  for (const rows of [2, 4, 8, 16, 32, 64]) add(await decode(model, tokenizer, rows, roofline));
+  for (const rows of [2, 4, 8, 16, 32, 64, 128, 256, 512])
+    add(await decode(model, tokenizer, rows, "", roofline));
+  for (const kind of Object.keys(lengthsOf).slice(1))
+    add(await decode(model, tokenizer, 256, kind, roofline));
   add(await read(model, tokenizer, 16, roofline));
   model.dispose();
   add(await update(directory, roofline));

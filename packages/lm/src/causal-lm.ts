@@ -55,8 +55,8 @@ export interface ForwardOptions {
   /** int64 [B, T]: position of each new token in its own text, 0 for the first. */
   positions: Tensor;
   /**
-   * bool [B or 1, 1, T, S], true = may attend; `null` = causal among the new tokens, nothing cached. A token that may
-   * attend to nothing (padding) gives finite values without meaning.
+   * bool [B or 1, 1, T, T], true = may attend; `null` = causal. A token that may attend to nothing gives finite values
+   * without meaning. With a cache it is null: the cache says what each row sees.
    */
   mask: Tensor | null;
   /**
@@ -64,13 +64,8 @@ export interface ForwardOptions {
    * null and there is no cache. Nothing is padded.
    */
   segments?: readonly Segment[];
-  /** Keys and values of earlier tokens; the new tokens' are appended to it. Absent = nothing is kept. */
+  /** Keys and values of earlier tokens; the new tokens' are added to them. Absent = nothing is kept. */
   cache?: AttentionCache;
-  /**
-   * int64 [B or 1, S]: position of every key column. Needed only by families with a sliding window, and only where
-   * S is larger than that window; they say so with an error.
-   */
-  keyPositions?: Tensor;
   /**
    * Keeps only each layer's input for the backward pass, which computes the layer once more: less memory for a second
    * forward pass, with the same gradients. On the CPU only; of no effect without gradients or with a cache.
@@ -86,17 +81,41 @@ export interface Segment {
   mask: Tensor | null;
 }
 
-/** The part of a key/value cache that a model's forward pass uses. */
+/**
+ * One forward pass over rows of a key/value cache, as a model sees it. New token t of a row lies in the column after all
+ * that the row holds and t more, which is also its position, and sees the columns up to its own.
+ */
 export interface AttentionCache {
-  /** Columns held before this forward pass; grows by T once, when the last layer has appended. */
-  readonly columns: number;
-  /** Columns that several rows have from one ancestor; null where nothing is known. */
-  readonly shared: SharedColumns | null;
   /**
-   * Adds one layer's keys and values of the new tokens, each [B, H, T, E], and returns that layer's whole
-   * [B, H, S, E] pair, as views that stay valid until the next append to this layer.
+   * Adds one layer's keys and values of the new tokens, each [B, G, T, E].
+   *
+   * @returns what that layer's queries attend to: for each run of neighbouring rows of the batch
    */
-  append(layer: number, key: Tensor, value: Tensor): [key: Tensor, value: Tensor];
+  append(layer: number, key: Tensor, value: Tensor): readonly CachedRows[];
+}
+
+/** Neighbouring rows of a batch whose keys and values lie in one place. */
+export interface CachedRows {
+  /** First row of the batch, and how many follow it. */
+  readonly first: number;
+  readonly count: number;
+  /** [R, G, C, E]: these rows and others. */
+  readonly key: Tensor;
+  readonly value: Tensor;
+  /** The same as [count, G, S, E], with all columns that any of these rows may see. */
+  rectangle(): [key: Tensor, value: Tensor];
+  /**
+   * bool [count or 1, 1, T, S]: what each new token may see of the rectangle.
+   *
+   * @param window so many columns back, the token's own included; null = all
+   */
+  mask(window: number | null): Tensor;
+  /** int32 [count, 3], as decodeAttention takes them: for passes over one new token. */
+  ranges(window: number | null): Tensor;
+  /** Columns that several of these rows have from one ancestor; null where nothing is known. */
+  readonly shared: SharedColumns | null;
+  /** What the layers of a pass share: made once, and kept until the pass is over. */
+  once(name: string, make: () => Tensor): Tensor;
 }
 
 /** What is known of a model without its weights; the same names for all families. */

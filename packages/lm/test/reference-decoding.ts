@@ -11,7 +11,7 @@ export function referenceLogits(model: CausalLM, ids: readonly number[]): number
         Int32Array.from(ids, (_, at) => at),
         { dtype: "int64", shape: [1, ids.length] },
       );
-      const options = { positions, mask: null, keyPositions: positions };
+      const options = { positions, mask: null };
       const logits = model.logits(model.forward(row, options)).to("float32");
       return (logits.toArray() as number[][][])[0]!;
     }),

@@ -59,34 +59,49 @@ const makers: Record<string, (random: Random) => Call> = {
   decodeAttention(random) {
     const [batch, groups, shared] = [few(random), few(random), few(random)];
     const [columns, head] = [size(random), random.pick([...sizes, 256])];
-    const bias = [random.pick([1, batch * groups]), random.pick([1, shared]), columns];
-    const kept = () => words(random, batch, groups, columns, head);
+    const rows = batch + random.integer(0, 2);
+    const type = random.pick<DType>(["bfloat16", "bfloat16", "float32"]);
+    const numbers = (...shape: number[]) => laidOut(random, shape, type);
+    const ends = Array.from({ length: batch }, () => random.integer(1, columns));
+    const ranges = ends.flatMap((end, at) => [at, random.chance(0.7) ? 0 : random.integer(0, end - 1), end]);
+    if (random.chance(0.2)) ranges[random.integer(0, ranges.length - 1)] = random.integer(-2, 2 * columns);
     return {
       name: "decodeAttention",
       arguments: [
         random.chance(0.2),
-        words(random, batch, groups * shared, 1, head),
-        kept(),
-        kept(),
-        random.chance(0.5) ? words(random, ...bias) : null,
+        numbers(batch, groups * shared, 1, head),
+        numbers(rows, groups, columns, head),
+        numbers(rows, groups, columns, head),
+        integers(random, ranges, [batch, 3]),
         random.next(),
-        ...(random.chance(0.4) ? sharing(random, batch, columns) : [null, null]),
+        ...(random.chance(0.4) ? sharing(random, ends) : [null, null]),
       ],
     };
   },
-  appendColumns(random) {
+  copyColumns(random) {
     const [rows, heads, columns, head] = [few(random), few(random), size(random), size(random)];
     const type = random.pick<DType>(["float32", "bfloat16", "int64", "bool"]);
-    const buffer = laidOut(random, [rows + 2, heads, columns + 8, head], type);
+    const to = laidOut(random, [rows + 2, heads, columns + 8, head], type);
+    const runs = Array.from({ length: random.integer(0, rows) }, (_, row) => {
+      const count = random.integer(0, columns);
+      return [
+        row + random.integer(0, 2),
+        random.integer(0, 8),
+        row,
+        random.integer(0, columns - count),
+        count,
+      ];
+    }).flat();
+    if (runs.length > 0 && random.chance(0.2))
+      runs[random.integer(0, runs.length - 1)] = random.integer(-2, 2 * columns);
     return {
-      name: "appendColumns",
+      name: "copyColumns",
       arguments: [
-        buffer,
+        to,
         laidOut(random, [rows, heads, columns, head], random.chance(0.8) ? type : "float32"),
-        random.integer(-1, 3),
-        random.integer(-1, 9),
+        integers(random, runs, [runs.length / 5, 5]),
       ],
-      writes: [buffer],
+      writes: [to],
     };
   },
   fusedAttention(random) {
@@ -198,29 +213,28 @@ const makers: Record<string, (random: Random) => Call> = {
 };
 
 /** Rows that say to share their first columns: true, nearly true, or nonsense. */
-function sharing(random: Random, rows: number, columns: number): [Tensor, Tensor] {
-  const numbers = (values: number[], shape: number[]) => {
-    const made = laidOut(random, shape, "int32");
-    values.forEach((value, at) => made.view([-1]).narrow(0, at, 1).fill_(value));
-    return made;
-  };
-  const order = Array.from({ length: rows }, (_, at) => at);
-  const common = Math.floor(columns / 8) * 4;
-  const pieces = common > 0 && common < columns ? [0, 0, common, 0, rows] : [];
-  for (let row = 0; row < rows; row += 1)
-    pieces.push(row, common > 0 && common < columns ? common : 0, -1, row, 1);
-  if (random.chance(0.3)) pieces[random.integer(0, pieces.length - 1)] = random.integer(-2, 2 * columns);
-  if (random.chance(0.1)) order[0] = random.integer(-1, rows);
-  try {
-    return [numbers(order, [rows]), numbers(pieces, [pieces.length / 5, 5])];
-  } catch (error) {
-    // Laid out as one number that stands for many: nothing can be written there.
-    if (error instanceof AstraError)
-      return [laidOut(random, [rows], "int32"), laidOut(random, [1, 5], "int32")];
-    throw error;
-  }
+function sharing(random: Random, ends: readonly number[]): [Tensor, Tensor] {
+  const order = Array.from(ends.keys());
+  const common = Math.floor((Math.min(...ends) - 1) / 4) * 4;
+  const pieces = common > 0 ? [0, 0, common, 0, ends.length] : [];
+  for (const row of order) pieces.push(row, Math.max(0, common), -1, row, 1);
+  if (random.chance(0.3))
+    pieces[random.integer(0, pieces.length - 1)] = random.integer(-2, 2 * Math.max(...ends));
+  if (random.chance(0.1)) order[0] = random.integer(-1, ends.length);
+  return [integers(random, order, [order.length]), integers(random, pieces, [pieces.length / 5, 5])];
 }
 
+/** Whole numbers as a tensor of some layout. */
+function integers(random: Random, values: readonly number[], shape: readonly number[]): Tensor {
+  const made = laidOut(random, shape, "int32");
+  try {
+    values.forEach((value, at) => made.view([-1]).narrow(0, at, 1).fill_(value));
+  } catch (error) {
+    // Laid out as one number that stands for many: nothing can be written there.
+    if (!(error instanceof AstraError)) throw error;
+  }
+  return made;
+}
 /** Puts something else in the place of one argument, of this call or of the one that goes on with its results. */
 function spoil(random: Random, call: Call): Call {
   const { next } = call;

@@ -1,6 +1,7 @@
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
-import { isGradEnabled } from "./scope.js";
+import { tensor } from "./factories.js";
+import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 function handle(where: string, name: string, value: unknown): number {
@@ -8,20 +9,42 @@ function handle(where: string, name: string, value: unknown): number {
 }
 
 /**
- * Writes keys or values of new tokens into a cache, and gives what is to be attended to: one call instead of one for each
- * view. Without gradients.
+ * Copies columns of keys or values from one cache to another, or of new tokens into a cache. Without gradients.
  *
- * @param buffer [R, H, C, E]
- * @param added [r, H, T, E], of any type and layout
- * @param row first of the rows that are written
- * @param column first of the columns that are written
- * @returns those rows and all columns up to the last written one, [r, H, column + T, E], as a view of the buffer
- * @throws TorchError where it does not fit
+ * @param to [R, H, C, E], contiguous; written in place
+ * @param from [r, H, c, E], of any type and layout
+ * @param runs int32 [n, 5] on the CPU: row written, first column written, row read, first column read, number of columns
+ * @throws TorchError where a run reaches beyond them
  */
-export function appendColumns(buffer: Tensor, added: Tensor, row: number, column: number): Tensor {
-  const where = "appendColumns";
-  return wrap(
-    addon().appendColumns(handle(where, "buffer", buffer), handle(where, "added", added), row, column),
+export function copyColumns(to: Tensor, from: Tensor, runs: Tensor): void {
+  const where = "copyColumns";
+  if (addon().copyColumns(handle(where, "to", to), handle(where, "from", from), handle(where, "runs", runs)))
+    return;
+  const [heads, size] = [to.size(1), to.size(3)];
+  const [written, read]: [number[], number[]] = [[], []];
+  for (const [toRow, toColumn, fromRow, fromColumn, count] of runs.toArray() as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ][]) {
+    for (let head = 0; head < heads; head += 1) {
+      for (let column = 0; column < count; column += 1) {
+        written.push((toRow * heads + head) * to.size(2) + toColumn + column);
+        read.push((fromRow * heads + head) * from.size(2) + fromColumn + column);
+      }
+    }
+  }
+  if (written.length === 0) return;
+  noGrad(() =>
+    scope(() => {
+      const [targets, sources] = [written, read].map((places) =>
+        tensor(Int32Array.from(places), { dtype: "int64", device: to.device }),
+      );
+      const taken = from.reshape([-1, size]).indexSelect(0, sources!).to(to.dtype);
+      to.view([-1, size]).indexCopy_(0, targets!, taken);
+    }),
   );
 }
 
@@ -31,28 +54,29 @@ export interface SharedColumns {
   order: Tensor;
   /**
    * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, a multiple of 4, or −1
-   * for the end; place in `order` of the first row that it is read for; number of those rows. A piece from column 0
+   * for that row's end; place in `order` of the first row that it is read for; number of those rows. A piece from column 0
    * begins a cluster of rows; within one, the pieces that concern a row follow one another without a gap.
    */
   pieces: Tensor;
 }
 
 /**
- * Attention of one new token a row, softmax(q kᵀ · scale + bias) v, in one pass over bfloat16 keys and values on the
- * CPU, with scores and sums in float32.
+ * Attention of one new token a row, softmax(q kᵀ · scale) v over a range of columns of its own, in one pass over bfloat16
+ * or float32 keys and values on the CPU, with scores and sums in float32. What lies outside the ranges is not read.
  *
  * @param query [B, H, 1, E]
- * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
- * @param value [B, G, S, E]
- * @param bias [B·G or 1, H/G or 1, S], added to the scores
+ * @param key [R, G, C, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
+ * @param value [R, G, C, E]
+ * @param ranges int32 [B, 3] on the CPU: row of the keys, first column, column after the last
  * @param shared changes nothing but the time, where what it says is true
  * @returns [B, 1, H·E], or null where this is not the case: gradients, another type or device, other shapes
+ * @throws TorchError where a range is empty or reaches beyond the keys
  */
 export function decodeAttention(
   query: Tensor,
   key: Tensor,
   value: Tensor,
-  bias: Tensor | null,
+  ranges: Tensor,
   scale: number,
   shared: SharedColumns | null = null,
 ): Tensor | null {
@@ -62,7 +86,7 @@ export function decodeAttention(
     handle(where, "query", query),
     handle(where, "key", key),
     handle(where, "value", value),
-    bias === null ? null : handle(where, "bias", bias),
+    handle(where, "ranges", ranges),
     scale,
     shared === null ? null : handle(where, "shared.order", shared.order),
     shared === null ? null : handle(where, "shared.pieces", shared.pieces),

@@ -50,7 +50,7 @@ export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autoca
 export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./autocast-norm.js";
 export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
-export { appendColumns, decodeAttention, type SharedColumns } from "./decode-attention.js";
+export { copyColumns, decodeAttention, type SharedColumns } from "./decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";

@@ -134,12 +134,12 @@ export interface NativeAddon {
     query: Handle,
     key: Handle,
     value: Handle,
-    bias: Handle | null,
+    ranges: Handle,
     scale: number,
     order: Handle | null,
     pieces: Handle | null,
   ): Handle | null;
-  appendColumns(buffer: Handle, added: Handle, row: number, column: number): Handle;
+  copyColumns(to: Handle, from: Handle, runs: Handle): boolean;
   fusedAttention(
     query: Handle,
     key: Handle,

@@ -1,62 +1,68 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { decodeAttention, noGrad, randn, scope, tensor, TorchError, type Tensor } from "../src/index.js";
+import {
+  copyColumns,
+  decodeAttention,
+  noGrad,
+  randn,
+  scope,
+  tensor,
+  TorchError,
+  zeros,
+  type DType,
+  type Tensor,
+} from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-const bfloat16 = (...shape: number[]) => scope(() => randn(shape).to("bfloat16"));
+const random = (dtype: DType, ...shape: number[]) => scope(() => randn(shape).to(dtype));
+const bfloat16 = (...shape: number[]) => random("bfloat16", ...shape);
+const integers = (rows: readonly (readonly number[])[]) =>
+  tensor(Int32Array.from(rows.flat()), { dtype: "int32", shape: [rows.length, rows[0]!.length] });
+/** All columns of every row. */
+const whole = (rows: number, columns: number) =>
+  integers(Array.from({ length: rows }, (_, row) => [row, 0, columns]));
 const wide = (value: Tensor) => value.to("float64");
 const numbers = (value: Tensor) => value.toTypedArray() as Float32Array;
 
-/** Half the distance of neighbouring bfloat16 numbers around 1, and what sums in another order may add. */
-const ROUNDING = 2 ** -8 + 1e-4;
+/** Half the distance of neighbouring numbers around 1, and what sums in another order may add. */
+const roundingOf = (dtype: DType) => (dtype === "bfloat16" ? 2 ** -8 + 1e-4 : 2e-5);
 
-/** softmax(q kᵀ · scale + bias) v in float64, head by head as it is defined. */
+/** softmax(q kᵀ · scale) v over each row's range of columns in float64, head by head as it is defined. */
 function attentionByDefinition(
   query: Tensor,
   key: Tensor,
   value: Tensor,
-  bias: Tensor | null,
+  ranges: readonly (readonly [row: number, from: number, to: number])[],
   scale: number,
 ): Float64Array {
   const [batch, heads, , size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number];
-  const shared = heads / groups;
   const [q, k, v] = [query, key, value].map((each) =>
     wide(each).contiguous().toTypedArray(),
   ) as Float64Array[];
-  const b = bias === null ? null : (wide(bias).contiguous().toTypedArray() as Float64Array);
   const result = new Float64Array(batch * heads * size);
-  for (let row = 0; row < batch; row += 1) {
+  ranges.forEach(([row, from, to], at) => {
     for (let head = 0; head < heads; head += 1) {
-      const group = Math.floor(head / shared);
-      const from = (row * groups + group) * columns;
-      const biasRow =
-        bias === null
-          ? 0
-          : (bias.size(0) === 1 ? 0 : row * groups + group) * bias.size(1) +
-            (bias.size(1) === 1 ? 0 : head % shared);
-      const scores = Array.from({ length: columns }, (_, column) => {
+      const first = (row * groups + Math.floor(head / (heads / groups))) * columns;
+      const scores = Array.from({ length: to - from }, (_, column) => {
         let dot = 0;
         for (let e = 0; e < size; e += 1) {
-          dot += q![(row * heads + head) * size + e]! * k![(from + column) * size + e]!;
+          dot += q![(at * heads + head) * size + e]! * k![(first + from + column) * size + e]!;
         }
-        return dot * scale + (b === null ? 0 : b[biasRow * columns + column]!);
+        return dot * scale;
       });
       const greatest = Math.max(...scores);
       const weights = scores.map((score) => Math.exp(score - greatest));
       const total = weights.reduce((sum, weight) => sum + weight, 0);
       for (let e = 0; e < size; e += 1) {
-        let sum = 0;
-        for (let column = 0; column < columns; column += 1) {
-          sum += weights[column]! * v![(from + column) * size + e]!;
-        }
-        result[(row * heads + head) * size + e] = sum / total;
+        const sum = weights.reduce((all, weight, c) => all + weight * v![(first + from + c) * size + e]!, 0);
+        result[(at * heads + head) * size + e] = sum / total;
       }
     }
-  }
+  });
   return result;
 }
 
@@ -64,100 +70,112 @@ describe("decodeAttention", () => {
   it("is attention by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       const query = tensor([1, 0], { dtype: "bfloat16" }).view([1, 1, 1, 2]);
-      const key = tensor(
-        [
-          [0, 5],
-          [Math.log(2), 5],
-        ].flat(),
-        { dtype: "bfloat16" },
-      ).view([1, 1, 2, 2]);
+      const key = tensor([0, 5, Math.log(2), 5], { dtype: "bfloat16" }).view([1, 1, 2, 2]);
       const value = tensor([3, 0, 0, 6], { dtype: "bfloat16" }).view([1, 1, 2, 2]);
       // Weights 1/3 and 2/3, up to the rounding of ln 2 to bfloat16.
-      expectClose(numbers(decodeAttention(query, key, value, null, 1)!), [1, 4], 4e-3);
+      expectClose(numbers(decodeAttention(query, key, value, whole(1, 2), 1)!), [1, 4], 4e-3);
+      expect(Array.from(numbers(decodeAttention(query, key, value, integers([[0, 1, 2]]), 1)!))).toEqual([
+        0, 6,
+      ]);
     });
   });
 
-  it("is its definition for any shape, heads that share keys, caches with room, and every kind of bias", () => {
+  it("is its definition for any shape, heads that share keys, and every row with a range of its own", () => {
     fc.assert(
       fc.property(
-        fc.integer({ min: 1, max: 5 }),
+        fc.constantFrom<DType>("bfloat16", "float32"),
+        fc.array(fc.tuple(fc.nat(), fc.nat(), fc.nat()), { minLength: 1, maxLength: 5 }),
         fc.integer({ min: 1, max: 4 }),
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 40 }),
         fc.constantFrom(1, 2, 8, 16, 24, 64, 80, 128),
-        fc.constantFrom("none", "one for all", "a row each", "a head each"),
-        (batch, groups, shared, columns, size, kind) => {
+        (dtype, draws, groups, shared, columns, size) => {
           scope(() => {
-            // The cache has room for more columns than are there; the query comes out of a fused projection.
-            const [key, value] = [0, 1].map(() =>
-              bfloat16(batch, groups, columns + 3, size).narrow(2, 0, columns),
-            ) as [Tensor, Tensor];
-            const query = bfloat16(batch, 1, 2, groups * shared, size)
+            const rows = draws.length + 2;
+            const ranges = draws.map(([row, first, second], at) => {
+              const from = first % columns;
+              return [(row + at) % rows, from, from + 1 + (second % (columns - from))] as const;
+            });
+            // What lies outside the ranges must not count: numbers that would spoil every sum.
+            const [key, value] = [0, 1].map(() => {
+              const kept = random(dtype, rows, groups, columns, size);
+              const buffer = kept.mul(NaN);
+              for (const [row, from, to] of ranges) {
+                const part = (each: Tensor) => each.select(0, row).narrow(1, from, to - from);
+                part(buffer).copy_(part(kept));
+              }
+              return buffer;
+            }) as [Tensor, Tensor];
+            // The query comes out of a fused projection.
+            const query = random(dtype, draws.length, 1, 2, groups * shared, size)
               .select(2, 1)
               .transpose(1, 2);
-            const bias =
-              kind === "none"
-                ? null
-                : bfloat16(
-                    kind === "one for all" ? 1 : batch * groups,
-                    kind === "a head each" ? shared : 1,
-                    columns,
-                  );
-            const got = decodeAttention(query, key, value, bias, 0.3);
-            expect(got!.shape).toEqual([batch, 1, groups * shared * size]);
-            expectClose(numbers(got!), attentionByDefinition(query, key, value, bias, 0.3), ROUNDING);
+            const got = decodeAttention(query, key, value, integers(ranges), 0.3);
+            expect(got!.shape).toEqual([draws.length, 1, groups * shared * size]);
+            expect(got!.dtype).toBe(dtype);
+            const expected = attentionByDefinition(query, key, value, ranges, 0.3);
+            expectClose(numbers(got!), expected, roundingOf(dtype));
           });
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 300 },
     );
   });
 
-  it("leaves out what a mask forbids, and stays finite where it forbids everything or scores are huge", () => {
+  it("stays finite where scores are huge", () => {
     scope(() => {
-      const query = bfloat16(1, 1, 1, 8);
-      const key = bfloat16(1, 1, 3, 8);
+      const [query, key] = [bfloat16(1, 1, 1, 8), bfloat16(1, 1, 3, 8)];
       const value = tensor([Array(8).fill(1), Array(8).fill(50), Array(8).fill(3)].flat() as number[], {
         dtype: "bfloat16",
       }).view([1, 1, 3, 8]);
-      const masked = (...allowed: boolean[]) =>
-        tensor(
-          allowed.map((may) => (may ? 0 : -1e30)),
-          { dtype: "bfloat16" },
-        ).view([1, 1, 3]);
-      expect(new Set(numbers(decodeAttention(query, key, value, masked(true, false, false), 1)!))).toEqual(
-        new Set([1]),
-      );
-      const nothing = numbers(decodeAttention(query, key, value, masked(false, false, false), 1)!);
-      expectClose(nothing, Array(8).fill(18) as number[], ROUNDING);
-      const huge = numbers(decodeAttention(query.mul(1e15), key.mul(1e15), value, null, 1)!);
+      const huge = numbers(decodeAttention(query.mul(1e15), key.mul(1e15), value, whole(1, 3), 1)!);
       expect(huge.every((each) => [1, 50, 3].includes(each))).toBe(true);
     });
   });
 
   it("says so where it does not apply", () => {
     scope(() => {
-      const [query, key] = [bfloat16(2, 4, 1, 8), bfloat16(2, 4, 5, 8)];
-      expect(decodeAttention(query, key, key, null, 1)).not.toBeNull();
-      const refused: [Tensor, Tensor, Tensor, Tensor | null][] = [
-        [bfloat16(2, 4, 2, 8), key, key, null],
-        [query.to("float32"), key.to("float32"), key.to("float32"), null],
-        [query, key, key.to("float32"), null],
-        [query, bfloat16(2, 3, 5, 8), bfloat16(2, 3, 5, 8), null],
-        [bfloat16(2, 0, 1, 8), key, key, null],
-        [bfloat16(0, 4, 1, 8), key, key, null],
-        [query, key, bfloat16(2, 4, 6, 8), null],
-        [query, bfloat16(2, 4, 0, 8), bfloat16(2, 4, 0, 8), null],
-        [query, bfloat16(2, 4, 8, 5).transpose(2, 3), key, null],
-        [query, key, key, bfloat16(3, 1, 5)],
-        [query, key, key, bfloat16(8, 1, 4)],
-        [query, key, key, bfloat16(5)],
-        [query.view([2, 4, 8]), key, key, null],
+      const [query, key, ranges] = [bfloat16(2, 4, 1, 8), bfloat16(2, 4, 5, 8), whole(2, 5)];
+      expect(decodeAttention(query, key, key, ranges, 1)).not.toBeNull();
+      const refused: [Tensor, Tensor, Tensor][] = [
+        [bfloat16(2, 4, 2, 8), key, key],
+        [query.to("float64"), key.to("float64"), key.to("float64")],
+        [query.to("float32"), key, key],
+        [query, key, key.to("float32")],
+        [query, bfloat16(2, 3, 5, 8), bfloat16(2, 3, 5, 8)],
+        [bfloat16(2, 0, 1, 8), key, key],
+        [bfloat16(0, 4, 1, 8), key, key],
+        [query, key, bfloat16(2, 4, 6, 8)],
+        [query, bfloat16(2, 4, 0, 8), bfloat16(2, 4, 0, 8)],
+        [query, bfloat16(2, 4, 8, 5).transpose(2, 3), key],
+        [query.view([2, 4, 8]), key, key],
       ];
-      for (const [q, k, v, bias] of refused) expect(decodeAttention(q, k, v, bias, 1)).toBeNull();
+      for (const [q, k, v] of refused) expect(decodeAttention(q, k, v, ranges, 1)).toBeNull();
       const trained = query.clone().requiresGrad_();
-      expect(decodeAttention(trained, key, key, null, 1)).toBeNull();
-      expect(noGrad(() => decodeAttention(trained, key, key, null, 1))).not.toBeNull();
+      expect(decodeAttention(trained, key, key, ranges, 1)).toBeNull();
+      expect(noGrad(() => decodeAttention(trained, key, key, ranges, 1))).not.toBeNull();
+    });
+  });
+
+  it("refuses ranges that are empty or reach beyond the keys", () => {
+    scope(() => {
+      const [query, key] = [bfloat16(2, 4, 1, 8), bfloat16(3, 4, 5, 8)];
+      const attempt = (second: number[]) =>
+        decodeAttention(query, key, key, integers([[0, 0, 5], second]), 1);
+      expect(attempt([2, 1, 4])).not.toBeNull();
+      for (const bad of [
+        [3, 0, 5],
+        [-1, 0, 5],
+        [1, 0, 6],
+        [1, 2, 2],
+        [1, 3, 2],
+        [1, -1, 2],
+      ]) {
+        expect(() => attempt(bad)).toThrow("ranges must be [row, from, to] within");
+      }
+      const three = "ranges must be int32[2, 3]";
+      expect(() => decodeAttention(query, key, key, whole(3, 5), 1)).toThrow(three);
+      expect(() => decodeAttention(query, key, key, tensor([0, 0, 5]), 1)).toThrow(three);
     });
   });
 
@@ -183,9 +201,10 @@ describe("decodeAttention", () => {
         fc.array(family, { minLength: 1, maxLength: 3 }),
         fc.constantFrom([1, 1], [2, 1], [1, 3], [2, 2]),
         fc.constantFrom(5, 16, 64, 128),
-        fc.boolean(),
+        fc.constantFrom<DType>("bfloat16", "float32"),
+        fc.option(fc.integer({ min: 1, max: 30 }), { nil: null }),
         fc.integer(),
-        (families, [groups, shared], size, withBias, seed) => {
+        (families, [groups, shared], size, dtype, window, seed) => {
           // Leaves are rows; a node's columns, in blocks of four, are those of all its leaves.
           const leaves: [from: number, to: number, node: Family][][] = [];
           const pieces: number[][] = [];
@@ -215,9 +234,9 @@ describe("decodeAttention", () => {
           })[0]!;
 
           scope(() => {
-            const query = bfloat16(rows, groups! * shared!, 1, size);
-            const key = bfloat16(rows, groups!, columns, size);
-            const value = bfloat16(rows, groups!, columns, size);
+            const query = random(dtype, rows, groups! * shared!, 1, size);
+            const key = random(dtype, rows, groups!, columns, size);
+            const value = random(dtype, rows, groups!, columns, size);
             const copied = new Map<Family, number>();
             leaves.forEach((path, leaf) => {
               for (const [from, to, node] of path.slice(0, -1)) {
@@ -229,7 +248,13 @@ describe("decodeAttention", () => {
                 }
               }
             });
-            const bias = withBias ? bfloat16(rows * groups!, 1, columns) : null;
+            // Every row ends behind what it shares, and may look back only so far.
+            const ranges: [row: number, from: number, to: number][] = [];
+            leaves.forEach((path, leaf) => {
+              const end = path.at(-1)![0] + 1 + (leaf % 3);
+              const from = window === null ? 0 : Math.max(0, end - window);
+              ranges[shuffled[leaf]!] = [shuffled[leaf]!, from, end];
+            });
             const sharing = {
               order: tensor(Int32Array.from(shuffled), { dtype: "int32" }),
               pieces: tensor(
@@ -240,8 +265,8 @@ describe("decodeAttention", () => {
                 },
               ),
             };
-            const apart = decodeAttention(query, key, value, bias, 0.3)!;
-            const together = decodeAttention(query, key, value, bias, 0.3, sharing)!;
+            const apart = decodeAttention(query, key, value, integers(ranges), 0.3)!;
+            const together = decodeAttention(query, key, value, integers(ranges), 0.3, sharing)!;
             expect(Array.from(numbers(together))).toEqual(Array.from(numbers(apart)));
           });
         },
@@ -254,7 +279,7 @@ describe("decodeAttention", () => {
     scope(() => {
       const [query, key] = [bfloat16(3, 2, 1, 8), bfloat16(3, 2, 9, 8)];
       const attempt = (order: number[], pieces: number[][]) =>
-        decodeAttention(query, key, key, null, 1, {
+        decodeAttention(query, key, key, whole(3, 9), 1, {
           order: tensor(Int32Array.from(order), { dtype: "int32" }),
           pieces: tensor(Int32Array.from(pieces.flat()), { dtype: "int32", shape: [pieces.length, 5] }),
         });
@@ -315,9 +340,65 @@ describe("decodeAttention", () => {
         expect(() => attempt(order, pieces)).toThrow(TorchError);
       }
       const order = tensor([0, 1, 2]);
-      expect(() => decodeAttention(query, key, key, null, 1, { order, pieces: order })).toThrow(
+      expect(() => decodeAttention(query, key, key, whole(3, 9), 1, { order, pieces: order })).toThrow(
         "order and pieces must be int32",
       );
+    });
+  });
+});
+
+describe("copyColumns", () => {
+  it("copies the columns that runs name, of any type and layout, and nothing else", () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom<[DType, DType]>(
+          ["float32", "float32"],
+          ["bfloat16", "bfloat16"],
+          ["float32", "float64"],
+        ),
+        fc.boolean(),
+        fc.array(fc.tuple(fc.nat(), fc.nat(), fc.nat(), fc.nat()), { minLength: 1, maxLength: 4 }),
+        ([toType, fromType], isTurned, draws) => {
+          scope(() => {
+            const to = zeros([6, 2, 9, 3], { dtype: toType });
+            const from = isTurned
+              ? random(fromType, 4, 7, 2, 3).transpose(1, 2)
+              : random(fromType, 4, 2, 8, 3).narrow(2, 1, 7);
+            const runs = draws.map(([toColumn, row, fromColumn, count], at) => {
+              const length = count % 8;
+              return [at + 1, toColumn % (10 - length), row % 4, fromColumn % (8 - length), length] as const;
+            });
+            const expected = zeros(to.shape, { dtype: toType });
+            for (const [toRow, toColumn, row, column, count] of runs) {
+              const source = from.select(0, row).narrow(1, column, count);
+              expected.select(0, toRow).narrow(1, toColumn, count).copy_(source);
+            }
+            copyColumns(to, from, integers(runs));
+            expect(to.toArray()).toEqual(expected.toArray());
+          });
+        },
+      ),
+    );
+  });
+
+  it("refuses runs that reach beyond either side", () => {
+    scope(() => {
+      const [to, from] = [zeros([2, 1, 5, 3]), zeros([3, 1, 4, 3])];
+      copyColumns(to, from, integers([[1, 1, 2, 0, 4]]));
+      for (const bad of [
+        [2, 0, 0, 0, 1],
+        [-1, 0, 0, 0, 1],
+        [0, 0, 3, 0, 1],
+        [0, 2, 0, 0, 4],
+        [0, 0, 0, 1, 4],
+        [0, 0, 0, 0, -1],
+      ]) {
+        expect(() => copyColumns(to, from, integers([bad]))).toThrow("a run reaches beyond");
+      }
+      const run = integers([[0, 0, 0, 0, 1]]);
+      expect(() => copyColumns(to, from, integers([[0, 0, 0, 0]]))).toThrow("runs must be int32[count, 5]");
+      expect(() => copyColumns(to, zeros([1, 2, 1, 3]), run)).toThrow(TorchError);
+      expect(() => copyColumns(to.transpose(0, 2), from, run)).toThrow(TorchError);
     });
   });
 });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 
 import {
-  appendColumns,
   autocastLinear,
   autocastLayerNorm,
   conv1d,
+  copyColumns,
   copyWeight,
   decodeAttention,
   full,
@@ -72,12 +72,13 @@ describe("sizes that nothing can hold", () => {
       const query = words(1, 1, 1, 1);
       const stretched = (dim: number, length = huge) =>
         query.expand([0, 1, 2, 3].map((at) => (at === dim ? length : 1)));
-      expect(decodeAttention(query, stretched(2), stretched(2), null, 1)).toBeNull();
-      expect(decodeAttention(stretched(0), stretched(0), stretched(0), null, 1)).toBeNull();
-      expect(decodeAttention(stretched(1), query, query, null, 1)).toBeNull();
+      const whole = tensor([[0, 0, 1]], { dtype: "int32" });
+      expect(decodeAttention(query, stretched(2), stretched(2), whole, 1)).toBeNull();
+      expect(decodeAttention(stretched(0), stretched(0), stretched(0), whole, 1)).toBeNull();
+      expect(decodeAttention(stretched(1), query, query, whole, 1)).toBeNull();
       // Heads times columns are more than can be counted, though neither is.
       const heads = stretched(1, 2 ** 40);
-      expect(decodeAttention(heads, stretched(2, 2 ** 40), stretched(2, 2 ** 40), null, 1)).toBeNull();
+      expect(decodeAttention(heads, stretched(2, 2 ** 40), stretched(2, 2 ** 40), whole, 1)).toBeNull();
       for (const [q, k] of [
         [query, stretched(2)],
         [stretched(2), query],
@@ -96,10 +97,17 @@ describe("sizes that nothing can hold", () => {
             1,
           ),
         () =>
-          decodeAttention(query, stretched(2, 2 ** 30), stretched(2, 2 ** 30), null, 1, {
-            order: tensor([0], { dtype: "int32" }),
-            pieces: tensor([[0, 0, -1, 0, 2]], { dtype: "int32" }),
-          }),
+          decodeAttention(
+            query,
+            stretched(2, 2 ** 30),
+            stretched(2, 2 ** 30),
+            tensor([[0, 0, 2 ** 30]], { dtype: "int32" }),
+            1,
+            {
+              order: tensor([0], { dtype: "int32" }),
+              pieces: tensor([[0, 0, -1, 0, 2]], { dtype: "int32" }),
+            },
+          ),
         () =>
           autocastLayerNorm(zeros([0, 2 ** 45]), zeros([1]).expand([2 ** 45]), zeros([1]).expand([2 ** 45]), {
             epsilon: 1,
@@ -272,12 +280,12 @@ describe("loops that write into a given tensor", () => {
     });
   });
 
-  it("let autograd notice: appendColumns", () => {
+  it("let autograd notice: copyColumns", () => {
     scope(() => {
       const buffer = full([1, 2, 48, 64], 3);
       const loss = squares(buffer);
       const view = squares(buffer.narrow(2, 0, 4));
-      appendColumns(buffer, zeros([1, 2, 2, 64]), 0, 1);
+      copyColumns(buffer, zeros([1, 2, 2, 64]), tensor([[0, 1, 0, 0, 2]], { dtype: "int32" }));
       expect(() => loss.backward()).toThrow(changed);
       expect(() => view.backward()).toThrow(changed);
       // What is recorded afterwards is right.
@@ -307,14 +315,14 @@ describe("loops that write into a given tensor", () => {
     });
   });
 
-  it("refuse, as copy_ does, to write several numbers to one place, and copy within one tensor as copy_ does", () => {
+  it("refuse to write several numbers to one place, and copy within one tensor what was there before", () => {
     scope(() => {
+      const runs = (...numbers: number[]) => tensor([numbers], { dtype: "int32" });
       const one = zeros([1, 1, 1, 4]).expand([1, 1, 6, 4]);
-      expect(() => appendColumns(one, ones([1, 1, 2, 4]), 0, 0)).toThrow(TorchError);
+      expect(() => copyColumns(one, ones([1, 1, 2, 4]), runs(0, 0, 0, 0, 2))).toThrow(TorchError);
       const buffer = tensor([0, 1, 2, 3, 4, 5]).view([1, 1, 6, 1]);
-      expect(() => appendColumns(buffer, buffer.narrow(2, 0, 3), 0, 1)).toThrow(TorchError);
-      appendColumns(buffer, buffer.narrow(2, 0, 3), 0, 3);
-      expect(buffer.view([6]).toArray()).toEqual([0, 1, 2, 0, 1, 2]);
+      copyColumns(buffer, buffer.narrow(2, 0, 3), runs(0, 1, 0, 0, 3));
+      expect(buffer.view([6]).toArray()).toEqual([0, 0, 1, 2, 4, 5]);
     });
   });
 });

@@ -17,7 +17,7 @@ import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
 // Episodes grown together: enough to fill a batch, few enough that lines appear as they are made.
-const TOGETHER = 16;
+const TOGETHER = 64;
 const MOST_EPISODES = 1_000_000;
 
 /** `astra-rl rollout CONFIG`: grows training graphs and shows them, one JSON line each with --json. */

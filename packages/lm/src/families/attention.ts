@@ -7,10 +7,9 @@ import {
   fusedAttention,
   zeros,
   type DType,
-  type SharedColumns,
   type Tensor,
 } from "@astra-rl/torch";
-import type { Segment } from "../causal-lm.js";
+import type { CachedRows, ForwardOptions } from "../causal-lm.js";
 
 /**
  * What forbids a score. Not −∞: a row that may attend to nothing (padding) must give finite values, and the sum of
@@ -27,12 +26,16 @@ interface BiasOptions {
   keyValueHeads: number;
 }
 
-/** The biases of a forward pass as {@link attend} takes them: one for each segment, or one, or none. */
+/**
+ * The biases of a forward pass as {@link attend} takes them: one for each segment, or one, or none; with a cache, which
+ * makes its own, none.
+ */
 export function attentionBiases(
-  { mask, segments }: { mask: Tensor | null; segments?: readonly Segment[] },
+  { mask, segments, cache }: Pick<ForwardOptions, "mask" | "segments" | "cache">,
   newTokens: number,
   options: BiasOptions,
 ): Tensor[] {
+  if (cache !== undefined) return [];
   if (segments !== undefined) {
     return segments.map((segment) => {
       return attentionBias(segment.mask, segment.length, options) ?? zeros([1, 1, 1], options);
@@ -77,14 +80,12 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * The engine's own passes where they apply: bfloat16 on the CPU, for one token a row or with tiles. Elsewhere plain
- * products, because libtorch 1.13 has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
+ * The engine's own pass where it applies: bfloat16 on the CPU with tiles. Elsewhere plain products, because libtorch 1.13 has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
  * @param value [B, G, S, E]
  * @param biases as {@link attentionBiases} gives them: of several, each belongs to as many tokens as it has columns
- * @param shared columns that rows have in common, for one token a row
  * @returns [B, T, H·E]
  */
 export function attend(
@@ -93,13 +94,7 @@ export function attend(
   value: Tensor,
   biases: readonly Tensor[],
   scale: number,
-  shared: SharedColumns | null = null,
 ): Tensor {
-  if (biases.length <= 1) {
-    const bias = biases[0] ?? null;
-    const decoded = query.size(2) === 1 ? decodeAttention(query, key, value, bias, scale, shared) : null;
-    if (decoded !== null) return decoded;
-  }
   const fused = fusedAttention(query, key, value, biases, scale);
   if (fused !== null) return fused;
   if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
@@ -109,6 +104,38 @@ export function attend(
     attendTogether(queries![at]!, keys![at]!, values![at]!, bias, scale),
   );
   return cat(parts, 1);
+}
+
+/**
+ * Attention to what a cache holds of each row, the new tokens included: {@link attend} under the mask of the rows, and one
+ * token a row over nothing but its own columns where the engine has a pass for that.
+ *
+ * @param query [B, H, T, E]
+ * @param cached the rows of the batch in runs, as {@link AttentionCache.append} gives them
+ * @param window so many columns back, the token's own included; null = all
+ * @returns [B, T, H·E]
+ */
+export function attendCached(
+  query: Tensor,
+  cached: readonly CachedRows[],
+  scale: number,
+  window: number | null = null,
+): Tensor {
+  const parts = cached.map((rows) => {
+    const queries = cached.length === 1 ? query : query.narrow(0, rows.first, rows.count);
+    if (query.size(2) === 1) {
+      const decoded = decodeAttention(queries, rows.key, rows.value, rows.ranges(window), scale, rows.shared);
+      if (decoded !== null) return decoded;
+    }
+    const [key, value] = rows.rectangle();
+    const bias = rows.once(`bias within ${window}`, () => {
+      const [, heads, length] = query.shape as [number, number, number];
+      const place = { dtype: query.dtype, device: query.device, heads, keyValueHeads: key.size(1) };
+      return attentionBias(rows.mask(window), length, place)!;
+    });
+    return attend(queries, key, value, [bias], scale);
+  });
+  return parts.length === 1 ? parts[0]! : cat(parts, 0);
 }
 
 function attendTogether(

@@ -15,7 +15,7 @@ import {
 } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
-import { attend, attentionBiases } from "./attention.js";
+import { attend, attendCached, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { ParameterizedModel } from "./parameterized-model.js";
 
@@ -198,9 +198,11 @@ class GPT2 extends ParameterizedModel {
       .view([B, T, 3, H, E])
       .permute([2, 0, 3, 1, 4])
       .unbind(0) as [Tensor, Tensor, Tensor];
-    const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    const attended = attend(query, keys, values, biases, scale, cache?.shared);
+    const attended =
+      cache === undefined
+        ? attend(query, key, value, biases, scale)
+        : attendCached(query, cache.append(layer, key, value), scale);
     const middle = this.#project(`${prefix}.attn.c_proj`, attended, hidden);
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));

@@ -8,14 +8,13 @@ import {
   keep,
   ones,
   scope,
-  UsageError,
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
-import { attend, attentionBias, attentionBiases } from "./attention.js";
+import { attend, attendCached, attentionBias, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { ParameterizedModel } from "./parameterized-model.js";
 import { parseRotarySettings, rotaryTables, rotate, type RotarySettings } from "./rotary.js";
@@ -267,8 +266,10 @@ class RotaryDecoder extends ParameterizedModel {
     const query = rotate(split("q", heads, headNorms), cosine, sine);
     const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
     const value = split("v", keyValueHeads, false);
-    const [keys, values] = cache === undefined ? [key, value] : cache.append(layer, key, value);
-    return attend(query, keys, values, biases, 1 / Math.sqrt(E), cache?.shared);
+    const scale = 1 / Math.sqrt(E);
+    if (cache === undefined) return attend(query, key, value, biases, scale);
+    const window = this.config.slides(layer) ? this.config.slidingWindow : null;
+    return attendCached(query, cache.append(layer, key, value), scale, window);
   }
 
   #norm(name: string, x: Tensor): Tensor {
@@ -314,18 +315,11 @@ class RotaryDecoder extends ParameterizedModel {
   /** Biases for the layers that see everything, and for those with a window. */
   #biases(newTokens: number, options: ForwardOptions): { full: Tensor[]; sliding: Tensor[] } {
     const { positions, segments, cache } = options;
-    const { slidingWindow, architecture } = this.config;
+    const { slidingWindow } = this.config;
     const place = { ...this.config, dtype: this.computeDtype, device: this.device };
     const full = attentionBiases(options, newTokens, place);
-    const columns = (cache?.columns ?? 0) + newTokens;
-    if (slidingWindow === null || columns <= slidingWindow || !this.#slides) {
+    if (cache !== undefined || slidingWindow === null || newTokens <= slidingWindow || !this.#slides) {
       return { full, sliding: full };
-    }
-    const keyPositions = options.keyPositions ?? (columns === newTokens ? positions : null);
-    if (keyPositions === null) {
-      throw new UsageError(
-        `${architecture}.forward: a sliding window of ${slidingWindow} over ${columns} columns needs keyPositions`,
-      );
     }
     const windowed = (queries: Tensor, keys: Tensor, mask: Tensor | null) => {
       const length = queries.size(-1);
@@ -336,7 +330,7 @@ class RotaryDecoder extends ParameterizedModel {
       const earlier = mask ?? ones([length, length], { dtype: "bool", device: this.device }).tril();
       return attentionBias(near.logicalAnd(earlier), length, place)!;
     };
-    if (segments === undefined) return { full, sliding: [windowed(positions, keyPositions, options.mask)] };
+    if (segments === undefined) return { full, sliding: [windowed(positions, positions, options.mask)] };
     let start = 0;
     const sliding = segments.map(({ length, mask }, at) => {
       const own = positions.narrow(1, start, length);

@@ -1,6 +1,7 @@
-import { arange, cat, keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
+import { keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM, ForwardOptions } from "../causal-lm.js";
-import { bytesPerColumn, cacheBytes, KeyValueCache } from "./key-value-cache.js";
+import { CacheView } from "./cache-view.js";
+import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
 import { idTensor, sampledLogprobs } from "./sampling-filters.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
@@ -10,6 +11,8 @@ import type { SessionRow } from "./session-row.js";
 const SCORE_LIMIT = 2 ** 25;
 /** Most logits that are made at once where log-probabilities are read off. */
 const LOGIT_LIMIT = 2 ** 24;
+/** Padding in one pass, above which another pass costs less. */
+const MOST_PADDING = 128;
 
 /** Indices of ids whose log-probabilities are wanted, ascending, by row. */
 export type Scored = ReadonlyMap<SessionRow, readonly number[]>;
@@ -20,6 +23,8 @@ export interface BatchOptions {
   budget: CacheBudget;
   /** Most tokens, padding included, in one forward pass over given text. */
   tokenBudget: number;
+  /** Bytes for which the rows' cache is divided by their lengths. */
+  leastSaving: number;
   count(work: Partial<WorkCounts>): void;
 }
 
@@ -33,12 +38,10 @@ export class RowBatch implements CacheHolder {
   #rows: readonly SessionRow[];
   #cache: KeyValueCache | null = null;
   #last: Tensor | null = null;
-  readonly #columnBytes: number;
 
   constructor(rows: readonly SessionRow[], options: BatchOptions) {
     this.#rows = rows;
     this.options = options;
-    this.#columnBytes = bytesPerColumn(options.model.config, options.model.computeDtype);
     this.#number();
     options.budget.touch(this);
   }
@@ -65,18 +68,9 @@ export class RowBatch implements CacheHolder {
     return this.#cache?.bytes ?? 0;
   }
 
-  /** Columns that the cache would hold if every row's pending ids were read and so many more followed. */
-  columnsWith(more: number): number {
-    return this.#rows.reduce(
-      (most, row) =>
-        Math.max(most, (row.cached === 0 ? 0 : (this.#cache?.columns ?? 0)) + row.pending + more),
-      0,
-    );
-  }
-
-  /** Bytes that the cache would take with so many columns. */
-  bytesWith(columns: number): number {
-    return cacheBytes(this.#rows.length, columns, this.#columnBytes);
+  /** Bytes that the cache would take if every row's pending ids were read and so many more followed. */
+  bytesWith(more: number): number {
+    return rowBytes(this.#rows, more, this.options);
   }
 
   evict(): void {
@@ -98,60 +92,56 @@ export class RowBatch implements CacheHolder {
    * @param room columns to make room for
    * @param options of the session that the children belong to
    * @param consume this batch will not be used any more: its memory may go as it is taken over
+   * @returns the batch, and its rows in the order of their parents
    */
-  children(parents: readonly SessionRow[], room: number, options: BatchOptions, consume: boolean): RowBatch {
-    const { budget } = options;
-    const columns = parents.map((row) => row.columns());
-    const longest = columns.reduce((most, list) => Math.max(most, list.length), 0);
-    const bytes = cacheBytes(parents.length, longest + room, this.#columnBytes);
+  children(
+    parents: readonly SessionRow[],
+    room: number,
+    options: BatchOptions,
+    consume: boolean,
+  ): [batch: RowBatch, rows: SessionRow[]] {
+    const { budget, leastSaving } = options;
+    const order = longestFirst(parents.map((parent, at) => ({ parent, at, ids: parent.ids })));
+    const capacities = order.map(({ ids }) => ids.length + room);
+    const bytes = rowBytes(parents, room, options);
     const cached = this.#cache !== null && this.#last !== null && budget.makeRoom(bytes, [this]);
     const forks = new Map(parents.map((row) => [row, {}]));
+    const rows = parents.map((row) => row.child(cached, forks.get(row)!));
     const batch = new RowBatch(
-      parents.map((row) => row.child(cached, forks.get(row)!)),
+      order.map(({ at }) => rows[at]!),
       options,
     );
     if (cached) {
-      const slots = parents.map((row) => row.slot);
+      const slots = order.map(({ parent }) => parent.slot);
+      const lengths = order.map(({ parent }) => parent.cached);
       batch.#last = scope(() => keep(this.#last!.indexSelect(0, idTensor(slots, this.#last!.device))));
-      batch.#cache = this.#cache!.select(slots, columns, { capacity: longest + room, consume });
+      batch.#cache = this.#cache!.select(slots, lengths, capacities, leastSaving, { consume });
     }
-    return batch;
+    return [batch, rows];
   }
 
-  /** Gives the rows a new order; cache and hidden states follow. */
-  arrange(order: readonly SessionRow[]): void {
-    const moved = order.filter((row, slot) => row.slot !== slot);
-    const from = moved.map((row) => row.slot);
-    this.#rows = [...order];
+  /** Makes room for the pending ids of every row and so many more. Slots may change. */
+  makeRoom(more: number): void {
+    const { model, budget, leastSaving } = this.options;
+    const cache = this.#cache;
+    const room = cache?.capacities();
+    if (room !== undefined && this.#rows.every((row, slot) => row.ids.length + more <= room[slot]!)) return;
+    const order = longestFirst(this.#rows);
+    budget.makeRoom(Math.max(0, this.bytesWith(more) - this.cacheBytes), [this]);
+    const capacities = order.map(({ ids }) => ids.length + more);
+    const slots = order.map((row) => row.slot);
+    if (cache === null) {
+      this.#cache = KeyValueCache.make(cacheShape(model), capacities, leastSaving);
+    } else {
+      const lengths = order.map((row) => row.cached);
+      this.#cache = cache.select(slots, lengths, capacities, leastSaving, { consume: true });
+    }
+    this.#rows = order;
     this.#number();
-    const to = moved.map((row) => row.slot);
-    if (moved.length === 0 || this.#cache === null) return;
-    this.#cache.move(to, from);
-    scope(() => {
-      const last = this.#last;
-      if (last === null) return;
-      last.indexCopy_(0, idTensor(to, last.device), last.indexSelect(0, idTensor(from, last.device)));
-    });
-  }
-
-  /** Moves columns together where more of them are holes than is worth carrying along. */
-  tidy(): void {
-    if (this.#cache === null) return;
-    const longest = this.#rows.reduce((most, row) => Math.max(most, row.cached), 0);
-    const { columns } = this.#cache;
-    if (columns - longest <= Math.max(64, longest / 2)) return;
-    const lists = this.#rows.map((row) => row.columns());
-    if (!this.options.budget.makeRoom(this.bytesWith(longest), [this])) return;
-    const packed = this.#cache.select(
-      this.#rows.map((row) => row.slot),
-      lists,
-      { consume: true },
-    );
-    this.#cache = packed;
-    this.#rows.forEach((row, at) => {
-      row.evict();
-      row.extend(0, lists[at]!.length);
-    });
+    const last = this.#last;
+    if (last === null) return;
+    this.#last = scope(() => keep(last.indexSelect(0, idTensor(slots, last.device))));
+    last.dispose();
   }
 
   /**
@@ -166,38 +156,10 @@ export class RowBatch implements CacheHolder {
     const results = new Map<SessionRow, number[]>();
     const due = this.#rows.filter((row) => row.pending > 0 && (chosen === undefined || chosen.has(row)));
     if (due.length === 0) return results;
-    const { model, budget } = this.options;
-    budget.touch(this);
-    this.tidy();
-    const columns = Math.max(...due.map((row) => row.pending + (row.cached > 0 ? this.#cache!.columns : 0)));
-    budget.makeRoom(Math.max(0, this.bytesWith(columns) - this.cacheBytes), [this]);
-    const fresh = due.filter((row) => row.cached === 0).sort((a, b) => b.pending - a.pending);
-    if (this.#cache === null) {
-      this.#cache = KeyValueCache.forModel(model, this.#rows.length, columns + room);
-      // Nothing is in the slots yet, so rows of like length may as well be neighbours.
-      const rest = this.#rows.filter((row) => !fresh.includes(row));
-      this.#rows = [...fresh, ...rest];
-      this.#number();
-      for (const [first, end] of this.#ranges(0, fresh.length)) this.#read(first, end, scored, results);
-    } else {
-      const extending = due.filter((row) => row.cached > 0);
-      if (extending.length > 0) {
-        const idle = this.#rows.filter((row) => !extending.includes(row));
-        if (idle.length > extending.length / 3) this.arrange([...extending, ...idle]);
-        const slots = extending.map((row) => row.slot);
-        for (const [first, end] of this.#ranges(Math.min(...slots), Math.max(...slots) + 1)) {
-          this.#read(first, end, scored, results, new Set(extending));
-        }
-      }
-      this.#readApart(fresh, scored, results);
-    }
-    this.settleColumns();
+    this.options.budget.touch(this);
+    this.makeRoom(room);
+    for (const rows of this.#passes(due)) this.#run(rows, scored, results);
     return results;
-  }
-
-  /** The cache holds as many columns as the row that reaches furthest. */
-  settleColumns(): void {
-    this.#cache?.setColumns(this.#rows.reduce((most, row) => Math.max(most, row.lastColumn), 0));
   }
 
   /** Takes in the hidden state [1, D] after a row's last cached id. */
@@ -222,89 +184,58 @@ export class RowBatch implements CacheHolder {
     this.#rows.forEach((row, slot) => (row.slot = slot));
   }
 
-  /** Splits slots into runs whose padded tokens stay within the token budget, a row at least. */
-  #ranges(from: number, to: number): [first: number, end: number][] {
-    const ranges: [number, number][] = [];
-    let first = from;
-    let longest = 0;
-    for (let slot = from; slot < to; slot += 1) {
-      longest = Math.max(longest, this.#rows[slot]!.pending);
-      if (slot > first && longest * (slot + 1 - first) > this.options.tokenBudget) {
-        ranges.push([first, slot]);
-        first = slot;
-        longest = this.#rows[slot]!.pending;
+  /**
+   * Rows that are read together, by slot: of like pending lengths, within the token budget with their padding, a row at
+   * least.
+   */
+  #passes(due: readonly SessionRow[]): SessionRow[][] {
+    const passes: SessionRow[][] = [];
+    let [longest, padding] = [0, 0];
+    for (const row of [...due].sort((a, b) => b.pending - a.pending)) {
+      const pass = passes.at(-1);
+      padding += longest - row.pending;
+      if (
+        pass !== undefined &&
+        longest * (pass.length + 1) <= this.options.tokenBudget &&
+        padding <= MOST_PADDING
+      ) {
+        pass.push(row);
+      } else {
+        passes.push([row]);
+        [longest, padding] = [row.pending, 0];
       }
     }
-    ranges.push([first, to]);
-    return ranges;
+    return passes.map((rows) => rows.sort((a, b) => a.slot - b.slot));
   }
 
-  /** Reads the pending ids of neighbouring slots, right behind the columns that the cache holds. */
-  #read(
-    first: number,
-    end: number,
-    scored: Scored | undefined,
-    results: Map<SessionRow, number[]>,
-    only?: ReadonlySet<SessionRow>,
-  ): void {
-    const rows = this.#rows.slice(first, end);
-    const counts = rows.map((row) => (only === undefined || only.has(row) ? row.pending : 0));
-    if (counts.every((count) => count === 0)) return;
-    const { columns } = this.#cache!;
-    this.#run(this.#cache!.slice(first, end - first), rows, counts, scored, results);
-    rows.forEach((row, at) => row.extend(columns, counts[at]!));
-  }
-
-  /** Reads rows of which nothing is cached in a cache of their own, and moves the result into their slots. */
-  #readApart(
-    fresh: readonly SessionRow[],
-    scored: Scored | undefined,
-    results: Map<SessionRow, number[]>,
-  ): void {
-    let rest = fresh;
-    while (rest.length > 0) {
-      const longest = rest[0]!.pending;
-      const rows = rest.slice(0, Math.max(1, Math.floor(this.options.tokenBudget / longest)));
-      rest = rest.slice(rows.length);
-      const apart = KeyValueCache.forModel(this.options.model, rows.length, longest);
-      try {
-        const counts = rows.map((row) => row.pending);
-        this.#run(apart, rows, counts, scored, results);
-        this.#cache!.place(
-          rows.map((row) => row.slot),
-          apart,
-        );
-        rows.forEach((row, at) => row.extend(0, counts[at]!));
-      } finally {
-        apart.dispose();
-      }
-    }
-  }
-
-  /** The forward passes over the next `counts[i]` pending ids of each row; `cache` holds exactly these rows. */
-  #run(
-    cache: KeyValueCache,
-    rows: readonly SessionRow[],
-    counts: readonly number[],
-    scored: Scored | undefined,
-    results: Map<SessionRow, number[]>,
-  ): void {
+  /** The forward passes over all that is pending of some rows, given by slot. */
+  #run(rows: readonly SessionRow[], scored: Scored | undefined, results: Map<SessionRow, number[]>): void {
     const { model, tokenBudget } = this.options;
-    const before = cache.columns;
     const starts = rows.map((row) => row.cached);
+    const counts = rows.map((row) => row.pending);
     const longest = Math.max(...counts);
     for (const row of rows) if (scored?.has(row)) results.set(row, []);
     this.#scoreFirst(rows, scored, results);
     const perPass = Math.min(
       Math.floor(tokenBudget / rows.length),
-      Math.floor(SCORE_LIMIT / (rows.length * model.config.heads * (before + longest))),
+      Math.floor(
+        SCORE_LIMIT / (rows.length * model.config.heads * Math.max(...rows.map(({ ids }) => ids.length))),
+      ),
     );
     const step = Math.max(1, Math.min(longest, perPass));
+    using view = new CacheView(
+      this.#cache!,
+      rows.map((row) => row.slot),
+    );
     for (let from = 0; from < longest; from += step) {
       const width = Math.min(step, longest - from);
+      view.begin(
+        starts.map((start, at) => start + Math.min(from, counts[at]!)),
+        counts.map((count) => Math.max(0, Math.min(width, count - from))),
+        width,
+      );
       scope(() => {
-        const { ids, options } = this.#inputs(cache, rows, starts, counts, from, width);
-        const hidden = model.forward(ids, options);
+        const hidden = model.forward(...this.#inputs(rows, starts, counts, from, width, view));
         const states = hidden.reshape([rows.length * width, hidden.size(-1)]);
         this.#last ??= keep(
           zeros([this.#rows.length, hidden.size(-1)], { dtype: hidden.dtype, device: hidden.device }),
@@ -328,6 +259,7 @@ export class RowBatch implements CacheHolder {
       });
     }
     this.#countRead(rows, counts, longest);
+    rows.forEach((row, at) => row.extend(counts[at]!));
   }
 
   /** Log-probabilities of scored ids that nothing pending precedes: their predictor was read earlier. */
@@ -385,80 +317,29 @@ export class RowBatch implements CacheHolder {
     return logprobs;
   }
 
-  /** Ids, positions and mask of one forward pass: `width` columns of new tokens, padded at the right. */
+  /** One forward pass: `width` new tokens of each row, padded at the right. */
   #inputs(
-    cache: KeyValueCache,
     rows: readonly SessionRow[],
     starts: readonly number[],
     counts: readonly number[],
     from: number,
     width: number,
-  ): { ids: Tensor; options: ForwardOptions } {
-    const { model } = this.options;
-    const { device, config } = model;
-    const batch = rows.length;
-    const held = cache.columns;
-    const ids = new Int32Array(batch * width);
-    const positions = new Int32Array(batch * width);
+    cache: CacheView,
+  ): [ids: Tensor, options: ForwardOptions] {
+    const { device } = this.options.model;
+    const ids = new Int32Array(rows.length * width);
+    const positions = new Int32Array(rows.length * width);
     rows.forEach((row, at) => {
-      for (let column = 0; column < width; column += 1) {
-        const index = starts[at]! + from + column;
-        const real = from + column < counts[at]!;
-        ids[at * width + column] = real ? row.ids[index]! : 0;
-        // Padding stands on a position that exists; nothing ever looks at it.
-        positions[at * width + column] = real ? index : 0;
+      for (let column = from; column < Math.min(from + width, counts[at]!); column += 1) {
+        const place = at * width + column - from;
+        ids[place] = row.ids[starts[at]! + column]!;
+        positions[place] = starts[at]! + column;
       }
     });
-    const options: ForwardOptions = {
-      positions: tensor(positions, { dtype: "int64", shape: [batch, width], device }),
-      mask: held === 0 ? null : this.#mask(rows, held, from, width),
-      cache,
-    };
-    if (config.slidingWindow !== null && held + width > config.slidingWindow) {
-      options.keyPositions = this.#keyPositions(rows, starts, held + width, held - from);
-    }
-    return { ids: tensor(ids, { dtype: "int64", shape: [batch, width], device }), options };
-  }
-
-  /**
-   * bool [B, 1, T, held + T]: the row's own columns and, among the new ones, itself and those before it. New columns
-   * of earlier passes (the last `from` held ones) hold padding only for rows that have nothing left to read.
-   */
-  #mask(rows: readonly SessionRow[], held: number, from: number, width: number): Tensor {
-    const { device } = this.options.model;
-    const batch = rows.length;
-    const valid = new Uint8Array(batch * held);
-    rows.forEach((row, at) => {
-      row.mark(valid, at * held);
-      valid.fill(1, (at + 1) * held - from, (at + 1) * held);
-    });
-    const order = arange(0, width, 1, { dtype: "int64", device });
-    const causal = order.unsqueeze(1).ge(order.unsqueeze(0)); // [T, T]
-    return cat(
-      [
-        tensor(valid, { dtype: "bool", shape: [batch, 1, 1, held], device }).expand([batch, 1, width, held]),
-        causal.view([1, 1, width, width]).expand([batch, 1, width, width]),
-      ],
-      3,
-    );
-  }
-
-  /** int64 [B, S]: the position in its text of every column's token; columns from `firstNew` on continue the text. */
-  #keyPositions(
-    rows: readonly SessionRow[],
-    starts: readonly number[],
-    columns: number,
-    firstNew: number,
-  ): Tensor {
-    const positions = new Int32Array(rows.length * columns);
-    rows.forEach((row, at) => {
-      row.columns().forEach((column, position) => (positions[at * columns + column] = position));
-      for (let column = firstNew; column < columns; column += 1) {
-        positions[at * columns + column] = starts[at]! + column - firstNew;
-      }
-    });
-    const { device } = this.options.model;
-    return tensor(positions, { dtype: "int64", shape: [rows.length, columns], device });
+    const integers = (values: Int32Array) =>
+      tensor(values, { dtype: "int64", shape: [rows.length, width], device });
+    // Padding is token 0 on position 0; nothing ever looks at it.
+    return [integers(ids), { positions: integers(positions), mask: null, cache }];
   }
 
   #countRead(rows: readonly SessionRow[], counts: readonly number[], longest: number): void {
@@ -476,4 +357,36 @@ export class RowBatch implements CacheHolder {
       tokensPadded: rows.length * longest - forwarded,
     });
   }
+}
+
+/** Rows whose caches are wide beside each other. */
+function longestFirst<T extends { readonly ids: readonly number[] }>(rows: readonly T[]): T[] {
+  return [...rows].sort((a, b) => b.ids.length - a.ids.length);
+}
+
+/** Bytes that a cache of such rows would take with all their ids and so many more columns. */
+export function rowBytes(
+  rows: readonly SessionRow[],
+  more: number,
+  { model, leastSaving }: Pick<BatchOptions, "model" | "leastSaving">,
+): number {
+  const capacities = longestFirst(rows).map(({ ids }) => ids.length + more);
+  return cacheBytes(cacheShape(model), capacities, leastSaving);
+}
+
+/** Splits rows into runs of like length, each of which takes no more than a batch may, or is a single row. */
+export function withinBudget(
+  rows: readonly SessionRow[],
+  more: number,
+  options: BatchOptions,
+): SessionRow[][] {
+  const limit = options.budget.batchLimit;
+  if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [[...rows]];
+  const runs: SessionRow[][] = [];
+  for (const row of longestFirst(rows)) {
+    const run = runs.at(-1);
+    if (run !== undefined && rowBytes([...run, row], more, options) <= limit) run.push(row);
+    else runs.push([row]);
+  }
+  return runs;
 }

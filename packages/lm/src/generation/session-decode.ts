@@ -10,8 +10,8 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
+import { CacheView } from "./cache-view.js";
 import { decodeUtterance, StopDetector, type TokenDecoder } from "./stop.js";
-import type { KeyValueCache } from "./key-value-cache.js";
 import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
 import {
@@ -29,7 +29,7 @@ import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";
 
 /** Columns reserved at once for an utterance: all of a short one, the cache grows for a longer one. */
-const RESERVED_COLUMNS = 128;
+export const RESERVED_COLUMNS = 128;
 /** Shrinking the batch moves rows; with fewer steps to go it cannot pay. */
 const LEAST_STEPS_TO_SHRINK = 4;
 
@@ -63,22 +63,21 @@ export interface Utterance {
   kept: number;
 }
 
-/** A row that is still speaking. */
+/** A row that is being decoded. */
 interface Speaker {
   row: SessionRow;
+  /** Columns before the utterance. */
+  start: number;
   output: number[];
+  isFinished: boolean;
 }
 
-/** What belongs to the rows still being decoded, on the device: row i of everything is slot i of the cache. */
+/** What belongs to the rows still being decoded, on the device: row i of everything is speaker i's. */
 interface DecodeState {
   /** The last few hidden states [n, D], the newest last: after `tokens` sampled tokens were read. */
   history: { tokens: number; hidden: Tensor }[];
   /** int64 [n, 1]: of the next token to read. */
   positions: Tensor;
-  /** bool [n, columns now + maxNewTokens]: the row's own columns, and all that this utterance will add. */
-  valid: Tensor;
-  /** int64, as `valid`; null where the model has no sliding window. */
-  keyPositions: Tensor | null;
   /** int64 [n, longest context + maxNewTokens]: ids that the repetition penalty looks at; null = no penalty. */
   seen: Tensor | null;
   /** float64 [n, maxNewTokens]; null = greedy. */
@@ -112,18 +111,15 @@ class Decoder {
   readonly utterances = new Map<SessionRow, Utterance>();
   readonly #batch: RowBatch;
   readonly #options: DecodeOptions;
-  readonly #cache: KeyValueCache;
   readonly #stops: StopDetector;
   readonly #ends: Map<number, FinishReason>;
   readonly #endTensor: Tensor | null;
-  /** Columns before the utterance. */
-  readonly #base: number;
   /** Ids in front of the first sampled one in `seen`. */
   readonly #seenBefore: number;
   #state: DecodeState;
-  /** By slot; null = finished, still computed. */
-  #speakers: (Speaker | null)[];
-  #view: KeyValueCache;
+  /** Rows that are computed, by slot; finished ones stay until the batch shrinks. */
+  #speakers: Speaker[];
+  #view: CacheView;
   /** Sampled tokens that went through the model, by each row that is still computed. */
   #forwarded = 0;
   #computed = 0;
@@ -133,10 +129,6 @@ class Decoder {
     const { model, sampling, endIds, tokenizer } = options;
     this.#batch = batch;
     this.#options = options;
-    this.#cache = batch.cache!;
-    this.#base = this.#cache.columns;
-    this.#cache.reserve(this.#base + Math.min(sampling.maxNewTokens, RESERVED_COLUMNS));
-    this.#view = this.#cut(batch.rows.length);
     this.#stops = new StopDetector(tokenizer, sampling.stopStrings);
     this.#ends = new Map([
       ...sampling.stopIds.map((id) => [id, "stop"] as const),
@@ -146,7 +138,8 @@ class Decoder {
     this.#endTensor =
       held.length > 0 && sampling.minNewTokens > 0 ? keep(idTensor(held, model.device)) : null;
     this.#seenBefore = batch.rows.reduce((most, row) => Math.max(most, row.ids.length), 0);
-    this.#speakers = batch.rows.map((row) => ({ row, output: [] }));
+    this.#speakers = batch.rows.map((row) => ({ row, start: row.cached, output: [], isFinished: false }));
+    this.#view = this.#viewOf(this.#speakers);
     this.#state = scope(() => keep(this.#initialState(keys)));
   }
 
@@ -160,12 +153,11 @@ class Decoder {
       if (last || step + 1 - looked >= checkInterval) {
         this.#look(looked, step + 1, last);
         looked = step + 1;
-        if (this.#speakers.every((speaker) => speaker === null)) break;
+        if (this.#speakers.every(({ isFinished }) => isFinished)) break;
         this.#shrink(maxNewTokens - 1 - step);
       }
       scope(() => this.#forward(step));
     }
-    this.#batch.settleColumns();
     this.#batch.options.count({ tokensForwarded: this.#useful, tokensPadded: this.#computed - this.#useful });
   }
 
@@ -175,14 +167,18 @@ class Decoder {
     this.#endTensor?.dispose();
   }
 
-  /** The first rows of the cache. */
-  #cut(count: number): KeyValueCache {
+  #viewOf(speakers: readonly Speaker[]): CacheView {
     const { model } = this.#options;
-    const view = this.#cache.slice(0, count);
-    // Nothing else can use it: see decodeAttention.
-    if (readsSharedColumns({ device: model.device, dtype: model.computeDtype }))
-      view.share(sharedColumns(this.#batch.rows.slice(0, count), model.device));
-    return view;
+    const rows = speakers.map(({ row }) => row);
+    const share = (places: readonly number[]) =>
+      sharedColumns(
+        places.map((place) => rows[place]!),
+        model.device,
+      );
+    const slots = rows.map((row) => row.slot);
+    // Nothing else can use what rows share: see decodeAttention.
+    const isShared = readsSharedColumns({ device: model.device, dtype: model.computeDtype });
+    return new CacheView(this.#batch.cache!, slots, isShared ? share : undefined);
   }
 
   #initialState(keys: ReadonlyMap<SessionRow, DrawKey>): DecodeState {
@@ -191,29 +187,10 @@ class Decoder {
     const { rows, last } = this.#batch;
     const { device } = model;
     const count = rows.length;
-    const width = this.#base + maxNewTokens;
     const integers = (values: Int32Array, columns: number) =>
       tensor(values, { dtype: "int64", shape: [count, columns], device });
     const record = (wanted: boolean) =>
       wanted ? zeros([count, maxNewTokens], { dtype: "float32", device }) : null;
-
-    const valid = new Uint8Array(count * width);
-    rows.forEach((row, slot) => {
-      row.mark(valid, slot * width);
-      valid.fill(1, slot * width + this.#base, (slot + 1) * width);
-    });
-
-    let keyPositions: Tensor | null = null;
-    if (model.config.slidingWindow !== null) {
-      const positions = new Int32Array(count * width);
-      rows.forEach((row, slot) => {
-        row.columns().forEach((column, position) => (positions[slot * width + column] = position));
-        for (let added = 0; added < maxNewTokens; added += 1) {
-          positions[slot * width + this.#base + added] = row.ids.length + added;
-        }
-      });
-      keyPositions = integers(positions, width);
-    }
 
     let seen: Tensor | null = null;
     if (repetitionPenalty !== 1) {
@@ -242,8 +219,6 @@ class Decoder {
         Int32Array.from(rows, (row) => row.ids.length),
         1,
       ),
-      valid: tensor(valid, { dtype: "bool", shape: [count, width], device }),
-      keyPositions,
       seen,
       uniforms,
       sampled: zeros([count, maxNewTokens], { dtype: "int64", device }),
@@ -287,16 +262,15 @@ class Decoder {
   /** Reads the tokens that were drawn last. */
   #forward(step: number): void {
     const { model, checkInterval } = this.#options;
-    const { history, positions, valid, keyPositions, sampled } = this.#state;
-    const columns = this.#base + this.#forwarded + 1;
-    const { slidingWindow } = model.config;
-    const windowed = keyPositions !== null && slidingWindow !== null && columns > slidingWindow;
-    const hidden = model.forward(sampled.narrow(1, step, 1), {
-      positions,
-      mask: valid.narrow(1, 0, columns).unsqueeze(1).unsqueeze(1), // [n, 1, 1, S]
-      cache: this.#view,
-      ...(windowed ? { keyPositions: keyPositions.narrow(1, 0, columns) } : {}),
-    });
+    const { history, positions, sampled } = this.#state;
+    const starts = this.#speakers.map(({ start }) => start + this.#forwarded);
+    this.#reserve(this.#forwarded + 1);
+    this.#view.begin(
+      starts,
+      starts.map(() => 1),
+      1,
+    );
+    const hidden = model.forward(sampled.narrow(1, step, 1), { positions, mask: null, cache: this.#view });
     positions.add_(1);
     this.#forwarded += 1;
     this.#computed += this.#speakers.length;
@@ -312,7 +286,7 @@ class Decoder {
     const count = to - from;
     const block = scope(() => this.#state.sampled.narrow(1, from, count).toTypedArray());
     this.#speakers.forEach((speaker, slot) => {
-      if (speaker === null) return;
+      if (speaker.isFinished) return;
       for (let at = 0; at < count; at += 1) {
         if (this.#hear(speaker, slot, Number(block[slot * count + at]))) return;
       }
@@ -377,7 +351,7 @@ class Decoder {
       );
     }
     this.utterances.set(row, utterance);
-    this.#speakers[slot] = null;
+    speaker.isFinished = true;
 
     // The state that predicts what follows the row: known where the row's last id was read a few tokens ago at most.
     let cached = Math.min(staying, this.#forwarded);
@@ -387,32 +361,32 @@ class Decoder {
     } else if (staying > 0 && staying <= this.#forwarded) {
       cached = staying - 1; // too long ago: its last id has to be read once more
     }
-    row.say(output.slice(0, staying), this.#base, Math.min(staying, this.#forwarded), cached);
+    row.say(output.slice(0, staying), Math.min(staying, this.#forwarded), cached);
     this.#useful += Math.min(output.length, this.#forwarded);
     this.#batch.options.count({ tokensGenerated: output.length });
   }
 
-  /** Takes finished rows out of the batch, where it pays: they move behind the others, untouched. */
+  /** Makes room for so many tokens of this utterance, and for some more where there is none. */
+  #reserve(tokens: number): void {
+    const cache = this.#batch.cache!;
+    const capacities = cache.capacities();
+    if (this.#speakers.every(({ row, start }) => start + tokens <= capacities[row.slot]!)) return;
+    for (const { row, start } of this.#speakers) {
+      capacities[row.slot] = Math.max(capacities[row.slot]!, start + tokens);
+    }
+    cache.reserve(capacities);
+  }
+
+  /** Takes finished rows out of the batch, where it pays. */
   #shrink(stepsToGo: number): void {
-    const speaking = this.#speakers.flatMap((speaker, slot) => (speaker === null ? [] : [slot]));
-    const finished = this.#speakers.length - speaking.length;
+    const kept = this.#speakers.flatMap(({ isFinished }, slot) => (isFinished ? [] : [slot]));
+    const finished = this.#speakers.length - kept.length;
     if (!this.#options.compaction || stepsToGo < LEAST_STEPS_TO_SHRINK) return;
     if (finished < Math.max(1, this.#speakers.length / 8)) return;
-    // The columns of this utterance count while rows move.
-    this.#cache.setColumns(this.#base + this.#forwarded);
-    // Slots below the new size that are finished change places with speaking ones above it; the others stay.
-    const order = [...this.#batch.rows];
-    const above = speaking.filter((slot) => slot >= speaking.length);
-    const kept = Array.from({ length: speaking.length }, (_, slot) => {
-      const from = this.#speakers[slot] === null ? above.shift()! : slot;
-      [order[slot], order[from]] = [order[from]!, order[slot]!];
-      return from;
-    });
-    this.#batch.arrange(order);
     const speakers = kept.map((from) => this.#speakers[from]!);
     this.#speakers = speakers;
     this.#view.dispose();
-    this.#view = this.#cut(speakers.length);
+    this.#view = this.#viewOf(speakers);
     const index = idTensor(kept, this.#options.model.device);
     try {
       this.#state = replaceTensors(this.#state, (old) => {
@@ -440,8 +414,6 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
   return {
     history: state.history.map(({ tokens, hidden }) => ({ tokens, hidden: replace(hidden) })),
     positions: replace(state.positions),
-    valid: replace(state.valid),
-    keyPositions: optional(state.keyPositions),
     seen: optional(state.seen),
     uniforms: optional(state.uniforms),
     sampled: replace(state.sampled),

@@ -1,13 +1,12 @@
 import { describeValue, isReadAtOnce, noGrad, UsageError } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
-import { bytesPerColumn, cacheBytes } from "./key-value-cache.js";
 import type { TokenDecoder } from "./stop.js";
 import type { DrawKey } from "./keyed-random.js";
 import { resolveSampling, type Sampling } from "./sampling.js";
-import { RowBatch, type BatchOptions } from "./session-batch.js";
+import { RowBatch, withinBudget, type BatchOptions } from "./session-batch.js";
 import { CacheBudget } from "./session-budget.js";
 import { WorkCounters, type WorkCounts } from "./session-counters.js";
-import { decode, type FinishReason, type Utterance } from "./session-decode.js";
+import { decode, RESERVED_COLUMNS, type FinishReason, type Utterance } from "./session-decode.js";
 import { SessionRow } from "./session-row.js";
 
 export interface SessionOptions {
@@ -28,6 +27,11 @@ export interface SessionOptions {
   cacheBudget?: number | CacheBudget;
   /** Most tokens, padding included, in one forward pass over given text. Default 2048. */
   tokenBudget?: number;
+  /**
+   * Rows of different lengths are kept in caches of different widths where that saves at least so many bytes; less is
+   * not worth the calls. Changes no result. Default 32 MiB.
+   */
+  leastSaving?: number;
   /** Take finished rows out of the decode batch. Default true; it changes no result. */
   compaction?: boolean;
   /** Steps between two looks at the sampled tokens; changes no result. Default 1 on the CPU, 8 elsewhere. */
@@ -111,6 +115,7 @@ export class GenerationSession {
       model,
       budget: options.cacheBudget,
       tokenBudget: options.tokenBudget ?? 2048,
+      leastSaving: options.leastSaving ?? 2 ** 25,
       count: (work: Partial<WorkCounts>) => {
         this.counters.add(work);
         options.work?.add(work);
@@ -138,6 +143,7 @@ export class GenerationSession {
     checkWhole("reserve", reserve, 0, model.config.contextLength - 1);
     checkWhole("tokenBudget", options.tokenBudget ?? 1, 1);
     checkWhole("checkInterval", options.checkInterval ?? 1, 1);
+    checkWhole("leastSaving", options.leastSaving ?? 0, 0);
     const pins = pinsOf("GenerationSession.open: pinned", pinned, prompts, model);
     const rows = prompts.map((prompt, at) => {
       checkIds(`GenerationSession.open: prompt ${at}`, prompt, model.config.vocabSize);
@@ -198,17 +204,13 @@ export class GenerationSession {
       this.#forEachBatch(0, (batch) => void batch.catchUp(chosen), chosen);
       for (const batch of this.#batches) {
         const own = new Set(batch.rows);
-        const positions = parents.flatMap((parent, at) => (own.has(parent) ? [at] : []));
-        const columns = positions.reduce((most, at) => Math.max(most, parents[at]!.ids.length), 0) + reserve;
-        const parts = pieces(positions, batch.bytesWith(columns) / batch.rows.length, batchOptions.budget);
-        for (const piece of parts) {
-          const child = batch.children(
-            piece.map((at) => parents[at]!),
-            reserve,
-            batchOptions,
-            consume && piece === parts.at(-1),
-          );
-          piece.forEach((at, slot) => (children[at] = child.rows[slot]!));
+        const mine = parents.filter((parent) => own.has(parent));
+        const parts = withinBudget(mine, reserve, batchOptions);
+        const places = new Map(mine.map((parent) => [parent, []] as [SessionRow, number[]]));
+        parents.forEach((parent, at) => places.get(parent)?.push(at));
+        for (const part of parts) {
+          const [child, made] = batch.children(part, reserve, batchOptions, consume && part === parts.at(-1));
+          part.forEach((parent, at) => (children[places.get(parent)!.shift()!] = made[at]!));
           batches.push(child);
         }
       }
@@ -296,7 +298,6 @@ export class GenerationSession {
         ? this.#rows.map((row) => row.pinned)
         : pinsOf("GenerationSession.rewrite: pinned", pinned, rows, this.model);
     this.#rows.forEach((row, at) => row.rewrite(written[at]!, pins[at]!));
-    for (const batch of this.#batches) batch.settleColumns();
   }
 
   /**
@@ -357,7 +358,7 @@ export class GenerationSession {
       const spoken = new Map<SessionRow, Utterance>();
       for (const row of this.#rows) this.#fitWindow(row, maxNewTokens, 0, maxNewTokens);
       this.#forEachBatch(maxNewTokens, (batch) => {
-        batch.catchUp(undefined, undefined, maxNewTokens);
+        batch.catchUp(undefined, undefined, Math.min(maxNewTokens, RESERVED_COLUMNS));
         const result = decode(batch, keyOf, {
           model: this.model,
           tokenizer: this.tokenizer,
@@ -432,10 +433,9 @@ export class GenerationSession {
     const { budget } = this.#batchOptions;
     for (const batch of this.#batches.slice()) {
       if (chosen !== undefined && !batch.rows.some((row) => chosen.has(row))) continue;
-      const columns = batch.columnsWith(more);
       let parts = [batch];
-      if (batch.rows.length > 1 && batch.bytesWith(columns) > budget.limit) {
-        parts = pieces(batch.rows, batch.bytesWith(columns) / batch.rows.length, budget).map(
+      if (batch.rows.length > 1 && batch.bytesWith(more) > budget.limit) {
+        parts = withinBudget(batch.rows, more, this.#batchOptions).map(
           (rows) => new RowBatch(rows, this.#batchOptions),
         );
         // The rows now belong to the parts: all that remains of the whole is its memory.
@@ -444,7 +444,7 @@ export class GenerationSession {
       }
       for (const part of parts) {
         budget.touch(part);
-        budget.makeRoom(Math.max(0, part.bytesWith(part.columnsWith(more)) - part.cacheBytes), [part]);
+        budget.makeRoom(Math.max(0, part.bytesWith(more) - part.cacheBytes), [part]);
         run(part);
       }
     }
@@ -453,29 +453,7 @@ export class GenerationSession {
 
 /** Batches for rows of which nothing is cached: one, unless the budget asks for more; then rows of like length. */
 function plan(rows: readonly SessionRow[], options: BatchOptions, reserve: number): RowBatch[] {
-  if (rows.length === 0) return [];
-  const { config, computeDtype } = options.model;
-  const columnBytes = bytesPerColumn(config, computeDtype);
-  const { batchLimit } = options.budget;
-  const sorted = [...rows].sort((a, b) => b.pending - a.pending);
-  if (cacheBytes(rows.length, sorted[0]!.pending + reserve, columnBytes) <= batchLimit) {
-    return [new RowBatch([...rows], options)];
-  }
-  const batches: RowBatch[] = [];
-  while (sorted.length > 0) {
-    // The first row is the longest: it sets the width of all that join it.
-    const each = cacheBytes(1, sorted[0]!.pending + reserve, columnBytes);
-    batches.push(new RowBatch(sorted.splice(0, Math.max(1, Math.floor(batchLimit / each))), options));
-  }
-  return batches;
-}
-
-/** Splits items into runs of which each takes no more than a batch may. */
-function pieces<T>(items: readonly T[], bytesEach: number, budget: CacheBudget): T[][] {
-  const size = Math.max(1, Math.floor(Math.min(items.length, budget.batchLimit / Math.max(1, bytesEach))));
-  const runs: T[][] = [];
-  for (let from = 0; from < items.length; from += size) runs.push(items.slice(from, from + size));
-  return runs;
+  return withinBudget(rows, reserve, options).map((part) => new RowBatch(part, options));
 }
 
 function standIn(model: CausalLM): number {

@@ -15,7 +15,7 @@ function read(rows: readonly SessionRow[]): { order: number[]; pieces: number[][
 
 function row(columns: number): SessionRow {
   const made = new SessionRow(Array.from({ length: columns + 5 }, (_, at) => at));
-  made.extend(0, columns);
+  made.extend(columns);
   return made;
 }
 
@@ -34,8 +34,8 @@ describe("sharedColumns", () => {
     const [first, second, third] = [{}, {}, {}];
     const root = row(10);
     const [left, right] = [root.child(true, first), root.child(true, first)];
-    left.extend(10, 7);
-    right.extend(10, 3);
+    left.extend(7);
+    right.extend(3);
     const rows = [left.child(true, second), right.child(true, third), left.child(true, second), row(20)];
     expect(read(rows)).toEqual({
       order: [0, 2, 1, 3],
@@ -78,7 +78,7 @@ describe("sharedColumns", () => {
           let rows = [row(6), row(13)];
           for (const [which, event, amount] of events) {
             const chosen = rows[which % rows.length]!;
-            if (event === "extend") chosen.extend(chosen.lastColumn, Math.min(amount, chosen.pending));
+            if (event === "extend") chosen.extend(Math.min(amount, chosen.pending));
             else if (event === "rewind") chosen.rewind(Math.max(0, chosen.cached - amount));
             else if (event === "evict") chosen.evict();
             else if (rows.length < 12) {
