@@ -29,20 +29,19 @@ const indices = (random: Random, count: number, most: number) => {
   return random.chance(0.9) ? dense.remainder(Math.max(1, most)) : dense;
 };
 
+function linear(random: Random, name: string, wide: boolean): Call {
+  const rows = random.chance(0.3) ? [few(random), size(random)] : [random.pick([...sizes, 200])];
+  const [inner, outputs] = [random.pick([...sizes, 160, 544]), random.pick([...sizes, 208, 400])];
+  const transposed = random.chance(0.5);
+  const weight = transposed ? either(random, inner, outputs) : either(random, outputs, inner);
+  const bias = random.chance(0.5) ? either(random, outputs) : null;
+  const residual = wide && random.chance(0.5) ? floats(random, ...rows, outputs) : null;
+  return { name, arguments: [either(random, ...rows, inner), weight, transposed, bias, wide, residual] };
+}
+
 const makers: Record<string, (random: Random) => Call> = {
-  bfloat16Linear(random) {
-    const rows = random.chance(0.3) ? [few(random), size(random)] : [random.pick([...sizes, 200])];
-    const [inner, outputs] = [random.pick([...sizes, 160, 544]), random.pick([...sizes, 208, 400])];
-    const transposed = random.chance(0.5);
-    const wide = random.chance(0.5);
-    const weight = transposed ? either(random, inner, outputs) : either(random, outputs, inner);
-    const bias = random.chance(0.5) ? either(random, outputs) : null;
-    const residual = wide && random.chance(0.5) ? floats(random, ...rows, outputs) : null;
-    return {
-      name: "bfloat16Linear",
-      arguments: [either(random, ...rows, inner), weight, transposed, bias, wide, residual],
-    };
-  },
+  bfloat16Linear: (random) => linear(random, "bfloat16Linear", random.chance(0.5)),
+  floatLinear: (random) => linear(random, "floatLinear", true),
   bfloat16Product(random) {
     const inner = size(random);
     const sides = [either(random, size(random), inner), either(random, inner, size(random))];
@@ -60,15 +59,16 @@ const makers: Record<string, (random: Random) => Call> = {
     const [batch, groups, shared] = [few(random), few(random), few(random)];
     const [columns, head] = [size(random), random.pick([...sizes, 256])];
     const bias = [random.pick([1, batch * groups]), random.pick([1, shared]), columns];
-    const kept = () => words(random, batch, groups, columns, head);
+    const type = random.pick(floatTypes);
+    const kept = () => laidOut(random, [batch, groups, columns, head], type);
     return {
       name: "decodeAttention",
       arguments: [
         random.chance(0.2),
-        words(random, batch, groups * shared, 1, head),
+        laidOut(random, [batch, groups * shared, 1, head], type),
         kept(),
         kept(),
-        random.chance(0.5) ? words(random, ...bias) : null,
+        random.chance(0.5) ? laidOut(random, bias, type) : null,
         random.next(),
         ...(random.chance(0.4) ? sharing(random, batch, columns) : [null, null]),
       ],
@@ -156,11 +156,10 @@ const makers: Record<string, (random: Random) => Call> = {
     };
   },
   geluTanh(random) {
-    return { name: "geluTanh", arguments: [words(random, few(random), size(random), size(random))] };
-  },
-  geluTanhBackward(random) {
-    const shape = [size(random), size(random)];
-    return { name: "geluTanhBackward", arguments: [words(random, ...shape), words(random, ...shape)] };
+    const type = random.pick(floatTypes);
+    const shape = [few(random), size(random), size(random)];
+    const gradient = random.chance(0.5) ? laidOut(random, shape, type) : null;
+    return { name: "geluTanh", arguments: [laidOut(random, shape, type), gradient] };
   },
   selectiveLogSoftmax(random) {
     const [rows, vocabulary] = [size(random), random.pick([...sizes, 300])];

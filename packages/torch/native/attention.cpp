@@ -1,4 +1,4 @@
-// Attention of one new token a row in one pass over its cached keys and values, and how these are put there.
+// Attention of new tokens in one pass over cached keys and values, and how these are put there.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,12 +22,11 @@ bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
                      [](const at::Tensor* tensor) { return tensor->defined() && tensor->requires_grad(); });
 }
 
-bool isPlainBfloat16(const at::Tensor& tensor) { return isPlain(tensor, at::kBFloat16); }
-
 constexpr int64_t kMostHeadSize = 256;
 // Views that repeat one number can claim any size. Up to here no product of sizes overflows; beyond it nobody decodes.
 constexpr int64_t kMostQueries = int64_t{1} << 24, kMostColumns = int64_t{1} << 30;
 constexpr int64_t kBlock = 4;  // columns whose values are added together, counted from column 0
+constexpr int64_t kTogether = 64;  // queries of several tokens that keys and values are read for at a time
 
 // Rows whose first columns hold the same numbers, and the heads of all of them that share keys and values.
 struct Cluster {
@@ -39,8 +38,9 @@ struct Cluster {
 };
 
 // Columns `from` … `to` − 1, read once for queries `first` … `first` + `count` − 1.
+template <typename Number>
 struct Stretch {
-  const uint16_t *key, *value;  // of column 0
+  const Number *key, *value;  // of column 0
   int64_t keyStride, valueStride, from, to, first, count;
 };
 
@@ -63,16 +63,16 @@ ASTRA_INLINE float dot(const float* __restrict a, const float* __restrict b, int
   return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
 }
 
-template <int64_t fixedSize>
-ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
+template <int64_t fixedSize, typename Number>
+ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Number>& stretch) {
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size;
   float key[kMostHeadSize];
   for (int64_t s = stretch.from; s < stretch.to; ++s) {
-    const uint16_t* __restrict stored = stretch.key + s * stretch.keyStride;
-    const uint16_t* value = stretch.value + s * stretch.valueStride;
-    const uint16_t* later = stored + std::min<int64_t>(16, stretch.to - 1 - s) * stretch.keyStride;
+    const Number* __restrict stored = stretch.key + s * stretch.keyStride;
+    const Number* value = stretch.value + s * stretch.valueStride;
+    const Number* later = stored + std::min<int64_t>(16, stretch.to - 1 - s) * stretch.keyStride;
     // The values, and keys further on, come from memory while these keys are worked on.
-    for (int64_t e = 0; e < size; e += 32) {
+    for (int64_t e = 0; e < size; e += 64 / static_cast<int64_t>(sizeof(Number))) {
       __builtin_prefetch(value + e);
       __builtin_prefetch(later + e);
     }
@@ -92,19 +92,33 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
+template <typename Number>
+ASTRA_INLINE void scoresOfAnySize(const Cluster& cluster, const Stretch<Number>& stretch) {
   if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
   if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
   scoresOf<0>(cluster, stretch);
 }
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
+  scoresOfAnySize(cluster, stretch);
+}
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
+  scoresOfAnySize(cluster, stretch);
+}
+
+template <typename Number>
+ASTRA_INLINE void addBiasOf(float* __restrict scores, const Number* __restrict bias, int64_t columns) {
+#pragma omp simd
+  for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
+}
+ASTRA_VECTOR_LOOP(void, addBias, (float* scores, const float* bias, int64_t columns), (scores, bias, columns)) {
+  addBiasOf(scores, bias, columns);
+}
+ASTRA_VECTOR_LOOP(void, addBias, (float* scores, const uint16_t* bias, int64_t columns), (scores, bias, columns)) {
+  addBiasOf(scores, bias, columns);
+}
 
 // Scores to weights, their sum not yet divided by; returns the sum.
-ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, const uint16_t* __restrict bias, int64_t columns),
-                  (scores, bias, columns)) {
-  if (bias != nullptr) {
-#pragma omp simd
-    for (int64_t s = 0; s < columns; ++s) scores[s] += widen(bias[s]);
-  }
+ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, int64_t columns), (scores, columns)) {
   float greatest = -INFINITY, total = 0;
 #pragma omp simd reduction(max : greatest)
   for (int64_t s = 0; s < columns; ++s) greatest = scores[s] > greatest ? scores[s] : greatest;
@@ -116,14 +130,14 @@ ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, const uint16_t* __res
   return total;
 }
 
-template <int64_t fixedSize>
-ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch& stretch) {
+template <int64_t fixedSize, typename Number>
+ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Number>& stretch) {
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size, stride = stretch.valueStride;
   float values[kBlock * kMostHeadSize];
   for (int64_t s = stretch.from; s < stretch.to; s += kBlock) {
     const int64_t present = std::min(kBlock, stretch.to - s);
     for (int64_t at = 0; at < present; ++at) {
-      const uint16_t* __restrict stored = stretch.value + (s + at) * stride;
+      const Number* __restrict stored = stretch.value + (s + at) * stride;
 #pragma omp simd
       for (int64_t e = 0; e < size; ++e) values[at * size + e] = widen(stored[e]);
     }
@@ -146,10 +160,17 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch& stretch) {
   }
 }
 
-ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch& stretch), (cluster, stretch)) {
+template <typename Number>
+ASTRA_INLINE void valuesOfAnySize(const Cluster& cluster, const Stretch<Number>& stretch) {
   if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
   if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
   valuesOf<0>(cluster, stretch);
+}
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
+  valuesOfAnySize(cluster, stretch);
+}
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
+  valuesOfAnySize(cluster, stretch);
 }
 
 // Which columns of which rows hold the same numbers, as the caller says: `order` lists all rows, cluster by cluster, and
@@ -220,8 +241,8 @@ struct Sharing {
   [[noreturn]] static void refuse() { throw Refusal("the pieces do not tell every column of every row once"); }
 };
 
-// decodeAttention(recording, query, key, value, bias, scale, order, pieces): attention of one new token a row; null where
-// it does not apply
+// decodeAttention(recording, query, key, value, bias, scale, order, pieces): attention of new tokens, of which there is one a
+// row where rows share columns; null where it does not apply
 napi_value decodeAttention(Call& call) {
   const at::Tensor query = call.tensor(1, "query");
   const at::Tensor key = call.tensor(2, "key");
@@ -230,77 +251,94 @@ napi_value decodeAttention(Call& call) {
   const double scale = call.number(5, "scale");
   const at::AutoGradMode mode(false);
   if (call.boolean(0, "recording") && anyRequiresGradient({&query, &key, &value, &bias})) return makeNull(call.env);
+  const at::ScalarType type = query.scalar_type();
+  if (type != at::kBFloat16 && type != at::kFloat) return makeNull(call.env);
   for (const at::Tensor* tensor : {&query, &key, &value}) {
-    if (!isPlainBfloat16(*tensor) || tensor->dim() != 4 || tensor->stride(3) != 1) return makeNull(call.env);
+    if (!isPlain(*tensor, type) || tensor->dim() != 4 || tensor->stride(3) != 1) return makeNull(call.env);
   }
-  const int64_t batch = query.size(0), heads = query.size(1), size = query.size(3);
+  const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2), size = query.size(3);
   const int64_t groups = key.size(1), columns = key.size(2);
-  if (query.size(2) != 1 || batch < 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 ||
+  if (tokens < 1 || (tokens > 1 && !call.absent(6)) || batch < 1 || heads < 1 || size < 1 || size > kMostHeadSize || columns < 1 || groups < 1 ||
       heads % groups != 0 || key.size(0) != batch || key.size(3) != size || value.sizes() != key.sizes()) {
     return makeNull(call.env);
   }
-  if (batch * heads > kMostQueries || columns > kMostColumns) return makeNull(call.env);
-  const int64_t shared = heads / groups;
+  if (tokens > kMostQueries || batch * heads > kMostQueries / tokens || columns > kMostColumns) return makeNull(call.env);
+  const int64_t shared = heads / groups * tokens;  // queries of a row that read the same keys
   if (bias.defined() &&
-      (!isPlainBfloat16(bias) || bias.dim() != 3 || bias.stride(2) != 1 || bias.size(2) != columns ||
+      (!isPlain(bias, type) || bias.dim() != 3 || bias.stride(2) != 1 || bias.size(2) != columns ||
        (bias.size(0) != 1 && bias.size(0) != batch * groups) || (bias.size(1) != 1 && bias.size(1) != shared))) {
     return makeNull(call.env);
   }
   const Sharing sharing = call.absent(6)
                               ? Sharing(batch, columns)
                               : Sharing(call.tensor(6, "order"), call.tensor(7, "pieces"), batch, columns);
-  at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
+  at::Tensor result = at::empty({batch, tokens, heads * size}, query.options());
   int64_t mostRows = 0;
   for (size_t at = 0; at + 1 < sharing.clusters.size(); ++at) {
     mostRows = std::max(mostRows, sharing.pieces[sharing.clusters[at]].count);
   }
-  const int64_t roomOfThread = mostRows * shared * (2 * size + columns);
+  const int64_t blocks = tokens == 1 ? 1 : (shared + kTogether - 1) / kTogether;
+  const int64_t roomOfThread = (tokens == 1 ? mostRows * shared : kTogether) * (2 * size + columns);
   const at::Tensor rooms = at::empty({at::get_num_threads(), roomOfThread}, query.options().dtype(at::kFloat));
-  const auto attend = [&](size_t at, int64_t group, float* room) {
+  const auto attend = [&](auto number, size_t at, int64_t group, int64_t block, float* room) {
+    using Number = decltype(number);
+    const auto numbers = [](const at::Tensor& tensor) { return static_cast<Number*>(tensor.data_ptr()); };
     const Sharing::Piece& whole = sharing.pieces[sharing.clusters[at]];
-    Cluster cluster{whole.count * shared, columns, size, nullptr, nullptr, nullptr};
+    const int64_t begin = block * kTogether;
+    const int64_t queries = tokens == 1 ? whole.count * shared : std::min(kTogether, shared - begin);
+    Cluster cluster{queries, columns, size, nullptr, nullptr, nullptr};
+    // Of a query of the cluster: its row, and its place among those of the row that read the same keys.
+    const auto rowOf = [&](int64_t q) { return sharing.order[static_cast<size_t>(whole.first + (begin + q) / shared)]; };
+    const auto placeOf = [&](int64_t q) { return (begin + q) % shared; };
     cluster.query = room;
     cluster.sums = cluster.query + cluster.queries * size;
     cluster.scores = cluster.sums + cluster.queries * size;
     std::fill(cluster.sums, cluster.scores, 0.0f);
     for (int64_t q = 0; q < cluster.queries; ++q) {
-      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
-      const uint16_t* stored =
-          words(query) + row * query.stride(0) + (group * shared + q % shared) * query.stride(1);
+      const int64_t head = (group * shared + placeOf(q)) / tokens, token = placeOf(q) % tokens;
+      const Number* stored =
+          numbers(query) + rowOf(q) * query.stride(0) + head * query.stride(1) + token * query.stride(2);
       for (int64_t e = 0; e < size; ++e) cluster.query[q * size + e] = widen(stored[e]) * static_cast<float>(scale);
     }
     const auto forEachStretch = [&](const auto& work) {
       for (size_t p = sharing.clusters[at]; p < sharing.clusters[at + 1]; ++p) {
         const Sharing::Piece& piece = sharing.pieces[p];
-        work(cluster, Stretch{words(key) + piece.row * key.stride(0) + group * key.stride(1),
-                              words(value) + piece.row * value.stride(0) + group * value.stride(1), key.stride(2),
-                              value.stride(2), piece.from, piece.to, (piece.first - whole.first) * shared,
-                              piece.count * shared});
+        work(cluster, Stretch<Number>{numbers(key) + piece.row * key.stride(0) + group * key.stride(1),
+                                      numbers(value) + piece.row * value.stride(0) + group * value.stride(1),
+                                      key.stride(2), value.stride(2), piece.from, piece.to,
+                                      tokens == 1 ? (piece.first - whole.first) * shared : 0,
+                                      tokens == 1 ? piece.count * shared : queries});
       }
     };
-    forEachStretch(addScores);
+    forEachStretch([](const auto&... given) { addScores(given...); });
     std::vector<float> totals(static_cast<size_t>(cluster.queries));
     for (int64_t q = 0; q < cluster.queries; ++q) {
-      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
-      const uint16_t* own = nullptr;
+      float* scores = cluster.scores + q * columns;
       if (bias.defined()) {
-        own = words(bias) + (bias.size(0) == 1 ? 0 : row * groups + group) * bias.stride(0) +
-              (bias.size(1) == 1 ? 0 : q % shared) * bias.stride(1);
+        const Number* own = numbers(bias) + (bias.size(0) == 1 ? 0 : rowOf(q) * groups + group) * bias.stride(0) +
+                            (bias.size(1) == 1 ? 0 : placeOf(q)) * bias.stride(1);
+        addBias(scores, own, columns);
       }
-      totals[static_cast<size_t>(q)] = weigh(cluster.scores + q * columns, own, columns);
+      totals[static_cast<size_t>(q)] = weigh(scores, columns);
     }
-    forEachStretch(addValues);
+    forEachStretch([](const auto&... given) { addValues(given...); });
     for (int64_t q = 0; q < cluster.queries; ++q) {
-      const int64_t row = sharing.order[static_cast<size_t>(whole.first + q / shared)];
-      uint16_t* to = words(result) + (row * heads + group * shared + q % shared) * size;
-      for (int64_t e = 0; e < size; ++e) to[e] = narrow(cluster.sums[q * size + e] / totals[static_cast<size_t>(q)]);
+      const int64_t head = (group * shared + placeOf(q)) / tokens, token = placeOf(q) % tokens;
+      Number* to = numbers(result) + ((rowOf(q) * tokens + token) * heads + head) * size;
+      for (int64_t e = 0; e < size; ++e) store(cluster.sums[q * size + e] / totals[static_cast<size_t>(q)], to[e]);
     }
   };
   const int64_t clusters = static_cast<int64_t>(sharing.clusters.size()) - 1;
-  const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) * clusters / (columns * size * shared * batch));
-  inPieces(clusters * groups, piece, [&](int64_t from, int64_t to) {
+  const int64_t tasks = clusters * groups * blocks;
+  const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) * tasks / groups / (columns * size * shared * batch));
+  inPieces(tasks, piece, [&](int64_t from, int64_t to) {
     float* const room = static_cast<float*>(rooms.data_ptr()) + at::get_thread_num() * roomOfThread;
-    for (int64_t task = from; task < to; ++task) attend(static_cast<size_t>(task / groups), task % groups, room);
+    for (int64_t task = from; task < to; ++task) {
+      const auto cluster = static_cast<size_t>(task / blocks / groups);
+      const int64_t group = task / blocks % groups, block = task % blocks;
+      type == at::kFloat ? attend(float{}, cluster, group, block, room)
+                         : attend(uint16_t{}, cluster, group, block, room);
+    }
   });
   return wrapTensor(*call.engine, call.env, std::move(result));
 }

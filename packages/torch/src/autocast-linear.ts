@@ -53,6 +53,9 @@ export function autocastLinear(
     );
   }
   if (dtype !== "bfloat16" || input.device !== "cpu") {
+    const few =
+      dtype === "float32" ? floatLinear(cast(input, dtype), weight, bias, transposed, residual) : null;
+    if (few !== null) return few;
     const matrix = cast(transposed ? weight.t() : weight, dtype);
     const result = cast(linear(cast(input, dtype), matrix, bias && cast(bias, dtype)), resultDtype);
     return residual === null ? result : residual.add(result);
@@ -105,6 +108,26 @@ export function autocastLinear(
       ];
     },
   });
+}
+
+/** Of few rows without gradients on the CPU; null elsewhere. */
+function floatLinear(
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor | null,
+  transposed: boolean,
+  residual: Tensor | null,
+): Tensor | null {
+  if (isGradEnabled() || input.device !== "cpu") return null;
+  const result = addon().floatLinear(
+    input.handle,
+    weight.handle,
+    transposed,
+    bias?.handle ?? null,
+    true,
+    residual?.handle ?? null,
+  );
+  return result === null ? null : wrap(result);
 }
 
 /**

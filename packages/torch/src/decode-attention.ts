@@ -38,8 +38,8 @@ export interface SharedColumns {
 }
 
 /**
- * Attention of one new token a row, softmax(q kᵀ · scale + bias) v, in one pass over bfloat16 keys and values on the
- * CPU, with scores and sums in float32.
+ * Attention of one new token a row, softmax(q kᵀ · scale + bias) v, in one pass over bfloat16 or float32 keys and
+ * values on the CPU, with scores and sums in float32.
  *
  * @param query [B, H, 1, E]
  * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋

@@ -13,7 +13,7 @@ export interface Placed {
 
 /** Whether {@link decodeAttention} reads columns that rows share once for all of them. */
 export const readsSharedColumns = ({ device, dtype }: Placed): boolean =>
-  device === "cpu" && dtype === "bfloat16";
+  device === "cpu" && (dtype === "bfloat16" || dtype === "float32");
 
 /** Whether few rows times a weight are faster where the weight's memory is laid out by output. */
 export const readsWeightsByOutput = ({ device, dtype }: Placed): boolean =>

@@ -1,19 +1,29 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { decodeAttention, noGrad, randn, scope, tensor, TorchError, type Tensor } from "../src/index.js";
+import {
+  decodeAttention,
+  noGrad,
+  randn,
+  scope,
+  tensor,
+  TorchError,
+  type DType,
+  type Tensor,
+} from "../src/index.js";
 import { expectClose } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-const bfloat16 = (...shape: number[]) => scope(() => randn(shape).to("bfloat16"));
+const made = (dtype: DType, ...shape: number[]) => scope(() => randn(shape).to(dtype));
+const bfloat16 = (...shape: number[]) => made("bfloat16", ...shape);
 const wide = (value: Tensor) => value.to("float64");
 const numbers = (value: Tensor) => value.toTypedArray() as Float32Array;
 
 /** Half the distance of neighbouring bfloat16 numbers around 1, and what sums in another order may add. */
 const ROUNDING = 2 ** -8 + 1e-4;
 
-/** softmax(q kᵀ · scale + bias) v in float64, head by head as it is defined. */
+/** softmax(q kᵀ · scale + bias) v in float64, query by query as it is defined. */
 function attentionByDefinition(
   query: Tensor,
   key: Tensor,
@@ -21,39 +31,40 @@ function attentionByDefinition(
   bias: Tensor | null,
   scale: number,
 ): Float64Array {
-  const [batch, heads, , size] = query.shape as [number, number, number, number];
+  const [batch, heads, tokens, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number];
   const shared = heads / groups;
   const [q, k, v] = [query, key, value].map((each) =>
     wide(each).contiguous().toTypedArray(),
   ) as Float64Array[];
   const b = bias === null ? null : (wide(bias).contiguous().toTypedArray() as Float64Array);
-  const result = new Float64Array(batch * heads * size);
+  const result = new Float64Array(batch * tokens * heads * size);
   for (let row = 0; row < batch; row += 1) {
     for (let head = 0; head < heads; head += 1) {
       const group = Math.floor(head / shared);
       const from = (row * groups + group) * columns;
-      const biasRow =
-        bias === null
-          ? 0
-          : (bias.size(0) === 1 ? 0 : row * groups + group) * bias.size(1) +
-            (bias.size(1) === 1 ? 0 : head % shared);
-      const scores = Array.from({ length: columns }, (_, column) => {
-        let dot = 0;
+      for (let token = 0; token < tokens; token += 1) {
+        const at = ((row * heads + head) * tokens + token) * size;
+        const biasRow =
+          bias === null
+            ? 0
+            : (bias.size(0) === 1 ? 0 : row * groups + group) * bias.size(1) +
+              (bias.size(1) === 1 ? 0 : (head % shared) * tokens + token);
+        const scores = Array.from({ length: columns }, (_, column) => {
+          let dot = 0;
+          for (let e = 0; e < size; e += 1) dot += q![at + e]! * k![(from + column) * size + e]!;
+          return dot * scale + (b === null ? 0 : b[biasRow * columns + column]!);
+        });
+        const greatest = Math.max(...scores);
+        const weights = scores.map((score) => Math.exp(score - greatest));
+        const total = weights.reduce((sum, weight) => sum + weight, 0);
         for (let e = 0; e < size; e += 1) {
-          dot += q![(row * heads + head) * size + e]! * k![(from + column) * size + e]!;
+          let sum = 0;
+          for (let column = 0; column < columns; column += 1) {
+            sum += weights[column]! * v![(from + column) * size + e]!;
+          }
+          result[((row * tokens + token) * heads + head) * size + e] = sum / total;
         }
-        return dot * scale + (b === null ? 0 : b[biasRow * columns + column]!);
-      });
-      const greatest = Math.max(...scores);
-      const weights = scores.map((score) => Math.exp(score - greatest));
-      const total = weights.reduce((sum, weight) => sum + weight, 0);
-      for (let e = 0; e < size; e += 1) {
-        let sum = 0;
-        for (let column = 0; column < columns; column += 1) {
-          sum += weights[column]! * v![(from + column) * size + e]!;
-        }
-        result[(row * heads + head) * size + e] = sum / total;
       }
     }
   }
@@ -83,29 +94,33 @@ describe("decodeAttention", () => {
         fc.integer({ min: 1, max: 5 }),
         fc.integer({ min: 1, max: 4 }),
         fc.integer({ min: 1, max: 3 }),
+        fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 90 })),
         fc.integer({ min: 1, max: 40 }),
         fc.constantFrom(1, 2, 8, 16, 24, 64, 80, 128),
         fc.constantFrom("none", "one for all", "a row each", "a head each"),
-        (batch, groups, shared, columns, size, kind) => {
+        fc.constantFrom<DType>("bfloat16", "float32"),
+        (batch, groups, shared, tokens, columns, size, kind, dtype) => {
           scope(() => {
             // The cache has room for more columns than are there; the query comes out of a fused projection.
             const [key, value] = [0, 1].map(() =>
-              bfloat16(batch, groups, columns + 3, size).narrow(2, 0, columns),
+              made(dtype, batch, groups, columns + 3, size).narrow(2, 0, columns),
             ) as [Tensor, Tensor];
-            const query = bfloat16(batch, 1, 2, groups * shared, size)
+            const query = made(dtype, batch, tokens, 2, groups * shared, size)
               .select(2, 1)
               .transpose(1, 2);
             const bias =
               kind === "none"
                 ? null
-                : bfloat16(
+                : made(
+                    dtype,
                     kind === "one for all" ? 1 : batch * groups,
-                    kind === "a head each" ? shared : 1,
+                    kind === "a head each" ? shared * tokens : 1,
                     columns,
                   );
             const got = decodeAttention(query, key, value, bias, 0.3);
-            expect(got!.shape).toEqual([batch, 1, groups * shared * size]);
-            expectClose(numbers(got!), attentionByDefinition(query, key, value, bias, 0.3), ROUNDING);
+            expect(got!.shape).toEqual([batch, tokens, groups * shared * size]);
+            const tolerance = dtype === "float32" ? 2e-5 : ROUNDING;
+            expectClose(numbers(got!), attentionByDefinition(query, key, value, bias, 0.3), tolerance);
           });
         },
       ),
@@ -140,9 +155,10 @@ describe("decodeAttention", () => {
       const [query, key] = [bfloat16(2, 4, 1, 8), bfloat16(2, 4, 5, 8)];
       expect(decodeAttention(query, key, key, null, 1)).not.toBeNull();
       const refused: [Tensor, Tensor, Tensor, Tensor | null][] = [
-        [bfloat16(2, 4, 2, 8), key, key, null],
-        [query.to("float32"), key.to("float32"), key.to("float32"), null],
+        [bfloat16(2, 4, 0, 8), key, key, null],
+        [wide(query), wide(key), wide(key), null],
         [query, key, key.to("float32"), null],
+        [query.to("float32"), key, key, null],
         [query, bfloat16(2, 3, 5, 8), bfloat16(2, 3, 5, 8), null],
         [bfloat16(2, 0, 1, 8), key, key, null],
         [bfloat16(0, 4, 1, 8), key, key, null],
@@ -151,6 +167,8 @@ describe("decodeAttention", () => {
         [query, bfloat16(2, 4, 8, 5).transpose(2, 3), key, null],
         [query, key, key, bfloat16(3, 1, 5)],
         [query, key, key, bfloat16(8, 1, 4)],
+        [query, key, key, bfloat16(8, 1, 5).to("float32")],
+        [bfloat16(2, 4, 2, 8), key, key, bfloat16(8, 3, 5)],
         [query, key, key, bfloat16(5)],
         [query.view([2, 4, 8]), key, key, null],
       ];
@@ -185,7 +203,8 @@ describe("decodeAttention", () => {
         fc.constantFrom(5, 16, 64, 128),
         fc.boolean(),
         fc.integer(),
-        (families, [groups, shared], size, withBias, seed) => {
+        fc.constantFrom<DType>("bfloat16", "float32"),
+        (families, [groups, shared], size, withBias, seed, dtype) => {
           // Leaves are rows; a node's columns, in blocks of four, are those of all its leaves.
           const leaves: [from: number, to: number, node: Family][][] = [];
           const pieces: number[][] = [];
@@ -215,9 +234,9 @@ describe("decodeAttention", () => {
           })[0]!;
 
           scope(() => {
-            const query = bfloat16(rows, groups! * shared!, 1, size);
-            const key = bfloat16(rows, groups!, columns, size);
-            const value = bfloat16(rows, groups!, columns, size);
+            const query = made(dtype, rows, groups! * shared!, 1, size);
+            const key = made(dtype, rows, groups!, columns, size);
+            const value = made(dtype, rows, groups!, columns, size);
             const copied = new Map<Family, number>();
             leaves.forEach((path, leaf) => {
               for (const [from, to, node] of path.slice(0, -1)) {
@@ -229,7 +248,7 @@ describe("decodeAttention", () => {
                 }
               }
             });
-            const bias = withBias ? bfloat16(rows * groups!, 1, columns) : null;
+            const bias = withBias ? made(dtype, rows * groups!, 1, columns) : null;
             const sharing = {
               order: tensor(Int32Array.from(shuffled), { dtype: "int32" }),
               pieces: tensor(
@@ -318,6 +337,11 @@ describe("decodeAttention", () => {
       expect(() => decodeAttention(query, key, key, null, 1, { order, pieces: order })).toThrow(
         "order and pieces must be int32",
       );
+      const indices = (values: number[], ...shape: number[]) =>
+        tensor(Int32Array.from(values), { dtype: "int32", shape });
+      const whole = { order: indices([0, 1, 2], 3), pieces: indices([0, 0, -1, 0, 3], 1, 5) };
+      expect(decodeAttention(query, key, key, null, 1, whole)).not.toBeNull();
+      expect(decodeAttention(bfloat16(3, 2, 2, 8), key, key, null, 1, whole)).toBeNull();
     });
   });
 });

@@ -95,13 +95,14 @@ export function attend(
   scale: number,
   shared: SharedColumns | null = null,
 ): Tensor {
-  if (biases.length <= 1) {
-    const bias = biases[0] ?? null;
-    const decoded = query.size(2) === 1 ? decodeAttention(query, key, value, bias, scale, shared) : null;
-    if (decoded !== null) return decoded;
-  }
-  const fused = fusedAttention(query, key, value, biases, scale);
-  if (fused !== null) return fused;
+  const decoded = () =>
+    biases.length <= 1 ? decodeAttention(query, key, value, biases[0] ?? null, scale, shared) : null;
+  const single = query.size(2) === 1;
+  const own =
+    (single ? decoded() : null) ??
+    fusedAttention(query, key, value, biases, scale) ??
+    (single ? null : decoded());
+  if (own !== null) return own;
   if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
   const lengths = biases.map((bias) => bias.size(-1));
   const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
