@@ -23,6 +23,10 @@
 namespace astra {
 namespace {
 
+// Where a register holds four, two stand for one: sums of fewer numbers each, in the order of eight lanes.
+template <int VL>
+constexpr int kLanes = VL < 8 ? 8 : VL;
+
 // Compilers take several registers for one where the processor's are shorter.
 template <int VL>
 struct Vector {
@@ -214,9 +218,9 @@ ASTRA_INLINE void addPanels(const FewRows<float>& work, int64_t from, int64_t to
 }
 
 ASTRA_PRODUCT_LOOP(void, productByInput, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
-  if (work.M == 1) return addPanels<VL, 1>(work, from, to);
-  if (work.M == 2) return addPanels<VL, 2>(work, from, to);
-  addPanels<VL, 4>(work, from, to);
+  if (work.M == 1) return addPanels<kLanes<VL>, 1>(work, from, to);
+  if (work.M == 2) return addPanels<kLanes<VL>, 2>(work, from, to);
+  addPanels<kLanes<VL>, 4>(work, from, to);
 }
 
 template <int VL, typename Number>
@@ -227,17 +231,17 @@ ASTRA_INLINE void addProduct(const FewRows<Number>& work, int64_t from, int64_t 
 }
 
 ASTRA_PRODUCT_LOOP(void, product, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
-  addProduct<VL>(work, from, to);
+  addProduct<kLanes<VL>>(work, from, to);
 }
 ASTRA_PRODUCT_LOOP(void, product, (const FewRows<uint16_t>& work, int64_t from, int64_t to), (work, from, to)) {
-  addProduct<VL>(work, from, to);
+  addProduct<kLanes<VL>>(work, from, to);
 }
 
 ASTRA_VECTOR_LOOP(void, arrange, (const float* from, int64_t K, float* to), (from, K, to)) {
-  arrangeLine<VL>(from, K, to);
+  arrangeLine<kLanes<VL>>(from, K, to);
 }
 ASTRA_VECTOR_LOOP(void, arrange, (const uint16_t* from, int64_t K, float* to), (from, K, to)) {
-  arrangeLine<VL>(from, K, to);
+  arrangeLine<kLanes<VL>>(from, K, to);
 }
 
 // What is added to the sums of a row, and the row in bfloat16 where it is wanted.
