@@ -29,20 +29,19 @@ const indices = (random: Random, count: number, most: number) => {
   return random.chance(0.9) ? dense.remainder(Math.max(1, most)) : dense;
 };
 
+function linear(random: Random, name: string, wide: boolean): Call {
+  const rows = random.chance(0.3) ? [few(random), size(random)] : [random.pick([...sizes, 200])];
+  const [inner, outputs] = [random.pick([...sizes, 160, 544]), random.pick([...sizes, 208, 400])];
+  const transposed = random.chance(0.5);
+  const weight = transposed ? either(random, inner, outputs) : either(random, outputs, inner);
+  const bias = random.chance(0.5) ? either(random, outputs) : null;
+  const residual = wide && random.chance(0.5) ? floats(random, ...rows, outputs) : null;
+  return { name, arguments: [either(random, ...rows, inner), weight, transposed, bias, wide, residual] };
+}
+
 const makers: Record<string, (random: Random) => Call> = {
-  bfloat16Linear(random) {
-    const rows = random.chance(0.3) ? [few(random), size(random)] : [random.pick([...sizes, 200])];
-    const [inner, outputs] = [random.pick([...sizes, 160, 544]), random.pick([...sizes, 208, 400])];
-    const transposed = random.chance(0.5);
-    const wide = random.chance(0.5);
-    const weight = transposed ? either(random, inner, outputs) : either(random, outputs, inner);
-    const bias = random.chance(0.5) ? either(random, outputs) : null;
-    const residual = wide && random.chance(0.5) ? floats(random, ...rows, outputs) : null;
-    return {
-      name: "bfloat16Linear",
-      arguments: [either(random, ...rows, inner), weight, transposed, bias, wide, residual],
-    };
-  },
+  bfloat16Linear: (random) => linear(random, "bfloat16Linear", random.chance(0.5)),
+  floatLinear: (random) => linear(random, "floatLinear", true),
   bfloat16Product(random) {
     const inner = size(random);
     const sides = [either(random, size(random), inner), either(random, inner, size(random))];
@@ -171,11 +170,10 @@ const makers: Record<string, (random: Random) => Call> = {
     };
   },
   geluTanh(random) {
-    return { name: "geluTanh", arguments: [words(random, few(random), size(random), size(random))] };
-  },
-  geluTanhBackward(random) {
-    const shape = [size(random), size(random)];
-    return { name: "geluTanhBackward", arguments: [words(random, ...shape), words(random, ...shape)] };
+    const type = random.pick(floatTypes);
+    const shape = [few(random), size(random), size(random)];
+    const gradient = random.chance(0.5) ? laidOut(random, shape, type) : null;
+    return { name: "geluTanh", arguments: [laidOut(random, shape, type), gradient] };
   },
   selectiveLogSoftmax(random) {
     const [rows, vocabulary] = [size(random), random.pick([...sizes, 300])];

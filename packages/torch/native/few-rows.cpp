@@ -1,4 +1,5 @@
-// The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies.
+// The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies. On
+// tiles here; few-rows-vectors.cpp does it where there are none.
 #include <algorithm>
 #include <vector>
 
@@ -12,10 +13,11 @@
 
 namespace astra {
 
-#ifdef ASTRA_TILES
 namespace {
 
-constexpr int64_t kMostRows = 64;  // beyond it arithmetic is the bound, and product.cpp is faster
+constexpr int64_t kMostRows = 64;  // beyond it arithmetic is the bound, and blocks of all operands are faster
+
+#ifdef ASTRA_TILES
 // Blocks of 16 outputs that are worked on together. A tile takes every n-th output of n blocks, the next tiles those in
 // between: each of its 16 lines is then read on where it ended, from a page of memory of its own, which is what the
 // processor's fetching ahead can follow. Lines side by side lie several in one page: 28 instead of 35 GB/s.
@@ -144,15 +146,10 @@ ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
   }
 }
 
-}  // namespace
-
-at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
-                           const float* residual) {
-  if (!isPlain(weight, at::kBFloat16) || !weight.is_contiguous() || weight.size(1) % 32 != 0) return {};
-  if (!mayUseTiles()) return {};
+at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                          const at::Tensor& residual) {
   const int64_t outputs = weight.size(0), inner = weight.size(1);
   const int64_t rows = input.numel() / inner;
-  if (rows < 1 || rows > kMostRows) return {};
   const int groups = static_cast<int>((rows + kTile - 1) / kTile);
   const at::Tensor plain = input.to(at::kBFloat16).contiguous();
   const at::Tensor offset = bias.defined() ? bias.contiguous() : bias;
@@ -165,7 +162,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
   const void* offsets = offset.defined() ? offset.data_ptr() : nullptr;
   const bool wideBias = offset.defined() && offset.scalar_type() == at::kFloat;
-  const FewRows work{words(weight), words(arranged), offsets, wideBias, residual, result.data_ptr(), wide, rows, outputs,
+  const FewRows work{words(weight), words(arranged), offsets, wideBias, floatsOf(residual), result.data_ptr(), wide, rows, outputs,
                      inner};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
   // One piece a thread: at the start of each, fetching ahead has to find its stride again.
@@ -179,8 +176,27 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   });
   return result;
 }
-#else
-at::Tensor linearOfFewRows(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool, const float*) { return {}; }
 #endif
+
+}  // namespace
+
+at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                           const at::Tensor& residual) {
+  const bool isNarrow = isPlain(weight, at::kBFloat16);
+  if (!isNarrow && !isPlain(weight, at::kFloat)) return {};
+  // Each line by itself: a view that repeats its memory could claim any size.
+  const bool byOutput = weight.stride(1) == 1 && weight.stride(0) >= weight.size(1);
+  const bool byInput = weight.stride(0) == 1 && weight.stride(1) >= weight.size(0);
+  if (!byOutput && (isNarrow || !byInput)) return {};
+  const int64_t rows = input.numel() / weight.size(1);
+  if (rows < 1 || rows > kMostRows) return {};
+#ifdef ASTRA_TILES
+  if (isNarrow && mayUseTiles()) {
+    if (!weight.is_contiguous() || weight.size(1) % 32 != 0) return {};
+    return fewRowsOnTiles(input, weight, bias, wide, residual);
+  }
+#endif
+  return fewRowsOnVectors(input, weight, bias, wide, residual);
+}
 
 }  // namespace astra

@@ -38,27 +38,31 @@ inline float sigmoid(float u) {
   return 1.0f / (1.0f + exponentialWithin(-bounded));
 }
 
-ASTRA_VECTOR_LOOP(void, gelu, (const uint16_t* __restrict input, uint16_t* __restrict output, int64_t count),
-                  (input, output, count)) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const float x = widen(input[i]);
-    output[i] = narrow(x * sigmoid((kB + kA * x * x) * x));
-  }
-}
-
-ASTRA_VECTOR_LOOP(void, geluBackward,
-                  (const uint16_t* __restrict input, const uint16_t* __restrict gradient,
-                   uint16_t* __restrict output, int64_t count),
-                  (input, gradient, output, count)) {
+template <bool backward, typename Number>
+ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restrict gradient, Number* __restrict output,
+                         int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float x = widen(input[i]);
     const float square = x * x;
     const float s = sigmoid((kB + kA * square) * x);
-    // d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²
-    output[i] = narrow(widen(gradient[i]) * (s + (kB + 3 * kA * square) * (x * (s - s * s))));
+    if constexpr (backward) {
+      // d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²
+      store(widen(gradient[i]) * (s + (kB + 3 * kA * square) * (x * (s - s * s))), output[i]);
+    } else {
+      store(x * s, output[i]);
+    }
   }
+}
+
+// With a gradient that arrives, that of the input.
+ASTRA_VECTOR_LOOP(void, gelu, (const float* input, const float* gradient, float* output, int64_t count),
+                  (input, gradient, output, count)) {
+  gradient == nullptr ? geluOf<false>(input, gradient, output, count) : geluOf<true>(input, gradient, output, count);
+}
+ASTRA_VECTOR_LOOP(void, gelu, (const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count),
+                  (input, gradient, output, count)) {
+  gradient == nullptr ? geluOf<false>(input, gradient, output, count) : geluOf<true>(input, gradient, output, count);
 }
 
 #ifdef ASTRA_TILES
@@ -94,43 +98,34 @@ ASTRA_TILE_CODE void geluOnVectors(const uint16_t* input, const uint16_t* gradie
 }
 #endif
 
-void geluAnyhow(const uint16_t* input, uint16_t* output, int64_t count) {
-#ifdef ASTRA_TILES
-  if (mayUseTiles()) return geluOnVectors<false>(input, nullptr, output, count);
-#endif
-  gelu(input, output, count);
-}
-
-void geluBackwardAnyhow(const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count) {
-#ifdef ASTRA_TILES
-  if (mayUseTiles()) return geluOnVectors<true>(input, gradient, output, count);
-#endif
-  geluBackward(input, gradient, output, count);
-}
-
-// geluTanh(input): bfloat16, any shape
+// geluTanh(input, gradient): float32 or bfloat16, any shape; with a gradient, that of the input
 napi_value geluTanh(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor input = bfloat16(call, 0, "input").contiguous();
-  at::Tensor output = at::empty_like(input);
-  at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
-    geluAnyhow(words(input) + from, words(output) + from, to - from);
-  });
-  return wrapTensor(*call.engine, call.env, std::move(output));
-}
-
-// geluTanhBackward(input, gradient)
-napi_value geluTanhBackward(Call& call) {
-  const at::AutoGradMode mode(false);
-  const at::Tensor input = bfloat16(call, 0, "input").contiguous();
-  const at::Tensor gradient = bfloat16(call, 1, "gradient").contiguous();
-  if (input.sizes() != gradient.sizes()) {
-    throw Refusal("input and gradient must have one shape, got " + describeTensor(input) + " and " +
+  const at::Tensor input = call.tensor(0, "input").contiguous();
+  const at::Tensor gradient = call.absent(1) ? at::Tensor() : call.tensor(1, "gradient").contiguous();
+  const bool isNarrow = isPlain(input, at::kBFloat16);
+  if (!isNarrow && !isPlain(input, at::kFloat)) {
+    throw Refusal("input must be float32 or bfloat16 on the CPU, got " + describeTensor(input));
+  }
+  if (gradient.defined() && (!isPlain(gradient, input.scalar_type()) || gradient.sizes() != input.sizes())) {
+    throw Refusal("input and gradient must have one type and shape, got " + describeTensor(input) + " and " +
                   describeTensor(gradient));
   }
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
-    geluBackwardAnyhow(words(input) + from, words(gradient) + from, words(output) + from, to - from);
+    const int64_t count = to - from;
+    if (!isNarrow) {
+      const float* arrived = floatsOf(gradient);
+      return gelu(floatsOf(input) + from, arrived == nullptr ? nullptr : arrived + from, floatsOf(output) + from, count);
+    }
+    const uint16_t* arrived = gradient.defined() ? words(gradient) + from : nullptr;
+#ifdef ASTRA_TILES
+    if (mayUseTiles()) {
+      return arrived == nullptr ? geluOnVectors<false>(words(input) + from, arrived, words(output) + from, count)
+                                : geluOnVectors<true>(words(input) + from, arrived, words(output) + from, count);
+    }
+#endif
+    gelu(words(input) + from, arrived, words(output) + from, count);
   });
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
@@ -402,7 +397,6 @@ napi_value copyWeight(Call& call) {
 void defineFused(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "copyWeight", copyWeight);
   define(env, exports, engine, "geluTanh", geluTanh);
-  define(env, exports, engine, "geluTanhBackward", geluTanhBackward);
   define(env, exports, engine, "sumOfRows", sumOfRows);
   define(env, exports, engine, "selectiveLogSoftmax", selectiveLogSoftmax);
   define(env, exports, engine, "selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward);

@@ -1,9 +1,7 @@
 // Products of bfloat16 numbers with sums in float32 for processors without tiles. Numbers that were rounded to bfloat16 have
 // exact products in float32, so that the BLAS may multiply them as such; they are widened piece by piece, in the caches.
-// Few rows of a weight that is laid out by output take a loop of their own, which reads it once, in bfloat16.
 #include <algorithm>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
@@ -11,17 +9,14 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
-#include "pieces.h"
 #include "plain-tensor.h"
 #include "product.h"
-#include "vector-math.h"
 
 namespace astra {
 namespace {
 
 constexpr int64_t kMoving = 1 << 20;   // numbers that are widened together: 4 MiB
 constexpr int64_t kStaying = 1 << 22;  // of the other side, which meets all of them
-constexpr int64_t kMostRows = 64;      // beyond it widening the weight once is less work than doing so for some rows at a time
 
 // float32, rounded to bfloat16, in the order of memory.
 at::Tensor rounded(const at::Tensor& matrix) {
@@ -85,78 +80,6 @@ void forEachPart(const at::Tensor& left, const at::Tensor& right, const Put& put
   put(0, 0, sums);
 }
 
-// Sums of one output for 8 rows, `stride` numbers apart: as many sums as hide how long each addition takes.
-ASTRA_PRODUCT_LOOP(void, dotsOf8, (const float* __restrict rows, int64_t stride, const uint16_t* __restrict weight,
-                                   int64_t inner, float* __restrict sums),
-                   (rows, stride, weight, inner, sums)) {
-  float a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-#pragma omp simd reduction(+ : a, b, c, d, e, f, g, h)
-  for (int64_t k = 0; k < inner; ++k) {
-    const float w = widen(weight[k]);
-    a += rows[k] * w;
-    b += rows[stride + k] * w;
-    c += rows[2 * stride + k] * w;
-    d += rows[3 * stride + k] * w;
-    e += rows[4 * stride + k] * w;
-    f += rows[5 * stride + k] * w;
-    g += rows[6 * stride + k] * w;
-    h += rows[7 * stride + k] * w;
-  }
-  const float all[8] = {a, b, c, d, e, f, g, h};
-  std::copy(all, all + 8, sums);
-}
-
-ASTRA_PRODUCT_LOOP(void, dotsOf4, (const float* __restrict rows, int64_t stride, const uint16_t* __restrict weight,
-                                   int64_t inner, float* __restrict sums),
-                   (rows, stride, weight, inner, sums)) {
-  float a = 0, b = 0, c = 0, d = 0;
-#pragma omp simd reduction(+ : a, b, c, d)
-  for (int64_t k = 0; k < inner; ++k) {
-    const float w = widen(weight[k]);
-    a += rows[k] * w;
-    b += rows[stride + k] * w;
-    c += rows[2 * stride + k] * w;
-    d += rows[3 * stride + k] * w;
-  }
-  const float all[4] = {a, b, c, d};
-  std::copy(all, all + 4, sums);
-}
-
-ASTRA_PRODUCT_LOOP(float, dotOf1, (const float* __restrict row, const uint16_t* __restrict weight, int64_t inner),
-                   (row, weight, inner)) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t k = 0; k < inner; ++k) sum += row[k] * widen(weight[k]);
-  return sum;
-}
-
-// [rows, outputs] in float32; the weight's rows may lie apart.
-at::Tensor dotsOfFewRows(const at::Tensor& input, const at::Tensor& weight) {
-  const at::Tensor plain = rounded(input).contiguous();
-  const int64_t rows = input.size(0), inner = input.size(1), outputs = weight.size(0), stride = weight.stride(0);
-  at::Tensor result = at::empty({rows, outputs}, plain.options());
-  const auto* from = static_cast<const float*>(plain.data_ptr());
-  auto* to = static_cast<float*>(result.data_ptr());
-  const uint16_t* stored = words(weight);
-  at::parallel_for(0, outputs, kGrain / (inner * rows) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t output = begin; output < end; ++output) {
-      const uint16_t* own = stored + output * stride;
-      int64_t row = 0;
-      float sums[8];
-      for (; row + 8 <= rows; row += 8) {
-        dotsOf8(from + row * inner, inner, own, inner, sums);
-        for (int64_t at = 0; at < 8; ++at) to[(row + at) * outputs + output] = sums[at];
-      }
-      for (; row + 4 <= rows; row += 4) {
-        dotsOf4(from + row * inner, inner, own, inner, sums);
-        for (int64_t at = 0; at < 4; ++at) to[(row + at) * outputs + output] = sums[at];
-      }
-      for (; row < rows; ++row) to[row * outputs + output] = dotOf1(from + row * inner, own, inner);
-    }
-  });
-  return result;
-}
-
 }  // namespace
 
 at::Tensor plainProduct(const at::Tensor& givenLeft, const at::Tensor& givenRight, const at::Tensor& bias, bool wide,
@@ -178,8 +101,6 @@ at::Tensor plainProduct(const at::Tensor& givenLeft, const at::Tensor& givenRigh
   };
   if (inner == 0) {
     put(0, 0, at::zeros({rows, columns}, type.dtype(at::kFloat)));
-  } else if (rows <= kMostRows && right.stride(0) == 1) {
-    put(0, 0, dotsOfFewRows(left, right.t().to(at::kBFloat16)));
   } else {
     forEachPart(left, right, put);
   }

@@ -23,6 +23,11 @@ inline bool isApart(const at::Tensor& to, const at::Tensor& from) {
 // saved the old numbers then refuses, instead of computing with the new ones.
 inline void noteWrite(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
 
+// The numbers of a float32 tensor; null where it is undefined.
+inline float* floatsOf(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
+}
+
 // The numbers of a bfloat16 tensor.
 inline uint16_t* words(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
 

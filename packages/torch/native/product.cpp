@@ -17,6 +17,10 @@
 namespace astra {
 namespace {
 
+bool isReadable(const at::Tensor& tensor) {
+  return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
+}
+
 #ifdef ASTRA_TILES
 // One side of a product: its lines are the rows of the left or the columns of the right, each `inner` numbers long.
 struct Operand {
@@ -299,10 +303,6 @@ ASTRA_TILE_CODE void productsOf(const Work& work, int64_t from, int64_t to) {
   _mm_sfence();
 }
 
-bool isReadable(const at::Tensor& tensor) {
-  return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
-}
-
 // A matrix whose lines, or whose numbers k of all lines, lie side by side.
 at::Tensor orderly(const at::Tensor& matrix) {
   const bool rows = matrix.stride(1) == 1 || matrix.size(1) == 1;
@@ -323,7 +323,7 @@ Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
 // `shape` has as many numbers as the product's rows and columns. In large results rows begin at cache lines, so that there
 // may be room between them.
 at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
-                          const float* residual, at::IntArrayRef shape) {
+                          const at::Tensor& residual, at::IntArrayRef shape) {
   const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
   const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
   Work work{};
@@ -339,7 +339,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   at::Tensor result = at::empty_strided(shape, strides, at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16));
   auto* numbers = static_cast<char*>(result.data_ptr());
   work.result = {numbers, wide, large && reinterpret_cast<uintptr_t>(numbers) % 64 == 0,
-                 offset.defined() ? static_cast<const float*>(offset.data_ptr()) : nullptr, residual,
+                 floatsOf(offset), floatsOf(residual),
                  work.left.lines, work.right.lines, rowStride};
   work.leftMoves = work.left.lines > work.right.lines;
   work.steps = ceilingOf(work.left.inner, kStep);
@@ -388,7 +388,7 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   }
 #ifdef ASTRA_TILES
   if (isReadable(left) && isReadable(right) && left.numel() > 0 && right.numel() > 0 && mayUseTiles()) {
-    return productOnTiles(left, right, at::Tensor(), wide, nullptr, {left.size(0), right.size(1)});
+    return productOnTiles(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
   }
 #endif
   return plainProduct(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
@@ -414,17 +414,22 @@ napi_value bfloat16WeightGradient(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
 
-// bfloat16Linear(input, weight, transposed, bias, wide, residual): at::linear of what is rounded to bfloat16, without
-// gradients, and added to a residual where there is one; only a wide result has one
-napi_value bfloat16Linear(Call& call) {
-  const at::AutoGradMode mode(false);
-  const at::Tensor& input = call.tensor(0, "input");
+// The arguments of at::linear and what is added to its result.
+struct Linear {
+  at::Tensor input, weight, bias, residual;  // [..., K], [N, K], [N] or undefined, as the result or undefined
+  bool wide, isReadable;                     // a float32 result; numbers that loops may read
+  std::vector<int64_t> shape;                // of the result
+};
+
+// (input, weight, transposed, bias, wide, residual); only a wide result has a residual
+Linear linearOf(Call& call) {
   const at::Tensor& stored = call.tensor(1, "weight");
   if (stored.dim() != 2) throw Refusal("weight must be a matrix, got " + describeTensor(stored));
-  const at::Tensor weight = call.boolean(2, "transposed") ? stored.t() : stored;
-  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
-  const bool wide = call.boolean(4, "wide");
-  const at::Tensor residual = call.absent(5) ? at::Tensor() : call.tensor(5, "residual");
+  Linear given{call.tensor(0, "input"), call.boolean(2, "transposed") ? stored.t() : stored, {}, {}, false, false, {}};
+  const auto& [input, weight, bias, residual, wide, readable, shape] = given;
+  if (!call.absent(3)) given.bias = call.tensor(3, "bias");
+  given.wide = call.boolean(4, "wide");
+  if (!call.absent(5)) given.residual = call.tensor(5, "residual");
   if (input.dim() < 1 || input.size(-1) != weight.size(1)) {
     throw Refusal("input must be [..., " + std::to_string(weight.size(1)) + "] for a weight " + describeTensor(weight) +
                   ", got " + describeTensor(input));
@@ -432,33 +437,52 @@ napi_value bfloat16Linear(Call& call) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) {
     throw Refusal("bias must have " + std::to_string(weight.size(0)) + " numbers, got " + describeTensor(bias));
   }
-  std::vector<int64_t> shape = input.sizes().vec();
-  shape.back() = weight.size(0);
+  given.shape = input.sizes().vec();
+  given.shape.back() = weight.size(0);
   if (residual.defined() && (!wide || !isPlain(residual, at::kFloat) || residual.sizes() != at::IntArrayRef(shape))) {
     throw Refusal("the residual must be float32 and as the result, got " + describeTensor(residual));
   }
-  const auto rows = [&] {
-    int64_t count = 1;
-    for (int64_t at = 0; at + 1 < input.dim(); ++at) count *= input.size(at);
-    return input.reshape({count, input.size(-1)});
-  };
-#ifdef ASTRA_TILES
-  const bool readable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias));
-  if (readable && input.numel() > 0 && weight.numel() > 0 && mayUseTiles()) {
-    const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
-    const float* numbers = added.defined() ? static_cast<const float*>(added.data_ptr()) : nullptr;
-    at::Tensor few = linearOfFewRows(input, weight, bias, wide, numbers);
+  given.isReadable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias)) &&
+                     input.numel() > 0 && weight.numel() > 0;
+  if (given.isReadable && residual.defined()) given.residual = residual.contiguous();
+  return given;
+}
+
+// bfloat16Linear(input, weight, transposed, bias, wide, residual): at::linear of what is rounded to bfloat16, without
+// gradients, and added to a residual where there is one
+napi_value bfloat16Linear(Call& call) {
+  const at::AutoGradMode mode(false);
+  const auto [input, weight, bias, residual, wide, isReadable, shape] = linearOf(call);
+  if (isReadable && weight.scalar_type() == at::kBFloat16) {
+    at::Tensor few = linearOfFewRows(input, weight, bias, wide, residual);
     if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
-    return wrapTensor(*call.engine, call.env, productOnTiles(rows(), weight.t(), bias, wide, numbers, shape));
+  }
+  int64_t rows = 1;
+  for (int64_t at = 0; at + 1 < input.dim(); ++at) rows *= input.size(at);
+  const at::Tensor matrix = input.reshape({rows, input.size(-1)});
+#ifdef ASTRA_TILES
+  if (isReadable && mayUseTiles()) {
+    return wrapTensor(*call.engine, call.env, productOnTiles(matrix, weight.t(), bias, wide, residual, shape));
   }
 #endif
-  return wrapTensor(*call.engine, call.env, plainProduct(rows(), weight.t(), bias, wide, residual, shape));
+  return wrapTensor(*call.engine, call.env, plainProduct(matrix, weight.t(), bias, wide, residual, shape));
+}
+
+// floatLinear(input, weight, transposed, bias, true, residual): the same of float32 numbers; null where libtorch's own
+// product is faster
+napi_value floatLinear(Call& call) {
+  const at::AutoGradMode mode(false);
+  const Linear given = linearOf(call);
+  if (!given.isReadable || !given.wide || given.weight.scalar_type() != at::kFloat) return makeNull(call.env);
+  at::Tensor few = linearOfFewRows(given.input, given.weight, given.bias, true, given.residual);
+  return few.defined() ? wrapTensor(*call.engine, call.env, std::move(few)) : makeNull(call.env);
 }
 
 }  // namespace
 
 void defineProduct(napi_env env, napi_value exports, Engine* engine) {
   define(env, exports, engine, "bfloat16Linear", bfloat16Linear);
+  define(env, exports, engine, "floatLinear", floatLinear);
   define(env, exports, engine, "bfloat16Product", bfloat16Product);
   define(env, exports, engine, "bfloat16WeightGradient", bfloat16WeightGradient);
 }

@@ -12,27 +12,34 @@
 //
 //   ASTRA_VECTOR_LOOP(void, twice, (float* numbers, int64_t count), (numbers, count)) { … }
 //
-// is the function `twice`, compiled for each of them.
+// is the function `twice`, compiled for each of them. In the body VL is how many float32 numbers a vector register holds.
 //
 // In ASTRA_PRODUCT_LOOP products and sums may be rounded together, for sums whose order is not the same anyway.
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
 #define ASTRA_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe"
 #define ASTRA_AVX512 ASTRA_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define ASTRA_LOOP(contraction, Result, name, parameters, arguments)                           \
+  template <int VL>                                                                            \
   ASTRA_INLINE Result name##Loop parameters;                                                   \
   __attribute__((optimize("O3", contraction), target(ASTRA_AVX512)))                           \
-  Result name##OnAvx512 parameters { return name##Loop arguments; }                            \
+  Result name##OnAvx512 parameters { return name##Loop<16> arguments; }                        \
   __attribute__((optimize("O3", contraction), target(ASTRA_AVX2)))                             \
-  Result name##OnAvx2 parameters { return name##Loop arguments; }                              \
+  Result name##OnAvx2 parameters { return name##Loop<8> arguments; }                           \
   __attribute__((optimize("O3", contraction)))                                                 \
-  Result name##OnBaseline parameters { return name##Loop arguments; }                          \
+  Result name##OnBaseline parameters { return name##Loop<4> arguments; }                       \
   Result name parameters {                                                                     \
     if (isa() >= kIsaAvx512) return name##OnAvx512 arguments;                                  \
     return isa() >= kIsaAvx2 ? name##OnAvx2 arguments : name##OnBaseline arguments;            \
   }                                                                                            \
+  template <int VL>                                                                            \
   ASTRA_INLINE Result name##Loop parameters
 #else
-#define ASTRA_LOOP(contraction, Result, name, parameters, arguments) Result name parameters
+#define ASTRA_LOOP(contraction, Result, name, parameters, arguments)                           \
+  template <int VL>                                                                            \
+  ASTRA_INLINE Result name##Loop parameters;                                                   \
+  Result name parameters { return name##Loop<4> arguments; }                                   \
+  template <int VL>                                                                            \
+  ASTRA_INLINE Result name##Loop parameters
 #endif
 #define ASTRA_VECTOR_LOOP(Result, name, parameters, arguments) \
   ASTRA_LOOP("fp-contract=off", Result, name, parameters, arguments)
@@ -65,12 +72,17 @@ inline uint16_t narrow(float value) {
   return static_cast<uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
 }
 
-// e^x for |x| ≤ 87, to 3e-6 of itself: x = n·ln 2 + f with |f| ≤ ln 2 / 2, e^f by its series. No call and no choice
+// For loops that write numbers of either type.
+inline void store(float value, uint16_t& to) { to = narrow(value); }
+inline void store(float value, float& to) { to = value; }
+
+// e^x for |x| ≤ 87, to 2e-7 of itself: x = n·ln 2 + f with |f| ≤ ln 2 / 2, e^f by its series. No call and no choice
 // inside, so that loops over it are vectorised.
 inline float exponentialWithin(float x) {
   const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
   const float f = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  float series = 1.0f / 120;
+  float series = 1.0f / 720;
+  series = series * f + 1.0f / 120;
   series = series * f + 1.0f / 24;
   series = series * f + 1.0f / 6;
   series = series * f + 0.5f;

@@ -27,8 +27,8 @@ export interface AutocastLinearOptions {
  *
  * In bfloat16 on the CPU, sums are in float32, and what is added to them is added before they are rounded. Where the
  * processor multiplies tiles (Intel AMX) operands are read as they are stored: master weights are not copied. A row's
- * result then depends neither on the rows beside it nor on their number. At most 64 rows of a contiguous bfloat16
- * weight whose inner size is a multiple of 32 take as long as reading the weight.
+ * result then depends neither on the rows beside it nor on their number. At most 64 rows without gradients read the weight
+ * once, as it lies: bfloat16 laid out by output (on tiles with an inner size that is a multiple of 32), or float32.
  *
  * @param input [..., in]
  * @param weight [out, in], or [in, out] where `transposed`
@@ -53,6 +53,9 @@ export function autocastLinear(
     );
   }
   if (dtype !== "bfloat16" || input.device !== "cpu") {
+    const few =
+      dtype === "float32" ? floatLinear(cast(input, dtype), weight, bias, transposed, residual) : null;
+    if (few !== null) return few;
     const matrix = cast(transposed ? weight.t() : weight, dtype);
     const result = cast(linear(cast(input, dtype), matrix, bias && cast(bias, dtype)), resultDtype);
     return residual === null ? result : residual.add(result);
@@ -105,6 +108,26 @@ export function autocastLinear(
       ];
     },
   });
+}
+
+/** Of few rows without gradients on the CPU; null elsewhere. */
+function floatLinear(
+  input: Tensor,
+  weight: Tensor,
+  bias: Tensor | null,
+  transposed: boolean,
+  residual: Tensor | null,
+): Tensor | null {
+  if (isGradEnabled() || input.device !== "cpu") return null;
+  const result = addon().floatLinear(
+    input.handle,
+    weight.handle,
+    transposed,
+    bias?.handle ?? null,
+    true,
+    residual?.handle ?? null,
+  );
+  return result === null ? null : wrap(result);
 }
 
 /**

@@ -1,19 +1,14 @@
 import { differentiable } from "./differentiable.js";
 import { dtypeFacts } from "./dtype.js";
 import { TorchError } from "./errors.js";
-import { empty } from "./factories.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
-import { scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 // GELU in its tanh form (Hendrycks & Gimpel 2016, arXiv 1606.08415, section 2):
 //   x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) = x · σ(b x + a x³), since 1 + tanh(z) = 2 σ(2z)
 const B = 2 * Math.sqrt(2 / Math.PI);
 const A = 0.044715 * B;
-
-/** Elements worked on at a time: a few float32 buffers of this size stay in a core's cache. */
-const CHUNK = 2 ** 17;
 
 /**
  * `x.gelu({ approximate: "tanh" })` for any shape and floating-point type; several times faster on the CPU, where
@@ -27,58 +22,36 @@ export function geluTanh(x: Tensor): Tensor {
     throw new TorchError(`geluTanh: x must be of a floating-point type, got ${x.dtype}`);
   }
   if (x.device !== "cpu") return x.gelu({ approximate: "tanh" });
+  const isOnePass = x.dtype === "bfloat16" || x.dtype === "float32";
   return differentiable({
     name: "geluTanh",
     inputs: [x],
-    forward: () => ({
-      output: x.dtype === "bfloat16" ? wrap(addon().geluTanh(x.handle)) : inChunks([x], value),
-      saved: [x],
-    }),
+    forward: () => ({ output: isOnePass ? wrap(addon().geluTanh(x.handle, null)) : value(x), saved: [x] }),
     backward: (gradOutput, [saved]) => [
-      saved!.dtype === "bfloat16"
-        ? wrap(addon().geluTanhBackward(saved!.handle, gradOutput.handle))
-        : inChunks([saved!, gradOutput], derivative),
+      isOnePass ? wrap(addon().geluTanh(saved!.handle, gradOutput.handle)) : derivative(saved!, gradOutput),
     ],
   });
 }
 
-function value([x]: Tensor[]): Tensor {
-  return gate(x!, x!.square()).mul_(x!);
+/** x σ(u), computed in float64. */
+function value(x: Tensor): Tensor {
+  const wide = x.to("float64");
+  return gate(wide).mul(wide).to(x.dtype);
 }
 
 /** d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²; times the gradient that arrives. */
-function derivative([x, gradient]: Tensor[]): Tensor {
-  const square = x!.square();
-  const sigmoid = gate(x!, square);
-  const slope = square
-    .mul_(3 * A)
-    .add_(B)
-    .mul_(x!);
-  return slope.mul_(sigmoid.sub(sigmoid.square())).add_(sigmoid).mul_(gradient!);
+function derivative(x: Tensor, gradient: Tensor): Tensor {
+  const wide = x.to("float64");
+  const sigmoid = gate(wide);
+  const slope = wide
+    .square()
+    .mul(3 * A)
+    .add(B)
+    .mul(wide);
+  return slope.mul(sigmoid.sub(sigmoid.square())).add(sigmoid).mul(gradient).to(x.dtype);
 }
 
-/** σ(b x + a x³) as a new tensor. */
-function gate(x: Tensor, square: Tensor): Tensor {
-  return square.mul(A).add_(B).mul_(x).sigmoid_();
-}
-
-/** Applies an elementwise function to tensors of one shape, part by part, in float32 where they have 16 bits. */
-function inChunks(inputs: readonly [Tensor, ...Tensor[]], work: (parts: Tensor[]) => Tensor): Tensor {
-  const [{ shape, dtype, device }] = inputs;
-  const flat = inputs.map((input) => input.reshape([-1]));
-  const size = flat[0]!.numel();
-  const output = empty(shape, { dtype, device });
-  const target = output.view([size]);
-  for (let start = 0; start < size; start += CHUNK) {
-    scope(() => {
-      const length = Math.min(CHUNK, size - start);
-      const parts = flat.map((input) => widened(input.narrow(0, start, length)));
-      target.narrow(0, start, length).copy_(work(parts));
-    });
-  }
-  return output;
-}
-
-function widened(x: Tensor): Tensor {
-  return x.dtype === "bfloat16" || x.dtype === "float16" ? x.to("float32") : x;
+/** σ(u) with u = b x + a x³. */
+function gate(x: Tensor): Tensor {
+  return x.square().mul(A).add(B).mul(x).sigmoid();
 }

@@ -127,6 +127,14 @@ export interface NativeAddon {
     wide: boolean,
     residual: Handle | null,
   ): Handle;
+  floatLinear(
+    input: Handle,
+    weight: Handle,
+    transposed: boolean,
+    bias: Handle | null,
+    wide: boolean,
+    residual: Handle | null,
+  ): Handle | null;
   bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle;
   bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle;
   decodeAttention(
@@ -177,8 +185,7 @@ export interface NativeAddon {
   sortedTopK(input: Handle, k: number): [values: Handle, indices: Handle];
   copyWeight(target: Handle, source: Handle): void;
   sumOfRows(matrix: Handle): Handle;
-  geluTanh(input: Handle): Handle;
-  geluTanhBackward(input: Handle, gradient: Handle): Handle;
+  geluTanh(input: Handle, gradient: Handle | null): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
   selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
 

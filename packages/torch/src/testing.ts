@@ -109,7 +109,7 @@ const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "closeFile",
   // These look themselves where tensors lie, and leave what is not on the CPU to libtorch, or to their caller.
   "fusedAttention",
-  "appendColumns",
+  "copyColumns",
   "decodeAttention",
   "copyWeight",
 ]);

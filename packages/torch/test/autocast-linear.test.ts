@@ -162,6 +162,52 @@ describe("autocastLinear", () => {
     });
   });
 
+  it("multiplies few float32 rows as linear does, where no gradients are recorded", () => {
+    fc.assert(
+      fc.property(anyCase, ({ rows, outputs, inner, input, weight, withBias, withResidual, transposed }) => {
+        scope(() => {
+          const x = laidOut(input.layout, rows, inner, "float32");
+          const [height, width] = transposed ? [inner, outputs] : [outputs, inner];
+          const stored = laidOut(weight.layout, height, width, "float32");
+          const bias = withBias ? randn([outputs]) : null;
+          const residual = withResidual ? laidOut(input.layout, rows, outputs, "float32") : null;
+          const got = noGrad(() =>
+            autocastLinear(x, stored, bias, { dtype: "float32", transposed, residual }),
+          );
+          const product = linear(wide(x), wide(transposed ? stored.t() : stored), bias && wide(bias));
+          const exact = residual === null ? product : product.add(wide(residual));
+          expectClose(numbers(got), numbers(exact), SUMS * Math.sqrt(inner));
+        });
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("gives each of few rows what it gives it alone", () => {
+    for (const [dtype, transposed, inner] of [
+      ["bfloat16", false, 160],
+      ["float32", false, 150],
+      ["float32", true, 150],
+    ] as const) {
+      scope(() => {
+        const input = randn([64, inner]).to(dtype);
+        const weight = (transposed ? randn([inner, 75]) : randn([75, inner])).to(dtype);
+        const of = (count: number, first = 0) =>
+          numbers(
+            noGrad(() =>
+              autocastLinear(input.narrow(0, first, count), weight, null, {
+                dtype,
+                transposed,
+                resultDtype: "float32",
+              }),
+            ),
+          );
+        const alone = Array.from({ length: 64 }, (_, row) => [...of(1, row)]).flat();
+        for (const count of [2, 3, 4, 5, 18, 64]) expect([...of(count)]).toEqual(alone.slice(0, count * 75));
+      });
+    }
+  });
+
   it("has gradients through any leading dimensions, with and without bias", () => {
     for (const [leading, resultDtype, withBias] of [
       [[2, 3], "bfloat16", true],

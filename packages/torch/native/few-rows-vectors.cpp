@@ -1,0 +1,309 @@
+// The product of few rows with a weight on vector registers, Y = X · Wᵀ, where the memory's rate is the bound: the weight
+// is read once, as it lies, bfloat16 or float32, and each vector of it that was loaded meets several rows.
+//
+//   M, N, K  rows of X and Y, columns of Y (outputs), columns of X and W
+//   VL       numbers of a vector register
+//   MR, NR   rows and outputs of a block: its MR · NR = VL sums stay in registers, enough to hide how long each sum takes
+//
+// The order in which a number of Y is added up depends on K alone: a row's result does not depend on the rows beside it.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "product.h"
+#include "vector-math.h"
+
+namespace astra {
+namespace {
+
+// Where a register holds four, two stand for one: sums of fewer numbers each, in the order of eight lanes.
+template <int VL>
+constexpr int kLanes = VL < 8 ? 8 : VL;
+
+// Compilers take several registers for one where the processor's are shorter.
+template <int VL>
+struct Vector {
+  typedef float Floats __attribute__((vector_size(4 * VL)));
+  typedef uint32_t Words __attribute__((vector_size(4 * VL)));
+};
+
+// From anywhere in memory.
+template <typename Register>
+ASTRA_INLINE Register load(const void* from) {
+  Register result;
+  std::memcpy(&result, from, sizeof result);
+  return result;
+}
+
+template <typename Number>
+struct FewRows {
+  const float* x;        // [M rounded up to blocks, padded]: K rounded up to steps, as arrange() leaves it
+  const Number* weight;  // [N, K], rows `stride` apart
+  float* y;              // [M, N]
+  int64_t M, N, K, padded, stride;
+};
+
+// Numbers of a line that are multiplied together. Two bfloat16 numbers are one word, each of them widened by one operation
+// on words: those at even places by a shift, those at odd places by a mask. X has them in this order, too.
+template <int VL, typename Number>
+constexpr int kStep = VL * 4 / sizeof(Number);
+
+template <int VL, typename Number>
+ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, float* to) {
+  using Words = typename Vector<VL>::Words;
+  constexpr int step = kStep<VL, Number>;
+  for (int64_t k = 0; k < K; k += step) {
+    Number rest[step] = {};
+    if (k + step > K) std::copy(from + k, from + K, rest);
+    const Words given = load<Words>(k + step > K ? rest : from + k);
+    if constexpr (sizeof(Number) == 4) {
+      std::memcpy(to + k, &given, sizeof given);
+    } else {
+      const Words even = given << 16, odd = given & 0xffff0000u;
+      std::memcpy(to + k, &even, sizeof even);
+      std::memcpy(to + k + VL, &odd, sizeof odd);
+    }
+  }
+}
+
+template <int VL, int MR>
+ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int64_t padded, const float* const* w,
+                          int64_t k) {
+  using Floats = typename Vector<VL>::Floats;
+  constexpr int NR = VL / MR;
+#pragma GCC unroll 16
+  for (int n = 0; n < NR; ++n) {
+    const Floats weight = load<Floats>(w[n] + k);
+#pragma GCC unroll 4
+    for (int m = 0; m < MR; ++m) sums[m * NR + n] += load<Floats>(x + m * padded + k) * weight;
+  }
+}
+
+template <int VL, int MR>
+ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int64_t padded, const uint16_t* const* w,
+                          int64_t k) {
+  using Floats = typename Vector<VL>::Floats;
+  using Words = typename Vector<VL>::Words;
+  constexpr int NR = VL / MR;
+#pragma GCC unroll 16
+  for (int n = 0; n < NR; ++n) {
+    const Words pairs = load<Words>(w[n] + k);
+    const auto even = reinterpret_cast<Floats>(pairs << 16), odd = reinterpret_cast<Floats>(pairs & 0xffff0000u);
+#pragma GCC unroll 4
+    for (int m = 0; m < MR; ++m) {
+      const float* own = x + m * padded + k;
+      sums[m * NR + n] += load<Floats>(own) * even;
+      sums[m * NR + n] += load<Floats>(own + VL) * odd;
+    }
+  }
+}
+
+// A vector's numbers, added by halves until four are left.
+template <int VL>
+ASTRA_INLINE void foldTo4(const typename Vector<VL>::Floats& sum, float* to) {
+  if constexpr (VL == 4) {
+    std::memcpy(to, &sum, sizeof sum);
+  } else {
+    using Half = typename Vector<VL / 2>::Floats;
+    const auto* numbers = reinterpret_cast<const char*>(&sum);
+    foldTo4<VL / 2>(load<Half>(numbers) + load<Half>(numbers + sizeof(Half)), to);
+  }
+}
+
+ASTRA_INLINE float sumOf4(const float* lanes) { return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]); }
+
+// Rows m … of the outputs given.
+template <int VL, int MR, typename Number>
+ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t* outputs) {
+  constexpr int NR = VL / MR, step = kStep<VL, Number>;
+  const float* x = work.x + m * work.padded;
+  const Number* w[NR];
+  for (int n = 0; n < NR; ++n) w[n] = work.weight + outputs[n] * work.stride;
+  typename Vector<VL>::Floats sums[VL] = {};
+  int64_t k = 0;
+  for (; k + step <= work.K; k += step) addStep<VL, MR>(sums, x, work.padded, w, k);
+  if (k < work.K) {
+    Number rest[NR][step] = {};
+    const Number* last[NR];
+    for (int n = 0; n < NR; ++n) {
+      std::copy(w[n] + k, w[n] + work.K, rest[n]);
+      last[n] = rest[n];
+    }
+    addStep<VL, MR>(sums, x + k, work.padded, last, 0);
+  }
+  float lanes[VL][4];
+#pragma GCC unroll 16
+  for (int at = 0; at < VL; ++at) foldTo4<VL>(sums[at], lanes[at]);
+  const int present = static_cast<int>(std::min<int64_t>(MR, work.M - m));
+  for (int row = 0; row < present; ++row) {
+    for (int n = 0; n < NR; ++n) work.y[(m + row) * work.N + outputs[n]] = sumOf4(lanes[row * NR + n]);
+  }
+}
+
+// Outputs `from` … `to` − 1 of all rows. Those of a block lie far apart, and the next block's are those after them: memory
+// is read in NR runs, which is what the processor's fetching ahead can follow.
+template <int VL, int MR, typename Number>
+ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t to) {
+  constexpr int NR = VL / MR;
+  const int64_t apart = (to - from + NR - 1) / NR;
+  for (int64_t at = from; at < from + apart; ++at) {
+    int64_t outputs[NR];
+    for (int n = 0; n < NR; ++n) outputs[n] = std::min(at + n * apart, to - 1);  // some of them twice
+    for (int64_t m = 0; m < work.M; m += MR) addBlock<VL, MR>(work, m, outputs);
+  }
+}
+
+// The same for a float32 weight that is stored by input, [K, N]: the vectors are outputs then. NR of them and MR rows meet
+// kDepth inner numbers at a time; sums wait in Y meanwhile.
+constexpr int64_t kDepth = 32;  // lines of the weight that are read on side by side
+
+template <int VL, int MR>
+ASTRA_INLINE void addPanel(const FewRows<float>& work, int64_t m, int64_t n, int64_t k, int64_t last) {
+  using Floats = typename Vector<VL>::Floats;
+  constexpr int NR = VL / MR;
+  const int64_t present = std::min<int64_t>(MR, work.M - m);
+  Floats sums[VL] = {};
+#pragma GCC unroll 4
+  for (int row = 0; row < MR; ++row) {
+    if (row >= present || k == 0) continue;
+#pragma GCC unroll 16
+    for (int at = 0; at < NR; ++at) {
+      sums[row * NR + at] = load<Floats>(work.y + (m + row) * work.N + n + at * VL);
+    }
+  }
+  for (; k < last; ++k) {
+#pragma GCC unroll 16
+    for (int at = 0; at < NR; ++at) {
+      const Floats weight = load<Floats>(work.weight + k * work.stride + n + at * VL);
+#pragma GCC unroll 4
+      for (int row = 0; row < MR; ++row) sums[row * NR + at] += work.x[(m + row) * work.padded + k] * weight;
+    }
+  }
+#pragma GCC unroll 4
+  for (int row = 0; row < MR; ++row) {
+    if (row >= present) continue;
+#pragma GCC unroll 16
+    for (int at = 0; at < NR; ++at) {
+      std::memcpy(work.y + (m + row) * work.N + n + at * VL, &sums[row * NR + at], sizeof(Floats));
+    }
+  }
+}
+
+template <int VL, int MR>
+ASTRA_INLINE void addPanels(const FewRows<float>& work, int64_t from, int64_t to) {
+  constexpr int64_t width = VL * VL / MR;
+  for (int64_t k = 0; k < work.K; k += kDepth) {
+    const int64_t last = std::min(work.K, k + kDepth);
+    int64_t n = from;
+    for (; n + width <= to; n += width) {
+      for (int64_t m = 0; m < work.M; m += MR) addPanel<VL, MR>(work, m, n, k, last);
+    }
+    for (int64_t m = 0; m < work.M; ++m) {
+      float* y = work.y + m * work.N;
+      if (k == 0) std::fill(y + n, y + to, 0.0f);
+      for (int64_t at = k; at < last; ++at) {
+        const float x = work.x[m * work.padded + at];
+        const float* w = work.weight + at * work.stride;
+        for (int64_t rest = n; rest < to; ++rest) y[rest] += x * w[rest];
+      }
+    }
+  }
+}
+
+ASTRA_PRODUCT_LOOP(void, productByInput, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
+  if (work.M == 1) return addPanels<kLanes<VL>, 1>(work, from, to);
+  if (work.M == 2) return addPanels<kLanes<VL>, 2>(work, from, to);
+  addPanels<kLanes<VL>, 4>(work, from, to);
+}
+
+template <int VL, typename Number>
+ASTRA_INLINE void addProduct(const FewRows<Number>& work, int64_t from, int64_t to) {
+  if (work.M == 1) return addOutputs<VL, 1>(work, from, to);
+  if (work.M == 2) return addOutputs<VL, 2>(work, from, to);
+  addOutputs<VL, 4>(work, from, to);
+}
+
+ASTRA_PRODUCT_LOOP(void, product, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
+  addProduct<kLanes<VL>>(work, from, to);
+}
+ASTRA_PRODUCT_LOOP(void, product, (const FewRows<uint16_t>& work, int64_t from, int64_t to), (work, from, to)) {
+  addProduct<kLanes<VL>>(work, from, to);
+}
+
+ASTRA_VECTOR_LOOP(void, arrange, (const float* from, int64_t K, float* to), (from, K, to)) {
+  arrangeLine<kLanes<VL>>(from, K, to);
+}
+ASTRA_VECTOR_LOOP(void, arrange, (const uint16_t* from, int64_t K, float* to), (from, K, to)) {
+  arrangeLine<kLanes<VL>>(from, K, to);
+}
+
+// What is added to the sums of a row, and the row in bfloat16 where it is wanted.
+ASTRA_VECTOR_LOOP(void, finish,
+                  (float* __restrict sums, const float* __restrict bias, const float* __restrict residual,
+                   uint16_t* __restrict narrowed, int64_t count),
+                  (sums, bias, residual, narrowed, count)) {
+  if (bias != nullptr) {
+    for (int64_t n = 0; n < count; ++n) sums[n] += bias[n];
+  }
+  if (residual != nullptr) {
+    for (int64_t n = 0; n < count; ++n) sums[n] += residual[n];
+  }
+  if (narrowed != nullptr) {
+    for (int64_t n = 0; n < count; ++n) narrowed[n] = narrow(sums[n]);
+  }
+}
+
+template <typename Number>
+at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                    const at::Tensor& residual) {
+  const int64_t N = weight.size(0), K = weight.size(1), M = input.numel() / K;
+  const int64_t blocks = M < 3 ? M : (M + 3) / 4 * 4, step = 64 / sizeof(Number);
+  const int64_t padded = (K + step - 1) / step * step;
+  const auto floats = at::TensorOptions().dtype(at::kFloat);
+  const at::Tensor given = input.to(weight.scalar_type()).contiguous(), arranged = at::zeros({blocks, padded}, floats);
+  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  std::vector<int64_t> shape = input.sizes().vec();
+  shape.back() = N;
+  const at::Tensor sums = at::empty(shape, floats);
+  at::Tensor result = wide ? sums : at::empty(shape, floats.dtype(at::kBFloat16));
+  auto *x = static_cast<float*>(arranged.data_ptr()), *y = static_cast<float*>(sums.data_ptr());
+  for (int64_t m = 0; m < M; ++m) {
+    arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
+  }
+  const bool byOutput = weight.stride(1) == 1 && weight.stride(0) >= K;
+  const FewRows<Number> work{x, static_cast<const Number*>(weight.data_ptr()), y, M, N, K, padded, weight.stride(byOutput ? 0 : 1)};
+  const float *offsets = floatsOf(offset), *added = floatsOf(residual);
+  // One piece a thread: at the start of each, fetching ahead has to find its runs again.
+  constexpr int64_t line = 64;  // outputs that are not shared among threads
+  at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
+    const int64_t from = first * line, to = std::min(N, last * line);
+    if constexpr (sizeof(Number) == 4) {
+      byOutput ? product(work, from, to) : productByInput(work, from, to);
+    } else {
+      product(work, from, to);
+    }
+    for (int64_t m = 0; m < M; ++m) {
+      const int64_t at = m * N + from;
+      finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,
+             wide ? nullptr : words(result) + at, to - from);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+                            const at::Tensor& residual) {
+  if (weight.scalar_type() == at::kFloat) return multiply<float>(input, weight, bias, wide, residual);
+  return multiply<uint16_t>(input, weight, bias, wide, residual);
+}
+
+}  // namespace astra
