@@ -189,6 +189,14 @@ describe("astra-rl train", () => {
   });
 });
 
+test("astra-rl train warns of the embedded scorer where it judges other models than the embedded ones", async () => {
+  const train = (name: string, ...set: string[]) =>
+    runCommand("train", configuration(), "--run-dir", path(name), "--quiet", ...set);
+  const own = await train("own", "--set", "scorer={type: embedded}");
+  expect(own).toMatchObject({ code: 0, err: expect.stringMatching(/knows mild English insults/u) as string });
+  expect(await train("keywords")).toMatchObject({ code: 0, err: "" });
+});
+
 describe("astra-rl train --resume", () => {
   test("refuses what would change a step, by name and with code 2, and leaves the run as it is", async () => {
     const run = (...args: string[]) =>

@@ -1,0 +1,170 @@
+#!/usr/bin/env node
+/**
+ * Shows that tests guard what they are said to guard: for each line of `red-before/*.mjs`, undoes the fix by a small change of
+ * the source and requires its test to fail, and to pass without the change.
+ *
+ *   node scripts/red-before.mjs [TEXT]
+ *
+ *   TEXT   only the lines whose number or words hold it
+ *
+ * Works on a copy of the last commit in a temporary folder, never in place. What is done is told on standard error; on standard
+ * output stand the rows of a table (docs/regressions.md).
+ */
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { COMMAND_LINE } from "./red-before/command-line.mjs";
+import { ENGINE } from "./red-before/engine.mjs";
+import { MODELS } from "./red-before/models.mjs";
+
+/**
+ * @typedef {object} Regression
+ * @property {string} line what was wrong, as its list names it, with its number
+ * @property {string} file of the test
+ * @property {string} test a part of its full name
+ * @property {string} source the file that is changed
+ * @property {string} from what stands there exactly once
+ * @property {string} to what undoes the fix
+ * @property {"dist" | "native"} [build] what has to be built for the test to see the change
+ * @property {"crash" | "hang"} [ends] how the test's process may end instead of failing
+ * @property {string} [isa] the instruction set within which the test runs. Default: all that the machine has
+ */
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/** A test that has not ended by then hangs. */
+const LIMIT = 150_000;
+
+const wanted = process.argv[2] ?? "";
+const chosen = /** @type {Regression[]} */ ([...ENGINE, ...MODELS, ...COMMAND_LINE]).filter(({ line }) =>
+  line.includes(wanted),
+);
+const say = (text) => process.stderr.write(`${text}\n`);
+const escaped = (text) => text.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
+
+function run(folder, program, args, options = {}) {
+  return spawnSync(program, args, {
+    cwd: folder,
+    encoding: "utf8",
+    maxBuffer: 64 << 20,
+    env: { ...process.env, OMP_NUM_THREADS: "1" },
+    ...options,
+  });
+}
+
+function mustRun(folder, program, ...args) {
+  const { status, stdout, stderr } = run(folder, program, args);
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")} ended with ${status}\n${stdout}${stderr}`);
+  return stdout;
+}
+
+/** The last commit, with what is installed and built here. */
+function makeCopy() {
+  const copy = join(mkdtempSync(join(tmpdir(), "astra-rl-regressions-")), "copy");
+  mustRun(root, "git", "worktree", "add", "--detach", copy, "HEAD");
+  mustRun(root, "cp", "-al", join(root, "node_modules"), join(copy, "node_modules"));
+  const ignored = mustRun(root, "git", "ls-files", "-oi", "--exclude-standard", "--directory", "packages");
+  for (const folder of ignored.split("\n").filter((path) => /(?:build|dist)\/$/.test(path))) {
+    mkdirSync(join(copy, folder), { recursive: true });
+    cpSync(join(root, folder), join(copy, folder), { recursive: true, preserveTimestamps: true });
+  }
+  return copy;
+}
+
+/** Runs the tests of these names; their states by full name, and how the process ended. */
+function runTests(copy, files, names, isa) {
+  const report = join(dirname(copy), "report.json");
+  rmSync(report, { force: true });
+  const pattern = names.map(escaped).join("|");
+  const args = ["node_modules/vitest/vitest.mjs", "run", ...files, "-t", pattern];
+  const { signal } = run(copy, process.execPath, [...args, "--reporter=json", `--outputFile=${report}`], {
+    timeout: files.length === 1 ? LIMIT : undefined,
+    killSignal: "SIGKILL",
+    ...(isa === undefined ? {} : { env: { ...process.env, OMP_NUM_THREADS: "1", ASTRA_ISA: isa } }),
+  });
+  const results = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : [];
+  const tests = results.flatMap(({ name, assertionResults }) =>
+    assertionResults.map(({ fullName, status }) => ({ file: relative(copy, name), fullName, status })),
+  );
+  return { tests, hung: signal === "SIGKILL" };
+}
+
+/** "green", "red", or what else came of a test. */
+function stateOf({ file, test, ends }, { tests, hung }) {
+  const own = tests.filter((each) => each.file === file && each.fullName.includes(test));
+  const states = own
+    .map(({ status }) => status)
+    .filter((status) => status !== "skipped" && status !== "pending");
+  if (states.includes("failed")) return "red";
+  if (hung) return ends === undefined ? "hung" : "red";
+  // A process that ended takes the states of its tests with it.
+  if (states.length === 0) return ends === undefined ? "not run" : "red";
+  return states.every((state) => state === "passed") ? "green" : states.join(", ");
+}
+
+function build(copy, what) {
+  if (what === "dist") {
+    mustRun(
+      copy,
+      process.execPath,
+      "node_modules/typescript/bin/tsc",
+      "-b",
+      "packages/torch",
+      "packages/lm",
+      "packages/astra-rl",
+    );
+  } else if (what === "native") {
+    mustRun(copy, process.execPath, "scripts/setup.mjs", "--quiet");
+  }
+}
+
+/** What came of the test with the fix undone. */
+function withoutFix(copy, regression) {
+  const { file, test, source, from, to, build: what, isa } = regression;
+  const path = join(copy, source);
+  const text = readFileSync(path, "utf8");
+  if (text.split(from).length !== 2) return `${source} holds "${from}" ${text.split(from).length - 1} times`;
+  writeFileSync(
+    path,
+    text.replace(from, () => to),
+  );
+  try {
+    build(copy, what);
+    return stateOf(regression, runTests(copy, [file], [test], isa));
+  } finally {
+    writeFileSync(path, text);
+    build(copy, what);
+  }
+}
+
+const copy = makeCopy();
+let wrong = 0;
+try {
+  say("setting the copy up");
+  build(copy, "native");
+  say(`${chosen.length} lines; their tests as they are`);
+  const before = new Map(
+    [...new Set(chosen.map(({ isa }) => isa))].map((isa) => {
+      const own = chosen.filter((each) => each.isa === isa);
+      const distinct = (key) => [...new Set(own.map((each) => each[key]))];
+      return [isa, runTests(copy, distinct("file"), distinct("test"), isa)];
+    }),
+  );
+  for (const regression of chosen) {
+    const { line, file, test, isa } = regression;
+    const green = stateOf({ ...regression, ends: undefined }, before.get(isa));
+    const red = withoutFix(copy, regression);
+    if (green !== "green" || red !== "red") wrong += 1;
+    process.stdout.write(
+      `| ${line} | ${file.replace("packages/", "")}: ${test.replaceAll("|", String.raw`\|`)} | ${red} | ${green} |\n`,
+    );
+  }
+  process.stdout.write(
+    `${chosen.length} lines, ${chosen.length - wrong} red without the fix and green with it, ${wrong} not\n`,
+  );
+} finally {
+  run(root, "git", ["worktree", "remove", "--force", copy]);
+  rmSync(dirname(copy), { recursive: true, force: true });
+}
+process.exitCode = wrong === 0 ? 0 : 1;
