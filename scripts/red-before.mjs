@@ -7,8 +7,7 @@
  *
  *   TEXT   only the lines whose number or words hold it
  *
- * Works on a copy of the last commit in a temporary folder, never in place. What is done is told on standard error; on standard
- * output stand the rows of a table (docs/regressions.md).
+ * Works on a copy of the last commit in a temporary folder, never in place; gives the rows of a table (docs/regressions.md).
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -40,7 +39,6 @@ const wanted = process.argv[2] ?? "";
 const chosen = /** @type {Regression[]} */ ([...ENGINE, ...MODELS, ...COMMAND_LINE]).filter(({ line }) =>
   line.includes(wanted),
 );
-const say = (text) => process.stderr.write(`${text}\n`);
 const escaped = (text) => text.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
 
 function run(folder, program, args, options = {}) {
@@ -72,14 +70,14 @@ function makeCopy() {
   return copy;
 }
 
-/** Runs the tests of these names; their states by full name, and how the process ended. */
-function runTests(copy, files, names, isa) {
+/** Runs a file's tests of these names; their states by full name, and whether they were stopped. */
+function runTests(copy, file, names, isa) {
   const report = join(dirname(copy), "report.json");
   rmSync(report, { force: true });
   const pattern = names.map(escaped).join("|");
-  const args = ["node_modules/vitest/vitest.mjs", "run", ...files, "-t", pattern];
+  const args = ["node_modules/vitest/vitest.mjs", "run", file, "-t", pattern, "--experimental.fsModuleCache"];
   const { signal } = run(copy, process.execPath, [...args, "--reporter=json", `--outputFile=${report}`], {
-    timeout: files.length === 1 ? LIMIT : undefined,
+    timeout: LIMIT,
     killSignal: "SIGKILL",
     ...(isa === undefined ? {} : { env: { ...process.env, OMP_NUM_THREADS: "1", ASTRA_ISA: isa } }),
   });
@@ -131,7 +129,7 @@ function withoutFix(copy, regression) {
   );
   try {
     build(copy, what);
-    return stateOf(regression, runTests(copy, [file], [test], isa));
+    return stateOf(regression, runTests(copy, file, [test], isa));
   } finally {
     writeFileSync(path, text);
     build(copy, what);
@@ -140,25 +138,27 @@ function withoutFix(copy, regression) {
 
 const copy = makeCopy();
 let wrong = 0;
+/** What came of the tests of a file as they are, by file and instruction set. */
+const before = new Map();
 try {
-  say("setting the copy up");
-  build(copy, "native");
-  say(`${chosen.length} lines; their tests as they are`);
-  const before = new Map(
-    [...new Set(chosen.map(({ isa }) => isa))].map((isa) => {
-      const own = chosen.filter((each) => each.isa === isa);
-      const distinct = (key) => [...new Set(own.map((each) => each[key]))];
-      return [isa, runTests(copy, distinct("file"), distinct("test"), isa)];
-    }),
-  );
+  // The quickest first; what is compiled comes last.
+  const builds = [undefined, "dist", "native"];
+  chosen.sort((a, b) => builds.indexOf(a.build) - builds.indexOf(b.build));
+  let isSetUp = false;
   for (const regression of chosen) {
-    const { line, file, test, isa } = regression;
-    const green = stateOf({ ...regression, ends: undefined }, before.get(isa));
+    const { line, file, test, isa, build: what } = regression;
+    if (what !== undefined && !isSetUp) build(copy, "native");
+    isSetUp ||= what !== undefined;
+    const key = `${file} ${isa ?? ""}`;
+    if (!before.has(key)) {
+      const names = chosen.filter((each) => each.file === file && each.isa === isa).map((each) => each.test);
+      before.set(key, runTests(copy, file, [...new Set(names)], isa));
+    }
+    const green = stateOf({ ...regression, ends: undefined }, before.get(key));
     const red = withoutFix(copy, regression);
     if (green !== "green" || red !== "red") wrong += 1;
-    process.stdout.write(
-      `| ${line} | ${file.replace("packages/", "")}: ${test.replaceAll("|", String.raw`\|`)} | ${red} | ${green} |\n`,
-    );
+    const name = `${file.replace("packages/", "")}: ${test.replaceAll("|", String.raw`\|`)}`;
+    process.stdout.write(`| ${line} | ${name} | ${red} | ${green} |\n`);
   }
   process.stdout.write(
     `${chosen.length} lines, ${chosen.length - wrong} red without the fix and green with it, ${wrong} not\n`,
