@@ -10,10 +10,11 @@
  * Works on a copy of the last commit in a temporary folder, never in place; gives the rows of a table (docs/regressions.md).
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { createVitest } from "vitest/node";
 import { COMMAND_LINE } from "./red-before/command-line.mjs";
 import { ENGINE } from "./red-before/engine.mjs";
 import { MODELS } from "./red-before/models.mjs";
@@ -32,8 +33,8 @@ import { MODELS } from "./red-before/models.mjs";
  */
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-/** A test that has not ended by then hangs. */
-const LIMIT = 150_000;
+/** Seconds of a processor that no test takes. */
+const LIMIT = 120;
 
 const wanted = process.argv[2] ?? "";
 const chosen = /** @type {Regression[]} */ ([...ENGINE, ...MODELS, ...COMMAND_LINE]).filter(({ line }) =>
@@ -70,35 +71,53 @@ function makeCopy() {
   return copy;
 }
 
-/** Runs a file's tests of these names; their states by full name, and whether they were stopped. */
-function runTests(copy, file, names, isa) {
-  const report = join(dirname(copy), "report.json");
-  rmSync(report, { force: true });
-  const pattern = names.map(escaped).join("|");
-  const args = ["node_modules/vitest/vitest.mjs", "run", file, "-t", pattern, "--experimental.fsModuleCache"];
-  const { signal } = run(copy, process.execPath, [...args, "--reporter=json", `--outputFile=${report}`], {
-    timeout: LIMIT,
-    killSignal: "SIGKILL",
-    ...(isa === undefined ? {} : { env: { ...process.env, OMP_NUM_THREADS: "1", ASTRA_ISA: isa } }),
-  });
-  const results = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : [];
-  const tests = results.flatMap(({ name, assertionResults }) =>
-    assertionResults.map(({ fullName, status }) => ({ file: relative(copy, name), fullName, status })),
+/** One for each instruction set: it keeps what it has compiled. */
+const runners = new Map();
+
+/**
+ * Runs a file's tests of these names, in a process of their own.
+ *
+ * @param changed a file whose content is another than at the run before
+ */
+async function runTests(copy, file, names, isa, changed) {
+  if (!runners.has(isa)) {
+    const env = { OMP_NUM_THREADS: "1", ...(isa === undefined ? {} : { ASTRA_ISA: isa }) };
+    runners.set(isa, await createVitest("test", { root: copy, watch: false, reporters: [{}], env }));
+  }
+  const runner = runners.get(isa);
+  if (changed !== undefined) for (const each of runners.values()) each.invalidateFile(join(copy, changed));
+  runner.setGlobalTestNamePattern(new RegExp(names.map(escaped).join("|"), "u"));
+  const specifications = await runner.globTestSpecifications([file]);
+  const own = specifications.filter(({ moduleId }) => moduleId === join(copy, file));
+  const watch = setInterval(endLoops, 5000);
+  const { testModules } = await runner.runTestSpecifications(own);
+  clearInterval(watch);
+  return testModules.flatMap((module) =>
+    [...module.children.allTests()].map((test) => ({
+      fullName: test.fullName.replaceAll(" > ", " "),
+      state: test.result().state,
+    })),
   );
-  return { tests, hung: signal === "SIGKILL" };
+}
+
+/** Ends tests that have taken a processor for longer than any of them does: nothing else ends a loop without end. */
+function endLoops() {
+  const { stdout } = run(root, "ps", ["--ppid", String(process.pid), "-o", "pid=,cputimes="]);
+  for (const line of stdout.trim().split("\n")) {
+    const [pid, seconds] = line.trim().split(/\s+/).map(Number);
+    if (seconds > LIMIT) process.kill(pid, "SIGKILL");
+  }
 }
 
 /** "green", "red", or what else came of a test. */
-function stateOf({ file, test, ends }, { tests, hung }) {
-  const own = tests.filter((each) => each.file === file && each.fullName.includes(test));
-  const states = own
-    .map(({ status }) => status)
-    .filter((status) => status !== "skipped" && status !== "pending");
+function stateOf({ test, ends }, tests) {
+  const states = tests
+    .filter(({ fullName, state }) => fullName.includes(test) && state !== "skipped" && state !== "pending")
+    .map(({ state }) => state);
   if (states.includes("failed")) return "red";
-  if (hung) return ends === undefined ? "hung" : "red";
   // A process that ended takes the states of its tests with it.
   if (states.length === 0) return ends === undefined ? "not run" : "red";
-  return states.every((state) => state === "passed") ? "green" : states.join(", ");
+  return "green";
 }
 
 function build(copy, what) {
@@ -118,7 +137,7 @@ function build(copy, what) {
 }
 
 /** What came of the test with the fix undone. */
-function withoutFix(copy, regression) {
+async function withoutFix(copy, regression) {
   const { file, test, source, from, to, build: what, isa } = regression;
   const path = join(copy, source);
   const text = readFileSync(path, "utf8");
@@ -129,7 +148,7 @@ function withoutFix(copy, regression) {
   );
   try {
     build(copy, what);
-    return stateOf(regression, runTests(copy, file, [test], isa));
+    return stateOf(regression, await runTests(copy, file, [test], isa, source));
   } finally {
     writeFileSync(path, text);
     build(copy, what);
@@ -145,6 +164,8 @@ try {
   const builds = [undefined, "dist", "native"];
   chosen.sort((a, b) => builds.indexOf(a.build) - builds.indexOf(b.build));
   let isSetUp = false;
+  /** Restored since the last run. */
+  let lastChanged;
   for (const regression of chosen) {
     const { line, file, test, isa, build: what } = regression;
     if (what !== undefined && !isSetUp) build(copy, "native");
@@ -152,10 +173,11 @@ try {
     const key = `${file} ${isa ?? ""}`;
     if (!before.has(key)) {
       const names = chosen.filter((each) => each.file === file && each.isa === isa).map((each) => each.test);
-      before.set(key, runTests(copy, file, [...new Set(names)], isa));
+      before.set(key, await runTests(copy, file, [...new Set(names)], isa, lastChanged));
     }
     const green = stateOf({ ...regression, ends: undefined }, before.get(key));
-    const red = withoutFix(copy, regression);
+    const red = await withoutFix(copy, regression);
+    lastChanged = regression.source;
     if (green !== "green" || red !== "red") wrong += 1;
     const name = `${file.replace("packages/", "")}: ${test.replaceAll("|", String.raw`\|`)}`;
     process.stdout.write(`| ${line} | ${name} | ${red} | ${green} |\n`);
@@ -164,6 +186,7 @@ try {
     `${chosen.length} lines, ${chosen.length - wrong} red without the fix and green with it, ${wrong} not\n`,
   );
 } finally {
+  for (const runner of runners.values()) await runner.close();
   run(root, "git", ["worktree", "remove", "--force", copy]);
   rmSync(dirname(copy), { recursive: true, force: true });
 }
