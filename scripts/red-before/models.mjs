@@ -10,7 +10,7 @@ export const MODELS = [
   {
     line: "8.4 a chat template with a loop of 10^10",
     file: lm("bounded-template"),
-    test: "is stopped soon: a loop of 10^10",
+    test: "is told the limit that it reached",
     source: source("bounded-template"),
     from: "const MAXIMUM_RANGE = 100_000;",
     to: "const MAXIMUM_RANGE = Infinity;",
@@ -18,7 +18,7 @@ export const MODELS = [
   {
     line: "8.4 a chat template whose macro calls itself",
     file: lm("bounded-template"),
-    test: "is stopped soon: a macro that calls itself",
+    test: "is told the limit that it reached",
     source: source("bounded-template"),
     from: "const MAXIMUM_DEPTH = 400;",
     to: "const MAXIMUM_DEPTH = Infinity;",
