@@ -237,7 +237,7 @@ export const COMMAND_LINE = [
     file: runs,
     test: "weights that are NaN are refused when they are loaded, with the tensor",
     source: "packages/lm/src/read-parameters.ts",
-    from: "  if (isFinite) return;\n",
+    from: "  if (extremes.every(Number.isFinite)) return;\n",
     to: "  return;\n",
   },
   {
