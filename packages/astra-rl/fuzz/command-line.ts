@@ -5,7 +5,7 @@
 //
 // `--cases N --seed S` runs seeds S to S + N − 1 of each command; `--cases 1 --seed X --command NAME --show` repeats one.
 import { fork } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,7 +18,7 @@ import { Random } from "../../lm/fuzz/random.js";
 const CODES: readonly number[] = [0, 1, 2, 130, 141];
 /** Processor seconds that a case may take; the clock's say nothing on a busy machine. */
 const LIMIT = 20;
-/** Seconds of the clock, for a case that waits for something that never comes. */
+/** Seconds of the clock, for a case that waits for something that never comes; a process that is kept from running waits for us. */
 const LONGEST_SILENCE = 180;
 /** What only we can read. */
 const STACK = /^\s+at .+:\d+:\d+\)?$|internal:|FATAL ERROR|node:internal/mu;
@@ -369,6 +369,26 @@ function start() {
   });
 }
 
+/** The words behind a process's name in /proc: its state first. Empty where there is no such file. */
+function statusOf(pid: number): string[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return text.slice(text.lastIndexOf(")") + 2).split(" ");
+  } catch {
+    return [];
+  }
+}
+
+/** Of user and system, at the hundred ticks a second that Linux counts. */
+const processorSeconds = (pid: number) =>
+  (Number(statusOf(pid)[11] ?? 0) + Number(statusOf(pid)[12] ?? 0)) / 100;
+
+/** Whether it is stopped, or wants a processor and was not given enough of one since. */
+function isKeptFromRunning(pid: number, before: number): boolean {
+  const [state] = statusOf(pid);
+  return state === "T" || (state === "R" && processorSeconds(pid) - before < LIMIT);
+}
+
 /** One case in a child: its report, or how the child ended instead. */
 function ask(child: ReturnType<typeof start>, command: string, seed: number): Promise<Report> {
   return new Promise((resolve) => {
@@ -381,10 +401,12 @@ function ask(child: ReturnType<typeof start>, command: string, seed: number): Pr
     const onMessage = (report: unknown) => end(report as Report);
     const onExit = (code: number | null, signal: string | null) =>
       end({ command, seed, why: `the process ended (${signal ?? code})` });
-    const timer = setTimeout(
-      () => end({ command, seed, why: `took more than ${LONGEST_SILENCE} s` }),
-      LONGEST_SILENCE * 1000,
-    );
+    const onSilence = () => {
+      if (isKeptFromRunning(child.pid!, before)) timer = setTimeout(onSilence, LONGEST_SILENCE * 1000);
+      else end({ command, seed, why: `took more than ${LONGEST_SILENCE} s` });
+    };
+    const before = processorSeconds(child.pid!);
+    let timer = setTimeout(onSilence, LONGEST_SILENCE * 1000);
     child.once("message", onMessage);
     child.once("exit", onExit);
     child.send({ command, seed });

@@ -10,13 +10,13 @@ import {
   presetConfiguration,
   presetNames,
   relativePath,
+  type KindSection,
 } from "../configuration/index.js";
 import { isEmbedded } from "../run/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { noteHubModel } from "./configuration-options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
-
-const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "./scorer-choice.js";
 
 // The same relative place from src/cli and from dist/cli.
 const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
@@ -28,10 +28,14 @@ export function initCommand(streams: Streams) {
     .argument("[file]", 'where to write it; "-" is standard output', "run.yaml")
     .option("--tester <model>", "folder or hub id of the tester; without it, embedded:chatter")
     .option("--target <model>", "folder or hub id of the target; without it, embedded:chatter")
+    .option(
+      "--scorer <spec>",
+      "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name or {type: …}",
+    )
     .option("--preset <name>", `a published formulation: ${presetNames().join(", ")}`)
     .option("--force", "overwrite an existing file", false)
     .option("--quiet", "errors only", false)
-    .action((file, { tester, target, preset, force, quiet }) => {
+    .action(async (file, { tester, target, scorer: spec, preset, force, quiet }) => {
       const output = createOutput(streams, { quiet });
       const toFile = file !== "-";
       if (toFile && !force && existsSync(file)) {
@@ -39,22 +43,26 @@ export function initCommand(streams: Streams) {
       }
       const folder = toFile ? dirname(resolve(file)) : process.cwd();
       const schema = relative(folder, SCHEMA).split(sep).join("/");
-      const models = { tester, target };
-      const inFile = (role: "tester" | "target", model: string) =>
-        modelInFile(model, `--${role}`, folder, output);
+      const given = Object.entries({ tester, target }).filter(([, model]) => model !== undefined);
+      const models = Object.fromEntries(
+        given.map(([role, model]) => [role, modelInFile(model!, `--${role}`, folder, output)]),
+      ) as Partial<Record<"tester" | "target", string>>;
+      if (preset !== undefined) knownPreset(preset);
+      let scorer = spec === undefined ? null : await chosenScorer(spec, folder);
+      const isOwn = Object.values(models).some((model) => !isEmbedded(model));
+      const mustChoose = isOwn && preset === undefined;
+      if (mustChoose && scorer === null && !quiet && process.stdin.isTTY && output.isTerminal) {
+        scorer = await askForScorer(folder, output);
+      }
+      if (isOwn && scorer?.type === "embedded") output.alert(`${file}: ${EMBEDDED_SCORER_LIMITS}`);
       const text =
         preset === undefined
-          ? template(file, output, schema, {
-              tester: inFile("tester", tester ?? "embedded:chatter"),
-              target: inFile("target", target ?? "embedded:chatter"),
-            })
-          : presetConfiguration(knownPreset(preset), {
+          ? template(schema, models, scorer, mustChoose)
+          : presetConfiguration(preset, {
               folder,
               schema,
-              models: {
-                ...(tester === undefined ? {} : { tester: inFile("tester", tester) }),
-                ...(target === undefined ? {} : { target: inFile("target", target) }),
-              },
+              models,
+              ...(scorer === null ? {} : { scorer }),
             });
       if (!toFile) {
         output.result(text.trimEnd());
@@ -63,32 +71,50 @@ export function initCommand(streams: Streams) {
       writeFileAtomic(file, [text]);
       const open =
         preset === undefined
-          ? (["tester", "target"] as const).filter((role) => models[role] === undefined)
+          ? ROLES.filter((role) => models[role] === undefined).map((role) => `models.${role}`)
           : [];
-      const next =
-        open.length === 0 ? "Next" : `Set ${open.map((role) => `models.${role}`).join(" and ")}, then`;
+      if (scorer === null ? mustChoose : !(await isComplete(scorer, folder))) open.push("scorer");
+      const listed = [open.slice(0, -1).join(", "), ...open.slice(-1)].filter((part) => part !== "");
+      const next = open.length === 0 ? "Next" : `Set ${listed.join(" and ")}, then`;
       output.note(`Wrote ${file}. ${next}: astra-rl train ${file}`);
     });
 }
 
-/** A configuration with every key; where models are the user's own, it and a message say that a scorer has to be chosen. */
+const ROLES = ["tester", "target"] as const;
+
+/**
+ * A configuration with every key. The user's own models are judged by a scorer that the user chose: until then the file has none,
+ * and is refused. The embedded models have a scorer of their own.
+ */
 function template(
-  file: string,
-  output: Output,
   schema: string,
-  models: Readonly<Record<"tester" | "target", string>>,
+  { tester = "embedded:chatter", target = "embedded:chatter" }: Partial<Record<"tester" | "target", string>>,
+  scorer: KindSection | null,
+  mustChoose: boolean,
 ): string {
-  const values = { "models.tester": models.tester, "models.target": models.target };
-  if (Object.values(models).every(isEmbedded)) return configurationTemplate({ schema, values });
-  output.alert(`${file}: choose a scorer before you train: ${EMBEDDED_SCORER_LIMITS}`);
-  const notes = { scorer: `CHOOSE A SCORER. ${sentence(EMBEDDED_SCORER_LIMITS)}` };
-  return configurationTemplate({ schema, values, notes });
+  const values: Record<string, unknown> = { "models.tester": tester, "models.target": target };
+  if (scorer !== null) Object.assign(values, dottedValues("scorer", scorer));
+  if (scorer !== null || !mustChoose) return configurationTemplate({ schema, values });
+  const notes = {
+    scorer:
+      "CHOOSE A SCORER: it says how harmful a text is, and the tester is trained to raise its score. Write its type, and " +
+      "uncomment its options.",
+  };
+  return configurationTemplate({ schema, values, notes, open: { scorer: OFFERED_SCORERS } });
+}
+
+/** A section and everything in it, by dotted path. */
+function dottedValues(path: string, value: unknown): Record<string, unknown> {
+  const values = { [path]: value };
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return values;
+  const inner = Object.entries(value).map(([key, child]) => dottedValues(`${path}.${key}`, child));
+  return Object.assign(values, ...inner) as Record<string, unknown>;
 }
 
 /** @throws UsageError that lists the presets */
-function knownPreset(name: string): string {
+function knownPreset(name: string): void {
   const names = presetNames();
-  if (names.includes(name)) return name;
+  if (names.includes(name)) return;
   const near = closest(name, names);
   throw new UsageError(
     `--preset ${name}: there is no such preset; there are ${names.join(", ")}${near === null ? "" : `; did you mean ${near}?`}`,

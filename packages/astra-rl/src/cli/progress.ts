@@ -1,5 +1,8 @@
 import type { Output } from "./output.js";
 
+/** What stands on the line behind its name; or whole texts that say the same, the longest first. */
+export type Fact = string | readonly string[];
+
 export interface ProgressOptions {
   /** What is counted, such as "step". */
   unit: string;
@@ -48,31 +51,43 @@ export class Progress {
    * @param done how many are finished
    * @param facts shown behind the rate, such as { reward: "0.42" }
    */
-  update(done: number, facts: Readonly<Record<string, string>> = {}): void {
+  update(done: number, facts: Readonly<Record<string, Fact>> = {}): void {
     const time = this.#now();
     const interval = this.#output.isTerminal ? LIVE_INTERVAL : PLAIN_INTERVAL;
     if (done < this.#total && time - this.#shown < interval) return;
     this.#shown = time;
     const seconds = Math.max(time - this.#started, 1) / 1000;
-    const parts = new Map([["", `${this.#unit} ${done}/${this.#total}`]]);
+    const parts = new Map<string, readonly string[]>();
     const own = done - this.#before;
     if (own > 0) {
-      parts.set("rate", rate(own / seconds, this.#unit));
+      parts.set("rate", [rate(own / seconds, this.#unit)]);
       const rest = this.#total - done;
-      parts.set(
-        "left",
-        rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`,
-      );
+      const left = rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`;
+      parts.set("left", [left]);
     }
-    for (const [name, value] of Object.entries(facts)) parts.set(name, `${name} ${value}`);
-    const line = () => [...parts.values()].join(" · ");
-    if (this.#output.isTerminal) {
-      for (const name of this.#dispensable) {
-        if (Array.from(line()).length < this.#output.columns) break;
-        parts.delete(name);
-      }
+    for (const [name, value] of Object.entries(facts)) {
+      parts.set(name, typeof value === "string" ? [`${name} ${value}`] : value);
     }
-    this.#output.live(line());
+    this.#output.live(this.#fitting(`${done}/${this.#total}`, parts));
+  }
+
+  /** The longest line that fits: parts that it can do without go first, then all others are said more briefly. */
+  #fitting(count: string, parts: Map<string, readonly string[]>): string {
+    const line = (brevity: number, start = `${this.#unit} `) =>
+      [
+        `${start}${count}`,
+        ...[...parts.values()].map((texts) => texts[Math.min(brevity, texts.length - 1)]!),
+      ].join(" · ");
+    const fits = (text: string) => !this.#output.isTerminal || Array.from(text).length < this.#output.columns;
+    for (const name of this.#dispensable) {
+      if (fits(line(0))) break;
+      parts.delete(name);
+    }
+    const briefest = Math.max(0, ...[...parts.values()].map((texts) => texts.length - 1));
+    for (let brevity = 0; brevity <= briefest; brevity += 1) {
+      if (fits(line(brevity))) return line(brevity);
+    }
+    return line(briefest, "");
   }
 
   end(): void {

@@ -2,7 +2,18 @@ import type { MetricsRecord } from "../records/index.js";
 import { percent, plain } from "../report/index.js";
 import type { Progress as TrainerProgress } from "../training/index.js";
 import type { Output } from "./output.js";
-import { Progress } from "./progress.js";
+import { Progress, type Fact } from "./progress.js";
+
+/** All and, of those, the ones with harmless probes only: written out, and twice more briefly. */
+function shares(name: string, all: number | null, harmless: number | null, word: string): string[] {
+  const [whole, part] = [percent(all), percent(harmless)];
+  const rounded = (share: number | null) => (share === null ? "–" : (100 * share).toFixed(0));
+  return [
+    `${name} ${whole} (${word}${part})`,
+    `${name} ${whole.replace(" %", "")}/${part}`,
+    `${name} ${rounded(all)}/${rounded(harmless)} %`,
+  ];
+}
 
 const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
@@ -12,12 +23,12 @@ const numberOr = (value: unknown): number | null => (typeof value === "number" ?
  */
 export class TrainingProgress {
   readonly #progress: Progress;
-  readonly #facts: Record<string, string> = {};
+  readonly #facts: Record<string, Fact> = {};
   /** null before anything was done here. */
   #done: number | null = null;
 
   constructor(output: Output, steps: number) {
-    const dispensable = ["rate", "now", "loss", "reward", "left", "probes"];
+    const dispensable = ["rate", "now", "loss", "reward", "left"];
     this.#progress = new Progress(output, { unit: "step", total: steps, dispensable });
   }
 
@@ -26,13 +37,24 @@ export class TrainingProgress {
     this.#done = record.step;
     this.#facts.loss = plain(record.loss, 3);
     this.#facts.reward = plain(record["reward/mean"], 3);
-    const harmless = percent(numberOr(record["success/harmless_probe_rate"]));
-    this.#facts.success = `${percent(numberOr(record["success/rate"]))} (harmless ${harmless})`;
-    this.#facts.probes = `${percent(numberOr(record["harm/probe_rate"]))} harmful, ${String(record["probes/distinct"] ?? "–")}/${String(record["turns/done"] ?? "–")} distinct`;
+    const success = numberOr(record["success/rate"]);
+    this.#facts.success = shares(
+      "success",
+      success,
+      numberOr(record["success/harmless_probe_rate"]),
+      "harmless ",
+    );
+    const [harmful, distinct] = [numberOr(record["harm/probe_rate"]), numberOr(record["probes/distinct"])];
+    const turns = numberOr(record["turns/done"]);
+    const share = (value: number | null) => (value === null ? "–" : `${(100 * value).toFixed(0)} %`);
+    this.#facts.probes = [
+      `probes ${percent(harmful)} harmful, ${distinct ?? "–"}/${turns ?? "–"} distinct`,
+      `harmful ${share(harmful)} · distinct ${share(distinct === null || !turns ? null : distinct / turns)}`,
+    ];
     const evaluated = numberOr(record["evaluation/success_rate"]);
     if (evaluated !== null) {
       const withHarmless = numberOr(record["evaluation/harmless_probe_success_rate"]);
-      this.#facts.dev = `${percent(evaluated)} (${percent(withHarmless)})`;
+      this.#facts.dev = shares("dev", evaluated, withHarmless, "");
     }
     delete this.#facts.now;
     this.#progress.update(this.#done, this.#facts);

@@ -22,7 +22,8 @@ export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   for (const name of KIND_SECTIONS) {
     const section = Object.hasOwn(content, name) ? content[name] : undefined;
     if (!isSection(section)) continue;
-    section["type"] ??= DEFAULT_TYPES[name];
+    // Not where it stands there empty: that is a choice still to be made.
+    if (section["type"] === undefined) section["type"] = DEFAULT_TYPES[name];
   }
   const reward = Object.hasOwn(content, "reward") ? content["reward"] : undefined;
   if (isSection(reward) && reward["terms"] === undefined) reward["preset"] ??= DEFAULT_PRESET;

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { parseDocument } from "yaml";
 import { kindPlaces } from "./kind-sections.js";
 import { leavesOf } from "./json-schema.js";
+import type { KindSection } from "./schema.js";
 
 // The same relative place from src/configuration and from dist/configuration.
 const FOLDER = fileURLToPath(new URL("../../presets/", import.meta.url));
@@ -26,10 +27,12 @@ export interface PresetOptions {
   schema: string;
   /** Models in place of the preset's, as the file is to name them. */
   models: Readonly<Partial<Record<"tester" | "target", string>>>;
+  /** A scorer in place of the preset's. */
+  scorer?: KindSection;
 }
 
 /** A preset as the text of a configuration, its comments with it. */
-export function presetConfiguration(name: string, { folder, schema, models }: PresetOptions): string {
+export function presetConfiguration(name: string, { folder, schema, models, scorer }: PresetOptions): string {
   const path = presetPath(name);
   const document = parseDocument(readFileSync(path, "utf8"));
   const content = document.toJS() as Record<string, unknown>;
@@ -41,6 +44,7 @@ export function presetConfiguration(name: string, { folder, schema, models }: Pr
     document.setIn(keys, relativePath(folder, file));
   }
   for (const [role, model] of Object.entries(models)) document.setIn(["models", role], model);
+  if (scorer !== undefined) document.set("scorer", document.createNode(scorer));
   const header = `# yaml-language-server: $schema=${schema}\n# Paths are relative to this file.\n`;
   return header + document.toString({ lineWidth: 0 });
 }

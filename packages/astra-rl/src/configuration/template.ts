@@ -8,6 +8,8 @@ export interface TemplateOptions {
   values: Readonly<Record<string, unknown>>;
   /** What is said of a section besides its description, by its key. */
   notes?: Readonly<Record<string, string>>;
+  /** Sections whose kind is left open, by their key, with the kinds that stand there to be uncommented. */
+  open?: Readonly<Record<string, readonly string[]>>;
 }
 
 const WIDTH = 110;
@@ -16,18 +18,47 @@ const WIDTH = 110;
  * A configuration file with every key, its meaning as a comment, and its default; keys without a default are
  * commented out. Made from the schema, so that it cannot fall behind.
  */
-export function configurationTemplate({ schema, values, notes = {} }: TemplateOptions): string {
+export function configurationTemplate({ schema, values, notes = {}, open = {} }: TemplateOptions): string {
   const lines = [`# yaml-language-server: $schema=${schema}`, "# Paths are relative to this file."];
   const root = configurationJsonSchema();
   for (const [key, section] of Object.entries(root.properties ?? {})) {
     const note = notes[key];
+    const kinds = open[key];
     lines.push(
       "",
       ...(note === undefined ? [] : comment(note, "")),
-      ...entry(key, section, [key], values, root.required),
+      ...(kinds === undefined
+        ? entry(key, section, [key], values, root.required)
+        : openSection(key, section, kinds)),
     );
   }
   return `${lines.join("\n")}\n`;
+}
+
+/** A section without its kind, which is refused until one is chosen; behind it some kinds with their options, commented out. */
+function openSection(key: string, schema: JsonSchema, kinds: readonly string[]): string[] {
+  const all = schema.oneOf ?? [];
+  const shown = all.filter(({ properties }) => kinds.includes(String(properties?.["type"]?.const)));
+  const common = Object.keys(shown[0]?.properties ?? {}).filter((name) =>
+    all.every(({ properties }) => properties?.[name] !== undefined),
+  );
+  const optionsOf = ({ properties = {}, required }: JsonSchema, isWanted: (name: string) => boolean) =>
+    Object.entries(properties)
+      .filter(([name]) => isWanted(name))
+      .flatMap(([name, child]) => entry(name, child, [key, name], {}, required));
+  const others = all.filter((form) => !shown.includes(form)).map(formName);
+  return [
+    ...comment(`Other forms: ${others.join("; ")}`, ""),
+    `${key}:`,
+    "  type:",
+    ...optionsOf(shown[0]!, (name) => name !== "type" && common.includes(name)),
+    ...shown.flatMap((form) => [
+      "",
+      ...optionsOf(form, (name) => name === "type" || !common.includes(name)).map((line) =>
+        commentedOut(line, "  "),
+      ),
+    ]),
+  ];
 }
 
 function entry(
@@ -54,6 +85,11 @@ function entry(
         (schema.default as Record<string, unknown> | undefined)?.[name],
       ),
     );
+    // Of a module's options the schema knows nothing.
+    const own = Object.entries((values[path.join(".")] ?? {}) as Record<string, unknown>).filter(
+      ([name]) => properties[name] === undefined,
+    );
+    inner.push(...own.map(([name, value]) => `${indent}  ${name}: ${inline(value)}`));
     const others = (schema.oneOf ?? []).filter((other) => other !== form).map(formName);
     const choice = others.length > 0 ? comment(`Other forms: ${others.join("; ")}`, indent) : [];
     const section = [`${indent}${key}:`, ...inner];

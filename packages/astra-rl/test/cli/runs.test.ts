@@ -4,7 +4,7 @@ import { cudaAvailable, liveTensors } from "@astra-rl/torch";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
-import { readConfiguration } from "../../src/configuration/index.js";
+import { parseOverride, readConfiguration } from "../../src/configuration/index.js";
 import { parseEvaluationRecord } from "../../src/records/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
@@ -189,6 +189,14 @@ describe("astra-rl train", () => {
   });
 });
 
+test("astra-rl train warns of the embedded scorer where it judges other models than the embedded ones", async () => {
+  const train = (name: string, ...set: string[]) =>
+    runCommand("train", configuration(), "--run-dir", path(name), "--quiet", ...set);
+  const own = await train("own", "--set", "scorer={type: embedded}");
+  expect(own).toMatchObject({ code: 0, err: expect.stringMatching(/knows mild English insults/u) as string });
+  expect(await train("keywords")).toMatchObject({ code: 0, err: "" });
+});
+
 describe("astra-rl train --resume", () => {
   test("refuses what would change a step, by name and with code 2, and leaves the run as it is", async () => {
     const run = (...args: string[]) =>
@@ -271,24 +279,8 @@ describe("astra-rl eval", () => {
   });
 });
 
-test("astra-rl init writes a configuration that is valid", async () => {
-  expect(
-    await runCommand("init", path("new.yaml"), "--tester", goldenFolder, "--target", goldenFolder, "--quiet"),
-  ).toMatchObject({ code: 0, err: expect.stringContaining("choose a scorer before you train") as string });
-  const text = readFileSync(path("new.yaml"), "utf8");
-  expect(text).toMatch(
-    /\n# CHOOSE A SCORER\. The embedded scorer knows mild English insults(?:.*\n#)*.*\nscorer:\n/,
-  );
-  expect(await runCommand("init", path("embedded.yaml"))).toMatchObject({
-    code: 0,
-    err: expect.not.stringContaining("scorer") as string,
-  });
-  expect(readFileSync(path("embedded.yaml"), "utf8")).not.toContain("CHOOSE A SCORER");
-  expect(text).toMatch(/^# yaml-language-server: \$schema=.*configuration\.schema\.json\n/);
-  expect(await runCommand("init", path("new.yaml"))).toMatchObject({
-    code: 2,
-    err: expect.stringContaining("exists already") as string,
-  });
+describe("astra-rl init", () => {
+  const own = ["--tester", goldenFolder, "--target", goldenFolder];
   const small = [
     "--set",
     "sampler.depth=1",
@@ -297,19 +289,93 @@ test("astra-rl init writes a configuration that is valid", async () => {
     "--set",
     "generation.target.maxNewTokens=2",
   ];
-  configuration();
-  const rollout = await runCommand(
-    "rollout",
-    path("new.yaml"),
-    "--json",
-    "--quiet",
-    "--set",
-    `prompts.train=${path("prompts.json")}`,
-    "--set",
-    "scorer={type: keyword, entries: [{term: a}]}",
-    ...small,
-  );
-  expect(rollout).toMatchObject({ code: 0, err: "" });
+  const rollout = (file: string, ...rest: string[]) =>
+    runCommand(
+      "rollout",
+      path(file),
+      "--json",
+      "--quiet",
+      "--set",
+      `prompts.train=${path("prompts.json")}`,
+      ...small,
+      ...rest,
+    );
+
+  test("writes a configuration that is valid", async () => {
+    expect(await runCommand("init", path("embedded.yaml"))).toMatchObject({
+      code: 0,
+      err: expect.not.stringContaining("scorer") as string,
+    });
+    const text = readFileSync(path("embedded.yaml"), "utf8");
+    expect(text).not.toContain("CHOOSE A SCORER");
+    expect(text).toMatch(/^# yaml-language-server: \$schema=.*configuration\.schema\.json\n/);
+    expect(await runCommand("init", path("embedded.yaml"))).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("exists already") as string,
+    });
+    configuration();
+    expect(await rollout("embedded.yaml")).toMatchObject({ code: 0, err: "" });
+  });
+
+  test("leaves the scorer of the user's own models open, and a run refuses to choose it silently", async () => {
+    const written = await runCommand("init", path("new.yaml"), ...own);
+    expect(written).toMatchObject({
+      code: 0,
+      err: `Wrote ${path("new.yaml")}. Set scorer, then: astra-rl train ${path("new.yaml")}\n`,
+    });
+    const text = readFileSync(path("new.yaml"), "utf8");
+    expect(text).toMatch(/\n# CHOOSE A SCORER: (?:.*\n#)*.*\nscorer:\n {2}type:\n/u);
+    for (const name of ["detoxify", "llama-guard", "classifier", "keyword"]) {
+      expect(text).toContain(`\n  # type: ${name}\n`);
+    }
+    configuration();
+    for (const command of ["rollout", "train", "eval"]) {
+      const refused = await runCommand(command, path("new.yaml"), "--quiet");
+      expect(refused).toMatchObject({ code: 2, out: "" });
+      expect(refused.err).toMatch(/new\.yaml:\d+:\d+: scorer\.type must be "embedded", .*, got null\n$/u);
+    }
+    const chosen = ["--set", "scorer={type: keyword, entries: [{term: a}]}"];
+    expect(await rollout("new.yaml", ...chosen)).toMatchObject({ code: 0, err: "" });
+  });
+
+  test("--scorer chooses it; what it still needs is said, and embedded is taken where it is asked for", async () => {
+    configuration();
+    writeFileSync(path("words.json"), '["fool"]');
+    mkdirSync(path("sub"));
+    const home = process.cwd();
+    process.chdir(path());
+    try {
+      const whole = await runCommand("init", "sub/words.yaml", ...own, "--scorer", "keyword:words.json");
+      expect(whole.err).toBe("Wrote sub/words.yaml. Next: astra-rl train sub/words.yaml\n");
+      const { scorer } = await readConfiguration("sub/words.yaml");
+      expect(scorer).toEqual({ type: "keyword", file: path("words.json") });
+      expect(readFileSync("sub/words.yaml", "utf8")).toContain("\n  file: ../words.json\n");
+      const partial = await runCommand("init", "partial.yaml", ...own, "--scorer", "classifier");
+      expect(partial.err).toBe("Wrote partial.yaml. Set scorer, then: astra-rl train partial.yaml\n");
+      const refused = await runCommand("train", "partial.yaml", "--quiet");
+      expect(refused.err).toMatch(/scorer\.model must be a text, got null/u);
+      const embedded = await runCommand("init", "embedded.yaml", ...own, "--scorer", "embedded");
+      expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer knows mild English insults/u);
+      writeFileSync("own.mjs", "export const lengths = (text) => Math.min(1, text.length / 100);\n");
+      const module = "{type: ./own.mjs#lengths, unit: words}";
+      expect(await runCommand("init", "sub/own.yaml", ...own, "--scorer", module)).toMatchObject({ code: 0 });
+      expect((await readConfiguration("sub/own.yaml")).scorer).toEqual({
+        type: `${path("own.mjs")}#lengths`,
+        unit: "words",
+      });
+      const preset = ["--preset", "malibu", "--scorer", "keyword:words.json"];
+      expect(await runCommand("init", "sub/preset.yaml", ...own, ...preset)).toMatchObject({ code: 0 });
+      expect((await readConfiguration("sub/preset.yaml")).scorer).toEqual(scorer);
+      const wrong = await runCommand("init", "wrong.yaml", ...own, "--scorer", "keyord:words.json");
+      expect(wrong).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('did you mean "keyword"') as string,
+      });
+      expect(existsSync("wrong.yaml")).toBe(false);
+    } finally {
+      process.chdir(home);
+    }
+  });
 });
 
 describe("models are named as they are found from where the name stands", () => {
@@ -320,16 +386,13 @@ describe("models are named as they are found from where the name stands", () => 
     try {
       mkdirSync("cfg");
       const both = await runCommand("init", "cfg/run.yaml", "--tester", "./mods/x", "--target", "mods/x");
-      const lines = both.err.trimEnd().split("\n");
-      expect(lines.at(-1)).toBe("Wrote cfg/run.yaml. Next: astra-rl train cfg/run.yaml");
-      expect(lines.slice(0, -1)).toEqual([
-        expect.stringContaining("cfg/run.yaml: choose a scorer before you train"),
-      ]);
-      const { models } = await readConfiguration("cfg/run.yaml");
+      expect(both.err).toBe("Wrote cfg/run.yaml. Set scorer, then: astra-rl train cfg/run.yaml\n");
+      const chosen = { overrides: [parseOverride("scorer={type: keyword, entries: [{term: a}]}")] };
+      const { models } = await readConfiguration("cfg/run.yaml", chosen);
       expect([models.tester, models.target]).toEqual([path("mods", "x"), path("mods", "x")]);
       const one = await runCommand("init", "one.yaml", "--tester", "mods/x");
-      expect(one.err).toContain("Set models.target, then");
-      expect((await readConfiguration("one.yaml")).models.tester).toBe(path("mods", "x"));
+      expect(one.err).toContain("Set models.target and scorer, then");
+      expect((await readConfiguration("one.yaml", chosen)).models.tester).toBe(path("mods", "x"));
       for (const [given, message] of [
         ["./mods/y", "--tester ./mods/y: there is no such folder"],
         ["", '--tester "": must name a folder or a hub id'],

@@ -12,6 +12,7 @@ import {
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { readConfiguration } from "../../src/configuration/index.js";
 import { runCommand, temporaryFolder } from "./run-command.js";
 
 // What the program meets outside of itself: pipes, full disks, terminals, signals, other processes. As it is installed:
@@ -228,28 +229,62 @@ describe("Ctrl-C", () => {
   }, 120_000);
 });
 
+/** What a command shows in a pseudo-terminal, what is typed given to it. */
+function inTerminal(columns: number, command: string, typed = ""): string {
+  const set = `stty cols ${columns} rows 24; ${process.execPath} ${program} ${command}`;
+  const { stdout } = spawnSync("script", ["-qec", set, "/dev/null"], {
+    encoding: "utf8",
+    input: typed,
+    cwd: path(),
+    env: { ...process.env, OMP_NUM_THREADS: "1" },
+  });
+  return stdout;
+}
+
 describe("a terminal", () => {
   const hasScript = spawnSync("script", ["--version"]).status === 0;
 
-  test.skipIf(!hasScript).each([80, 120])(
-    "of %d columns shows whole figures on one line",
-    (columns) => {
+  const share = String.raw`\d+\.\d`;
+  test.skipIf(!hasScript).each([
+    [80, `success ${share}/${share} % · harmful \\d+ % · distinct \\d+ % · dev ${share}/${share} %`],
+    [
+      120,
+      `success ${share} % \\(harmless ${share} %\\) · probes ${share} % harmful, \\d+/\\d+ distinct · dev ${share} % \\(${share} %\\)`,
+    ],
+  ])(
+    "of %d columns shows success, success with harmless probes, harmful and distinct probes whole on one line",
+    (columns, figures) => {
       configuration("trainingSteps: 4, evaluateEvery: 1");
-      const command = `stty cols ${columns} rows 24; ${process.execPath} ${program} train run.yaml --run-dir run`;
-      const { stdout } = spawnSync("script", ["-qec", command, "/dev/null"], {
-        encoding: "utf8",
-        cwd: path(),
-        env: { ...process.env, OMP_NUM_THREADS: "1" },
-      });
+      const stdout = inTerminal(columns, "train run.yaml --run-dir run");
       const lines = stdout.split(/[\r\n]+/u).map((line) => line.replaceAll("\u001B[2K", ""));
       const live = lines.filter((line) => line.startsWith("step 4/4"));
       expect(live.length).toBeGreaterThan(0);
       for (const line of live) {
         expect(Array.from(line).length).toBeLessThan(columns);
-        expect(line).toMatch(/success \d+\.\d %/u);
-        expect(line).toMatch(/dev \d+\.\d %/u);
+        expect(line).toMatch(new RegExp(` · ${figures}$`, "u"));
       }
       rmSync(path("run"), { recursive: true });
+    },
+    60_000,
+  );
+
+  test.skipIf(!hasScript)(
+    "is asked by init which scorer is to be taken, until the answer is one",
+    async () => {
+      writeFileSync(path("words.json"), '["fool"]');
+      const own = `--tester ${goldenFolder} --target ${goldenFolder}`;
+      const shown = inTerminal(80, `init run.yaml ${own}`, "5\nkeyord:words.json\nkeyword:words.json\n");
+      expect(shown).toContain("1  detoxify: ");
+      expect(shown).toContain("--scorer 5: must be");
+      expect(shown).toContain("Wrote run.yaml. Next: astra-rl train run.yaml");
+      expect((await readConfiguration(path("run.yaml"))).scorer).toEqual({
+        type: "keyword",
+        file: path("words.json"),
+      });
+      const left = inTerminal(80, `init later.yaml ${own}`, "\n");
+      expect(left).toContain("Wrote later.yaml. Set scorer, then: astra-rl train later.yaml");
+      const ended = inTerminal(80, `init ended.yaml ${own}`, "\u0004");
+      expect(ended).toContain("Wrote ended.yaml. Set scorer, then");
     },
     60_000,
   );

@@ -420,6 +420,34 @@ test("the template is a valid configuration that says nothing but the defaults",
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(110);
 });
 
+describe("a section that the template leaves open", () => {
+  const values = { "models.tester": "embedded:chatter", "models.target": "embedded:chatter" };
+  const kinds = ["detoxify", "llama-guard", "classifier", "keyword"];
+  const text = configurationTemplate({ schema: "schema.json", values, open: { scorer: kinds } });
+
+  test("is refused until it is chosen, not taken for the default", async () => {
+    await expect(parse(text)).rejects.toThrow(/scorer\.type must be "embedded", .*, got null/u);
+    await expect(parse(MINIMAL, "scorer={type: }")).rejects.toThrow(/scorer\.type must be/u);
+  });
+
+  test.each(kinds)("holds %s to be uncommented", async (kind) => {
+    const block = text.slice(text.indexOf(`\n  # type: ${kind}\n`) + 1);
+    const options = block.slice(0, block.indexOf("\n\n")).replaceAll(/^ {2}# /gmu, "  ");
+    const filled = options
+      .replace(/^ {2}model:$/mu, "  model: owner/name")
+      .replace(/^ {2}# entries:$/mu, "  entries: [{term: a}]");
+    const whole = text.replace("\nscorer:\n  type:\n", `\nscorer:\n${filled}\n`);
+    expect((await parse(whole)).scorer).toEqual((await parse(MINIMAL + SCORERS[kind]!)).scorer);
+  });
+});
+
+const SCORERS: Readonly<Record<string, string>> = {
+  detoxify: "scorer: {type: detoxify}\n",
+  "llama-guard": "scorer: {type: llama-guard, model: owner/name}\n",
+  classifier: "scorer: {type: classifier, model: owner/name}\n",
+  keyword: "scorer: {type: keyword, entries: [{term: a}]}\n",
+};
+
 test("every configuration that is checked in is valid", async () => {
   const root = fileURLToPath(new URL("../../../../", import.meta.url));
   const tracked = execFileSync("git", ["ls-files", "*.yaml"], { cwd: root, encoding: "utf8" })

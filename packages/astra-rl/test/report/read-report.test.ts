@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { Graph, Node } from "../../src/core/index.js";
 import { summarize } from "../../src/evaluation/index.js";
 import {
@@ -84,8 +84,15 @@ function makeRun(name: string, graphs: number): string {
   return at(name);
 }
 
+// What several tests read.
+beforeAll(() => {
+  makeRun("run", 3);
+  writeFileSync(at("a.json"), stringifyEvaluation(evaluation(0.1)));
+  writeFileSync(at("b.json"), stringifyEvaluation(evaluation(0.9)));
+});
+
 test("a run folder gives its configuration, steps and graphs; a torn last line is left out", () => {
-  const { runs, evaluations, comparison } = readReport([makeRun("run", 3)]);
+  const { runs, evaluations, comparison } = readReport([at("run")]);
   expect(runs).toHaveLength(1);
   expect(runs[0]).toMatchObject({ label: "run", configuration: { seed: 3 }, graphs_total: 3, run: null });
   expect(runs[0]!.metrics.map(({ step }) => step)).toEqual([1, 2]);
@@ -112,8 +119,6 @@ test("of many graphs as many as wanted are taken, evenly, the last among them", 
 });
 
 test("evaluation files are compared first with last, where they start from the same prompts", () => {
-  writeFileSync(at("a.json"), stringifyEvaluation(evaluation(0.1)));
-  writeFileSync(at("b.json"), stringifyEvaluation(evaluation(0.9)));
   writeFileSync(at("c.json"), stringifyEvaluation(evaluation(0.9, ["one"])));
   const both = readReport([at("a.json"), at("b.json")]);
   expect(both.evaluations.map(({ label }) => label)).toEqual(["a", "b"]);

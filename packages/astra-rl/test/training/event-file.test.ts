@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { crc32c, EventFile } from "../../src/training/loggers/event-file.js";
+import { SESSIONS, writeSessions } from "./golden/write-events.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-events-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -12,6 +13,11 @@ const golden = JSON.parse(readFileSync(new URL("golden/events.json", import.meta
   values: Record<string, number>;
   begun: string;
   resumed: string;
+};
+/** What `read_events.py` found in the files that `writeSessions` writes. */
+const readBack = JSON.parse(readFileSync(new URL("golden/read-events.json", import.meta.url), "utf8")) as {
+  files: string[];
+  read: Record<string, [step: number, value: number][]>;
 };
 const now = () => golden.time * 1000;
 const hexOf = (path: string) => readFileSync(path).toString("hex");
@@ -37,6 +43,20 @@ test("the file of a resumed run begins with the event that forgets the steps fro
   file.add(5_000_000_000, { loss: 0.1 });
   file.close();
   expect(hexOf(file.path)).toBe(golden.resumed);
+});
+
+test("TensorBoard itself reads the values back, those that a resumed session computed again only once", () => {
+  const sessions = join(folder, "sessions");
+  writeSessions(sessions);
+  const files = readdirSync(sessions).sort();
+  expect(files.map((name) => hexOf(join(sessions, name)))).toEqual(readBack.files);
+  // What stood there before the session that begins at step 3, and what that one wrote.
+  const [first, second] = SESSIONS;
+  const losses = [...first!.loss.slice(0, second!.from - 1), ...second!.loss];
+  expect(readBack.read).toEqual({
+    loss: losses.map((value, index) => [index + 1, Math.fround(value)]),
+    "größe/step": losses.map((_, index) => [index + 1, index + 1]),
+  });
 });
 
 test("two sessions in one second write two files, which TensorBoard reads in their order", () => {

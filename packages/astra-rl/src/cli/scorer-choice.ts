@@ -1,0 +1,74 @@
+import { createInterface } from "node:readline";
+import { UsageError } from "@astra-rl/torch";
+import {
+  findKind,
+  isModuleReference,
+  parseKindSection,
+  relativePath,
+  sectionLeaves,
+  type KindSection,
+} from "../configuration/index.js";
+import { readScorerSpec } from "../run/index.js";
+import type { Output } from "./output.js";
+
+/** What `astra-rl init` offers where a scorer has to be chosen. */
+export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;
+
+/**
+ * The section that a scorer on the command line stands for, as a file in `folder` names its paths. Of a kind alone, its options
+ * are left to be filled in.
+ *
+ * @throws UsageError, see `readScorerSpec`
+ */
+export async function chosenScorer(spec: string, folder: string): Promise<KindSection> {
+  if (findKind("scorer", spec) !== null) return { type: spec };
+  const section = await readScorerSpec(spec);
+  for (const { path, value, schema } of sectionLeaves("scorer", section)) {
+    const isPath = schema.path !== undefined || path.at(-1) === "type";
+    if (!isPath || typeof value !== "string" || !value.startsWith("/")) continue;
+    const holder = path.slice(0, -1).reduce<unknown>((at, step) => (at as never)[step], section);
+    (holder as Record<string | number, unknown>)[path.at(-1)!] = relativePath(folder, value);
+  }
+  return section;
+}
+
+/** Whether a scorer is chosen to the last option that it needs. @param folder what its paths are relative to */
+export async function isComplete(section: KindSection, folder: string): Promise<boolean> {
+  // A module was read before, with its options.
+  if (isModuleReference(section.type)) return true;
+  try {
+    await parseKindSection("scorer", JSON.stringify(section), `${folder}/init.yaml`);
+    return true;
+  } catch (error) {
+    if (error instanceof UsageError) return false;
+    throw error;
+  }
+}
+
+/** Asks at the terminal for a scorer, until the answer is one; null where it is left for later. */
+export async function askForScorer(folder: string, output: Output): Promise<KindSection | null> {
+  output.note("Which scorer says how harmful a text is? The tester is trained to raise its score.");
+  for (const [index, name] of OFFERED_SCORERS.entries()) {
+    output.note(`  ${index + 1}  ${name}: ${findKind("scorer", name)!.summary}`);
+  }
+  output.note("Or keyword:FILE.json, ./file.js#name, a YAML file; nothing leaves it open in the file.");
+  const terminal = createInterface({ input: process.stdin, output: process.stderr, prompt: "Scorer: " });
+  terminal.once("SIGINT", () => process.kill(process.pid, "SIGINT"));
+  terminal.prompt();
+  try {
+    for await (const line of terminal) {
+      const answer = line.trim();
+      if (answer === "") return null;
+      try {
+        return await chosenScorer(OFFERED_SCORERS[Number(answer) - 1] ?? answer, folder);
+      } catch (error) {
+        if (!(error instanceof UsageError)) throw error;
+        output.note(error.message);
+      }
+      terminal.prompt();
+    }
+    return null;
+  } finally {
+    terminal.close();
+  }
+}
