@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/index.js";
+import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO, Supervised } from "../../src/algorithm/index.js";
 import type { Algorithm } from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
@@ -61,6 +61,11 @@ describe("every key that is logged is defined in docs/", () => {
       "grpo",
       (system: JudgedSystem) => new GRPO(system, { klLossCoefficient: 0.1, entropyCoefficient: 0.01 }),
       ["policy/kl_old", "kl/loss", "advantage/zero_branches"],
+    ],
+    [
+      "supervised",
+      (system: JudgedSystem) => new Supervised(system, { threshold: 0 }),
+      ["policy/loss", "policy/nll", "policy/rollout_mismatch", "advantage/mean"],
     ],
   ] as const)("%s", async (name, make, some) => {
     const system = new JudgedSystem();
