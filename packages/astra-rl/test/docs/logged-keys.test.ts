@@ -65,7 +65,7 @@ describe("every key that is logged is defined in docs/", () => {
     [
       "supervised",
       (system: JudgedSystem) => new Supervised(system, { threshold: 0 }),
-      ["policy/loss", "policy/nll", "policy/rollout_mismatch", "advantage/mean"],
+      ["policy/loss", "policy/nll", "advantage/mean", "advantage/std"],
     ],
   ] as const)("%s", async (name, make, some) => {
     const system = new JudgedSystem();
