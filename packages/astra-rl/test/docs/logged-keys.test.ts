@@ -79,7 +79,7 @@ describe("every key that is logged is defined in docs/", () => {
       make(system) as Algorithm,
       {
         evaluator: new ASTEvaluator(sampler, ["y"], { scorer: new LetterScorer() }),
-        onStep: (record) => void records.push(record),
+        callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       },
     );
     await trainer.train();
