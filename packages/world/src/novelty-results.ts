@@ -92,18 +92,23 @@ for (const seed of seeds) {
     runs.set(name, run);
     rows.push(await row(what, seed, run));
   }
-  const [paid, unpaid] = [runs.get(WITH.name)!, runs.get(WITHOUT.name)!];
+  const [paid, unpaid, short] = [runs.get(WITH.name)!, runs.get(WITHOUT.name)!, runs.get(SHORT.name)!];
   const clusters = paid.diversity.n_clusters / unpaid.diversity.n_clusters;
   const kept = paid.after.success_rate! / unpaid.after.success_rate!;
-  const [likely, likelyUnpaid] = [likelySuccesses(paid), likelySuccesses(unpaid)];
-  const clean = (await diversityOf(likely)).n_clusters / (await diversityOf(likelyUnpaid)).n_clusters;
+  const against = async (other: Run) => {
+    const [likely, others] = [likelySuccesses(paid), likelySuccesses(other)];
+    const times = (await diversityOf(likely)).n_clusters / (await diversityOf(others)).n_clusters;
+    return [times.toFixed(1), (likely.length / others.length).toFixed(2)];
+  };
   const cells = [
     seed,
     clusters.toFixed(1),
     kept.toFixed(2),
     clusters >= PROMISED.clusters && kept >= PROMISED.success ? "yes" : "**no**",
-    clean.toFixed(1),
-    (likely.length / likelyUnpaid.length).toFixed(2),
+    ...(await against(unpaid)),
+    (paid.diversity.n_clusters / short.diversity.n_clusters).toFixed(1),
+    (paid.after.success_rate! / short.after.success_rate!).toFixed(2),
+    ...(await against(short)),
   ];
   verdicts.push(`| ${cells.join(" | ")} |`);
   const texts = paid.details.flatMap((detail) => attackOf(detail)?.probe.trim() ?? []);
@@ -129,10 +134,10 @@ const text = [
   "|---|---|---|---|---|---|---|---|---|---|---|---|",
   ...rows,
   "",
-  `Wanted: at least ${PROMISED.clusters} times the clusters, at no less than two thirds of the success. Beside it the same of likely attacks alone.`,
+  `Wanted: at least ${PROMISED.clusters} times the clusters, at no less than two thirds of the success of the same run without the terms. Beside it the same of likely attacks alone, and both against the run that stopped early, which is what the terms have to beat where nobody needs the longer run.`,
   "",
-  "| seed | times the clusters | share of the success | as wanted | times the likely clusters | share of the likely success |",
-  "|---|---|---|---|---|---|",
+  "| seed | times the clusters | share of the success | as wanted | likely: times the clusters | share of the success | stopped early: times the clusters | share of the success | likely: times the clusters | share of the success |",
+  "|---|---|---|---|---|---|---|---|---|---|",
   ...verdicts,
   "",
   ...said,

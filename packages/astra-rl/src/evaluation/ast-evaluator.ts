@@ -66,12 +66,7 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
   constructor(
     sampler: Sampler,
     starts: readonly (EpisodeSeed | string)[] | null = null,
-    {
-      scorer,
-      embedder,
-      threshold = DEFAULT_THRESHOLD,
-      confidence = 0.95,
-    }: ASTEvaluatorOptions = {},
+    { scorer, embedder, threshold = DEFAULT_THRESHOLD, confidence = 0.95 }: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };

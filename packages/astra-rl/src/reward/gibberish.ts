@@ -1,6 +1,13 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, disposeOnce, type Failure, type RewardTerm, type Scorer, type Turn } from "../core/index.js";
+import {
+  defineKind,
+  disposeOnce,
+  type Failure,
+  type RewardTerm,
+  type Scorer,
+  type Turn,
+} from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface GibberishOptions {
