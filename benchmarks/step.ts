@@ -95,19 +95,24 @@ const trainer = new Trainer(
   sampler,
   new DPO(system, { beta: 0.1 }),
   {
-    onStep: (record) => {
-      const rollout = Number(record["time/rollout_s"]);
-      const update = Number(record["time/update_s"]);
-      steps.push({
-        seconds: rollout + update,
-        rollout_s: rollout,
-        update_s: update,
-        generated: Number(record["tokens/tester/generated"]) + Number(record["tokens/target/generated"]),
-        loss: record["loss"],
-        prompts: sampler.drawn,
-        record,
-      });
-    },
+    callbacks: [
+      {
+        name: "watch",
+        onStep: (record) => {
+          const rollout = Number(record["time/rollout_s"]);
+          const update = Number(record["time/update_s"]);
+          steps.push({
+            seconds: rollout + update,
+            rollout_s: rollout,
+            update_s: update,
+            generated: Number(record["tokens/tester/generated"]) + Number(record["tokens/target/generated"]),
+            loss: record["loss"],
+            prompts: sampler.drawn,
+            record,
+          });
+        },
+      },
+    ],
   },
 );
 const from = Number(values.from);

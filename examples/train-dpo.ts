@@ -38,7 +38,7 @@ export async function trainDPO({ folder, runDirectory, trainingSteps = 2 }: Trai
   const trainer = new HFASTTrainer(configuration, sampler, new DPO(system, { beta: 0.1 }), {
     evaluator,
     runDirectory: run,
-    onStep: (record) => steps.push(record),
+    callbacks: [{ name: "watch", onStep: (record) => void steps.push(record) }],
   });
   try {
     await trainer.train();

@@ -53,7 +53,7 @@ export async function trainIPO({ folder, trainingSteps = 2, discount = 0.9 }: Tr
   const sampler = new ASTSampler(system, TRAIN_PROMPTS, { width: 2, depth: 3 });
   const trainer = new Trainer(configuration, sampler, new IPO(system, { beta: 0.1 }), {
     credit,
-    onStep: (record) => steps.push(record),
+    callbacks: [{ name: "watch", onStep: (record) => void steps.push(record) }],
   });
   try {
     await trainer.train();

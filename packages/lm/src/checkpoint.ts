@@ -140,7 +140,7 @@ export interface LoadedClassifier {
   unusedTensors: readonly string[];
 }
 
-/** Loads a sequence classifier (BERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. */
+/** Loads a sequence classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. */
 export async function loadSequenceClassifier(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
@@ -169,7 +169,7 @@ export interface LoadedEncoder {
 }
 
 /**
- * Loads an encoder (BERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. Folders of
+ * Loads an encoder (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. Folders of
  * sentence-transformers are read as they are, where vectors are means over tokens.
  *
  * @throws UsageError also where the folder says that vectors are made otherwise

@@ -178,8 +178,9 @@ describe("other files of a model", () => {
     await cp(familyFolder("bert"), folder, { recursive: true });
     for (const model_type of ["constructor", "__proto__", "gpt2"]) {
       edit("config.json", { model_type });
-      await expectRefusal(/config\.json: "model_type" must be one of bert, roberta, xlm-roberta/, () =>
-        loadSequenceClassifier(folder),
+      await expectRefusal(
+        /config\.json: "model_type" must be one of bert, roberta, xlm-roberta, distilbert/,
+        () => loadSequenceClassifier(folder),
       );
     }
   });

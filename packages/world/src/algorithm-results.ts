@@ -43,7 +43,7 @@ function tokens(metrics: readonly MetricsRecord[]): string {
 const rows: string[] = [];
 for (const algorithm of values.algorithms.split(",")) {
   for (const seed of values.seeds.split(",")) {
-    const run = await finishedRun(values.runs, algorithm, seed);
+    const run = await finishedRun(values.runs, algorithm, seed, ["--algorithm", algorithm]);
     const { comparison, before, after, diversity, seconds, metrics } = run;
     const pOfHarmless = comparison.harmless_probe?.p_value ?? null;
     const broken = [

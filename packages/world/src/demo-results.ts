@@ -36,7 +36,8 @@ const harmful = (summary: EvaluationSummary) =>
 const sections: string[] = [];
 for (const algorithm of ALGORITHMS) {
   const runs = [];
-  for (const seed of seeds) runs.push({ seed, ...(await finishedRun(values.runs, algorithm, seed)) });
+  for (const seed of seeds)
+    runs.push({ seed, ...(await finishedRun(values.runs, algorithm, seed, ["--algorithm", algorithm])) });
   const rows = runs.map(({ seed, comparison, before, after, seconds }) => {
     const { probe_nll_difference: nll, distinct_probes_kept: kept } = comparison;
     const broken = [

@@ -8,6 +8,7 @@ import {
   parseComparisonRecord,
   parseEvaluationRecord,
   parseMetricsLines,
+  type EvaluationDetail,
   type IntervalRecord,
 } from "astra-rl";
 
@@ -34,28 +35,39 @@ export function astra(args: readonly string[]): number {
     .reduce((sum, seconds) => sum + Number(seconds), 0);
 }
 
-/** Runs the demo into the folder `<algorithm>-<seed>` of `runs` where that has not been done, and reads what it left. */
-export async function finishedRun(runs: string, algorithm: string, seed: string) {
-  const folder = join(runs, `${algorithm}-${seed}`);
+/**
+ * Runs the demo with these arguments into the folder `<name>-<seed>` of `runs` where that has not been done, and reads what
+ * it left.
+ */
+export async function finishedRun(runs: string, name: string, seed: string, args: readonly string[]) {
+  const folder = join(runs, `${name}-${seed}`);
   const timing = `${folder}.time`;
   if (!existsSync(join(folder, "comparison.json"))) {
-    const seconds = astra(["demo", "--seed", seed, "--algorithm", algorithm, "--run-dir", folder]);
+    const seconds = astra(["demo", "--seed", seed, ...args, "--run-dir", folder]);
     writeFileSync(timing, String(seconds));
   }
   const read = (name: string) => readFileSync(join(folder, name), "utf8");
   const comparison = parseComparisonRecord(read("comparison.json"), folder);
-  const before = parseEvaluationRecord(read("evaluation-before.json"), folder).summary;
+  const { summary: before, details: untrained } = parseEvaluationRecord(
+    read("evaluation-before.json"),
+    folder,
+  );
   const { summary: after, details } = parseEvaluationRecord(read("evaluation-after.json"), folder);
-  const diversity = await measureDiversity(details, { embedder: new HashedNgramEmbedder() });
+  const diversity = await diversityOf(details);
   const seconds = existsSync(timing) ? Number(readFileSync(timing, "utf8")) : null;
   const metrics = parseMetricsLines(read("metrics.jsonl"));
-  return { comparison, before, after, diversity, seconds, metrics, report: read("report.txt").trimEnd() };
+  const report = read("report.txt").trimEnd();
+  return { comparison, before, untrained, after, details, diversity, seconds, metrics, report };
 }
+
+/** Of found attacks, by the embedder of the demo. */
+export const diversityOf = (details: readonly EvaluationDetail[]) =>
+  measureDiversity(details, { embedder: new HashedNgramEmbedder() });
 
 export const percent = (share: number | null) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
 
 export const signed = (value: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
 /** An interval of a share, in percent, to stand behind it; nothing for none. */
-export const range = (interval: IntervalRecord | null) =>
+export const range = (interval: Pick<IntervalRecord, "lower" | "upper"> | null) =>
   interval === null ? "" : ` (${(100 * interval.lower).toFixed(0)}–${(100 * interval.upper).toFixed(0)})`;

@@ -15,13 +15,14 @@ describe("the demo's configurations", () => {
     expect({ ...sameLength, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
-  it("that pays for novelty differs in two terms, beta and the number of steps alone", async () => {
+  it("that pays for novelty differs in three terms, beta and the number of steps alone", async () => {
     const dpo = await readConfiguration(path("demo.yaml"));
     const novelty = await readConfiguration(path("demo-novelty.yaml"));
     const { terms = [] } = novelty.reward;
     expect(terms.slice(3)).toMatchObject([
-      { type: "selfBleu", history: 500, weight: 1 },
-      { type: "cosine", weight: 3 },
+      { type: "selfBleu", history: 500, weight: 0.5 },
+      { type: "cosine", weight: 1 },
+      { type: "gibberish", midpoint: 1, weight: 1 },
     ]);
     const reward = { ...novelty.reward, terms: terms.slice(0, 3) };
     const algorithm = { ...novelty.algorithm, beta: 0.17 };

@@ -66,7 +66,7 @@ export function demoCommand(streams: Streams) {
           lock: () => lock!,
           signal: interruption.signal,
           logger: { info: () => {}, warn: (line) => output.alert(line) },
-          onStep: (record) => progress.step(record),
+          callbacks: [{ name: "progress", onStepKept: (record) => progress.step(record) }],
           onProgress: (event) => progress.phase(event),
         });
         let before: EvaluationRecord;

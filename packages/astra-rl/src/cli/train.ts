@@ -68,10 +68,15 @@ export function trainCommand(streams: Streams) {
             lock: () => lock!,
             signal,
             logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
-            onStep: (record) => {
-              progress.step(record);
-              if (json) output.json(record);
-            },
+            callbacks: [
+              {
+                name: "progress",
+                onStepKept: (record) => {
+                  progress.step(record);
+                  if (json) output.json(record);
+                },
+              },
+            ],
             onProgress: (event) => progress.phase(event),
           },
           downloadNotes(output),

@@ -21,6 +21,7 @@ export {
   type CreditAccount,
   type CreditTable,
 } from "./credit.js";
+export { disposeOnce } from "./dispose-once.js";
 export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
 export { dot, Embedder } from "./embedder.js";
 export {

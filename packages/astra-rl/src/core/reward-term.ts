@@ -33,4 +33,6 @@ export interface RewardTerm extends Partial<Stateful> {
   score(turns: readonly Turn[], purpose: Purpose): Promise<readonly (number | Failure)[]>;
   /** Told of finished training graphs in episode order, once for each experience: the place to remember what was tried. */
   observe?(graphs: readonly Graph[]): Promise<void>;
+  /** Frees what it judges by (scorers, embedders, weights), by `disposeOnce` where others may hold it as well. */
+  dispose?(): void;
 }

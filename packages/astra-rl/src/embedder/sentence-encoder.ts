@@ -18,7 +18,9 @@ const options = z.strictObject({
     .string()
     .min(1)
     .meta({ path: "model" })
-    .describe("A folder in Hugging Face format, or a hub id, of a BERT, RoBERTa or XLM-RoBERTa encoder"),
+    .describe(
+      "A folder in Hugging Face format, or a hub id, of a BERT, DistilBERT, RoBERTa or XLM-RoBERTa encoder",
+    ),
   similarity: z
     .number()
     .gt(0)

@@ -1,8 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
 import {
+  Embedder,
   Evaluator,
   Scorer,
-  type Embedder,
   type EpisodeSeed,
   type Exchange,
   type Graph,
@@ -31,7 +31,7 @@ import {
 export interface ASTEvaluatorOptions extends SummaryOptions {
   /** Judges probes and responses. Default: the scorer of the sampler's system. */
   scorer?: Scorer;
-  /** Says how alike found attacks are. Default: hashed words and character sequences. */
+  /** Says how alike found attacks are. Default: the embedder of the sampler's system, or hashed words and character sequences. */
   embedder?: Embedder;
 }
 
@@ -66,15 +66,10 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
   constructor(
     sampler: Sampler,
     starts: readonly (EpisodeSeed | string)[] | null = null,
-    {
-      scorer,
-      embedder = new HashedNgramEmbedder(),
-      threshold = DEFAULT_THRESHOLD,
-      confidence = 0.95,
-    }: ASTEvaluatorOptions = {},
+    { scorer, embedder, threshold = DEFAULT_THRESHOLD, confidence = 0.95 }: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
-    const own = (sampler.system as { scorer?: unknown }).scorer;
+    const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
     if (!(chosen instanceof Scorer)) {
       throw new UsageError(
@@ -92,7 +87,7 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
       );
     }
     this.scorer = chosen;
-    this.embedder = embedder;
+    this.embedder = embedder ?? (systems instanceof Embedder ? systems : new HashedNgramEmbedder());
     this.threshold = threshold;
     this.confidence = confidence;
     this.#scorerIsSystems = chosen === own;

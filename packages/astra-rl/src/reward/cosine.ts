@@ -2,6 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  disposeOnce,
   dot,
   type Embedder,
   type Failure,
@@ -55,6 +56,10 @@ export class CosineTerm implements RewardTerm {
       `cosine: what is remembered was made by an embedder of ${this.#sum.length} numbers a text, and this one ` +
         `(${this.embedder.name}) gives ${vector.length}; go on with the embedder that the run was started with`,
     );
+  }
+
+  dispose(): void {
+    disposeOnce(this.embedder);
   }
 
   /** The sum in base64, which keeps every bit in half the room of decimals. */

@@ -1,6 +1,13 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type Failure, type RewardTerm, type Scorer, type Turn } from "../core/index.js";
+import {
+  defineKind,
+  disposeOnce,
+  type Failure,
+  type RewardTerm,
+  type Scorer,
+  type Turn,
+} from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface GibberishOptions {
@@ -77,6 +84,10 @@ export class GibberishTerm implements RewardTerm {
       if (outcome.failure) return outcome.failure;
       return this.clean === null ? 0 - outcome.score : outcome.labels![this.clean]! - 1;
     });
+  }
+
+  dispose(): void {
+    if (this.scorer !== null) disposeOnce(this.scorer);
   }
 }
 

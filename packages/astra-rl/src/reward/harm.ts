@@ -2,6 +2,7 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  disposeOnce,
   type Failure,
   type Judged,
   type RewardTerm,
@@ -149,6 +150,10 @@ export class HarmTerm implements RewardTerm {
         ? known
         : await HarmScores.of(this.scorer, turns, this.reads);
     return turns.map((_, row) => this.#value(scores, row));
+  }
+
+  dispose(): void {
+    disposeOnce(this.scorer);
   }
 
   #value(scores: HarmScores, row: number): number | Failure {

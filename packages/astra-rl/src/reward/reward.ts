@@ -3,6 +3,7 @@ import {
   attempt,
   checkCount,
   ContractError,
+  disposeOnce,
   type Assessment,
   type Failure,
   type Graph,
@@ -129,6 +130,12 @@ export class Reward implements Stateful {
   /** Shows finished training graphs, in episode order, to the terms that remember. */
   async observe(graphs: readonly Graph[]): Promise<void> {
     for (const { term } of this.terms) await term.observe?.(graphs);
+  }
+
+  /** Frees what the terms judge by. */
+  dispose(): void {
+    for (const { term } of this.terms) disposeOnce(term);
+    if (this.scorer !== null) disposeOnce(this.scorer);
   }
 
   getState(): Json {

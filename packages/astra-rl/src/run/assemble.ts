@@ -7,6 +7,7 @@ import {
   type KindSection,
 } from "../configuration/index.js";
 import {
+  disposeOnce,
   withMemoryAdvice,
   type Algorithm,
   type Credit,
@@ -19,7 +20,7 @@ import {
 import { ASTEvaluator } from "../evaluation/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../scorer/index.js";
-import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
+import { HFASTSystem, HFEvaluationSystem, type ASTSystem } from "../system/index.js";
 import {
   HFASTConfiguration,
   HFASTTrainer,
@@ -44,7 +45,7 @@ export async function assembleSystem(
   const { baseline, lora, updateDtype, gradientCheckpointing, otherTesters, otherTesterShare } =
     configuration.models;
   const options = {
-    ...(await rolloutOptions(configuration, hub)),
+    ...rolloutOptions(configuration, hub),
     otherTesters: otherTesters.map(modelSource),
     otherTesterShare,
     ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
@@ -53,7 +54,7 @@ export async function assembleSystem(
     gradientCheckpointing,
     valueHead: (await algorithmNeeds(configuration)).includes("values"),
   };
-  return withMemoryAdvice("load", () => HFASTSystem.load(options));
+  return withJudges(configuration, hub, (judges) => HFASTSystem.load({ ...options, ...judges }));
 }
 
 /** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
@@ -63,18 +64,43 @@ export async function assembleEvaluationSystem(
 ): Promise<HFEvaluationSystem> {
   const { otherTesters, evaluateOtherTesters } = configuration.models;
   const options = {
-    ...(await rolloutOptions(configuration, hub)),
+    ...rolloutOptions(configuration, hub),
     otherTesters: evaluateOtherTesters ? otherTesters.map(modelSource) : [],
   };
-  return withMemoryAdvice("load", () => HFEvaluationSystem.load(options));
+  return withJudges(configuration, hub, (judges) => HFEvaluationSystem.load({ ...options, ...judges }));
 }
 
-async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
+/** What judges in a run; freed with the system that it is handed to. */
+interface Judges {
+  scorer: Scorer;
+  embedder: Embedder;
+  reward: Reward;
+}
+
+/** Makes what judges, and a system with it; where either fails, nothing is left. */
+async function withJudges<T>(
+  configuration: Configuration,
+  hub: HubOptions,
+  load: (judges: Judges) => Promise<T>,
+): Promise<T> {
+  const judges: Partial<Judges> = {};
+  try {
+    const scorer = (judges.scorer = await assembleScorer(configuration, hub));
+    const embedder = (judges.embedder = await assembleEmbedder(configuration));
+    const reward = await assembleReward(configuration, scorer, embedder, hub);
+    judges.reward = reward;
+    return await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
+  } catch (error) {
+    for (const part of Object.values(judges)) disposeOnce(part);
+    throw error;
+  }
+}
+
+function rolloutOptions(configuration: Configuration, hub: HubOptions) {
   const { models, generation } = configuration;
   const { tester, target, otherTargets, targetAnswers, targetReads, evaluateOtherTesters } = models;
   const { device, testerDevice, targetDevice, baselineDevice, dtype } = models;
   const { testerTokenizer, targetTokenizer } = models;
-  const scorer = await assembleScorer(configuration, hub);
   return {
     tester: modelSource(tester),
     target: modelSource(target),
@@ -83,7 +109,6 @@ async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
     targetReads,
     evaluateOtherTesters,
     hub,
-    scorer,
     device,
     testerDevice,
     targetDevice,
@@ -92,7 +117,6 @@ async function rolloutOptions(configuration: Configuration, hub: HubOptions) {
     targetTokenizer: targetTokenizer && modelSource(targetTokenizer),
     inferenceDtype: dtype,
     generation,
-    reward: await assembleReward(configuration, scorer, await assembleEmbedder(configuration), hub),
   };
 }
 
@@ -109,18 +133,24 @@ export async function assembleReward(
 ): Promise<Reward> {
   const { terms, clip = null, ...preset } = reward;
   if (terms === undefined) return presetReward(scorer, preset as Parameters<typeof presetReward>[1]);
-  const parts = {
-    scorer,
-    embedder,
-    seed,
-    makeScorer: (section: KindSection) => makeScorer(section, { seed, hub }),
+  const own: Scorer[] = [];
+  const makeOwn = async (section: KindSection) => {
+    const made = await makeScorer(section, { seed, hub });
+    own.push(made);
+    return made;
   };
   const weighted: WeightedTerm[] = [];
-  for (const { weight, optional, ...section } of terms) {
-    const term = await makePart("term", section as KindSection, parts);
-    weighted.push({ term, weight: weight as number, optional: optional as boolean });
+  try {
+    for (const { weight, optional, ...section } of terms) {
+      const parts = { scorer, embedder, seed, makeScorer: makeOwn };
+      const term = await makePart("term", section as KindSection, parts);
+      weighted.push({ term, weight: weight as number, optional: optional as boolean });
+    }
+    return new Reward(weighted, { scorer, clip });
+  } catch (error) {
+    for (const made of own) disposeOnce(made);
+    throw error;
   }
-  return new Reward(weighted, { scorer, clip });
 }
 
 export function assembleCredit({ credit, seed }: Configuration): Promise<Credit> {
@@ -152,11 +182,12 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
 /**
  * Single-path rollouts from the given prompts by the run's sampler, with the evaluation's own depth and threshold.
  *
+ * @param system made of this configuration; attacks are compared by its embedder
  * @throws UsageError for a depth that the sampler does not take
  */
 export async function assembleEvaluator(
   configuration: Configuration,
-  system: System,
+  system: ASTSystem,
   prompts: readonly string[],
 ): Promise<ASTEvaluator> {
   const { sampler, evaluation, seed } = configuration;
@@ -175,7 +206,7 @@ export async function assembleEvaluator(
     ...(depth === undefined ? {} : { depth }),
   };
   const paths = await makePart("sampler", section, { system, prompts, seed });
-  return new ASTEvaluator(paths, prompts, { threshold, embedder: await assembleEmbedder(configuration) });
+  return new ASTEvaluator(paths, prompts, { threshold });
 }
 
 /** Whether one of these models is the user's own and would be judged by the scorer that was made for the demo. */

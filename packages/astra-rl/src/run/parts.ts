@@ -96,10 +96,8 @@ export function assembleScorer(
   return makeScorer(scorer, { seed, hub });
 }
 
-const embedders = new WeakMap<KindSection, Promise<Embedder>>();
-
 /**
- * Makes the embedder of a configuration, once: rewards and evaluations share it.
+ * Makes the embedder of a configuration, which rewards and evaluations share.
  *
  * @throws UsageError when its model cannot be loaded
  */
@@ -107,7 +105,5 @@ export function assembleEmbedder({
   embedder,
   seed,
 }: Pick<Configuration, "embedder" | "seed">): Promise<Embedder> {
-  const made = embedders.get(embedder) ?? makePart("embedder", embedder, { seed });
-  embedders.set(embedder, made);
-  return made;
+  return makePart("embedder", embedder, { seed });
 }

@@ -174,7 +174,7 @@ export const CLASSIFIER_SHAPE = {
 export const classifierScorerKind = defineKind({
   role: "scorer",
   name: "classifier",
-  summary: "A Hugging Face text classifier (BERT, RoBERTa, XLM-RoBERTa)",
+  summary: "A Hugging Face text classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa)",
   schema: z.strictObject({
     model: MODEL_OPTIONS.model,
     label: z

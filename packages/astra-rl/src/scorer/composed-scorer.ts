@@ -1,6 +1,7 @@
 import {
   attempt,
   checkScore,
+  disposeOnce,
   scoreItems,
   Scorer,
   type Exchange,
@@ -27,7 +28,7 @@ export abstract class ComposedScorer extends Scorer {
   }
 
   override dispose(): void {
-    for (const part of this.parts) part.dispose();
+    for (const part of this.parts) disposeOnce(part);
   }
 
   /** One outcome for each item, in order. */

@@ -4,9 +4,11 @@ import {
   attempt,
   checkCount,
   checkPaired,
+  disposeOnce,
   likelihoodOf,
   overrides,
   type Assessment,
+  type Embedder,
   type ExpandRequest,
   type Graph,
   type GrowthMemory,
@@ -53,6 +55,8 @@ export interface SystemParts {
   scorer?: Scorer;
   /** What a turn is worth. Default: the paper's reward over the scorer. */
   reward?: Reward;
+  /** Says how alike probes are: what evaluations compare attacks by where they are given nothing else. */
+  embedder?: Embedder;
 }
 
 export const TARGET_READS = ["conversation", "probe"] as const;
@@ -156,6 +160,10 @@ export class ASTSystem extends System {
 
   get scorer(): Scorer | undefined {
     return this.parts.scorer;
+  }
+
+  get embedder(): Embedder | undefined {
+    return this.parts.embedder;
   }
 
   override async rolloutPromptWithTester(
@@ -474,9 +482,8 @@ export class ASTSystem extends System {
   }
 
   override dispose(): void {
-    for (const part of Object.values(this.parts as object).flat() as object[]) {
-      if (part !== undefined && "dispose" in part) (part as { dispose(): void }).dispose();
-    }
+    const parts = Object.values(this.parts).flat() as ({ dispose?(): void } | undefined)[];
+    for (const part of parts) if (part !== undefined) disposeOnce(part);
   }
 
   override observe(graphs: readonly Graph[]): Promise<void> {

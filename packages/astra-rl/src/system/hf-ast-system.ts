@@ -61,7 +61,7 @@ export class HFASTSystem extends ASTSystem {
     options: HFASTSystemOptions,
   ): Promise<T> {
     const { tester, target, baseline = tester, otherTesters = [], otherTargets = [] } = options;
-    const { testerDevice: device = options.device ?? "cpu", scorer, reward } = options;
+    const { testerDevice: device = options.device ?? "cpu", scorer, reward, embedder } = options;
     if (options.gradientCheckpointing === true && device !== "cpu") {
       throw new UsageError(
         `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${device}"; switch it off, or train an ` +
@@ -86,6 +86,7 @@ export class HFASTSystem extends ASTSystem {
         baseline: factory.speaker("baseline", frozen.baseline),
         scorer,
         ...(reward === undefined ? {} : { reward }),
+        ...(embedder === undefined ? {} : { embedder }),
       };
       return new this(parts, options);
     } catch (error) {

@@ -35,7 +35,7 @@ export class HFEvaluationSystem extends ASTSystem {
     this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,
     options: HFEvaluationSystemOptions,
   ): Promise<T> {
-    const { scorer, reward, otherTesters = [], otherTargets = [] } = options;
+    const { scorer, reward, embedder, otherTesters = [], otherTargets = [] } = options;
     const shelf = await ModelShelf.open(
       options,
       { tester: options.tester, target: options.target },
@@ -56,6 +56,7 @@ export class HFEvaluationSystem extends ASTSystem {
         otherTargets: await factory.others("target", shelf, otherTargets),
         scorer,
         ...(reward === undefined ? {} : { reward }),
+        ...(embedder === undefined ? {} : { embedder }),
       };
       return new this(parts, options);
     } catch (error) {

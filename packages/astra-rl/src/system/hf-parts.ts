@@ -1,6 +1,6 @@
 import { totalmem } from "node:os";
 import { CacheBudget, LocalSpeaker, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
-import type { Scorer } from "../core/index.js";
+import type { Embedder, Scorer } from "../core/index.js";
 import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
 import type { ASTSystemOptions } from "./ast-system.js";
@@ -14,7 +14,7 @@ export interface GenerationOptions {
 /** The Python toolbox's settings. */
 export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 
-/** What every system on Hugging Face checkpoints is loaded with. */
+/** What every system on Hugging Face checkpoints is loaded with; what judges (scorer, reward, embedder) is freed with it. */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   tester: ModelSource;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
@@ -25,6 +25,8 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   scorer: Scorer;
   /** What a turn is worth. Default: the paper's reward over the scorer. */
   reward?: Reward;
+  /** Says how alike found attacks are. Default: nothing, which leaves it to the evaluator. */
+  embedder?: Embedder;
   generation?: GenerationOptions;
   /** Most bytes of key/value cache; past it the work is done in parts. Default: a quarter of the memory. */
   cacheBytes?: number;

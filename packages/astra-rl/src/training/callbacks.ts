@@ -27,13 +27,15 @@ export interface TrainingCallback<S = string, A = string> extends Partial<Statef
   onExperience?(graphs: readonly Graph<S, A>[], control: TrainingControl): void | Promise<void>;
   /** What a step gave, its evaluation included, before it is kept. */
   onStep?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
+  /** The step is kept, its line and its checkpoint where one is due: whoever is told of it finds it on the disk. */
+  onStepKept?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
   /** A checkpoint was written. */
   onCheckpoint?(folder: string, control: TrainingControl): void | Promise<void>;
   /** Training has ended in order: all steps are done, or somebody asked it to stop. */
   onTrainEnd?(control: TrainingControl): void | Promise<void>;
 }
 
-type Hook = "onTrainBegin" | "onExperience" | "onStep" | "onCheckpoint" | "onTrainEnd";
+type Hook = "onTrainBegin" | "onExperience" | "onStep" | "onStepKept" | "onCheckpoint" | "onTrainEnd";
 
 /** The callbacks of a trainer, in their order. */
 export class Callbacks<S = string, A = string> {

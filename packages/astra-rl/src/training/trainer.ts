@@ -52,8 +52,6 @@ export interface TrainerOptions<S = string, A = string> {
   callbacks?: readonly TrainingCallback<S, A>[];
   /** Where the values of each step go. What one of them throws never ends training. */
   loggers?: readonly MetricsLogger[];
-  /** Told after each training step, for a display. */
-  onStep?: (record: MetricsRecord) => void;
   /** Told when a phase of a step begins or moves on. */
   onProgress?: (progress: Progress) => void;
   logger?: Logger;
@@ -235,7 +233,7 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
     await this.callbacks.call("onStep", this.control, record);
     await this.persist(record);
     await this.#loggers.log(record.step, record);
-    this.#options.onStep?.(record);
+    await this.callbacks.call("onStepKept", this.control, record);
   }
 
   /** What a subclass measures after the updates of a step; becomes part of the step's record. */

@@ -128,8 +128,13 @@ describe("getTesterOutput of a system of one's own", () => {
       new ASTSampler(system, ["x", "y"], { width: 2, depth: 1 }),
       new ActorCritic(system, 0.02),
       {
-        onStep: (record) =>
-          records.push([record["reward/mean"] as number, record["learning_rate/value"] as number]),
+        callbacks: [
+          {
+            name: "watch",
+            onStep: (record) =>
+              void records.push([record["reward/mean"] as number, record["learning_rate/value"] as number]),
+          },
+        ],
       },
     );
     await trainer.train();

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/index.js";
+import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO, Supervised } from "../../src/algorithm/index.js";
 import type { Algorithm } from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
@@ -62,6 +62,11 @@ describe("every key that is logged is defined in docs/", () => {
       (system: JudgedSystem) => new GRPO(system, { klLossCoefficient: 0.1, entropyCoefficient: 0.01 }),
       ["policy/kl_old", "kl/loss", "advantage/zero_branches"],
     ],
+    [
+      "supervised",
+      (system: JudgedSystem) => new Supervised(system, { threshold: 0 }),
+      ["policy/loss", "policy/nll", "advantage/mean", "advantage/std"],
+    ],
   ] as const)("%s", async (name, make, some) => {
     const system = new JudgedSystem();
     // Whatever was recorded: all that matters here is that something was.
@@ -74,7 +79,7 @@ describe("every key that is logged is defined in docs/", () => {
       make(system) as Algorithm,
       {
         evaluator: new ASTEvaluator(sampler, ["y"], { scorer: new LetterScorer() }),
-        onStep: (record) => void records.push(record),
+        callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       },
     );
     await trainer.train();

@@ -12,6 +12,7 @@ interface Golden {
   encoder: number[][];
   bert: number[][];
   roberta: number[][];
+  distilbert: number[][];
 }
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const golden = JSON.parse(readFileSync(path("golden/sentence-embeddings.json"), "utf8")) as Golden;
@@ -19,9 +20,10 @@ const folders = {
   encoder: path("golden/encoder"),
   bert: path("../../../lm/test/golden/families/bert"),
   roberta: path("../../../lm/test/golden/families/roberta"),
+  distilbert: path("../../../lm/test/golden/families/distilbert"),
 };
 
-describe.each(["encoder", "bert", "roberta"] as const)("the sentence encoder %s", (name) => {
+describe.each(["encoder", "bert", "roberta", "distilbert"] as const)("the sentence encoder %s", (name) => {
   it("gives transformers' means, in one batch and one by one, and frees what it held", async () => {
     const before = liveTensors();
     const encoder = await SentenceEncoder.load(folders[name]);

@@ -323,7 +323,7 @@ describe("overriding HFASTSystem", () => {
       new HFASTConfiguration({ trainingSteps: 1 }),
       new ASTSampler(system, PROMPTS, { width: 2, depth: 1 }),
       new ActorCritic(system, 1e-3),
-      { onStep: (each) => void (record = each) },
+      { callbacks: [{ name: "watch", onStep: (each) => void (record = each) }] },
     );
     await trainer.train();
     trainer.dispose();

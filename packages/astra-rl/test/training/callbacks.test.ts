@@ -18,6 +18,10 @@ describe("callbacks", () => {
         await Promise.resolve();
         calls.push(`${name} step ${step}${best === undefined ? "" : " evaluated"}`);
       },
+      onStepKept: ({ step }) => {
+        const kept = textOf(folder, "metrics.jsonl").trimEnd().split("\n");
+        calls.push(`${name} kept ${step} of ${kept.length}`);
+      },
       onCheckpoint: (path) => void calls.push(`${name} ${path.replace(folder, "")}`),
       onTrainEnd: ({ step }) => void calls.push(`${name} end ${step}`),
     });
@@ -32,9 +36,11 @@ describe("callbacks", () => {
         "begin 0/2",
         "4 graphs after 0",
         "step 1",
+        "kept 1 of 1",
         "4 graphs after 1",
         "step 2 evaluated",
         "/checkpoints/last",
+        "kept 2 of 2",
         "end 2",
       ),
     );

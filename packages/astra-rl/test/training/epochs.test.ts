@@ -102,7 +102,7 @@ async function run(options: TrainingConfigurationOptions, imitation: ImitationOp
     }),
     new ASTSampler(system, ["x", "y"], { width: 2, depth: 2 }),
     algorithm,
-    { clock: () => 0, onStep: (record) => void records.push(record) },
+    { clock: () => 0, callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }] },
   );
   await trainer.train();
   const result = { weights: weightsOf(system), records, algorithm, updates: system.updates };

@@ -54,11 +54,16 @@ async function train(
       evaluator: new ASTEvaluator(sampler, ["Good morning", "Well"]),
       clock: () => 0,
       ...options,
-      onStep: (record) => {
-        records.push(record);
-        live.push(liveTensors());
-        options.onStep?.(record);
-      },
+      callbacks: [
+        {
+          name: "records",
+          onStep: (record) => {
+            records.push(record);
+            live.push(liveTensors());
+          },
+        },
+        ...(options.callbacks ?? []),
+      ],
     },
   );
   try {
@@ -83,7 +88,7 @@ describe("training a GPT-2", () => {
     await train(SETTINGS, {
       runDirectory: folder,
       signal: controller.signal,
-      onStep: ({ step }) => (step === 2 ? controller.abort() : undefined),
+      callbacks: [{ name: "watch", onStep: ({ step }) => (step === 2 ? controller.abort() : undefined) }],
     });
     const resumed = await train(SETTINGS, { runDirectory: folder, resume: true });
     expect(resumed.records.map((record) => record.step)).toEqual([3, 4]);
@@ -123,7 +128,9 @@ describe("training a GPT-2", () => {
           runDirectory: folder,
           resume: stop > 1,
           signal: controller.signal,
-          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+          callbacks: [
+            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
+          ],
         },
         novel(),
       );
@@ -231,7 +238,10 @@ describe("training an adapter", () => {
     expect(weights.length).toBeGreaterThan(0);
     const folder = temporaryFolder();
     const controller = new AbortController();
-    const stop = { signal: controller.signal, onStep: () => controller.abort() };
+    const stop = {
+      signal: controller.signal,
+      callbacks: [{ name: "watch", onStep: () => controller.abort() }],
+    };
     await train(SETTINGS, { runDirectory: folder, ...stop }, lora);
     const resumed = await train(SETTINGS, { runDirectory: folder, resume: true }, lora);
     expect(resumed.records.map((record) => record.step)).toEqual([2, 3, 4]);

@@ -128,7 +128,9 @@ describe("a resumed run", () => {
         await train(folder, settings, {
           resume: part > 0,
           signal: controller.signal,
-          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+          callbacks: [
+            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
+          ],
         });
       }
       expect(await train(folder, settings, { resume: true })).toEqual(weights);
@@ -143,10 +145,16 @@ describe("a resumed run", () => {
     const controller = new AbortController();
     await train(folder, QUICK, {
       signal: controller.signal,
-      onStep: ({ step }) => {
-        if (step === 6) cpSync(join(folder, "checkpoints"), join(early, "checkpoints"), { recursive: true });
-        if (step === 8) controller.abort();
-      },
+      callbacks: [
+        {
+          name: "watch",
+          onStepKept: ({ step }) => {
+            if (step === 6)
+              cpSync(join(folder, "checkpoints"), join(early, "checkpoints"), { recursive: true });
+            if (step === 8) controller.abort();
+          },
+        },
+      ],
     });
     // Files as they were after step 8 with half a line more, checkpoints as they were after step 6.
     for (const name of FILES) {
@@ -197,7 +205,9 @@ describe("a resumed run", () => {
           resume: existsSync(join(folder, "checkpoints", "last")),
           credit: backUp({ gamma: 0.5 }),
           signal: controller.signal,
-          onStep: ({ step }) => (step === stop ? controller.abort() : undefined),
+          callbacks: [
+            { name: "watch", onStep: ({ step }) => (step === stop ? controller.abort() : undefined) },
+          ],
         },
         system,
         new DPO(system, { epochs: 2 }),
@@ -410,12 +420,17 @@ describe("what a run keeps", () => {
         runDirectory: folder,
         clock: () => now,
         onProgress: ({ phase }) => void (phase === "rollout" && (now += 100)),
-        onStep: () => {
-          const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
-            step: number;
-          };
-          if (saved.at(-1) !== step) saved.push(step);
-        },
+        callbacks: [
+          {
+            name: "watch",
+            onStepKept: () => {
+              const { step } = JSON.parse(textOf(folder, "checkpoints", "last", "state", "trainer.json")) as {
+                step: number;
+              };
+              if (saved.at(-1) !== step) saved.push(step);
+            },
+          },
+        ],
       },
       system,
     );
@@ -441,7 +456,10 @@ describe("a disk that fails", () => {
     const system = new Failing();
     const { trainer } = assemble(
       QUICK,
-      { runDirectory: folder, onStep: ({ step }) => void (system.failing = step === 3) },
+      {
+        runDirectory: folder,
+        callbacks: [{ name: "watch", onStepKept: ({ step }) => void (system.failing = step === 3) }],
+      },
       system,
     );
     const failure = trainer.train();

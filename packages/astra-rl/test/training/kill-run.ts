@@ -13,6 +13,10 @@ if (!resume) rmSync(folder!, { recursive: true, force: true });
 const { trainer } = assemble(
   { ...QUICK, trainingSteps: Number(steps) },
   // At once and unbuffered, so that the parent sees where the run stands.
-  { runDirectory: folder!, resume, onStep: (record) => void writeSync(1, `${record.step}\n`) },
+  {
+    runDirectory: folder!,
+    resume,
+    callbacks: [{ name: "parent", onStepKept: ({ step }) => void writeSync(1, `${step}\n`) }],
+  },
 );
 await trainer.train();

@@ -17,9 +17,14 @@ async function train(folder: string, make: Maker, steps: number, resume: boolean
       runDirectory: folder,
       resume,
       signal: controller.signal,
-      onStep: ({ step }) => {
-        if (step === steps) controller.abort();
-      },
+      callbacks: [
+        {
+          name: "watch",
+          onStep: ({ step }) => {
+            if (step === steps) controller.abort();
+          },
+        },
+      ],
     },
     system,
     make(system) as never,

@@ -183,10 +183,15 @@ async function run(
   });
   const trainer = new Trainer(configuration, samplerOf(system), new DPO(system), {
     clock: () => 0,
-    onStep: (record) => {
-      records.push(record);
-      change(system);
-    },
+    callbacks: [
+      {
+        name: "watch",
+        onStepKept: (record) => {
+          records.push(record);
+          change(system);
+        },
+      },
+    ],
     ...trainerOptions,
   });
   await trainer.train();
@@ -356,7 +361,7 @@ describe("gradients that are not finite", () => {
       ...options,
     });
     const trainer = new Trainer(configuration, samplerOf(system), new ScriptedLoss(system, factors), {
-      onStep: (record) => void records.push(record),
+      callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       logger: { info: () => {}, warn: (message) => void warnings.push(message) },
     });
     return { system, records, warnings, trainer };
@@ -405,7 +410,7 @@ describe("a reward that remembers", () => {
     const records: MetricsRecord[] = [];
     const trainer = new Trainer(new TrainingConfiguration(settings), sampler(system), new DPO(system), {
       clock: () => 0,
-      onStep: (record) => void records.push(record),
+      callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
     });
     await trainer.train();
     const result = { weights: weightsOf(system), records, state: trainer.harness.getState() };
@@ -475,7 +480,7 @@ describe("a tester that says the harmful thing itself", () => {
       new DPO(system),
       {
         logger: { info: () => {}, warn: (message) => void warnings.push(message) },
-        onStep: (record) => void records.push(record),
+        callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       },
     );
     await trainer.train();
@@ -529,7 +534,7 @@ describe("a tester that says the harmful thing itself", () => {
       new TrainingConfiguration({ learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4 }),
       samplerOf(system),
       new DPO(system),
-      { onStep: (record) => void records.push(record) },
+      { callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }] },
     );
     await trainer.train();
     expect(records.map((record) => record["success/rate"])).toEqual(
@@ -567,7 +572,7 @@ describe("steps without anything to learn", () => {
       new TrainingConfiguration({ trainingSteps: 1, numEpisodesPerExperience: 2 }),
       samplerOf(system),
       new DPO(system),
-      { onStep: (record) => void records.push(record) },
+      { callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }] },
     );
     await trainer.train();
     expect(records[0]).toMatchObject({
@@ -601,7 +606,7 @@ describe("memory", () => {
       new TrainingConfiguration({ trainingSteps: 12, numEpisodesPerExperience: 3, batchSize: 2 }),
       samplerOf(system),
       new DPO(system),
-      { onStep: () => void counts.push(liveTensors()) },
+      { callbacks: [{ name: "watch", onStep: () => void counts.push(liveTensors()) }] },
     );
     await trainer.train();
     expect(new Set(counts.slice(1)).size).toBe(1);

@@ -15,13 +15,11 @@ import type { TextEncoder } from "../text-encoder.js";
 import { attend, attentionBiases } from "./attention.js";
 
 /**
- * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-RoBERTa (Conneau
- * et al. 2019, arXiv 1911.02116) with a head for sequence classification. They differ in the prefix of their names,
- * in where positions begin, and in the head.
+ * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692), XLM-RoBERTa (Conneau et al.
+ * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
+ * They differ in their names, in where positions begin, in token types, which DistilBERT lacks, and in the head.
  */
-export interface BertConfig extends SequenceClassifierConfig {
-  /** "bert" or "roberta": the first part of every name in the checkpoint. */
-  readonly prefix: "bert" | "roberta";
+export interface BertConfig extends SequenceClassifierConfig, Pick<Variant, "prefix" | "names" | "head"> {
   /** Position of the first token: RoBERTa begins after the padding id. */
   readonly firstPosition: number;
   readonly positions: number;
@@ -29,41 +27,141 @@ export interface BertConfig extends SequenceClassifierConfig {
   readonly layers: number;
   readonly heads: number;
   readonly intermediateSize: number;
+  /** 0 where the model has none. */
   readonly tokenTypes: number;
   readonly normEpsilon: number;
 }
 
-/** Beginning of the class names in Hugging Face's `architectures`, by `model_type`. */
-const CLASS_NAMES: ReadonlyMap<string, string> = new Map([
-  ["bert", "Bert"],
-  ["roberta", "Roberta"],
-  ["xlm-roberta", "XLMRoberta"],
-]);
+/** What tells one of these models from another. */
+interface Variant {
+  /** Beginning of the class names in Hugging Face's `architectures`. */
+  readonly className: string;
+  /** The first part of every name in the checkpoint, but for those of most heads. */
+  readonly prefix: string;
+  /** Where config.json has the sizes. */
+  readonly keys: Readonly<
+    Record<"hiddenSize" | "layers" | "heads" | "intermediateSize" | "activation", string>
+  >;
+  /** Names within the checkpoint: of the list of layers, and of what a layer holds. */
+  readonly names: Readonly<
+    Record<
+      | "layers"
+      | "query"
+      | "key"
+      | "value"
+      | "attended"
+      | "attendedNorm"
+      | "expanded"
+      | "contracted"
+      | "contractedNorm",
+      string
+    >
+  >;
+  /** What is made of the first token's hidden state: activation of one dense layer, then another one. */
+  readonly head: {
+    readonly dense: string;
+    readonly activation: "tanh" | "relu";
+    readonly output: string;
+  };
+  readonly padId: number;
+  /** Whether positions begin after the padding id rather than at 0. */
+  readonly positionsAfterPad: boolean;
+  readonly hasTokenTypes: boolean;
+}
 
-const LAYERS_KEY = "num_hidden_layers";
+const BERT: Variant = {
+  className: "Bert",
+  prefix: "bert",
+  keys: {
+    hiddenSize: "hidden_size",
+    layers: "num_hidden_layers",
+    heads: "num_attention_heads",
+    intermediateSize: "intermediate_size",
+    activation: "hidden_act",
+  },
+  names: {
+    layers: "encoder.layer",
+    query: "attention.self.query",
+    key: "attention.self.key",
+    value: "attention.self.value",
+    attended: "attention.output.dense",
+    attendedNorm: "attention.output.LayerNorm",
+    expanded: "intermediate.dense",
+    contracted: "output.dense",
+    contractedNorm: "output.LayerNorm",
+  },
+  head: { dense: "bert.pooler.dense", activation: "tanh", output: "classifier" },
+  padId: 0,
+  positionsAfterPad: false,
+  hasTokenTypes: true,
+};
+
+const ROBERTA: Variant = {
+  ...BERT,
+  className: "Roberta",
+  prefix: "roberta",
+  head: { dense: "classifier.dense", activation: "tanh", output: "classifier.out_proj" },
+  padId: 1,
+  positionsAfterPad: true,
+};
+
+const DISTILBERT: Variant = {
+  ...BERT,
+  className: "DistilBert",
+  prefix: "distilbert",
+  keys: {
+    hiddenSize: "dim",
+    layers: "n_layers",
+    heads: "n_heads",
+    intermediateSize: "hidden_dim",
+    activation: "activation",
+  },
+  names: {
+    layers: "transformer.layer",
+    query: "attention.q_lin",
+    key: "attention.k_lin",
+    value: "attention.v_lin",
+    attended: "attention.out_lin",
+    attendedNorm: "sa_layer_norm",
+    expanded: "ffn.lin1",
+    contracted: "ffn.lin2",
+    contractedNorm: "output_layer_norm",
+  },
+  head: { dense: "pre_classifier", activation: "relu", output: "classifier" },
+  hasTokenTypes: false,
+};
+
+/** By `model_type`. */
+const VARIANTS: ReadonlyMap<string, Variant> = new Map([
+  ["bert", BERT],
+  ["roberta", ROBERTA],
+  ["xlm-roberta", { ...ROBERTA, className: "XLMRoberta" }],
+  ["distilbert", DISTILBERT],
+]);
 
 export function parseBertConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
-  const architecture = CLASS_NAMES.get(modelType);
-  if (architecture === undefined)
-    throw fields.error("model_type", `one of ${[...CLASS_NAMES.keys()].join(", ")}`);
-  const roberta = modelType !== "bert";
-  const hiddenSize = fields.integer("hidden_size");
-  const heads = fields.integer("num_attention_heads");
+  const variant = VARIANTS.get(modelType);
+  if (variant === undefined) throw fields.error("model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
+  const { className: architecture, prefix, keys, names, head, positionsAfterPad } = variant;
+  const hiddenSize = fields.integer(keys.hiddenSize);
+  const heads = fields.integer(keys.heads);
   if (hiddenSize % heads !== 0)
-    throw fields.error("num_attention_heads", `a divisor of hidden_size (${hiddenSize})`);
-  const activation = fields.string("hidden_act", { fallback: "gelu" });
+    throw fields.error(keys.heads, `a divisor of ${keys.hiddenSize} (${hiddenSize})`);
+  const activation = fields.string(keys.activation, { fallback: "gelu" });
   if (activation !== "gelu")
-    throw fields.error("hidden_act", `"gelu", the only activation supported for this family`);
+    throw fields.error(keys.activation, `"gelu", the only activation supported for this family`);
   const positionKind = fields.string("position_embedding_type", { fallback: "absolute" });
   if (positionKind !== "absolute") throw fields.error("position_embedding_type", `"absolute"`);
-  const padId = fields.ids("pad_token_id")[0] ?? (roberta ? 1 : 0);
-  const firstPosition = roberta ? padId + 1 : 0;
+  const padId = fields.ids("pad_token_id")[0] ?? variant.padId;
+  const firstPosition = positionsAfterPad ? padId + 1 : 0;
   const positions = fields.integer("max_position_embeddings", { minimum: firstPosition + 1 });
   return {
     architecture,
     modelType,
-    prefix: roberta ? "roberta" : "bert",
+    prefix,
+    names,
+    head,
     vocabSize: fields.integer("vocab_size"),
     contextLength: positions - firstPosition,
     labels: parseLabels(fields),
@@ -72,10 +170,10 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
     firstPosition,
     positions,
     hiddenSize,
-    layers: fields.integer(LAYERS_KEY),
+    layers: fields.integer(keys.layers),
     heads,
-    intermediateSize: fields.integer("intermediate_size"),
-    tokenTypes: fields.integer("type_vocab_size", { fallback: 2 }),
+    intermediateSize: fields.integer(keys.intermediateSize),
+    tokenTypes: variant.hasTokenTypes ? fields.integer("type_vocab_size", { fallback: 2 }) : 0,
     normEpsilon: fields.positive("layer_norm_eps", { fallback: 1e-12 }),
   };
 }
@@ -95,39 +193,34 @@ function parseLabels(fields: JsonFields): readonly string[] {
 
 /** Names and shapes of the tensors of an encoder. */
 export function bertEncoderShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { prefix, hiddenSize, intermediateSize } = config;
+  const { prefix, names, hiddenSize, intermediateSize, tokenTypes } = config;
   const shapes = new Map<string, readonly number[]>();
   const dense = denseShapes(shapes);
   const norm = (name: string) => shapes.set(`${name}.weight`, [hiddenSize]).set(`${name}.bias`, [hiddenSize]);
   shapes.set(`${prefix}.embeddings.word_embeddings.weight`, [config.vocabSize, hiddenSize]);
   shapes.set(`${prefix}.embeddings.position_embeddings.weight`, [config.positions, hiddenSize]);
-  shapes.set(`${prefix}.embeddings.token_type_embeddings.weight`, [config.tokenTypes, hiddenSize]);
+  if (tokenTypes > 0)
+    shapes.set(`${prefix}.embeddings.token_type_embeddings.weight`, [tokenTypes, hiddenSize]);
   norm(`${prefix}.embeddings.LayerNorm`);
   for (let layer = 0; layer < config.layers; layer++) {
-    const place = `${prefix}.encoder.layer.${layer}`;
-    for (const part of ["query", "key", "value"])
-      dense(`${place}.attention.self.${part}`, hiddenSize, hiddenSize);
-    dense(`${place}.attention.output.dense`, hiddenSize, hiddenSize);
-    norm(`${place}.attention.output.LayerNorm`);
-    dense(`${place}.intermediate.dense`, intermediateSize, hiddenSize);
-    dense(`${place}.output.dense`, hiddenSize, intermediateSize);
-    norm(`${place}.output.LayerNorm`);
+    const place = `${prefix}.${names.layers}.${layer}`;
+    for (const part of [names.query, names.key, names.value, names.attended])
+      dense(`${place}.${part}`, hiddenSize, hiddenSize);
+    norm(`${place}.${names.attendedNorm}`);
+    dense(`${place}.${names.expanded}`, intermediateSize, hiddenSize);
+    dense(`${place}.${names.contracted}`, hiddenSize, intermediateSize);
+    norm(`${place}.${names.contractedNorm}`);
   }
   return shapes;
 }
 
 /** Names and shapes of the tensors of a classifier. */
 export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { prefix, hiddenSize } = config;
+  const { head, hiddenSize } = config;
   const shapes = bertEncoderShapes(config);
   const dense = denseShapes(shapes);
-  if (prefix === "bert") {
-    dense("bert.pooler.dense", hiddenSize, hiddenSize);
-    dense("classifier", config.labels.length, hiddenSize);
-  } else {
-    dense("classifier.dense", hiddenSize, hiddenSize);
-    dense("classifier.out_proj", config.labels.length, hiddenSize);
-  }
+  dense(head.dense, hiddenSize, hiddenSize);
+  dense(head.output, config.labels.length, hiddenSize);
   return shapes;
 }
 
@@ -157,14 +250,15 @@ export class BertEncoder implements TextEncoder {
 
   forward(ids: Tensor, mask: Tensor): Tensor {
     const { config, device, dtype } = this;
-    const { prefix, layers, firstPosition } = config;
+    const { prefix, names, layers, firstPosition, tokenTypes } = config;
     const length = ids.shape[1]!;
     // Padding stands on the right, so that positions count from the left in every row.
     const positions = arange(firstPosition, firstPosition + length, 1, { dtype: "int64", device });
     const table = (name: string) => this.#parameter(`${prefix}.embeddings.${name}.weight`);
-    let hidden = embedding(table("word_embeddings"), ids)
-      .add(embedding(table("position_embeddings"), positions))
-      .add(table("token_type_embeddings").select(0, 0));
+    let hidden = embedding(table("word_embeddings"), ids).add(
+      embedding(table("position_embeddings"), positions),
+    );
+    if (tokenTypes > 0) hidden = hidden.add(table("token_type_embeddings").select(0, 0));
     hidden = this.#norm(hidden, `${prefix}.embeddings.LayerNorm`);
     const biases = attentionBiases({ mask: mask.unsqueeze(1).unsqueeze(1) }, length, {
       dtype,
@@ -173,14 +267,12 @@ export class BertEncoder implements TextEncoder {
       keyValueHeads: config.heads,
     });
     for (let layer = 0; layer < layers; layer++) {
-      const place = `${prefix}.encoder.layer.${layer}`;
-      const attended = this.dense(this.#attention(hidden, place, biases), `${place}.attention.output.dense`);
-      hidden = this.#norm(hidden.add(attended), `${place}.attention.output.LayerNorm`);
-      const expanded = this.dense(hidden, `${place}.intermediate.dense`).gelu();
-      hidden = this.#norm(
-        hidden.add(this.dense(expanded, `${place}.output.dense`)),
-        `${place}.output.LayerNorm`,
-      );
+      const place = `${prefix}.${names.layers}.${layer}`;
+      const attended = this.dense(this.#attention(hidden, place, biases), `${place}.${names.attended}`);
+      hidden = this.#norm(hidden.add(attended), `${place}.${names.attendedNorm}`);
+      const expanded = this.dense(hidden, `${place}.${names.expanded}`).gelu();
+      const contracted = this.dense(expanded, `${place}.${names.contracted}`);
+      hidden = this.#norm(hidden.add(contracted), `${place}.${names.contractedNorm}`);
     }
     return hidden;
   }
@@ -191,12 +283,12 @@ export class BertEncoder implements TextEncoder {
   }
 
   #attention(x: Tensor, place: string, biases: Tensor[]): Tensor {
-    const { heads, hiddenSize } = this.config;
+    const { heads, hiddenSize, names } = this.config;
     const [batch, length] = x.shape as [number, number, number];
     const size = hiddenSize / heads;
     // [B, T, D] → [B, H, T, E]
-    const split = (part: string) =>
-      this.dense(x, `${place}.attention.self.${part}`).view([batch, length, heads, size]).transpose(1, 2);
+    const split = (part: "query" | "key" | "value") =>
+      this.dense(x, `${place}.${names[part]}`).view([batch, length, heads, size]).transpose(1, 2);
     return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
@@ -249,9 +341,8 @@ export class BertClassifier implements SequenceClassifier {
   forward(ids: Tensor, mask: Tensor): Tensor {
     const encoder = this.#encoder;
     const first = encoder.forward(ids, mask).select(1, 0); // [B, D]: the token that stands for the whole text
-    return this.config.prefix === "bert"
-      ? encoder.dense(encoder.dense(first, "bert.pooler.dense").tanh(), "classifier")
-      : encoder.dense(encoder.dense(first, "classifier.dense").tanh(), "classifier.out_proj");
+    const { head } = this.config;
+    return encoder.dense(encoder.dense(first, head.dense)[head.activation](), head.output);
   }
 
   dispose(): void {
@@ -265,30 +356,32 @@ function parameterName(key: string): string | null {
   return key.replace(/LayerNorm\.gamma$/, "LayerNorm.weight").replace(/LayerNorm\.beta$/, "LayerNorm.bias");
 }
 
-export const bert = {
-  architectures: [
-    "BertForSequenceClassification",
-    "RobertaForSequenceClassification",
-    "XLMRobertaForSequenceClassification",
-  ],
-  modelTypes: [...CLASS_NAMES.keys()],
-  layersKey: LAYERS_KEY,
+const families = [...VARIANTS].map(([modelType, { className, keys }]) => ({
+  className,
+  modelType,
+  layersKey: keys.layers,
   parseConfig: parseBertConfig,
+}));
+
+export const bertClassifiers = families.map(({ className, ...family }) => ({
+  ...family,
+  architectures: [`${className}ForSequenceClassification`],
   parameterShapes: bertShapes,
   parameterName,
   create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertClassifier(config, parameters),
-};
+}));
 
-/** The same models without a head: their keys may lack the prefix, and heads are left unread. */
-export const bertEncoder = {
-  architectures: [...CLASS_NAMES.values()].map((name) => `${name}Model`),
-  modelTypes: bert.modelTypes,
-  layersKey: LAYERS_KEY,
-  parseConfig: parseBertConfig,
+/**
+ * The same models without a head; a classifier's checkpoint holds one, too. Their keys may lack the prefix, and heads are left
+ * unread.
+ */
+export const bertEncoders = families.map(({ className, ...family }) => ({
+  ...family,
+  architectures: [`${className}Model`, `${className}ForSequenceClassification`],
   parameterShapes: bertEncoderShapes,
   parameterName: (key: string, { prefix }: BertConfig) => {
     const name = parameterName(key);
-    return name !== null && /^(embeddings|encoder)\./.test(name) ? `${prefix}.${name}` : name;
+    return name !== null && /^(embeddings|encoder|transformer)\./.test(name) ? `${prefix}.${name}` : name;
   },
   create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertEncoder(config, parameters),
-};
+}));

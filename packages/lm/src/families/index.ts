@@ -2,7 +2,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./family.js";
-import { bert, bertEncoder } from "./bert.js";
+import { bertClassifiers, bertEncoders } from "./bert.js";
 import { gpt2 } from "./gpt2.js";
 import { llama } from "./llama.js";
 import { mistral } from "./mistral.js";
@@ -11,9 +11,20 @@ import { qwen2, qwen3 } from "./qwen.js";
 const families: readonly CausalFamily[] = [gpt2, llama, mistral, qwen2, qwen3];
 
 /** The family that a config.json asks for. Throws UsageError, listing those supported, where there is none. */
-export function familyOf(fields: JsonFields): CausalFamily {
+export const familyOf = (fields: JsonFields): CausalFamily => found(fields, families);
+
+/** As `familyOf`, for sequence classifiers. */
+export const classifierFamilyOf = (fields: JsonFields) => found(fields, bertClassifiers);
+
+/** As `familyOf`, for encoders. */
+export const encoderFamilyOf = (fields: JsonFields) => found(fields, bertEncoders);
+
+function found<F extends Pick<CausalFamily, "architectures" | "modelType">>(
+  fields: JsonFields,
+  known: readonly F[],
+): F {
   const asked = architecturesOf(fields);
-  const family = families.find((candidate) =>
+  const family = known.find((candidate) =>
     asked.length > 0
       ? asked.some((name) => candidate.architectures.includes(name))
       : candidate.modelType === fields.values["model_type"],
@@ -21,31 +32,8 @@ export function familyOf(fields: JsonFields): CausalFamily {
   if (family !== undefined) return family;
   throw unsupported(
     fields,
-    families.flatMap((candidate) => candidate.architectures),
+    known.flatMap((candidate) => candidate.architectures),
   );
-}
-
-/** As `familyOf`, for sequence classifiers. */
-export function classifierFamilyOf(fields: JsonFields): typeof bert {
-  const asked = architecturesOf(fields);
-  const found =
-    asked.length > 0
-      ? asked.some((name) => bert.architectures.includes(name))
-      : bert.modelTypes.includes(fields.values["model_type"] as string);
-  if (found) return bert;
-  throw unsupported(fields, bert.architectures);
-}
-
-/** As `familyOf`, for encoders; a classifier's checkpoint holds one, too. */
-export function encoderFamilyOf(fields: JsonFields): typeof bertEncoder {
-  const asked = architecturesOf(fields);
-  const known = [...bertEncoder.architectures, ...bert.architectures];
-  const found =
-    asked.length > 0
-      ? asked.some((name) => known.includes(name))
-      : bertEncoder.modelTypes.includes(fields.values["model_type"] as string);
-  if (found) return bertEncoder;
-  throw unsupported(fields, known);
 }
 
 function architecturesOf(fields: JsonFields): string[] {

@@ -487,6 +487,17 @@ def main():
         unigram_tokenizer,
         seed=11,
     )
+    classifier(
+        "distilbert",
+        transformers.DistilBertForSequenceClassification(
+            transformers.DistilBertConfig(
+                dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=len(bert_tokenizer), max_position_embeddings=64,
+                id2label={0: "NEGATIVE", 1: "POSITIVE"}, label2id={"NEGATIVE": 0, "POSITIVE": 1},
+            )
+        ),
+        bert_tokenizer,
+        seed=13,
+    )
 
 
 if __name__ == "__main__":

@@ -71,5 +71,6 @@ write_json(
         "encoder": values(encoder, 32),
         "bert": values(os.path.join(FAMILIES, "bert"), 64),
         "roberta": values(os.path.join(FAMILIES, "roberta"), 64),
+        "distilbert": values(os.path.join(FAMILIES, "distilbert"), 64),
     },
 )
