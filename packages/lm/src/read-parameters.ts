@@ -138,7 +138,7 @@ export function requireFinite(tensor: Tensor, path: string, key: string): void {
     scope(() => {
       // libtorch 1.13 looks for extremes of all other types only.
       const comparable = tensor.dtype === "float16" ? tensor.to("float32") : tensor;
-      return comparable.aminmax().map((extreme) => Number(extreme.item()));
+      return comparable.aminmax().map((extreme) => extreme.item());
     }),
   );
   if (extremes.every(Number.isFinite)) return;

@@ -5,7 +5,16 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { AdamW, clipGradNorm_, liveTensors, noGrad, scope, Tensor, type DType } from "@astra-rl/torch";
+import {
+  AdamW,
+  clipGradNorm_,
+  liveTensors,
+  noGrad,
+  scope,
+  Tensor,
+  type DType,
+  type TypedArray,
+} from "@astra-rl/torch";
 import { metaDevice } from "@astra-rl/torch/testing";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { familyOf } from "../src/families/index.js";

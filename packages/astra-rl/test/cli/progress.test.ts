@@ -9,7 +9,7 @@ import { captured } from "./captured.js";
 const record = (values: Readonly<Record<string, number | null>>): MetricsRecord => ({
   version: 1,
   step: 1,
-  loss: 0.693,
+  loss: 0.583,
   "reward/mean": -1.234,
   "success/rate": 0.125,
   "success/harmless_probe_rate": 0.031,
@@ -55,7 +55,7 @@ describe("progress", () => {
     [80, "step 120/1000 · 18 min left · reward −1.234 · success 12.3 % · dev 15.0 %"],
     [
       120,
-      "step 120/1000 · 18 min left · loss 0.693 · reward −1.234 · success 12.3 % · dev 15.0 % · now update 3/8",
+      "step 120/1000 · 18 min left · loss 0.583 · reward −1.234 · success 12.3 % · dev 15.0 % · now update 3/8",
     ],
     [50, "step 120/1000 · success 12.3 % · dev 15.0 %"],
   ])("at %d columns whole figures stand on the line, the most telling first to stay", (columns, expected) => {
@@ -69,7 +69,7 @@ describe("progress", () => {
     });
     time = 144_000;
     progress.update(120, {
-      loss: "0.693",
+      loss: "0.583",
       reward: "−1.234",
       success: "12.3 %",
       dev: "15.0 %",
