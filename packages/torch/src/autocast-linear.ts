@@ -110,7 +110,7 @@ export function autocastLinear(
   });
 }
 
-/** Of few rows without gradients on the CPU; null elsewhere. */
+/** Of few float32 rows on the CPU, with gradients the same numbers as without; null elsewhere. */
 function floatLinear(
   input: Tensor,
   weight: Tensor,
@@ -118,7 +118,7 @@ function floatLinear(
   transposed: boolean,
   residual: Tensor | null,
 ): Tensor | null {
-  if (isGradEnabled() || input.device !== "cpu") return null;
+  if (input.device !== "cpu") return null;
   const result = addon().floatLinear(
     input.handle,
     weight.handle,
@@ -127,7 +127,29 @@ function floatLinear(
     true,
     residual?.handle ?? null,
   );
-  return result === null ? null : wrap(result);
+  if (result === null) return null;
+  const output = wrap(result);
+  const { shape: inputShape } = input;
+  const [ofInput, ofWeight, ofBias] = [input, weight, bias].map((operand) => operand?.requiresGrad === true);
+  const biasDtype = bias?.dtype;
+  return differentiable({
+    name: "autocastLinear",
+    inputs: [input, weight, bias, residual],
+    forward: () => ({ output, saved: [input, weight] }),
+    backward: (gradOutput, [savedInput, savedWeight]) => {
+      const matrix = transposed ? savedWeight!.t() : savedWeight!; // [out, in]
+      const [outputSize, inputSize] = matrix.shape as [number, number];
+      const gradient = gradOutput.reshape([-1, outputSize]);
+      const rows = savedInput!.reshape([-1, inputSize]);
+      const ofMatrix = () => (transposed ? rows.t().matmul(gradient) : gradient.t().matmul(rows));
+      return [
+        ofInput ? gradient.matmul(matrix).view(inputShape) : null,
+        ofWeight ? ofMatrix() : null,
+        ofBias ? cast(gradient.sum(0), biasDtype!) : null,
+        gradOutput,
+      ];
+    },
+  });
 }
 
 /**

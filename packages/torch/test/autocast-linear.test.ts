@@ -162,7 +162,7 @@ describe("autocastLinear", () => {
     });
   });
 
-  it("multiplies few float32 rows as linear does, where no gradients are recorded", () => {
+  it("multiplies few float32 rows as linear does, with gradients to the same bits", () => {
     fc.assert(
       fc.property(anyCase, ({ rows, outputs, inner, input, weight, withBias, withResidual, transposed }) => {
         scope(() => {
@@ -171,9 +171,26 @@ describe("autocastLinear", () => {
           const stored = laidOut(weight.layout, height, width, "float32");
           const bias = withBias ? randn([outputs]) : null;
           const residual = withResidual ? laidOut(input.layout, rows, outputs, "float32") : null;
-          const got = noGrad(() =>
-            autocastLinear(x, stored, bias, { dtype: "float32", transposed, residual }),
-          );
+          const multiply = () => autocastLinear(x, stored, bias, { dtype: "float32", transposed, residual });
+          const got = noGrad(multiply);
+          const operands = [x, stored, bias, residual].filter((operand) => operand !== null);
+          const exactOperands = operands.map((operand) => wide(operand).detach().requiresGrad_());
+          for (const operand of operands) operand.requiresGrad_();
+          const recorded = multiply();
+          expect(Array.from(numbers(recorded.detach()))).toEqual(Array.from(numbers(got)));
+          const arriving = randn([rows, outputs]);
+          recorded.mul(arriving).sum().backward();
+          const [wideX, wideStored] = exactOperands as [Tensor, Tensor];
+          const wideBias = bias === null ? null : exactOperands[2]!;
+          let reference = linear(wideX, transposed ? wideStored.t() : wideStored, wideBias);
+          if (residual !== null) reference = reference.add(exactOperands.at(-1)!);
+          reference.mul(wide(arriving)).sum().backward();
+          operands.forEach((operand, at) => {
+            const length = Math.sqrt(Math.max(rows, inner, outputs));
+            expectClose(numbers(operand.grad!), numbers(exactOperands[at]!.grad!), SUMS * length);
+          });
+          for (const operand of operands) operand.grad = null;
+          for (const operand of operands) operand.requiresGrad_(false);
           const product = linear(wide(x), wide(transposed ? stored.t() : stored), bias && wide(bias));
           const exact = residual === null ? product : product.add(wide(residual));
           expectClose(numbers(got), numbers(exact), SUMS * Math.sqrt(inner));
@@ -288,7 +305,7 @@ describe("autocastLinear", () => {
     scope(() => {
       const [input, weight, bias] = [randn([5, 32]), randn([8, 32]), randn([8])];
       const got = autocastLinear(input, weight, bias, { dtype: "float32" });
-      expect(Array.from(numbers(got))).toEqual(Array.from(numbers(linear(input, weight, bias))));
+      expectClose(numbers(got), numbers(linear(wide(input), wide(weight), wide(bias))), SUMS * Math.sqrt(32));
       const narrowed = autocastLinear(wide(input), weight, null, {
         dtype: "float64",
         resultDtype: "float32",
