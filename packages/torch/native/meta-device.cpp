@@ -4,7 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
+
+#include <vector>
 
 #include "engine.h"
 
@@ -70,9 +71,23 @@ void computeOnZeros(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 // computeOnMeta(): from here on, for the rest of the process
 napi_value computeOnMeta(Call& call) {
-  static torch::Library library(torch::Library::IMPL, "_", c10::DispatchKey::Meta, __FILE__, __LINE__);
-  static const bool done = (library.fallback(torch::CppFunction::makeFromBoxedFunction<&computeOnZeros>()), true);
-  (void)done;
+  using c10::DispatchKey;
+  static std::vector<c10::RegistrationHandleRAII> kernels;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  if (kernels.empty()) {
+    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+      const auto op = dispatcher.findSchema(name);
+      if (name.name.rfind("aten::", 0) != 0 || !op.has_value()) continue;
+      const auto has = [&](DispatchKey key) { return op->hasKernelForDispatchKey(key); };
+      if (!has(DispatchKey::CPU) || has(DispatchKey::Meta) || has(DispatchKey::CompositeExplicitAutograd) ||
+          has(DispatchKey::CompositeImplicitAutograd)) {
+        continue;
+      }
+      kernels.push_back(dispatcher.registerImpl(name, DispatchKey::Meta,
+                                                c10::KernelFunction::makeFromBoxedFunction<&computeOnZeros>(), {},
+                                                nullptr, "computeOnMeta"));
+    }
+  }
   return makeUndefined(call.env);
 }
 
