@@ -5,8 +5,8 @@
  *     npx tsx benchmarks/make-llama.ts --prompts FILE.json --output .cache/llama-1.1b
  *     npx tsx benchmarks/larger-model.ts --model .cache/llama-1.1b --prompts FILE.json [--steps 3] [--limit GiB] [--output FILE.md]
  *
- * With --limit the refusal is shown within a control group's limit that is only said (see ASTRA_SYSTEM_ROOT in
- * packages/torch/native/limits.h), as a machine with less memory would show it.
+ * The refusal is what a machine would show that has --limit GiB left (12 unless told): it is only said to have them, see
+ * ASTRA_SYSTEM_ROOT in packages/torch/native/limits.h.
  */
 import { execFile } from "node:child_process";
 import {

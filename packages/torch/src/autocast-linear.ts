@@ -76,37 +76,18 @@ export function autocastLinear(
       ),
     );
   if (!isGradEnabled()) return multiply(input);
-
-  // The operands themselves may be gone by the time of the backward pass.
-  const { shape: inputShape, dtype: inputDtype } = input;
-  const [ofInput, ofWeight, ofBias] = [input, weight, bias].map((operand) => operand?.requiresGrad === true);
-  const biasDtype = bias?.dtype;
-  return differentiable({
-    name: where,
-    inputs: [input, weight, bias, residual],
+  const inputDtype = input.dtype;
+  return withGradients([input, weight, bias, residual], transposed, {
+    // The operand itself may be gone by the time of the backward pass.
     forward: () => {
       const rows = cast(input, dtype);
-      return { output: multiply(rows), saved: [rows, weight] };
+      return { output: multiply(rows), rows };
     },
-    backward: (gradOutput, [savedInput, savedWeight]) => {
-      const matrix = transposed ? savedWeight!.t() : savedWeight!;
-      const [outputSize, inputSize] = matrix.shape as [number, number];
-      const gradient = gradOutput.reshape([-1, outputSize]);
-      const rows = savedInput!.reshape([-1, inputSize]);
-      const ofRows = () =>
-        wrap(addon().bfloat16Product(gradient.handle, matrix.handle, inputDtype !== dtype));
-      // Laid out as the weight is, so that it becomes the parameter's gradient without a copy.
-      const ofMatrix = () => {
-        const result = wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle));
-        return transposed ? result.t() : result;
-      };
-      return [
-        ofInput ? cast(ofRows(), inputDtype).view(inputShape) : null,
-        ofWeight ? cast(ofMatrix(), matrix.dtype) : null,
-        ofBias ? cast(wrap(addon().sumOfRows(gradient.handle)), biasDtype!) : null,
-        gradOutput,
-      ];
-    },
+    ofRows: (gradient, matrix) =>
+      wrap(addon().bfloat16Product(gradient.handle, matrix.handle, inputDtype !== dtype)),
+    ofMatrix: (gradient, rows, matrix) =>
+      wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle)),
+    ofBias: (gradient) => wrap(addon().sumOfRows(gradient.handle)),
   });
 }
 
@@ -129,23 +110,58 @@ function floatLinear(
   );
   if (result === null) return null;
   const output = wrap(result);
-  const { shape: inputShape } = input;
-  const [ofInput, ofWeight, ofBias] = [input, weight, bias].map((operand) => operand?.requiresGrad === true);
+  return withGradients([input, weight, bias, residual], transposed, {
+    forward: () => ({ output, rows: input }),
+    ofRows: (gradient, matrix) => gradient.matmul(matrix),
+    ofMatrix: (gradient, rows) => (transposed ? rows.t().matmul(gradient).t() : gradient.t().matmul(rows)),
+    ofBias: (gradient) => gradient.sum(0),
+  });
+}
+
+/** A linear layer's forward pass, and the products that its gradients are. */
+interface LinearProducts {
+  /** The output, and the input [..., in] as it was multiplied. */
+  forward: () => { output: Tensor; rows: Tensor };
+  /** gradient [n, out] · matrix [out, in] */
+  ofRows: (gradient: Tensor, matrix: Tensor) => Tensor;
+  /** gradientᵀ [out, n] · rows [n, in], laid out as the weight is, so that it becomes its gradient without a copy */
+  ofMatrix: (gradient: Tensor, rows: Tensor, matrix: Tensor) => Tensor;
+  /** The sum of the gradient's rows: [out]. */
+  ofBias: (gradient: Tensor) => Tensor;
+}
+
+function withGradients(
+  operands: readonly [input: Tensor, weight: Tensor, bias: Tensor | null, residual: Tensor | null],
+  transposed: boolean,
+  { forward, ofRows, ofMatrix, ofBias }: LinearProducts,
+): Tensor {
+  const [input, weight, bias] = operands;
+  // The operands themselves may be gone by the time of the backward pass.
+  const { shape: inputShape, dtype: inputDtype } = input;
+  const [wantsInput, wantsWeight, wantsBias] = [input, weight, bias].map(
+    (operand) => operand?.requiresGrad === true,
+  );
   const biasDtype = bias?.dtype;
   return differentiable({
     name: "autocastLinear",
-    inputs: [input, weight, bias, residual],
-    forward: () => ({ output, saved: [input, weight] }),
-    backward: (gradOutput, [savedInput, savedWeight]) => {
+    inputs: operands,
+    forward: () => {
+      const { output, rows } = forward();
+      return { output, saved: [rows, weight] };
+    },
+    backward: (gradOutput, [savedRows, savedWeight]) => {
       const matrix = transposed ? savedWeight!.t() : savedWeight!; // [out, in]
       const [outputSize, inputSize] = matrix.shape as [number, number];
       const gradient = gradOutput.reshape([-1, outputSize]);
-      const rows = savedInput!.reshape([-1, inputSize]);
-      const ofMatrix = () => (transposed ? rows.t().matmul(gradient) : gradient.t().matmul(rows));
+      const rows = savedRows!.reshape([-1, inputSize]);
+      const weightGradient = () => {
+        const made = cast(ofMatrix(gradient, rows, matrix), matrix.dtype);
+        return transposed ? made.t() : made;
+      };
       return [
-        ofInput ? gradient.matmul(matrix).view(inputShape) : null,
-        ofWeight ? ofMatrix() : null,
-        ofBias ? cast(gradient.sum(0), biasDtype!) : null,
+        wantsInput ? cast(ofRows(gradient, matrix), inputDtype).view(inputShape) : null,
+        wantsWeight ? weightGradient() : null,
+        wantsBias ? cast(ofBias(gradient), biasDtype!) : null,
         gradOutput,
       ];
     },
