@@ -100,12 +100,21 @@ async function runTests(copy, file, names, isa, changed) {
   );
 }
 
-/** Ends tests that have taken a processor for longer than any of them does: nothing else ends a loop without end. */
+/** Ends tests, and what they have started, that took a processor for longer than any does: nothing else ends a loop without end. */
 function endLoops() {
-  const { stdout } = run(root, "ps", ["--ppid", String(process.pid), "-o", "pid=,cputimes="]);
-  for (const line of stdout.trim().split("\n")) {
-    const [pid, seconds] = line.trim().split(/\s+/).map(Number);
-    if (seconds > LIMIT) process.kill(pid, "SIGKILL");
+  const { stdout } = run(root, "ps", ["-eo", "pid=,ppid=,cputimes="]);
+  const processes = stdout
+    .trim()
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/u).map(Number));
+  const ours = new Set([process.pid]);
+  for (let before = 0; before < ours.size;) {
+    before = ours.size;
+    for (const [pid, parent] of processes) if (ours.has(parent)) ours.add(pid);
+  }
+  ours.delete(process.pid);
+  for (const [pid, , seconds] of processes) {
+    if (ours.has(pid) && seconds > LIMIT) process.kill(pid, "SIGKILL");
   }
 }
 

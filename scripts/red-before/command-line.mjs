@@ -60,7 +60,7 @@ export const COMMAND_LINE = [
   {
     line: "10.1 no conversation from before training is shown",
     file: test("report/comparison-report"),
-    test: "successes only, the likeliest first, each probe once, hostile text made visible",
+    test: "the report says the figures of both sides and the difference",
     source: source("report/comparison-report"),
     from: "  lines.push(...fromBefore(before, after, found, shown));\n",
     to: "",
@@ -283,7 +283,7 @@ export const COMMAND_LINE = [
   {
     line: "10.2 a second YAML document is accepted",
     file: configuration,
-    test: "seed: 1",
+    test: "a second document",
     source: source("configuration/read"),
     from: 'logLevel: "error" }',
     to: 'logLevel: "silent" }',
@@ -291,7 +291,7 @@ export const COMMAND_LINE = [
   {
     line: "10.2 empty prompts are accepted",
     file: test("datasets/prompt-file"),
-    test: "takes a list of strings from anywhere",
+    test: "refuses p.jsonl",
     source: source("datasets/prompt-file"),
     from: '    if (prompt.trim() === "") {',
     to: "    if (false) {",
@@ -355,7 +355,7 @@ export const COMMAND_LINE = [
   {
     line: "10.2 deep YAML",
     file: configuration,
-    test: "seed: [[[[",
+    test: "brackets 50,000 deep",
     source: source("configuration/yaml-depth"),
     from: "    if (level > MOST_LEVELS) return true;\n",
     to: "",

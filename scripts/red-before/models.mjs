@@ -35,10 +35,11 @@ export const MODELS = [
   {
     line: "8.4 catastrophic patterns in tokenizer.json",
     file: lm("tokenizer-pattern"),
-    test: String.raw`takes time linear in the text: \s*x`,
+    test: "takes time linear in the text: (a+)+b",
     source: source("tokenizer/pattern"),
     from: 'KNOWN_PATTERNS.has(source) ? new RegExp(written(tree), "gu") : null',
     to: 'new RegExp(written(tree), "gu")',
+    ends: "hang",
   },
   {
     line: "8.4 Qwen2 with use_sliding_window and no max_window_layers",
@@ -52,9 +53,9 @@ export const MODELS = [
     line: "8.4 mutated tokenizers give raw TypeErrors",
     file: lm("tokenizer-refusals"),
     test: "load and work, or are refused by an error that names the file",
-    source: source("tokenizer/added-tokens"),
-    from: 'if (!isObject || typeof (value as { content?: unknown }).content !== "string") {',
-    to: "if (false) {",
+    source: source("tokenizer/part"),
+    from: "    if (accepts(value)) return value;",
+    to: "    return value as T;",
   },
   {
     line: "8.4 hostile hub listings give raw errors of the file system",

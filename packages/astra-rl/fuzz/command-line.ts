@@ -5,7 +5,7 @@
 //
 // `--cases N --seed S` runs seeds S to S + N − 1 of each command; `--cases 1 --seed X --command NAME --show` repeats one.
 import { fork } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -118,6 +118,7 @@ const PATHS = [
   "texts.jsonl",
   "pairs.jsonl",
   "lines.jsonl",
+  "half.jsonl",
   "words.json",
   "patterns.json",
   "latin1.json",
@@ -131,12 +132,20 @@ const PATHS = [
   "folder/new/deep.json",
   "broken",
   "out.json",
+  "run",
+  "run/checkpoints/last",
+  "run/graphs.jsonl",
+  "evaluation.json",
 ];
 
 function makeFiles(): void {
   const write = (name: string, content: string | Buffer) => writeFileSync(name, content);
   write("run.yaml", SMALL);
-  write("minimal.yaml", "models: {tester: embedded:chatter, target: embedded:chatter}\n");
+  // The default number of steps takes minutes, and is no mistake.
+  write(
+    "minimal.yaml",
+    "models: {tester: embedded:chatter, target: embedded:chatter}\ntraining: {trainingSteps: 1}\n",
+  );
   write("empty.yaml", "");
   write("latin1.yaml", Buffer.from("models: {tester: caf\u00e9, target: embedded:chatter}\n", "latin1"));
   write("two.yaml", `${SMALL}---\nseed: 4\n`);
@@ -155,9 +164,10 @@ function makeFiles(): void {
   write("prompts.txt", "one\n\ntwo\n");
   write("prompts.csv", 'prompt,note\n"a, b",c\nd,e\n');
   write("messages.jsonl", '{"messages": [{"role": "user", "content": "Hi"}]}\n');
-  write("texts.jsonl", '{"text": "Get lost."}\n{"text": ""}\n');
-  write("pairs.jsonl", '{"context": "a", "continuation": "b"}\n{"prompt": "a"}\n');
-  write("lines.jsonl", '{"prompt": "a"}\n{"prompt": "\\ud800"}\n');
+  write("texts.jsonl", '{"text": "Get lost."}\n{"text": "It is warm."}\n');
+  write("pairs.jsonl", '{"context": "a", "continuation": "b"}\n{"context": "b c", "continuation": " d"}\n');
+  write("lines.jsonl", '{"prompt": "a"}\n{"prompt": "b"}\n');
+  write("half.jsonl", '{"prompt": "a", "text": "b"}\n{"prompt": "\\ud800", "text": ""}\n');
   write("words.json", '["fool", {"pattern": "lo+st", "weight": 0.5}]');
   write("patterns.json", '[{"pattern": "(a+)+$"}, {"pattern": "(x*)*y"}]');
   write("latin1.json", Buffer.from('["f\u00fcr"]', "latin1"));
@@ -167,6 +177,26 @@ function makeFiles(): void {
   write("broken/config.json", '{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}');
   write("broken/tokenizer.json", "{}");
   write("broken/model.safetensors", Buffer.alloc(64));
+}
+
+let finished: string | undefined;
+
+/** A folder with a finished run and an evaluation of it, made once by each process. */
+async function finishedRun(): Promise<string> {
+  if (finished !== undefined) return finished;
+  const home = process.cwd();
+  finished = mkdtempSync(join(tmpdir(), "astra-rl-fuzz-finished-"));
+  process.once("exit", () => rmSync(finished!, { recursive: true, force: true }));
+  process.chdir(finished);
+  makeFiles();
+  for (const args of [
+    ["train", "run.yaml", "--run-dir", "run"],
+    ["eval", "run.yaml", "--tester", "run/checkpoints/last", "--output", "evaluation.json"],
+  ]) {
+    if ((await main(args, silent)) !== 0) throw new Error(`${args.join(" ")} failed`);
+  }
+  process.chdir(home);
+  return finished;
 }
 
 /** Deep enough for a scorer inside a scorer; they may stand inside each other without end. */
@@ -207,6 +237,11 @@ function commandLine(command: string, random: Random): string[] {
   if (takesConfiguration && !random.once(20)) {
     args.push(!random.once(3) ? "run.yaml" : random.pick(PATHS));
   }
+  if (command === "report" && !random.once(20)) {
+    for (let paths = 1 + random.below(2); paths > 0; paths -= 1) {
+      args.push(random.once(4) ? random.pick(PATHS) : random.pick(["run", "evaluation.json"]));
+    }
+  }
   if (command === "init" && !random.once(5)) args.push(random.pick(["new.yaml", "-", ...PATHS]));
   if (command === "demo") {
     for (const set of [
@@ -230,38 +265,34 @@ function commandLine(command: string, random: Random): string[] {
       generate: "lines.jsonl",
       logprobs: "pairs.jsonl",
     }[command];
-    args.push("--input", random.once(2) && good !== undefined ? good : random.pick(PATHS));
+    args.push("--input", !random.once(4) && good !== undefined ? good : random.pick(PATHS));
   }
   if (required.includes("--scorer") && !random.once(10)) {
-    args.push(
-      "--scorer",
-      random.pick([
-        "embedded",
-        "keyword:words.json",
-        "keyword:patterns.json",
-        "keyword:none.json",
-        "keyword:folder",
-        "keyword:latin1.json",
-        "./module.mjs#scorer",
-        "{type: keyword, entries: [{term: a}]}",
-        ...WORDS,
-        ...PATHS,
-      ]),
-    );
+    const good = [
+      "embedded",
+      "keyword:words.json",
+      "./module.mjs#scorer",
+      "{type: keyword, entries: [{term: a}]}",
+    ];
+    const bad = ["keyword:patterns.json", "keyword:none.json", "keyword:folder", "keyword:latin1.json"];
+    args.push("--scorer", random.pick(random.once(3) ? [...bad, ...WORDS, ...PATHS] : good));
   }
   for (let more = random.below(4); more > 0; more -= 1) {
     const option = random.pick(options);
     if (option.name === "--set") args.push(...override(random));
     else if (!option.takesValue) args.push(option.name);
-    else
-      args.push(option.name, anyValue(random, LONG.test(`.${option.name}`) || option.name === "--episodes"));
+    else {
+      const isLong = LONG.test(`.${option.name}`) || option.name === "--episodes";
+      const good = option.choices ?? ["1", "2", "3"];
+      args.push(option.name, random.once(2) ? random.pick(good) : anyValue(random, isLong));
+    }
   }
   if (random.once(20)) args.push(random.pick(WORDS));
   return args;
 }
 
 interface CommandFacts {
-  options: readonly { name: string; takesValue: boolean }[];
+  options: readonly { name: string; takesValue: boolean; choices: readonly string[] | undefined }[];
   required: readonly string[];
   takesConfiguration: boolean;
 }
@@ -274,6 +305,7 @@ const COMMANDS_OF = new Map<string, CommandFacts>(
       options: command.options.map((option) => ({
         name: option.long!,
         takesValue: option.required || option.optional,
+        choices: option.argChoices,
       })),
       required: command.options.filter((option) => option.mandatory).map((option) => option.long!),
       takesConfiguration: command.registeredArguments.some((argument) => argument.name() === "config"),
@@ -287,9 +319,13 @@ async function runCase(command: string, seed: number): Promise<Report> {
   const home = process.cwd();
   process.chdir(folder);
   let [out, err] = ["", ""];
-  const before = process.cpuUsage();
   try {
     makeFiles();
+    const folderOfRun = await finishedRun();
+    for (const name of ["run", "evaluation.json"]) {
+      cpSync(join(folderOfRun, name), name, { recursive: true });
+    }
+    const before = process.cpuUsage();
     const code = await main(args, {
       stdout: { write: (text: string) => ((out = (out + text).slice(-20_000)), true) },
       stderr: { write: (text: string) => ((err = (err + text).slice(-20_000)), true) },

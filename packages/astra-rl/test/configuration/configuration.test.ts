@@ -115,10 +115,18 @@ describe("what is too much is refused before any work, with its number and the k
   });
 
   test.each([
-    ["seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
-    [`seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`, "/runs/run.yaml:1:1: is nested too deeply"],
-    [Array.from({ length: 3000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"), "is nested too deeply"],
-  ])("%.30s", async (text, message) => {
+    ["a second document", "seed: 1\n---\nseed: 2\n", "begins a second document, and a configuration is one"],
+    [
+      "brackets 50,000 deep",
+      `seed: ${"[".repeat(50_000)}${"]".repeat(50_000)}\n`,
+      "/runs/run.yaml:1:1: is nested too deeply",
+    ],
+    [
+      "sections 3,000 deep",
+      Array.from({ length: 3000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"),
+      "is nested too deeply",
+    ],
+  ])("%s", async (_, text, message) => {
     await expect(parseConfiguration(text, "/runs/run.yaml")).rejects.toThrow(message);
   });
 
