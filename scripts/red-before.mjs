@@ -96,6 +96,7 @@ async function runTests(copy, file, names, isa, changed) {
     [...module.children.allTests()].map((test) => ({
       fullName: test.fullName.replaceAll(" > ", " "),
       state: test.result().state,
+      errors: (test.result().errors ?? []).map(({ message }) => message),
     })),
   );
 }
@@ -165,6 +166,8 @@ async function withoutFix(copy, regression) {
 }
 
 const copy = makeCopy();
+// What tests start looks for packages where it is started.
+process.chdir(copy);
 let wrong = 0;
 /** What came of the tests of a file as they are, by file and instruction set. */
 const before = new Map();
@@ -188,6 +191,11 @@ try {
     const red = await withoutFix(copy, regression);
     lastChanged = regression.source;
     if (green !== "green" || red !== "red") wrong += 1;
+    if (green === "red") {
+      for (const { fullName, errors } of before.get(key)) {
+        if (fullName.includes(test)) process.stderr.write(`${fullName}: ${errors.join("\n")}\n`);
+      }
+    }
     const name = `${file.replace("packages/", "")}: ${test.replaceAll("|", String.raw`\|`)}`;
     process.stdout.write(`| ${line} | ${name} | ${red} | ${green} |\n`);
   }
@@ -196,6 +204,7 @@ try {
   );
 } finally {
   for (const runner of runners.values()) await runner.close();
+  process.chdir(root);
   run(root, "git", ["worktree", "remove", "--force", copy]);
   rmSync(dirname(copy), { recursive: true, force: true });
 }

@@ -310,11 +310,14 @@ export const ENGINE = [
   {
     line: "8.4 a safetensors file is shortened while it is loaded",
     file: torch("safetensors"),
-    test: "are refused when the file was shortened in place since it was opened",
+    test: "are what they were when the file is shortened in place afterwards",
     source: native("file.cpp"),
-    from: '      if (count == 0) throw Refusal(file.path + " has been shortened since it was opened");',
-    to: "      if (count == 0) return;",
+    from: "  if (bytes > 0) {\n    auto* numbers",
+    to:
+      "  tensor = at::from_file(file->path, true, file->bytes(), at::TensorOptions().dtype(at::kByte))" +
+      ".narrow(0, offset, bytes).view(type).view(sizes);\n  if (false) {\n    auto* numbers",
     build: "native",
+    ends: "crash",
   },
   {
     line: "8.4 geluTanh of integers truncates",
