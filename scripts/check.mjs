@@ -4,32 +4,62 @@
  *
  *   node scripts/check.mjs [--without-tests]
  */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const bin = (path) => join(root, "node_modules", path);
 
-/** @type {[name: string, args: string[]][]} each is run by this Node */
+/** The type checkers take up to 2 GiB each. */
+const MOST = 4;
+
+/** @typedef {[name: string, args: string[]]} Check run by this Node */
+/** @type {Check} */
+const setUp = ["set-up", [join(root, "scripts/setup.mjs"), "--quiet"]];
+/** @type {Check[]} the longest first */
 const checks = [
-  ["set-up", [join(root, "scripts/setup.mjs"), "--quiet"]],
+  ["examples", [join(root, "scripts/run-snippets.mjs")]],
   ["types", [bin("typescript/bin/tsc"), "-p", join(root, "tsconfig.check.json")]],
   ["types of the page", [bin("typescript/bin/tsc"), "-p", join(root, "packages/viewer/tsconfig.json")]],
   ["lint", [bin("oxlint/bin/oxlint"), "--type-aware", "--deny-warnings"]],
   ["format", [bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "."]],
   ["import law", [join(root, "scripts/check-imports.mjs")]],
   ["reference", [bin("typedoc/bin/typedoc")]],
-  ["examples", [join(root, "scripts/run-snippets.mjs")]],
 ];
-if (!process.argv.includes("--without-tests")) checks.push(["tests", [bin("vitest/vitest.mjs"), "run"]]);
-
 const failed = [];
-for (const [name, args] of checks) {
-  process.stdout.write(`check: ${name}\n`);
-  const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: "inherit" });
+
+/** Runs one check and shows what it said when it has ended, so that those that run side by side are not mixed. */
+async function run([name, args]) {
+  const began = performance.now();
+  const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
+  }
+  const [status] = await once(child, "close");
+  const seconds = ((performance.now() - began) / 1000).toFixed(0);
+  process.stdout.write(`check: ${name} (${seconds} s)\n${output}`);
   if (status !== 0) failed.push(name);
-  if (failed[0] === "set-up") break;
+}
+
+/** Most checks keep one processor busy, so as many run as there are. */
+async function work(waiting) {
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) await run(next);
+}
+
+await run(setUp);
+if (failed.length === 0) {
+  await Promise.all(Array.from({ length: Math.min(availableParallelism(), MOST) }, () => work(checks)));
+}
+if (failed.length === 0 && !process.argv.includes("--without-tests")) {
+  const { status } = spawnSync(process.execPath, [bin("vitest/vitest.mjs"), "run"], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  if (status !== 0) failed.push("tests");
 }
 process.stdout.write(failed.length === 0 ? "check: all is well\n" : `check: failed: ${failed.join(", ")}\n`);
 process.exitCode = failed.length === 0 ? 0 : 1;
