@@ -400,9 +400,15 @@ function start() {
   return fork(fileURLToPath(import.meta.url), ["--child", ...(values.show ? ["--show"] : [])], {
     execArgv: process.execArgv,
     stdio: ["ignore", "ignore", values.show ? "inherit" : "ignore", "ipc"],
-    // No case may wait for a network.
-    env: { ...process.env, HF_HUB_OFFLINE: "1" },
+    // No case may wait for a network, and `setup` may not build against another libtorch than the one in use.
+    env: { ...process.env, ...libtorchInUse(), HF_HUB_OFFLINE: "1" },
   });
+}
+
+function libtorchInUse(): { LIBTORCH?: string } {
+  const file = new URL("../../torch/build/libtorch.json", import.meta.url);
+  const { origin, root } = JSON.parse(readFileSync(file, "utf8")) as { origin: string; root: string };
+  return origin === "LIBTORCH" ? { LIBTORCH: root } : {};
 }
 
 /** The words behind a process's name in /proc: its state first. Empty where there is no such file. */

@@ -1,4 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   existsSync,
   mkdirSync,
@@ -229,16 +230,33 @@ describe("Ctrl-C", () => {
   }, 120_000);
 });
 
-/** What a command shows in a pseudo-terminal, what is typed given to it. */
-function inTerminal(columns: number, command: string, typed = ""): string {
+/**
+ * What a command shows in a pseudo-terminal. Each answer is typed when it is asked for, not before: until a program takes the
+ * keys over, the terminal itself reads them.
+ */
+async function inTerminal(
+  columns: number,
+  command: string,
+  answers: readonly string[] = [],
+): Promise<string> {
   const set = `stty cols ${columns} rows 24; ${process.execPath} ${program} ${command}`;
-  const { stdout } = spawnSync("script", ["-qec", set, "/dev/null"], {
-    encoding: "utf8",
-    input: typed,
+  const child = spawn("script", ["-qec", set, "/dev/null"], {
+    stdio: ["pipe", "pipe", "inherit"],
     cwd: path(),
     env: { ...process.env, OMP_NUM_THREADS: "1" },
   });
-  return stdout;
+  const left = [...answers];
+  let [shown, read] = ["", 0];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    shown += text;
+    const asked = shown.indexOf("Scorer: ", read);
+    if (asked === -1 || left.length === 0) return;
+    read = asked + 1;
+    child.stdin.write(left.shift()!);
+  });
+  await once(child, "close");
+  expect(left).toEqual([]);
+  return shown;
 }
 
 describe("a terminal", () => {
@@ -253,9 +271,9 @@ describe("a terminal", () => {
     ],
   ])(
     "of %d columns shows success, success with harmless probes, harmful and distinct probes whole on one line",
-    (columns, figures) => {
+    async (columns, figures) => {
       configuration("trainingSteps: 4, evaluateEvery: 1");
-      const stdout = inTerminal(columns, "train run.yaml --run-dir run");
+      const stdout = await inTerminal(columns, "train run.yaml --run-dir run");
       const lines = stdout.split(/[\r\n]+/u).map((line) => line.replaceAll("\u001B[2K", ""));
       const live = lines.filter((line) => line.startsWith("step 4/4"));
       expect(live.length).toBeGreaterThan(0);
@@ -273,7 +291,8 @@ describe("a terminal", () => {
     async () => {
       writeFileSync(path("words.json"), '["fool"]');
       const own = `--tester ${goldenFolder} --target ${goldenFolder}`;
-      const shown = inTerminal(80, `init run.yaml ${own}`, "5\nkeyord:words.json\nkeyword:words.json\n");
+      const answers = ["5\n", "keyord:words.json\n", "keyword:words.json\n"];
+      const shown = await inTerminal(80, `init run.yaml ${own}`, answers);
       expect(shown).toContain("1  detoxify: ");
       expect(shown).toContain("--scorer 5: must be");
       expect(shown).toContain("Wrote run.yaml. Next: astra-rl train run.yaml");
@@ -281,9 +300,9 @@ describe("a terminal", () => {
         type: "keyword",
         file: path("words.json"),
       });
-      const left = inTerminal(80, `init later.yaml ${own}`, "\n");
+      const left = await inTerminal(80, `init later.yaml ${own}`, ["\n"]);
       expect(left).toContain("Wrote later.yaml. Set scorer, then: astra-rl train later.yaml");
-      const ended = inTerminal(80, `init ended.yaml ${own}`, "\u0004");
+      const ended = await inTerminal(80, `init ended.yaml ${own}`, ["\u0004"]);
       expect(ended).toContain("Wrote ended.yaml. Set scorer, then");
     },
     60_000,
