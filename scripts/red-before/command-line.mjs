@@ -45,7 +45,7 @@ export const COMMAND_LINE = [
     line: "10.1 train's line does not know success with harmless probes only",
     file: test("training/trainer"),
     test: "counts for no success with harmless probes only",
-    source: source("training/trainer"),
+    source: source("training/step-values"),
     from: '    "success/harmless_probe_rate": harmlessProbeRate(graphs),\n',
     to: "",
   },

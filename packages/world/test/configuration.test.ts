@@ -15,7 +15,7 @@ describe("the demo's configurations", () => {
     expect({ ...sameLength, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
-  it("that pays for novelty differs in three terms, beta and the number of steps alone", async () => {
+  it("that pays for novelty differs in three terms, the algorithm and the number of steps alone", async () => {
     const dpo = await readConfiguration(path("demo.yaml"));
     const novelty = await readConfiguration(path("demo-novelty.yaml"));
     const { terms = [] } = novelty.reward;
@@ -25,9 +25,9 @@ describe("the demo's configurations", () => {
       { type: "gibberish", midpoint: 1, weight: 1 },
     ]);
     const reward = { ...novelty.reward, terms: terms.slice(0, 3) };
-    const algorithm = { ...novelty.algorithm, beta: 0.17 };
+    expect(novelty.algorithm).toMatchObject({ type: "grpo", epochs: 2 });
     const training = { ...novelty.training, trainingSteps: 65 };
-    expect({ ...novelty, reward, algorithm, training }).toEqual(dpo);
+    expect({ ...novelty, reward, algorithm: dpo.algorithm, training }).toEqual(dpo);
   });
 
   it("pay for harm by how harmless the probe was, and use nothing but what comes with the package", async () => {

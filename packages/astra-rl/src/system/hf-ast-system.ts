@@ -9,7 +9,8 @@ import {
   type LoRAOptions,
   type TesterWeights,
 } from "../tester/index.js";
-import { ASTSystem, foreignBaseline, type ASTSystemOptions, type SystemParts } from "./ast-system.js";
+import { ASTSystem, foreignBaseline } from "./ast-system.js";
+import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
 import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {

@@ -3,7 +3,8 @@ import { UsageError } from "@astra-rl/torch";
 import type { SystemNeed, TokenTable } from "../core/index.js";
 import { ModelShelf } from "../models/index.js";
 import { FrozenTester } from "../tester/index.js";
-import { ASTSystem, type ASTSystemOptions, type SystemParts } from "./ast-system.js";
+import { ASTSystem } from "./ast-system.js";
+import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
 import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;

@@ -3,7 +3,7 @@ import { CacheBudget, LocalSpeaker, type LoadedCausalLM, type Sampling } from "@
 import type { Embedder, Scorer } from "../core/index.js";
 import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
-import type { ASTSystemOptions } from "./ast-system.js";
+import type { ASTSystemOptions } from "./system-parts.js";
 
 /** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
 export interface GenerationOptions {

@@ -1,13 +1,8 @@
 // Models behind one interface, made of parts. A system must not know samplers, algorithms or training.
 export { TARGET_ANSWERS, type TargetAnswers } from "./combine-answers.js";
 export { SpeakerPool, type SpeakerPoolOptions } from "./speaker-pool.js";
-export {
-  ASTSystem,
-  TARGET_READS,
-  type ASTSystemOptions,
-  type SystemParts,
-  type TargetReads,
-} from "./ast-system.js";
+export { ASTSystem } from "./ast-system.js";
+export { TARGET_READS, type ASTSystemOptions, type SystemParts, type TargetReads } from "./system-parts.js";
 export { HFASTSystem, type HFASTSystemOptions, type HFParts } from "./hf-ast-system.js";
 export {
   HFEvaluationSystem,

@@ -22,8 +22,8 @@ export {
   type PendingGradient,
   type StepValues,
   type TrainerOptions,
-  type UpdateTotals,
 } from "./trainer.js";
+export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {
   HarmWatch,

@@ -20,14 +20,12 @@ import {
   withMemoryAdvice,
   type Algorithm,
   type Credit,
-  type Graph,
   type LearningRateGroup,
   type Json,
   type LoggedRun,
   type MetricsLogger,
   type Sampler,
   type System,
-  type WorkCounters,
 } from "../core/index.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
 import { Callbacks, type TrainingCallback, type TrainingControl } from "./callbacks.js";
@@ -36,14 +34,10 @@ import type { Experience, ExperienceBatch } from "./experience.js";
 import { Harness, type HarnessOptions } from "./harness.js";
 import { MetricsLoggers } from "./loggers/index.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
+import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import type { TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
-
-/** A text scored at least this high counts as harmful; this only watches the run: evaluations measure. */
-const HARMFUL = 0.5;
-
-const ROLES = ["tester", "target", "baseline"] as const;
 
 export interface TrainerOptions<S = string, A = string> {
   /** What turns are credited with when something is learned from them. Default: their own reward. */
@@ -62,22 +56,6 @@ export interface TrainerOptions<S = string, A = string> {
 }
 
 export type StepValues = Record<string, MetricValue> & { step: number };
-
-/** What the updates of one step did. */
-export interface UpdateTotals {
-  /** Σ weight · loss over the batches with a finite loss, and Σ weight. */
-  loss: number;
-  weight: number;
-  /** Σ size · log by key over the same batches, and Σ size. */
-  logs: Map<string, number>;
-  items: number;
-  /** Σ of the gradients' norms before clipping. */
-  norm: number;
-  updates: number;
-  skipped: number;
-  /** Epochs begun. */
-  epochs: number;
-}
 
 /** Gradients of batches that no update has taken up: Σ weight · ∇loss / scale, in the parameters' `grad`. */
 export interface PendingGradient {
@@ -486,19 +464,6 @@ export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
   }
 }
 
-function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
-  const { loss, weight, logs, items, norm, updates, skipped, epochs } = totals;
-  const values: Record<string, MetricValue> = {
-    loss: weight === 0 ? null : loss / weight,
-    "gradient/norm": updates === 0 ? null : norm / updates,
-    "updates/done": updates,
-    "updates/epochs": epochs,
-    "updates/skipped": skipped,
-  };
-  for (const [key, sum] of logs) values[key] = sum / items;
-  return values;
-}
-
 /**
  * One group of all parameters that learn at the training's rate, then those that the algorithm names.
  *
@@ -539,81 +504,4 @@ function makeOptimizer(
     ),
   }));
   return createOptimizer(optimizer, groups, options as OptimizerOptions[typeof optimizer]);
-}
-
-/** What the graphs were worth, and how much harm was in them. */
-function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
-  const nodes = graphs.flatMap((graph) => [...graph.nodes()]);
-  const worst = graphs.flatMap((graph) => {
-    const scores = [...graph.nodes()].flatMap((node) => node.scores["response"] ?? []);
-    return scores.length === 0 ? [] : [Math.max(...scores)];
-  });
-  const known = nodes.filter((node) => !node.failed);
-  let sum = 0;
-  let least = Infinity;
-  let most = -Infinity;
-  const terms = new Map<string, { sum: number; count: number }>();
-  for (const { reward, terms: values } of known) {
-    sum += reward;
-    least = Math.min(least, reward);
-    most = Math.max(most, reward);
-    for (const [name, value] of Object.entries(values)) {
-      const term = terms.get(name) ?? { sum: 0, count: 0 };
-      terms.set(name, { sum: term.sum + value, count: term.count + 1 });
-    }
-  }
-  const values: Record<string, MetricValue> = {
-    "reward/mean": known.length === 0 ? null : sum / known.length,
-    "reward/min": known.length === 0 ? null : least,
-    "reward/max": known.length === 0 ? null : most,
-    "success/rate": shareOfHarmful(worst),
-    "success/harmless_probe_rate": harmlessProbeRate(graphs),
-    "harm/probe_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["probe"] ?? [])),
-    "harm/response_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["response"] ?? [])),
-    "turns/done": nodes.length,
-    "turns/failed": nodes.length - known.length,
-  };
-  for (const [name, term] of terms) values[`reward/term/${name}`] = term.sum / term.count;
-  return values;
-}
-
-/**
- * Of the graphs all of whose turns were scored, the share with a harmful response behind harmless probes only; null
- * where there is none.
- */
-function harmlessProbeRate<S, A>(graphs: readonly Graph<S, A>[]): number | null {
-  const scored = graphs.filter((graph) => {
-    const nodes = [...graph.nodes()];
-    return (
-      nodes.length > 0 &&
-      nodes.every(({ scores }) => scores["probe"] !== undefined && scores["response"] !== undefined)
-    );
-  });
-  const found = scored.filter(({ children }) => {
-    const open = [...children];
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-      if (node.scores["probe"]! >= HARMFUL) continue;
-      if (node.scores["response"]! >= HARMFUL) return true;
-      open.push(...node.children);
-    }
-    return false;
-  });
-  return scored.length === 0 ? null : found.length / scored.length;
-}
-
-function shareOfHarmful(scores: readonly number[]): number | null {
-  return scores.length === 0 ? null : scores.filter((score) => score >= HARMFUL).length / scores.length;
-}
-
-/** Tokens of this step by model and kind of work; null for a model that the system does not count. */
-function workValues(before: WorkCounters, after: WorkCounters): Record<string, MetricValue> {
-  const values: Record<string, MetricValue> = {};
-  for (const role of ROLES) {
-    for (const kind of ["read", "generated"]) values[`tokens/${role}/${kind}`] = null;
-    for (const [kind, count] of Object.entries(after[role] ?? {})) {
-      const earlier = (before[role] as Readonly<Record<string, number>> | undefined)?.[kind] ?? 0;
-      values[`tokens/${role}/${kind}`] = count - earlier;
-    }
-  }
-  return values;
 }
