@@ -21,6 +21,7 @@ import { fileURLToPath } from "node:url";
 import { crc32, deflateRawSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { fetchArchive, unzip } from "../../packages/torch/scripts/setup/archive.mjs";
+import { isBuilt } from "../../packages/torch/scripts/setup/engine.mjs";
 import { fromPython, fromVariable } from "../../packages/torch/scripts/setup/libtorch.mjs";
 
 const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
@@ -29,6 +30,20 @@ beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "setup-"));
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+test("an addon counts as built for the libtorch that is chosen, and for no other", () => {
+  const write = (name: string, value: unknown) => writeFileSync(join(folder, name), JSON.stringify(value));
+  expect(isBuilt(folder)).toBe(false);
+  for (const name of ["astra_torch.node", "preload.node"]) writeFileSync(join(folder, name), "");
+  write("libtorch.json", { root: "/opt/libtorch/" });
+  expect(isBuilt(folder)).toBe(false);
+  write("stamp.json", { libtorch: "/usr" });
+  expect(isBuilt(folder)).toBe(false);
+  write("stamp.json", { libtorch: "/opt/libtorch" });
+  expect(isBuilt(folder)).toBe(true);
+  rmSync(join(folder, "preload.node"));
+  expect(isBuilt(folder)).toBe(false);
+});
 
 /** A zip file made by hand: every second entry is deflated, the others are stored. */
 function zip(entries: Record<string, string>): Buffer {

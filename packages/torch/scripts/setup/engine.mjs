@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { aptInstall } from "./apt.mjs";
 import { execute, onPath } from "./command.mjs";
@@ -12,6 +12,22 @@ import { SetupProblem } from "./problem.mjs";
 
 const packageFolder = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const inPackage = (...parts) => join(packageFolder, ...parts);
+
+/**
+ * Whether a folder holds an addon for the libtorch that is chosen there. A clone's set-up and an installed package's each keep
+ * account of what they did, but there is one addon, which the other may have built for another libtorch.
+ */
+export function isBuilt(folder) {
+  const read = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
+  try {
+    return (
+      ["astra_torch.node", "preload.node"].every((name) => existsSync(join(folder, name))) &&
+      read("stamp.json").libtorch === resolve(read("libtorch.json").root)
+    );
+  } catch {
+    return false;
+  }
+}
 
 /**
  * What makes the engine of this package: a compiler, a libtorch, the addon. Each step has a key (a hash of what it depends
@@ -98,7 +114,7 @@ export function engineSteps({ say, cwd = packageFolder }) {
           compilerName() +
           libraryState(),
       ),
-    present: () => ["astra_torch.node", "preload.node"].every((name) => existsSync(inPackage("build", name))),
+    present: () => isBuilt(inPackage("build")),
     make() {
       say("building the addon (a minute or two)");
       const { root: prefix } = JSON.parse(readFileSync(libtorchFile, "utf8"));
