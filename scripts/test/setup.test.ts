@@ -240,7 +240,9 @@ describe("the whole of set-up, on a small clone", () => {
 for (const path of process.argv.slice(3)) { fs.mkdirSync(path + "/dist", { recursive: true }); fs.writeFileSync(path + "/dist/index.js", ""); }`,
       "packages/torch/native/addon.cc": "int x;",
       "packages/torch/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "addon\\n");
-for (const name of ["astra_torch", "preload"]) fs.writeFileSync(new URL("../build/" + name + ".node", import.meta.url), "");`,
+const write = (name, text) => fs.writeFileSync(new URL("../build/" + name, import.meta.url), text);
+for (const name of ["astra_torch.node", "preload.node"]) write(name, "");
+write("stamp.json", JSON.stringify({ libtorch: process.argv.at(-1) }));`,
       "packages/viewer/scripts/build.mjs": `import fs from "node:fs"; fs.appendFileSync(${JSON.stringify(calls)}, "page\\n");
 const folder = new URL("../../astra-rl/dist/viewer/", import.meta.url); fs.mkdirSync(folder, { recursive: true });
 fs.writeFileSync(new URL("report.html", folder), "");`,
@@ -286,6 +288,9 @@ fs.writeFileSync(new URL("report.html", folder), "");`,
     expect(run().called).toEqual(["addon"]);
     writeTree(folder, tinyLibtorch("2.8.0"));
     writeTree(folder, { "libtorch/lib/libtorch.so": "another torch" });
+    expect(run().called).toEqual(["addon"]);
+    // As an installed package's own set-up leaves it, which keeps another account.
+    writeTree(clone, { "packages/torch/build/stamp.json": '{"libtorch":"/another"}' });
     expect(run().called).toEqual(["addon"]);
     writeTree(clone, { "package-lock.json": '{"changed":true}' });
     expect(run().called[0]).toMatch(/^npm ci/);
