@@ -15,8 +15,8 @@ const numerical = [
 /** Among them, what it may not: texts, files, processes and memory. */
 const elsewhere = [
   "packages/lm/test/{byte-level-texts,resolve-checkpoint,tokenizer*,texts,fuzzers,model-files,bounded-template}.test.ts",
-  "packages/lm/test/{threads,meta-device,prefix-trie,read-parameters}.test.ts",
-  "packages/torch/test/{limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
+  "packages/lm/test/{checkpoint,threads,meta-device,prefix-trie,read-parameters}.test.ts",
+  "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
   "packages/astra-rl/test/system/{hub-models,roles-apart}.test.ts",
   "packages/astra-rl/test/training/{callbacks,event-file,loggers,run-directory,run-lock,training-configuration}.test.ts",
 ];
