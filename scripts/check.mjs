@@ -54,7 +54,7 @@ await run(setUp);
 if (failed.length === 0) {
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), MOST) }, () => work(checks)));
 }
-if (failed.length === 0 && !process.argv.includes("--without-tests")) {
+if (failed[0] !== setUp[0] && !process.argv.includes("--without-tests")) {
   const { status } = spawnSync(process.execPath, [bin("vitest/vitest.mjs"), "run"], {
     cwd: root,
     stdio: "inherit",

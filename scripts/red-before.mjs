@@ -115,7 +115,7 @@ function endLoops() {
   }
   ours.delete(process.pid);
   for (const [pid, , seconds] of processes) {
-    if (ours.has(pid) && seconds > LIMIT) process.kill(pid, "SIGKILL");
+    if (ours.has(pid) && seconds > LIMIT) run(root, "kill", ["-KILL", String(pid)]);
   }
 }
 
