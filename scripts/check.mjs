@@ -13,9 +13,6 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const bin = (path) => join(root, "node_modules", path);
 
-/** The type checkers take up to 2 GiB each. */
-const MOST = 4;
-
 /** @typedef {[name: string, args: string[]]} Check run by this Node */
 /** @type {Check} */
 const setUp = ["set-up", [join(root, "scripts/setup.mjs"), "--quiet"]];
@@ -52,7 +49,7 @@ async function work(waiting) {
 
 await run(setUp);
 if (failed.length === 0) {
-  await Promise.all(Array.from({ length: Math.min(availableParallelism(), MOST) }, () => work(checks)));
+  await Promise.all(Array.from({ length: availableParallelism() }, () => work(checks)));
 }
 if (failed[0] !== setUp[0] && !process.argv.includes("--without-tests")) {
   const { status } = spawnSync(process.execPath, [bin("vitest/vitest.mjs"), "run"], {

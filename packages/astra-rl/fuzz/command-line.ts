@@ -185,9 +185,9 @@ let finished: string | undefined;
 async function finishedRun(): Promise<string> {
   if (finished !== undefined) return finished;
   const home = process.cwd();
-  finished = mkdtempSync(join(tmpdir(), "astra-rl-fuzz-finished-"));
-  process.once("exit", () => rmSync(finished!, { recursive: true, force: true }));
-  process.chdir(finished);
+  const folder = mkdtempSync(join(tmpdir(), "astra-rl-fuzz-finished-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  process.chdir(folder);
   makeFiles();
   for (const args of [
     ["train", "run.yaml", "--run-dir", "run"],
@@ -196,6 +196,7 @@ async function finishedRun(): Promise<string> {
     if ((await main(args, silent)) !== 0) throw new Error(`${args.join(" ")} failed`);
   }
   process.chdir(home);
+  finished = folder;
   return finished;
 }
 
