@@ -6,13 +6,13 @@
  *         [--isas avx512_bf16,avx2]
  *
  * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
- * has torch and transformers, the comparison is left out, and the report says so. With --isas a step is timed within
- * these smaller instruction sets as well.
+ * has torch and transformers, the comparison is left out, and the report says so. With --isas the first of these steps is
+ * timed within smaller instruction sets as well.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir, totalmem } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { engineInformation } from "@astra-rl/torch";
@@ -65,9 +65,12 @@ log(
 const parts = await measureParts(values.model, roofline, log);
 const rows = values.episodes.split(",").map(Number).map(compareSteps);
 const levels = values.isas.split(",").filter((isa) => isa !== "");
-const within = levels.flatMap((isa) =>
-  ["auto", "bfloat16", "float32"].map((dtype) => stepWithin(isa, dtype)),
-);
+const within = levels.flatMap((isa) => {
+  const auto = stepWithin(isa, "auto", rows[0]!);
+  // Where that is float32 throughout, there is nothing else to see.
+  const { rollouts, updates } = auto.report.computeTypes;
+  return rollouts === updates ? [auto] : [auto, stepWithin(isa, "float32", rows[0]!)];
+});
 const report = render(roofline, parts, rows, within, Math.max(before.load, 0));
 console.log(report);
 if (values.output !== undefined) writeFileSync(values.output, report);
@@ -83,48 +86,45 @@ interface Comparison {
 }
 
 function compareSteps(episodes: number): Comparison {
-  const common = ["--model", values.model, "--episodes", String(episodes), "--seed", values.seed];
-  const ours = (dtype: string, from: number, steps: number) =>
-    runJson(process.execPath, [
-      "--import",
-      "tsx",
-      join(here, "step.ts"),
-      ...common,
-      "--prompts",
-      promptFile,
-      "--from",
-      String(from),
-      "--steps",
-      String(steps),
-      "--dtype",
-      dtype,
-    ]);
-  const bfloat16 = ours("bfloat16", 0, STEPS);
+  const bfloat16 = ownStep(episodes, "bfloat16", 0, STEPS);
   const chosen = medianStep(bfloat16);
-  const float32 = ours("float32", chosen - 1, 2);
+  const float32 = ownStep(episodes, "float32", chosen - 1, 2);
   log(`${episodes} episodes: ${describe(bfloat16, chosen)} in bfloat16, ${describe(float32, 1)} in float32`);
-  const python = hasPython() ? runPython(common, bfloat16.steps[chosen]!.prompts!) : "not run";
+  const python = hasPython() ? runPython(episodes, bfloat16.steps[chosen]!.prompts!) : "not run";
   log(`${episodes} episodes the Python way: ${typeof python === "string" ? python : describe(python, 0)}`);
   return { episodes, chosen, bfloat16, float32, python };
 }
 
-/** A step of two episodes within a smaller instruction set, after one that is not counted. */
-function stepWithin(isa: string, dtype: string): { dtype: string; report: StepReport } {
-  const script = ["--import", "tsx", join(here, "step.ts"), "--model", values.model, "--prompts", promptFile];
-  const options = ["--episodes", "2", "--seed", values.seed, "--steps", "2", "--dtype", dtype];
-  const report = runJson(process.execPath, [...script, ...options], { ASTRA_ISA: isa });
-  log(`2 episodes within ${isa}: ${describe(report, 1)} with dtype ${dtype}`);
+/** The step that was compared, within a smaller instruction set, after one that is not counted. */
+function stepWithin(isa: string, dtype: string, { episodes, chosen }: Comparison) {
+  const report = ownStep(episodes, dtype, chosen - 1, 2, { ASTRA_ISA: isa });
+  log(`${episodes} episodes within ${isa}: ${describe(report, 1)} with dtype ${dtype}`);
   return { dtype, report };
 }
 
+function ownStep(
+  episodes: number,
+  dtype: string,
+  from: number,
+  steps: number,
+  environment: Record<string, string> = {},
+): StepReport {
+  const numbers = { episodes, seed: values.seed, from, steps };
+  const options = { model: values.model, prompts: promptFile, dtype, ...numbers };
+  const given = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  return runJson(process.execPath, ["--import", "tsx", join(here, "step.ts"), ...given], environment);
+}
+
 /** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
-function runPython(common: readonly string[], prompts: readonly string[]): StepReport | string {
+function runPython(episodes: number, prompts: readonly string[]): StepReport | string {
   const folder = mkdtempSync(join(tmpdir(), "bench-"));
   const file = join(folder, "prompts.json");
   writeFileSync(file, JSON.stringify(prompts));
   try {
     const script = join(here, "reference_step.py");
-    return runJson(values.python, [script, ...common, "--prompts", file, "--steps", "1"]);
+    const options = { model: values.model, episodes, seed: values.seed, prompts: file, steps: 1 };
+    const given = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
+    return runJson(values.python, [script, ...given]);
   } catch (error) {
     const { status, signal } = error as { status?: number | null; signal?: string | null };
     return signal === "SIGKILL" ? "out of memory" : `failed (${String(signal ?? status)})`;
@@ -201,7 +201,7 @@ function render(
     "| --- | --- | --- | --- |",
     `| ${giga(roofline.gemm.float32)} GFLOP/s | ${giga(roofline.gemm.bfloat16)} GFLOP/s | ${giga(roofline.copy)} GB/s | ${giga(roofline.read)} GB/s |`,
     "",
-    "## What the engine reaches of it (GPT-2, 124M, bfloat16)",
+    `## What the engine reaches of it (${basename(values.model)}, bfloat16)`,
     "",
     "| part | tokens/s | of its bound | bound |",
     "| --- | --- | --- | --- |",
@@ -228,22 +228,29 @@ function render(
       );
     }),
     "",
-    ...(within.length === 0 ? [] : levelLines(within)),
+    ...(within.length === 0 ? [] : levelLines(within, comparisons[0]!)),
   ];
   return `${lines.join("\n")}\n`;
 }
 
-function levelLines(within: ReturnType<typeof stepWithin>[]): string[] {
+function levelLines(
+  within: ReturnType<typeof stepWithin>[],
+  { episodes, chosen, bfloat16, python }: Comparison,
+): string[] {
+  const openers = bfloat16.steps[chosen]!.prompts!.join();
   return [
-    "## The step of 2 episodes within smaller instruction sets (`ASTRA_ISA`)",
+    `## The step of ${episodes} episodes within smaller instruction sets (\`ASTRA_ISA\`)`,
     "",
-    "| instruction set | dtype | rollouts | updates | rollout | update | step | peak memory |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    "| instruction set | dtype | rollouts | updates | rollout | update | step | Python / step | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ...within.map(({ dtype, report: { isa, computeTypes, steps, peakResidentBytes } }) => {
       const step = steps[1]!;
       const times = [step.rollout_s, step.update_s, step.seconds].map(seconds).join(" | ");
+      if (step.prompts!.join() !== openers) throw new Error("internal: a step with other openers");
       const types = `${dtype} | ${computeTypes.rollouts} | ${computeTypes.updates}`;
-      return `| ${isa} | ${types} | ${times} | ${(peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`;
+      const ratio =
+        typeof python === "string" ? "–" : `${(python.steps[0]!.seconds / step.seconds).toFixed(1)}×`;
+      return `| ${isa} | ${types} | ${times} | ${ratio} | ${(peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`;
     }),
     "",
   ];

@@ -15,11 +15,11 @@ import {
   type DType,
   type TypedArray,
 } from "@astra-rl/torch";
-import { metaDevice } from "@astra-rl/torch/testing";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { familyOf } from "../src/families/index.js";
 import { GenerationSession, loadCausalLM, tokenLogprobs } from "../src/index.js";
 import { JsonFields, parseJsonObject } from "../src/json-fields.js";
+import { metaDevice } from "../../torch/test/meta-device.js";
 import { goldenCausal } from "./golden/families.js";
 
 const META = metaDevice();

@@ -22,7 +22,7 @@ import {
   writeSafetensors,
   type Tensor,
 } from "../src/index.js";
-import { addon } from "../src/native.js";
+import { testAddon } from "../test/test-addon.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
 import { bytesOfHandle } from "./values.js";
@@ -115,7 +115,7 @@ export const allocations: Fuzzer = {
   },
 
   run(random, tell): Outcome {
-    const native = addon();
+    const native = testAddon();
     const name = random.pick(Object.keys(works) as (keyof typeof works)[]);
     const salt = random.integer(0, 2 ** 31 - 1);
     const copy = () => random.fork(salt);

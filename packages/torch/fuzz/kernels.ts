@@ -1,6 +1,7 @@
 /** The package's own loops, with every tensor between pages that may not be touched. */
 import { AstraError, scope, setThreads, threads, type DType, type Tensor } from "../src/index.js";
 import { addon } from "../src/native.js";
+import { testAddon } from "../test/test-addon.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
 import { anyTensor, bytesOfHandle, laidOut } from "./values.js";
@@ -155,13 +156,6 @@ const makers: Record<string, (random: Random) => Call> = {
       name: "sortedTopK",
       arguments: [either(random, size(random), width), random.integer(0, width + 1)],
     };
-  },
-  copyWeight(random) {
-    const [rows, columns] = [random.pick([32, 64, 96, size(random)]), size(random)];
-    const target = random.chance(0.8)
-      ? laidOut(random, [columns, rows], "bfloat16").t()
-      : either(random, rows, columns);
-    return { name: "copyWeight", arguments: [target, either(random, rows, columns)], writes: [target] };
   },
   sumOfRows(random) {
     return {
@@ -336,7 +330,7 @@ export const kernels: Fuzzer = {
     const wanted = 1 + (Math.floor(index / 1000) % 3);
     if (threads() !== wanted) setThreads(wanted);
     const runs = [0xff, 0x3c].map((fill) => {
-      const guards = (alignment: number) => addon().guardAllocations(alignment, fill);
+      const guards = (alignment: number) => testAddon().guardAllocations(alignment, fill);
       try {
         guards(1);
         return scope(() => {
@@ -345,7 +339,7 @@ export const kernels: Fuzzer = {
           return runCall(spoils ? spoil(own, call) : call, tell, guards);
         });
       } finally {
-        addon().guardAllocations(0, 0);
+        testAddon().guardAllocations(0, 0);
       }
     }) as [Seen[], Seen[]];
     const [first, second] = runs;

@@ -10,6 +10,7 @@ import {
   type Tensor,
 } from "../src/index.js";
 import { addon } from "../src/native.js";
+import { testAddon } from "../test/test-addon.js";
 import { operatorNames } from "../src/operator-names.generated.js";
 import type { Fuzzer, Outcome } from "./harness.js";
 import type { Random } from "./random.js";
@@ -179,7 +180,7 @@ export const operators: Fuzzer = {
   },
 
   run(random, tell): Outcome {
-    const native = addon();
+    const native = testAddon();
     const which = random.integer(0, operatorNames.length - 1);
     const parameters = parsed[which];
     if (!parameters) return { refused: "this libtorch has no such operator" };

@@ -452,11 +452,8 @@ napi_value copyColumns(Call& call) {
   return makeBoolean(call.env, true);
 }
 
-}  // namespace
+const Exports exports{{"decodeAttention", decodeAttention}, {"copyColumns", copyColumns}};
 
-void defineAttention(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "decodeAttention", decodeAttention);
-  define(env, exports, engine, "copyColumns", copyColumns);
-}
+}  // namespace
 
 }  // namespace astra

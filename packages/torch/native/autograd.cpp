@@ -105,17 +105,10 @@ napi_value gradients(Call& call) {
   return makeArray(call.env, handles);
 }
 
-}  // namespace
+const Exports exports{
+    {"requiresGrad", requiresGrad}, {"isLeaf", isLeaf}, {"version", version}, {"setRequiresGrad", setRequiresGrad},
+    {"gradient", gradient}, {"setGradient", setGradient}, {"backward", backward}, {"gradients", gradients}};
 
-void defineAutograd(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "requiresGrad", requiresGrad);
-  define(env, exports, engine, "isLeaf", isLeaf);
-  define(env, exports, engine, "version", version);
-  define(env, exports, engine, "setRequiresGrad", setRequiresGrad);
-  define(env, exports, engine, "gradient", gradient);
-  define(env, exports, engine, "setGradient", setGradient);
-  define(env, exports, engine, "backward", backward);
-  define(env, exports, engine, "gradients", gradients);
-}
+}  // namespace
 
 }  // namespace astra

@@ -1,4 +1,4 @@
-// Table of contents of the addon.
+// How the addon begins.
 #include <ATen/Context.h>
 
 #include "dispatch.h"
@@ -38,25 +38,7 @@ NAPI_MODULE_INIT() {
     // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
     c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();
-    astra::defineDispatch(env, exports, engine);
-    astra::defineTensor(env, exports, engine);
-    astra::defineAutograd(env, exports, engine);
-    astra::defineFunction(env, exports, engine);
-    astra::defineGenerator(env, exports, engine);
-    astra::defineFile(env, exports, engine);
-    astra::defineAttention(env, exports, engine);
-    astra::defineFusedAttention(env, exports, engine);
-    astra::defineProduct(env, exports, engine);
-    astra::defineFused(env, exports, engine);
-    astra::defineNorm(env, exports, engine);
-    astra::defineTopK(env, exports, engine);
-    astra::defineMemory(env, exports, engine);
-    astra::defineLimits(env, exports, engine);
-    astra::defineOptimizer(env, exports, engine);
-    astra::defineGuarded(env, exports, engine);
-    astra::defineMetaDevice(env, exports, engine);
-    astra::defineSignals(env, exports, engine);
-    astra::defineInformation(env, exports, engine);
+    astra::define(env, exports, engine);
   } catch (const std::exception& error) {
     napi_throw_error(env, nullptr, error.what());
     return nullptr;

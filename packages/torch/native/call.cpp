@@ -82,14 +82,26 @@ napi_value enter(napi_env env, napi_callback_info info) {
   ASTRA_GUARD(env, call.engine, call.where, binding->body(call))
 }
 
+// Objects of other files may be made before this one's.
+std::vector<std::pair<const char*, Body>>& functions() {
+  static std::vector<std::pair<const char*, Body>> all;
+  return all;
+}
+
 }  // namespace
 
-void define(napi_env env, napi_value exports, Engine* engine, const char* name, Body body) {
-  auto* binding = new Binding{engine, body, name};
-  napi_value function = nullptr;
-  check(env, napi_create_function(env, name, NAPI_AUTO_LENGTH, enter, binding, &function), name);
-  check(env, napi_set_named_property(env, exports, name, function), name);
-  napi_add_env_cleanup_hook(env, [](void* data) { delete static_cast<Binding*>(data); }, binding);
+Exports::Exports(std::initializer_list<std::pair<const char*, Body>> own) {
+  functions().insert(functions().end(), own);
+}
+
+void define(napi_env env, napi_value exports, Engine* engine) {
+  for (const auto& [name, body] : functions()) {
+    auto* binding = new Binding{engine, body, name};
+    napi_value function = nullptr;
+    check(env, napi_create_function(env, name, NAPI_AUTO_LENGTH, enter, binding, &function), name);
+    check(env, napi_set_named_property(env, exports, name, function), name);
+    napi_add_env_cleanup_hook(env, [](void* data) { delete static_cast<Binding*>(data); }, binding);
+  }
 }
 
 void check(napi_env env, napi_status status, const char* what) {

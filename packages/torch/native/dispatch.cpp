@@ -389,13 +389,9 @@ napi_value operatorNames(Call& call) {
   return makeArray(call.env, names);
 }
 
-}  // namespace
+const Exports exports{
+    {"call", call}, {"registerOperators", registerOperators}, {"schema", schema}, {"operatorNames", operatorNames}};
 
-void defineDispatch(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "call", call);
-  define(env, exports, engine, "registerOperators", registerOperators);
-  define(env, exports, engine, "schema", schema);
-  define(env, exports, engine, "operatorNames", operatorNames);
-}
+}  // namespace
 
 }  // namespace astra

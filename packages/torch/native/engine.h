@@ -3,9 +3,11 @@
 
 #include <node_api.h>
 
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Generator.h>
@@ -73,8 +75,13 @@ struct Call {
 
 using Body = napi_value (*)(Call&);
 
-// Registers `body` as exports[name]; every C++ exception it throws becomes a JavaScript error.
-void define(napi_env env, napi_value exports, Engine* engine, const char* name, Body body);
+// What JavaScript gets of a file: an object of this kind in each.
+struct Exports {
+  Exports(std::initializer_list<std::pair<const char*, Body>> functions);
+};
+
+// Puts them all into `exports`; every C++ exception that one of them throws becomes a JavaScript error.
+void define(napi_env env, napi_value exports, Engine* engine);
 
 // Throws Pending or Refusal where a Node-API call did not succeed.
 void check(napi_env env, napi_status status, const char* what);
@@ -97,27 +104,6 @@ void releaseTensor(Engine& engine, double handle);
 
 // "float32[2, 3]" for messages.
 std::string describeTensor(const at::Tensor& tensor);
-
-// Each subject adds its own functions.
-void defineDispatch(napi_env env, napi_value exports, Engine* engine);
-void defineTensor(napi_env env, napi_value exports, Engine* engine);
-void defineFunction(napi_env env, napi_value exports, Engine* engine);
-void defineAutograd(napi_env env, napi_value exports, Engine* engine);
-void defineGenerator(napi_env env, napi_value exports, Engine* engine);
-void defineFile(napi_env env, napi_value exports, Engine* engine);
-void defineAttention(napi_env env, napi_value exports, Engine* engine);
-void defineFusedAttention(napi_env env, napi_value exports, Engine* engine);
-void defineProduct(napi_env env, napi_value exports, Engine* engine);
-void defineFused(napi_env env, napi_value exports, Engine* engine);
-void defineNorm(napi_env env, napi_value exports, Engine* engine);
-void defineTopK(napi_env env, napi_value exports, Engine* engine);
-void defineMemory(napi_env env, napi_value exports, Engine* engine);
-void defineLimits(napi_env env, napi_value exports, Engine* engine);
-void defineOptimizer(napi_env env, napi_value exports, Engine* engine);
-void defineGuarded(napi_env env, napi_value exports, Engine* engine);
-void defineMetaDevice(napi_env env, napi_value exports, Engine* engine);
-void defineSignals(napi_env env, napi_value exports, Engine* engine);
-void defineInformation(napi_env env, napi_value exports, Engine* engine);
 
 // From here on libtorch takes CPU memory from the allocator of memory.cpp.
 void takeOverCpuMemory();

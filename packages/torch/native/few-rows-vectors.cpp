@@ -160,69 +160,6 @@ ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t 
   }
 }
 
-// The same for a float32 weight that is stored by input, [K, N]: the vectors are outputs then. NR of them and MR rows meet
-// kDepth inner numbers at a time; sums wait in Y meanwhile.
-constexpr int64_t kDepth = 32;  // lines of the weight that are read on side by side
-
-template <int VL, int MR>
-ASTRA_INLINE void addPanel(const FewRows<float>& work, int64_t m, int64_t n, int64_t k, int64_t last) {
-  using Floats = typename Vector<VL>::Floats;
-  constexpr int NR = VL / MR;
-  const int64_t present = std::min<int64_t>(MR, work.M - m);
-  Floats sums[VL] = {};
-#pragma GCC unroll 4
-  for (int row = 0; row < MR; ++row) {
-    if (row >= present || k == 0) continue;
-#pragma GCC unroll 16
-    for (int at = 0; at < NR; ++at) {
-      sums[row * NR + at] = load<Floats>(work.y + (m + row) * work.N + n + at * VL);
-    }
-  }
-  for (; k < last; ++k) {
-#pragma GCC unroll 16
-    for (int at = 0; at < NR; ++at) {
-      const Floats weight = load<Floats>(work.weight + k * work.stride + n + at * VL);
-#pragma GCC unroll 4
-      for (int row = 0; row < MR; ++row) sums[row * NR + at] += work.x[(m + row) * work.padded + k] * weight;
-    }
-  }
-#pragma GCC unroll 4
-  for (int row = 0; row < MR; ++row) {
-    if (row >= present) continue;
-#pragma GCC unroll 16
-    for (int at = 0; at < NR; ++at) {
-      std::memcpy(work.y + (m + row) * work.N + n + at * VL, &sums[row * NR + at], sizeof(Floats));
-    }
-  }
-}
-
-template <int VL, int MR>
-ASTRA_INLINE void addPanels(const FewRows<float>& work, int64_t from, int64_t to) {
-  constexpr int64_t width = VL * VL / MR;
-  for (int64_t k = 0; k < work.K; k += kDepth) {
-    const int64_t last = std::min(work.K, k + kDepth);
-    int64_t n = from;
-    for (; n + width <= to; n += width) {
-      for (int64_t m = 0; m < work.M; m += MR) addPanel<VL, MR>(work, m, n, k, last);
-    }
-    for (int64_t m = 0; m < work.M; ++m) {
-      float* y = work.y + m * work.N;
-      if (k == 0) std::fill(y + n, y + to, 0.0f);
-      for (int64_t at = k; at < last; ++at) {
-        const float x = work.x[m * work.padded + at];
-        const float* w = work.weight + at * work.stride;
-        for (int64_t rest = n; rest < to; ++rest) y[rest] += x * w[rest];
-      }
-    }
-  }
-}
-
-ASTRA_PRODUCT_LOOP(void, productByInput, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
-  if (work.M == 1) return addPanels<kLanes<VL>, 1>(work, from, to);
-  if (work.M == 2) return addPanels<kLanes<VL>, 2>(work, from, to);
-  addPanels<kLanes<VL>, 4>(work, from, to);
-}
-
 template <int VL, typename Number>
 ASTRA_INLINE void addProduct(const FewRows<Number>& work, int64_t from, int64_t to) {
   if (work.M == 1) return addOutputs<VL, 1>(work, from, to);
@@ -277,18 +214,13 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   for (int64_t m = 0; m < M; ++m) {
     arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
   }
-  const bool byOutput = weight.stride(1) == 1 && weight.stride(0) >= K;
-  const FewRows<Number> work{x, static_cast<const Number*>(weight.data_ptr()), y, M, N, K, padded, weight.stride(byOutput ? 0 : 1)};
+  const FewRows<Number> work{x, static_cast<const Number*>(weight.data_ptr()), y, M, N, K, padded, weight.stride(0)};
   const float *offsets = floatsOf(offset), *added = floatsOf(residual);
   // One piece a thread: at the start of each, fetching ahead has to find its runs again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
     const int64_t from = first * line, to = std::min(N, last * line);
-    if constexpr (sizeof(Number) == 4) {
-      byOutput ? product(work, from, to) : productByInput(work, from, to);
-    } else {
-      product(work, from, to);
-    }
+    product(work, from, to);
     for (int64_t m = 0; m < M; ++m) {
       const int64_t at = m * N + from;
       finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,

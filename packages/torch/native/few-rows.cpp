@@ -185,9 +185,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   const bool isNarrow = isPlain(weight, at::kBFloat16);
   if (!isNarrow && !isPlain(weight, at::kFloat)) return {};
   // Each line by itself: a view that repeats its memory could claim any size.
-  const bool byOutput = weight.stride(1) == 1 && weight.stride(0) >= weight.size(1);
-  const bool byInput = weight.stride(0) == 1 && weight.stride(1) >= weight.size(0);
-  if (!byOutput && (isNarrow || !byInput)) return {};
+  if (weight.stride(1) != 1 || weight.stride(0) < weight.size(1)) return {};
   const int64_t rows = input.numel() / weight.size(1);
   if (rows < 1 || rows > kMostRows) return {};
 #ifdef ASTRA_TILES

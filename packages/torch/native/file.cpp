@@ -108,13 +108,9 @@ napi_value closeFile(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{
+    {"openFile", openFile}, {"readFile", readFile}, {"isFileChanged", isFileChanged}, {"closeFile", closeFile}};
 
-void defineFile(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "openFile", openFile);
-  define(env, exports, engine, "readFile", readFile);
-  define(env, exports, engine, "isFileChanged", isFileChanged);
-  define(env, exports, engine, "closeFile", closeFile);
-}
+}  // namespace
 
 }  // namespace astra

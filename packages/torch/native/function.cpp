@@ -162,11 +162,8 @@ napi_value deliverGradients(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{{"attachFunction", attachFunction}, {"deliverGradients", deliverGradients}};
 
-void defineFunction(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "attachFunction", attachFunction);
-  define(env, exports, engine, "deliverGradients", deliverGradients);
-}
+}  // namespace
 
 }  // namespace astra

@@ -163,9 +163,7 @@ napi_value fusedAttention(Call& call) {
 
 namespace astra {
 
-void defineFusedAttention(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "fusedAttention", attention::fusedAttention);
-  define(env, exports, engine, "fusedAttentionBackward", attention::fusedAttentionBackward);
-}
+const Exports exports{
+    {"fusedAttention", attention::fusedAttention}, {"fusedAttentionBackward", attention::fusedAttentionBackward}};
 
 }  // namespace astra

@@ -1,5 +1,5 @@
 // Functions of a training step in bfloat16 that libtorch composes of many passes, each in one: the tanh form of GELU,
-// log-probabilities of chosen tokens, and new values for weights in another layout. Numbers are float32 inside.
+// log-probabilities of chosen tokens, and sums of rows. Numbers are float32 inside.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -307,99 +307,10 @@ napi_value sumOfRows(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(result));
 }
 
-// [rows, columns] float32 → [columns, rows] bfloat16, in squares whose lines stay in the first-level cache.
-constexpr int64_t kSquare = 32;
-
-ASTRA_VECTOR_LOOP(void, transposeSquare,
-                  (const float* __restrict from, int64_t fromStride, uint16_t* __restrict to, int64_t toStride,
-                   int64_t rows, int64_t columns),
-                  (from, fromStride, to, toStride, rows, columns)) {
-  uint16_t square[kSquare * kSquare];
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) {
-      square[row * kSquare + column] = narrow(from[row * fromStride + column]);
-    }
-  }
-  for (int64_t column = 0; column < columns; ++column) {
-    for (int64_t row = 0; row < rows; ++row) to[column * toStride + row] = square[row * kSquare + column];
-  }
-}
-
-#ifdef ASTRA_TILES
-// As narrow() rounds.
-ASTRA_TILE_CODE inline __m512i rounded(const float* from) {
-  const __m512 values = _mm512_loadu_ps(from);
-  const __m512i bits = reinterpret_cast<__m512i>(values);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i result = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-  const __mmask16 isNumber = _mm512_cmp_ps_mask(values, values, _CMP_ORD_Q);
-  return _mm512_mask_blend_epi32(isNumber, _mm512_set1_epi32(0x7fc0), result);
-}
-
-// 32 rows of whole columns, 16 at a time. The result goes past the caches: its lines lie far apart, and nobody reads it soon.
-ASTRA_TILE_CODE void transposeRows(const float* from, int64_t fromStride, uint16_t* to, int64_t toStride, int64_t columns) {
-  for (int64_t column = 0; column < columns; column += 16) {
-    __m512i lanes[16];
-    for (int64_t pair = 0; pair < 16; ++pair) {
-      const float* even = from + 2 * pair * fromStride + column;
-      lanes[pair] = _mm512_or_si512(rounded(even), _mm512_slli_epi32(rounded(even + fromStride), 16));
-    }
-    transpose(lanes);
-    for (int64_t at = 0; at < 16; ++at) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + (column + at) * toStride), lanes[at]);
-    }
-  }
-  _mm_sfence();
-}
-#endif
-
-// copyWeight(target, source): target.copy_(source), faster into a bfloat16 matrix whose memory is laid out by column
-napi_value copyWeight(Call& call) {
-  const at::AutoGradMode mode(false);
-  const at::Tensor target = call.tensor(0, "target");
-  const at::Tensor source = call.tensor(1, "source");
-  const bool turns = isPlain(target, at::kBFloat16) && isPlain(source, at::kFloat) && target.dim() == 2 &&
-                     target.sizes() == source.sizes() && target.numel() > 0 && source.is_contiguous() &&
-                     target.t().is_contiguous() && isApart(target, source);
-  if (!turns) {
-    target.copy_(source);
-    return makeUndefined(call.env);
-  }
-  noteWrite(target);
-  const int64_t rows = source.size(0), columns = source.size(1);
-  const auto* from = static_cast<const float*>(source.data_ptr());
-  uint16_t* to = words(target);
-#ifdef ASTRA_TILES
-  if (rows % 32 == 0 && columns % 16 == 0 && reinterpret_cast<uintptr_t>(to) % 64 == 0 && mayUseTiles()) {
-    const int64_t share = std::max<int64_t>(1, kGrain / (32 * columns));
-    at::parallel_for(0, rows / 32, share, [&](int64_t first, int64_t last) {
-      for (int64_t row = first * 32; row < last * 32; row += 32) {
-        transposeRows(from + row * columns, columns, to + row, rows, columns);
-      }
-    });
-    return makeUndefined(call.env);
-  }
-#endif
-  const int64_t grain = std::max<int64_t>(1, kGrain / (kSquare * rows));
-  at::parallel_for(0, (columns + kSquare - 1) / kSquare, grain, [&](int64_t first, int64_t last) {
-    for (int64_t column = first * kSquare; column < std::min(columns, last * kSquare); column += kSquare) {
-      for (int64_t row = 0; row < rows; row += kSquare) {
-        transposeSquare(from + row * columns + column, columns, to + column * rows + row, rows,
-                        std::min(kSquare, rows - row), std::min(kSquare, columns - column));
-      }
-    }
-  });
-  return makeUndefined(call.env);
-}
+const Exports exports{
+    {"geluTanh", geluTanh}, {"sumOfRows", sumOfRows}, {"selectiveLogSoftmax", selectiveLogSoftmax},
+    {"selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward}};
 
 }  // namespace
-
-void defineFused(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "copyWeight", copyWeight);
-  define(env, exports, engine, "geluTanh", geluTanh);
-  define(env, exports, engine, "sumOfRows", sumOfRows);
-  define(env, exports, engine, "selectiveLogSoftmax", selectiveLogSoftmax);
-  define(env, exports, engine, "selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward);
-}
 
 }  // namespace astra

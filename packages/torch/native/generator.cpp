@@ -95,16 +95,11 @@ napi_value setRandomState(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{
+    {"createGenerator", createGenerator}, {"generatorState", generatorState},
+    {"setGeneratorState", setGeneratorState}, {"releaseGenerator", releaseGenerator}, {"manualSeed", manualSeed},
+    {"randomState", randomState}, {"setRandomState", setRandomState}};
 
-void defineGenerator(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "createGenerator", createGenerator);
-  define(env, exports, engine, "generatorState", generatorState);
-  define(env, exports, engine, "setGeneratorState", setGeneratorState);
-  define(env, exports, engine, "releaseGenerator", releaseGenerator);
-  define(env, exports, engine, "manualSeed", manualSeed);
-  define(env, exports, engine, "randomState", randomState);
-  define(env, exports, engine, "setRandomState", setRandomState);
-}
+}  // namespace
 
 }  // namespace astra

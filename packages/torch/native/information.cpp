@@ -91,13 +91,9 @@ napi_value synchronize(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{
+    {"information", information}, {"threads", threads}, {"setThreads", setThreads}, {"synchronize", synchronize}};
 
-void defineInformation(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "information", information);
-  define(env, exports, engine, "threads", threads);
-  define(env, exports, engine, "setThreads", setThreads);
-  define(env, exports, engine, "synchronize", synchronize);
-}
+}  // namespace
 
 }  // namespace astra

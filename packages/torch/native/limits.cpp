@@ -216,10 +216,8 @@ napi_value systemLimits(Call& call) {
   return result;
 }
 
-}  // namespace
+const Exports exports{{"systemLimits", systemLimits}};
 
-void defineLimits(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "systemLimits", systemLimits);
-}
+}  // namespace
 
 }  // namespace astra

@@ -471,16 +471,12 @@ napi_value trimCache(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{
+    {"setAllocationLimit", setAllocationLimit}, {"memoryAllocated", memoryAllocated},
+    {"maxMemoryAllocated", maxMemoryAllocated}, {"resetPeakMemoryStats", resetPeakMemoryStats},
+    {"emptyCache", emptyCache}, {"trimCache", trimCache}};
 
-void defineMemory(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "setAllocationLimit", setAllocationLimit);
-  define(env, exports, engine, "memoryAllocated", memoryAllocated);
-  define(env, exports, engine, "maxMemoryAllocated", maxMemoryAllocated);
-  define(env, exports, engine, "resetPeakMemoryStats", resetPeakMemoryStats);
-  define(env, exports, engine, "emptyCache", emptyCache);
-  define(env, exports, engine, "trimCache", trimCache);
-}
+}  // namespace
 
 void takeOverCpuMemory() {
   // The allocator belongs to the process: workers that load the addon again find it in place.

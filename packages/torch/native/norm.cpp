@@ -204,11 +204,8 @@ napi_value bfloat16NormBackward(Call& call) {
                               wrapTensor(*call.engine, call.env, ofParameters.select(0, 1))});
 }
 
-}  // namespace
+const Exports exports{{"bfloat16Norm", bfloat16Norm}, {"bfloat16NormBackward", bfloat16NormBackward}};
 
-void defineNorm(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "bfloat16Norm", bfloat16Norm);
-  define(env, exports, engine, "bfloat16NormBackward", bfloat16NormBackward);
-}
+}  // namespace
 
 }  // namespace astra

@@ -7,6 +7,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 
 #include "engine.h"
 #include "plain-tensor.h"
@@ -74,8 +76,8 @@ ASTRA_VECTOR_LOOP(double, sumOfSquares, (const float* values, int64_t count), (v
 void requirePlainFloat(const at::Tensor& tensor, const char* list, size_t index) {
   const std::string name = std::string(list) + "[" + std::to_string(index) + "]";
   if (!tensor.defined()) throw Refusal(name + " must not be null");
-  if (!isPlain(tensor, at::kFloat) || !tensor.is_contiguous()) {
-    throw Refusal(name + " must be a contiguous float32 tensor on the CPU, got " + describeTensor(tensor));
+  if (!isPlain(tensor, at::kFloat) || !tensor.is_non_overlapping_and_dense()) {
+    throw Refusal(name + " must be a dense float32 tensor on the CPU, got " + describeTensor(tensor));
   }
 }
 
@@ -119,8 +121,9 @@ std::vector<int64_t> readSteps(Call& call, size_t index) {
 
 // fusedAdam(parameters, gradients, expAvgs, expAvgSqs, steps, lr, beta1, beta2, epsilon, weight decay, decoupled)
 napi_value fusedAdam(Call& call) {
+  const at::AutoGradMode mode(false);
   const std::vector<at::Tensor> parameters = call.tensors(0, "parameters");
-  const std::vector<at::Tensor> gradients = call.tensors(1, "gradients");
+  std::vector<at::Tensor> gradients = call.tensors(1, "gradients");
   const std::vector<at::Tensor> expAvgs = call.tensors(2, "expAvgs");
   const std::vector<at::Tensor> expAvgSqs = call.tensors(3, "expAvgSqs");
   const std::vector<int64_t> steps = readSteps(call, 4);
@@ -138,14 +141,19 @@ napi_value fusedAdam(Call& call) {
   std::vector<AdamParameter> work;
   for (size_t i = 0; i < count; ++i) {
     requirePlainFloat(parameters[i], "parameters", i);
+    if (gradients[i].defined() && gradients[i].sizes() == parameters[i].sizes() &&
+        gradients[i].strides() != parameters[i].strides()) {
+      gradients[i] = at::empty_like(parameters[i]).copy_(gradients[i]);
+    }
     requirePlainFloat(gradients[i], "gradients", i);
     requirePlainFloat(expAvgs[i], "expAvgs", i);
     requirePlainFloat(expAvgSqs[i], "expAvgSqs", i);
     const at::Tensor* const four[] = {&parameters[i], &gradients[i], &expAvgs[i], &expAvgSqs[i]};
     for (int a = 0; a < 4; ++a) {
       for (int b = a + 1; b < 4; ++b) {
-        if (four[a]->numel() != four[b]->numel() || (four[a]->numel() > 0 && four[a]->data_ptr() == four[b]->data_ptr())) {
-          throw Refusal("parameter " + std::to_string(i) + ", its gradient and its state must be of one size and apart");
+        if (four[a]->sizes() != four[b]->sizes() || four[a]->strides() != four[b]->strides() ||
+            (four[a]->numel() > 0 && four[a]->data_ptr() == four[b]->data_ptr())) {
+          throw Refusal("parameter " + std::to_string(i) + ", its gradient and its state must lie alike and apart");
         }
       }
     }
@@ -175,8 +183,11 @@ napi_value fusedAdam(Call& call) {
 
 // gradientNorm(gradients): Euclidean norm of all gradients as one vector, summed in double precision
 napi_value gradientNorm(Call& call) {
-  const std::vector<at::Tensor> gradients = call.tensors(0, "gradients");
-  for (size_t i = 0; i < gradients.size(); ++i) requirePlainFloat(gradients[i], "gradients", i);
+  std::vector<at::Tensor> gradients = call.tensors(0, "gradients");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined() && !gradients[i].is_non_overlapping_and_dense()) gradients[i] = gradients[i].contiguous();
+    requirePlainFloat(gradients[i], "gradients", i);
+  }
   // Fixed blocks, added in order: the result does not depend on the number of threads.
   struct Block {
     const float* values;
@@ -198,11 +209,8 @@ napi_value gradientNorm(Call& call) {
   return makeNumber(call.env, std::sqrt(sum));
 }
 
-}  // namespace
+const Exports exports{{"fusedAdam", fusedAdam}, {"gradientNorm", gradientNorm}};
 
-void defineOptimizer(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "fusedAdam", fusedAdam);
-  define(env, exports, engine, "gradientNorm", gradientNorm);
-}
+}  // namespace
 
 }  // namespace astra

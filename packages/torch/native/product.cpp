@@ -382,6 +382,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
 }
 #endif
 
+// Undefined where there are no tiles, or they cannot read the operands.
 at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   if (left.dim() != 2 || right.dim() != 2 || left.size(1) != right.size(0)) {
     throw Refusal("matrices must fit, got " + describeTensor(left) + " and " + describeTensor(right));
@@ -391,14 +392,18 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
     return productOnTiles(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
   }
 #endif
-  return plainProduct(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
+  return {};
 }
 
-// bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 where `wide`
+napi_value wrapOrNull(Call& call, at::Tensor result) {
+  return result.defined() ? wrapTensor(*call.engine, call.env, std::move(result)) : makeNull(call.env);
+}
+
+// bfloat16Product(left, right, wide): left · right, both of them float32 or bfloat16; float32 where `wide`. This and those
+// below give null where they do not apply
 napi_value bfloat16Product(Call& call) {
   const at::AutoGradMode mode(false);
-  return wrapTensor(*call.engine, call.env,
-                    product(call.tensor(0, "left"), call.tensor(1, "right"), call.boolean(2, "wide")));
+  return wrapOrNull(call, product(call.tensor(0, "left"), call.tensor(1, "right"), call.boolean(2, "wide")));
 }
 
 // bfloat16WeightGradient(gradient, input, weight): gradientᵀ · input, of the weight's type, laid out as the weight is
@@ -410,8 +415,9 @@ napi_value bfloat16WeightGradient(Call& call) {
   if (gradient.dim() != 2 || input.dim() != 2 || weight.dim() != 2) throw Refusal("matrices are wanted");
   const bool wide = weight.scalar_type() != at::kBFloat16;
   const bool byOutput = weight.stride(1) == 1;
-  at::Tensor result = byOutput ? product(gradient.t(), input, wide) : product(input.t(), gradient, wide).t();
-  return wrapTensor(*call.engine, call.env, std::move(result));
+  if (byOutput) return wrapOrNull(call, product(gradient.t(), input, wide));
+  const at::Tensor turned = product(input.t(), gradient, wide);
+  return wrapOrNull(call, turned.defined() ? turned.t() : turned);
 }
 
 // The arguments of at::linear and what is added to its result.
@@ -457,34 +463,28 @@ napi_value bfloat16Linear(Call& call) {
     at::Tensor few = linearOfFewRows(input, weight, bias, wide, residual);
     if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
   }
-  int64_t rows = 1;
-  for (int64_t at = 0; at + 1 < input.dim(); ++at) rows *= input.size(at);
-  const at::Tensor matrix = input.reshape({rows, input.size(-1)});
 #ifdef ASTRA_TILES
   if (isReadable && mayUseTiles()) {
+    const at::Tensor matrix = input.reshape({-1, input.size(-1)});
     return wrapTensor(*call.engine, call.env, productOnTiles(matrix, weight.t(), bias, wide, residual, shape));
   }
 #endif
-  return wrapTensor(*call.engine, call.env, plainProduct(matrix, weight.t(), bias, wide, residual, shape));
+  return makeNull(call.env);
 }
 
-// floatLinear(input, weight, transposed, bias, true, residual): the same of float32 numbers; null where libtorch's own
-// product is faster
+// floatLinear(input, weight, transposed, bias, true, residual): the same of float32 numbers, where libtorch's own product is
+// not faster
 napi_value floatLinear(Call& call) {
   const at::AutoGradMode mode(false);
   const Linear given = linearOf(call);
   if (!given.isReadable || !given.wide || given.weight.scalar_type() != at::kFloat) return makeNull(call.env);
-  at::Tensor few = linearOfFewRows(given.input, given.weight, given.bias, true, given.residual);
-  return few.defined() ? wrapTensor(*call.engine, call.env, std::move(few)) : makeNull(call.env);
+  return wrapOrNull(call, linearOfFewRows(given.input, given.weight, given.bias, true, given.residual));
 }
+
+const Exports exports{
+    {"bfloat16Linear", bfloat16Linear}, {"floatLinear", floatLinear}, {"bfloat16Product", bfloat16Product},
+    {"bfloat16WeightGradient", bfloat16WeightGradient}};
 
 }  // namespace
-
-void defineProduct(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "bfloat16Linear", bfloat16Linear);
-  define(env, exports, engine, "floatLinear", floatLinear);
-  define(env, exports, engine, "bfloat16Product", bfloat16Product);
-  define(env, exports, engine, "bfloat16WeightGradient", bfloat16WeightGradient);
-}
 
 }  // namespace astra

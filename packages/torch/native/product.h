@@ -15,9 +15,4 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
 at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
                             const at::Tensor& residual);
 
-// left [m, k] · right [k, n] + bias [n] + residual, of numbers of any type that are rounded to bfloat16: without tiles, with
-// sums in float32. A new tensor of `shape`, which has m · n numbers; float32 where `wide`. Bias and residual may be undefined.
-at::Tensor plainProduct(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
-                        const at::Tensor& residual, at::IntArrayRef shape);
-
 }  // namespace astra

@@ -60,10 +60,8 @@ napi_value endOnSecondSignal(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{{"endOnSecondSignal", endOnSecondSignal}};
 
-void defineSignals(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "endOnSecondSignal", endOnSecondSignal);
-}
+}  // namespace
 
 }  // namespace astra

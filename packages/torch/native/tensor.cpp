@@ -187,6 +187,11 @@ napi_value sharesStorage(Call& call) {
   return makeBoolean(call.env, a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage()));
 }
 
+// isDense(tensor): whether its numbers fill one stretch of memory, in whatever order of its dimensions
+napi_value isDense(Call& call) {
+  return makeBoolean(call.env, call.tensor(0, "tensor").is_non_overlapping_and_dense());
+}
+
 }  // namespace
 
 c10::ScalarType readScalarTypeCode(int64_t code) {
@@ -242,17 +247,9 @@ std::string describeTensor(const at::Tensor& tensor) {
   return text.str();
 }
 
-void defineTensor(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "setErrorClass", setErrorClass);
-  define(env, exports, engine, "fromData", fromData);
-  define(env, exports, engine, "copyData", copyData);
-  define(env, exports, engine, "describe", describe);
-  define(env, exports, engine, "item", item);
-  define(env, exports, engine, "release", release);
-  define(env, exports, engine, "releaseAll", releaseAll);
-  define(env, exports, engine, "liveTensors", liveTensors);
-  define(env, exports, engine, "liveBytes", liveBytes);
-  define(env, exports, engine, "sharesStorage", sharesStorage);
-}
+const Exports exports{
+    {"setErrorClass", setErrorClass}, {"fromData", fromData}, {"copyData", copyData}, {"describe", describe},
+    {"item", item}, {"release", release}, {"releaseAll", releaseAll}, {"liveTensors", liveTensors},
+    {"liveBytes", liveBytes}, {"sharesStorage", sharesStorage}, {"isDense", isDense}};
 
 }  // namespace astra

@@ -129,10 +129,8 @@ napi_value sortedTopK(Call& call) {
                               wrapTensor(*call.engine, call.env, std::move(indices))});
 }
 
-}  // namespace
+const Exports exports{{"sortedTopK", sortedTopK}};
 
-void defineTopK(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "sortedTopK", sortedTopK);
-}
+}  // namespace
 
 }  // namespace astra

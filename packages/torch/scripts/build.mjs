@@ -22,12 +22,15 @@ import {
 } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism, freemem } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
 const packageFolder = resolve(dirname(fileURLToPath(import.meta.url)), "..");
-const sourceFolder = join(packageFolder, "native");
+/** A clone has functions for tests as well, which no published package has. */
+const sourceFolders = ["native", "test/native"]
+  .map((folder) => join(packageFolder, folder))
+  .filter((folder) => existsSync(folder));
 
 class BuildError extends Error {}
 
@@ -112,15 +115,10 @@ function nodeHeaders() {
 }
 
 /** Names an object file by everything that it is made of, so that only what changed is compiled again. */
-function objectName(file, flags, layout, sources) {
+function objectName(file, flags, layout, files) {
   const hash = createHash("sha256").update(JSON.stringify([flags, libraryFacts(layout)]));
-  for (const header of sources.filter((name) => name.endsWith(".h"))) {
-    hash.update(readFileSync(join(sourceFolder, header)));
-  }
-  return `${file}.${hash
-    .update(readFileSync(join(sourceFolder, file)))
-    .digest("hex")
-    .slice(0, 16)}.o`;
+  for (const each of files) if (each === file || each.endsWith(".h")) hash.update(readFileSync(each));
+  return `${basename(file)}.${hash.digest("hex").slice(0, 16)}.o`;
 }
 
 /** Size and time of the libraries: an upgrade in place must cause a rebuild. */
@@ -134,7 +132,7 @@ function libraryFacts(layout) {
 function fingerprint(layout, flags, files) {
   const hash = createHash("sha256");
   hash.update(JSON.stringify([layout, libraryFacts(layout), flags, process.version.split(".")[0]]));
-  for (const file of files) hash.update(file).update(readFileSync(join(sourceFolder, file)));
+  for (const file of files) hash.update(basename(file)).update(readFileSync(file));
   return hash.digest("hex");
 }
 
@@ -175,7 +173,8 @@ export async function build({
   log = () => {},
 } = {}) {
   const layout = layoutOf(resolve(libtorch ?? recordedLibtorch() ?? process.env.LIBTORCH ?? "/usr"));
-  const files = readdirSync(sourceFolder).sort();
+  const files = sourceFolders.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)));
+  files.sort();
   const headers = nodeHeaders();
   const compiler = process.env.CXX ?? "g++";
   // Not part of the fingerprint: Node-API is stable, wherever its headers lie.
@@ -228,10 +227,19 @@ export async function build({
   const work = async () => {
     for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
       const object = objectOf.get(file);
-      await run(compiler, [...flags, ...nodeFlags, "-c", join(sourceFolder, file), "-o", `${object}.new`]);
+      await run(compiler, [
+        ...flags,
+        ...nodeFlags,
+        "-iquote",
+        sourceFolders[0],
+        "-c",
+        file,
+        "-o",
+        `${object}.new`,
+      ]);
       renameSync(`${object}.new`, object);
       finished += 1;
-      log(`  compiled ${file} (${finished} of ${wanted})`);
+      log(`  compiled ${basename(file)} (${finished} of ${wanted})`);
     }
   };
   await Promise.all(Array.from({ length: workers }, work));
@@ -264,7 +272,7 @@ export async function build({
     "-DNODE_GYP_MODULE_NAME=preload",
     "-isystem",
     headers,
-    join(sourceFolder, "preload.c"),
+    join(sourceFolders[0], "preload.c"),
     "-o",
     `${preloadFile}.new`,
     "-ldl",

@@ -6,7 +6,8 @@ import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import { linear } from "./operators.js";
-import { isGradEnabled } from "./scope.js";
+import { empty, zeros } from "./factories.js";
+import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 export interface AutocastLinearOptions {
@@ -64,17 +65,26 @@ export function autocastLinear(
   if (residual !== null && resultDtype !== "float32") {
     return residual.add(autocastLinear(input, weight, bias, { dtype, resultDtype, transposed }));
   }
-  const multiply = (rows: Tensor) =>
-    wrap(
-      addon().bfloat16Linear(
-        rows.handle,
-        weight.handle,
-        transposed,
-        bias?.handle ?? null,
-        resultDtype === "float32",
-        residual?.handle ?? null,
-      ),
+  const multiply = (rows: Tensor) => {
+    const result = addon().bfloat16Linear(
+      rows.handle,
+      weight.handle,
+      transposed,
+      bias?.handle ?? null,
+      resultDtype === "float32",
+      residual?.handle ?? null,
     );
+    if (result !== null) return wrap(result);
+    const matrix = transposed ? weight : weight.t(); // [in, out]
+    const [inner, outputs] = matrix.shape as [number, number];
+    const leading = rows.shape.slice(0, -1);
+    const count = leading.reduce((product, size) => product * size, 1);
+    return plainProduct(rows.reshape([count, inner]), matrix, resultDtype, {
+      bias,
+      residual,
+      shape: [...leading, outputs],
+    });
+  };
   if (!isGradEnabled()) return multiply(input);
   const inputDtype = input.dtype;
   return withGradients([input, weight, bias, residual], transposed, {
@@ -83,13 +93,76 @@ export function autocastLinear(
       const rows = cast(input, dtype);
       return { output: multiply(rows), rows };
     },
-    ofRows: (gradient, matrix) =>
-      wrap(addon().bfloat16Product(gradient.handle, matrix.handle, inputDtype !== dtype)),
-    ofMatrix: (gradient, rows, matrix) =>
-      wrap(addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle)),
+    ofRows: (gradient, matrix) => {
+      const result = addon().bfloat16Product(gradient.handle, matrix.handle, inputDtype !== dtype);
+      return result === null ? plainProduct(gradient, matrix, inputDtype) : wrap(result);
+    },
+    ofMatrix: (gradient, rows, matrix) => {
+      const result = addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle);
+      return result === null ? plainProduct(gradient.t(), rows, matrix.dtype) : wrap(result);
+    },
     ofBias: (gradient) => wrap(addon().sumOfRows(gradient.handle)),
   });
 }
+
+/** Numbers that are widened together: 4 MiB. */
+const PIECE = 2 ** 20;
+
+/**
+ * left [m, k] · right [k, n] + bias [n] + residual, of numbers that are rounded to bfloat16, with sums in float32: what the
+ * kernels compute. Such numbers have exact products in float32, so that the BLAS may multiply them; they are widened piece by
+ * piece along the longest of m, n and k.
+ *
+ * @returns [m, n] or `shape`; a tensor of its own, since no view could become a function's output
+ */
+function plainProduct(
+  left: Tensor,
+  right: Tensor,
+  dtype: DType,
+  options: { bias?: Tensor | null; residual?: Tensor | null; shape?: readonly number[] } = {},
+): Tensor {
+  return noGrad(() =>
+    scope(() => {
+      const [a, b] = [laidOut(left), laidOut(right)];
+      const [m, k, n] = [a.size(0), a.size(1), b.size(1)];
+      const { bias = null, residual = null, shape = [m, n] } = options;
+      const result = empty(shape, { dtype });
+      const [matrix, added] = [result.view([m, n]), residual?.reshape([m, n])];
+      const pieces = (length: number, width: number, work: (from: number, count: number) => void) => {
+        const most = Math.max(1, Math.floor(PIECE / Math.max(1, width)));
+        for (let from = 0; from < length; from += most) {
+          scope(() => work(from, Math.min(most, length - from)));
+        }
+      };
+      const put = (at: 0 | 1, from: number, sums: Tensor) => {
+        const count = sums.size(at);
+        const cut = (whole: Tensor) => whole.narrow(at, from, count);
+        if (bias !== null) sums.add_(at === 1 ? bias.narrow(0, from, count) : bias);
+        if (added !== undefined) sums.add_(cut(added));
+        cut(matrix).copy_(sums);
+      };
+      if (k >= m && k >= n) {
+        const sums = zeros([m, n]);
+        pieces(k, Math.max(m, n), (from, count) => {
+          sums.addmm_(rounded(a.narrow(1, from, count)), rounded(b.narrow(0, from, count)));
+        });
+        put(0, 0, sums);
+      } else if (n >= m) {
+        const whole = rounded(a);
+        pieces(n, k, (from, count) => put(1, from, whole.matmul(rounded(b.narrow(1, from, count)))));
+      } else {
+        const whole = rounded(b);
+        pieces(m, k, (from, count) => put(0, from, rounded(a.narrow(0, from, count)).matmul(whole)));
+      }
+      return result;
+    }),
+  );
+}
+
+const rounded = (matrix: Tensor) => cast(cast(matrix, "bfloat16"), "float32");
+
+/** A view that repeats its memory could claim any size: laid out, what no memory could hold is refused. */
+const laidOut = (matrix: Tensor) => (addon().isDense(matrix.handle) ? matrix : matrix.contiguous());
 
 /** Of few float32 rows on the CPU, with gradients the same numbers as without; null elsewhere. */
 function floatLinear(
@@ -166,18 +239,4 @@ function withGradients(
       ];
     },
   });
-}
-
-/**
- * `target.copy_(source)` without gradients: new values for a weight of a copy that decodes. It is many times faster from
- * float32 into a bfloat16 matrix that is laid out by column, which is how `autocastLinear` reads a weight
- * stored [in, out] when it decodes.
- *
- * @throws TorchError where `source` cannot be broadcast to the shape of `target`
- */
-export function copyWeight(target: Tensor, source: Tensor): void {
-  addon().copyWeight(
-    requireTensor("copyWeight", "target", target).handle,
-    requireTensor("copyWeight", "source", source).handle,
-  );
 }

@@ -56,7 +56,7 @@ function jointNorm(gradients: readonly Tensor[]): number {
   const plain = gradients.filter(({ device, dtype }) => device === "cpu" && dtype === "float32");
   const others = gradients.filter((gradient) => !plain.includes(gradient));
   // In double precision: libtorch's float32 sum loses digits over tens of millions of elements.
-  const plainNorm = addon().gradientNorm(plain.map((gradient) => gradient.contiguous().handle));
+  const plainNorm = addon().gradientNorm(plain.map((gradient) => gradient.handle));
   return others.length === 0 ? plainNorm : Math.hypot(plainNorm, generalNorm(others));
 }
 

@@ -46,7 +46,7 @@ export {
 } from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
-export { autocastLinear, copyWeight, type AutocastLinearOptions } from "./autocast-linear.js";
+export { autocastLinear, type AutocastLinearOptions } from "./autocast-linear.js";
 export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./autocast-norm.js";
 export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
@@ -54,13 +54,7 @@ export { copyColumns, decodeAttention, type SharedColumns } from "./decode-atten
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
-export {
-  addsUpNarrowly,
-  isReadAtOnce,
-  readsSharedColumns,
-  readsWeightsByOutput,
-  type Placed,
-} from "./kernels.js";
+export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, type Placed } from "./kernels.js";
 export { sortedTopK } from "./sorted-top-k.js";
 export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "./selective-log-softmax.js";

@@ -15,10 +15,6 @@ export interface Placed {
 export const readsSharedColumns = ({ device, dtype }: Placed): boolean =>
   device === "cpu" && (dtype === "bfloat16" || dtype === "float32");
 
-/** Whether few rows times a weight are faster where the weight's memory is laid out by output. */
-export const readsWeightsByOutput = ({ device, dtype }: Placed): boolean =>
-  device === "cpu" && (dtype === "bfloat16" || dtype === "float16");
-
 /** Whether libtorch's own products of such numbers may add up in their narrow type. */
 export const addsUpNarrowly = ({ device, dtype }: Placed): boolean =>
   device === "cpu" && dtype === "bfloat16";

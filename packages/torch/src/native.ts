@@ -66,6 +66,7 @@ export interface NativeAddon {
   liveTensors(): number;
   liveBytes(): number;
   sharesStorage(a: Handle, b: Handle): boolean;
+  isDense(tensor: Handle): boolean;
 
   requiresGrad(tensor: Handle): boolean;
   isLeaf(tensor: Handle): boolean;
@@ -126,7 +127,7 @@ export interface NativeAddon {
     bias: Handle | null,
     wide: boolean,
     residual: Handle | null,
-  ): Handle;
+  ): Handle | null;
   floatLinear(
     input: Handle,
     weight: Handle,
@@ -135,8 +136,8 @@ export interface NativeAddon {
     wide: boolean,
     residual: Handle | null,
   ): Handle | null;
-  bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle;
-  bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle;
+  bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle | null;
+  bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle | null;
   decodeAttention(
     recording: boolean,
     query: Handle,
@@ -183,7 +184,6 @@ export interface NativeAddon {
   ): [input: Handle, weight: Handle, bias: Handle];
 
   sortedTopK(input: Handle, k: number): [values: Handle, indices: Handle];
-  copyWeight(target: Handle, source: Handle): void;
   sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle, gradient: Handle | null): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
@@ -196,11 +196,6 @@ export interface NativeAddon {
   emptyCache(): void;
   trimCache(): void;
   systemLimits(root: string | null): SystemLimits;
-  /** For tests: see meta-device.cpp. */
-  computeOnMeta(): void;
-  /** For fuzzers only, as the next: see guarded.cpp. */
-  guardAllocations(alignment: number, fill: number): void;
-  failAllocation(after: number): number;
   endOnSecondSignal(active: boolean): void;
   information(): NativeInformation;
   threads(): number;

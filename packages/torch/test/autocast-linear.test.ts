@@ -2,7 +2,6 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   autocastLinear,
-  copyWeight,
   engineInformation,
   linear,
   maxMemoryAllocated,
@@ -394,39 +393,6 @@ describe("autocastLinear", () => {
       expect(() =>
         autocastLinear(bfloat16(2, 32), bfloat16(4, 32), null, { dtype: "bfloat16", resultDtype }),
       ).toThrow('autocastLinear: resultDtype must be bfloat16 or float32, got "int64"');
-    });
-  });
-});
-
-describe("copyWeight", () => {
-  it("gives a matrix of any shape and layout the values that copy_ gives it", () => {
-    const side = fc.oneof(fc.integer({ min: 1, max: 100 }), fc.constantFrom(32, 64, 96, 16));
-    fc.assert(
-      fc.property(side, side, fc.boolean(), fc.boolean(), (rows, columns, byColumn, turnedSource) => {
-        scope(() => {
-          const source = turnedSource ? randn([columns, rows]).t() : randn([rows, columns]);
-          const target = byColumn ? bfloat16(columns, rows).t() : bfloat16(rows, columns);
-          copyWeight(target, source);
-          expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
-        });
-      }),
-      { numRuns: 150 },
-    );
-  });
-
-  it("rounds as copy_ does, infinities and what is not a number included, and refuses other shapes", () => {
-    scope(() => {
-      const values = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -1e-40, 3.4e38, Infinity, -Infinity, NaN, 0];
-      const source = tensor([values, values]);
-      const target = bfloat16(8, 2).t();
-      copyWeight(target, source);
-      expect(target.toArray()).toEqual(source.to("bfloat16").toArray());
-      // Sizes that fill whole tiles are turned in another way.
-      const large = source.repeat([16, 4]);
-      const turned = bfloat16(32, 32).t();
-      copyWeight(turned, large);
-      expect(turned.toArray()).toEqual(large.to("bfloat16").toArray());
-      expect(() => copyWeight(target, randn([3, 8]))).toThrow(TorchError);
     });
   });
 });

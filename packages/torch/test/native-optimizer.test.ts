@@ -25,7 +25,7 @@ describe("the native optimizer loop refuses", () => {
         const [p, , m, v] = four();
         return step([handles(p), handles(row([1, 2, 3])), handles(m), handles(v)], [1]);
       },
-      "of one size and apart",
+      "must lie alike and apart",
     ],
     [
       "a gradient that is the parameter",
@@ -33,7 +33,7 @@ describe("the native optimizer loop refuses", () => {
         const [p, , m, v] = four();
         return step([handles(p), handles(p), handles(m), handles(v)], [1]);
       },
-      "of one size and apart",
+      "must lie alike and apart",
     ],
     [
       "another dtype",
@@ -41,7 +41,7 @@ describe("the native optimizer loop refuses", () => {
         const [p, g, m] = four();
         return step([handles(p), handles(g), handles(m), handles(row([1, 2], "float64"))], [1]);
       },
-      "expAvgSqs[0] must be a contiguous float32 tensor on the CPU, got float64[2]",
+      "expAvgSqs[0] must be a dense float32 tensor on the CPU, got float64[2]",
     ],
     [
       "strides",
@@ -53,7 +53,7 @@ describe("the native optimizer loop refuses", () => {
         ]).select(1, 0);
         return step([handles(column), handles(g), handles(m), handles(v)], [1]);
       },
-      "parameters[0] must be a contiguous",
+      "parameters[0] must be a dense",
     ],
     [
       "null for a tensor",
@@ -92,7 +92,7 @@ describe("the native optimizer loop refuses", () => {
     [
       "another dtype for the norm",
       () => () => addon().gradientNorm(handles(row([1], "float64"))),
-      "gradients[0] must be a contiguous float32 tensor",
+      "gradients[0] must be a dense float32 tensor",
     ],
     ["no list for the norm", () => () => (addon().gradientNorm as (x: unknown) => number)(5), "gradients"],
   ];

@@ -5,6 +5,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import {
   Adam,
   AdamW,
+  clipGradNorm_,
   createOptimizer,
   dispose,
   liveTensors,
@@ -197,6 +198,42 @@ describe("Adam and AdamW", () => {
       });
     },
   );
+
+  it("takes parameters laid out by column in the native pass, whatever the layout of gradients and saved state", () => {
+    scope(() => {
+      const value = (seed: number, i: number) => Math.sin(seed * 12.9898 + i * 78.233);
+      const matrix = (seed: number, byColumn: boolean) => {
+        const rows = tensor(
+          Float32Array.from({ length: 6 }, (_, i) => value(seed, i)),
+          { shape: [2, 3] },
+        );
+        return byColumn ? rows.t().contiguous().t() : rows;
+      };
+      const options = { learningRate: 0.1, weightDecay: 0.1 };
+      const run = (byColumn: boolean, gradientsByColumn: boolean) => {
+        const parameter = matrix(1, byColumn).requiresGrad_();
+        let optimizer = new AdamW([parameter], options);
+        for (let step = 0; step < 4; step += 1) {
+          parameter.grad = matrix(2 + step, gradientsByColumn);
+          expect(clipGradNorm_([parameter], 0.5)).toBeGreaterThan(0.5);
+          optimizer.step();
+          if (step !== 1) continue;
+          const resumed = new AdamW([parameter], options);
+          resumed.loadStateDict(optimizer.stateDict());
+          optimizer.dispose();
+          optimizer = resumed;
+        }
+        const numbers = [parameter, ...optimizer.stateDict().tensors.values()];
+        const all = numbers.flatMap((each) => [...each.toTypedArray()].map(Number));
+        optimizer.dispose();
+        return all;
+      };
+      const plain = run(false, false);
+      expectClose(run(true, true), plain, 1e-6);
+      expectClose(run(true, false), plain, 1e-6);
+      expectClose(run(false, true), plain, 1e-6);
+    });
+  });
 
   it("counts the native pass's steps for each parameter on its own", () => {
     scope(() => {

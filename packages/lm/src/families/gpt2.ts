@@ -8,7 +8,6 @@ import {
   geluTanh,
   keep,
   noGrad,
-  readsWeightsByOutput,
   scope,
   type DType,
   type Tensor,
@@ -126,21 +125,16 @@ function initialValue(name: string, config: GPT2Config): { deviation: number } |
   return { deviation: name.endsWith("c_proj.weight") ? deviation / Math.sqrt(2 * config.layers) : deviation };
 }
 
-/** Projections [in, out] whose memory is laid out by output: transposed, they are contiguous. */
-const byOutput = new WeakSet<Tensor>();
-
-/**
- * Lays 16-bit projections out by output, as decoding reads them (autocastLinear), in place of what was given. Those in
- * float32 are trained and copied from; they stay as they are.
- */
+/** Lays projections [in, out] out by output, as decoding reads weights (autocastLinear), in place of what was given. */
 function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   for (const [name, parameter] of parameters) {
-    const isProjection = /\.(attn|mlp)\.c_\w+\.weight$/.test(name);
-    if (!isProjection || !readsWeightsByOutput(parameter) || byOutput.has(parameter)) continue;
-    const turned = noGrad(() => keep(scope(() => parameter.t().contiguous().t())));
-    parameter.dispose();
-    byOutput.add(turned);
-    parameters.set(name, turned);
+    if (!/\.(attn|mlp)\.c_\w+\.weight$/.test(name)) continue;
+    scope(() => {
+      const turned = noGrad(() => parameter.t().contiguous().t());
+      if (turned.sharesStorageWith(parameter)) return;
+      parameters.set(name, keep(turned));
+      parameter.dispose();
+    });
   }
   return parameters;
 }

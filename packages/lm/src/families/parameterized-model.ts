@@ -2,7 +2,6 @@ import {
   autocastLinear,
   checkpoint,
   claimThreads,
-  copyWeight,
   dispose,
   keep,
   noGrad,
@@ -95,7 +94,7 @@ export abstract class ParameterizedModel implements CausalLM {
               `but the other has ${source === undefined ? "no such parameter" : `[${source.shape.join(", ")}]`}`,
           );
         }
-        copyWeight(parameter, source);
+        parameter.copy_(source);
       }
     });
   }

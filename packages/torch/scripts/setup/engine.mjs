@@ -110,7 +110,13 @@ export function engineSteps({ say, cwd = packageFolder }) {
     name: "addon",
     key: () =>
       hash(
-        fingerprint([inPackage("native"), inPackage("scripts"), inPackage("package.json"), libtorchFile]) +
+        fingerprint([
+          inPackage("native"),
+          inPackage("test", "native"),
+          inPackage("scripts"),
+          inPackage("package.json"),
+          libtorchFile,
+        ]) +
           compilerName() +
           libraryState(),
       ),

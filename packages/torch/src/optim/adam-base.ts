@@ -93,7 +93,7 @@ export abstract class AdamBase extends OptimizerBase<AdamFields> {
       updates.map((update) => pick(update).handle);
     addon().fusedAdam(
       handles((update) => update.parameter),
-      handles((update) => update.gradient.contiguous()),
+      handles((update) => update.gradient),
       handles((update) => slot(update, "expAvg")),
       handles((update) => slot(update, "expAvgSq")),
       updates.map((update) => update.slots.step),
@@ -107,10 +107,10 @@ export abstract class AdamBase extends OptimizerBase<AdamFields> {
   }
 }
 
-/** The native loop walks plain memory: float32, on the CPU, in row-major order. */
+/** The native loop walks plain memory: float32, on the CPU, in one stretch. */
 function canFuse({ parameter, gradient }: Pick<Update, "parameter" | "gradient">): boolean {
   return (
     [parameter, gradient].every((tensor) => tensor.device === "cpu" && tensor.dtype === "float32") &&
-    parameter.contiguous().sharesStorageWith(parameter)
+    addon().isDense(parameter.handle)
   );
 }

@@ -1,6 +1,5 @@
 import { bytesOf } from "../dtype.js";
 import { TorchError, UsageError } from "../errors.js";
-import { full } from "../factories.js";
 import { isTensor } from "../operator-call.js";
 import { keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
@@ -229,9 +228,9 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
       keep(
         scope(() => {
           for (const [name, slots] of fresh) {
-            const { device } = this.groups[groupOf.get(name)!]!.parameters.get(name)!;
+            const parameter = this.groups[groupOf.get(name)!]!.parameters.get(name)!;
             for (const [slot, tensor] of slots.tensors) {
-              slots.tensors.set(slot, tensor.detach().to(device).clone());
+              slots.tensors.set(slot, parameter.emptyLike().copy_(tensor.detach()));
             }
           }
           return fresh;
@@ -275,8 +274,8 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   private slotsOf(name: string, parameter: Tensor, values: Values<F>): Slots {
     let slots = this.state.get(name);
     if (slots === undefined) {
-      const { shape, dtype, device } = parameter;
-      const make = (slot: string) => full(shape, this.initialSlotValue(slot, values), { dtype, device });
+      // As the parameter lies in memory.
+      const make = (slot: string) => parameter.fullLike(this.initialSlotValue(slot, values));
       // Kept when all of them are there: where memory ends halfway, none stays behind.
       const tensors = keep(
         scope(() => new Map(this.slotNames(values).map((slot) => [slot, make(slot)] as const))),

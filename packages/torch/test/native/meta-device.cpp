@@ -91,10 +91,8 @@ napi_value computeOnMeta(Call& call) {
   return makeUndefined(call.env);
 }
 
-}  // namespace
+const Exports exports{{"computeOnMeta", computeOnMeta}};
 
-void defineMetaDevice(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "computeOnMeta", computeOnMeta);
-}
+}  // namespace
 
 }  // namespace astra

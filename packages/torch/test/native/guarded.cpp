@@ -170,11 +170,8 @@ napi_value failAllocation(Call& call) {
   return makeNumber(call.env, static_cast<double>(left));
 }
 
-}  // namespace
+const Exports exports{{"guardAllocations", guardAllocations}, {"failAllocation", failAllocation}};
 
-void defineGuarded(napi_env env, napi_value exports, Engine* engine) {
-  define(env, exports, engine, "guardAllocations", guardAllocations);
-  define(env, exports, engine, "failAllocation", failAllocation);
-}
+}  // namespace
 
 }  // namespace astra

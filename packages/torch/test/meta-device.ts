@@ -1,0 +1,74 @@
+import type { Device } from "../src/dtype.js";
+import { TorchError } from "../src/errors.js";
+import { addon, type NativeAddon } from "../src/native.js";
+import { operatorNames } from "../src/operator-names.generated.js";
+import { testAddon } from "./test-addon.js";
+
+/** What takes tensors wherever they are, or none. All else are operators, or kernels of the CPU's own. */
+const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
+  "describe",
+  "release",
+  "releaseAll",
+  "sharesStorage",
+  "isDense",
+  "requiresGrad",
+  "isLeaf",
+  "version",
+  "setRequiresGrad",
+  "gradient",
+  "setGradient",
+  "attachFunction",
+  "deliverGradients",
+  "backward",
+  "gradients",
+  "releaseGenerator",
+  "generatorState",
+  "setGeneratorState",
+  "readFile",
+  "isFileChanged",
+  "closeFile",
+  // These look themselves where tensors lie, and leave what is not on the CPU to libtorch, or to their caller.
+  "fusedAttention",
+  "copyColumns",
+  "decodeAttention",
+]);
+
+/**
+ * From here on, for the rest of the process, operators run on libtorch's "meta" device, whose tensors have shapes, types and a
+ * device but no numbers. As on a GPU, a tensor of the CPU beside such tensors is an error, unless it is one number, and so is a
+ * kernel of the CPU's own.
+ *
+ * @returns the device
+ */
+export function metaDevice(): Device {
+  const native = testAddon() as unknown as Record<string, (...values: unknown[]) => unknown>;
+  testAddon().computeOnMeta();
+  for (const [name, run] of Object.entries(native)) {
+    if (typeof run !== "function" || PLACELESS.has(name)) continue;
+    native[name] = (...values) => {
+      const { onMeta, elsewhere } = places(name === "call" ? values.slice(2) : values);
+      if (onMeta && name !== "call") throw new TorchError(`${name}: takes tensors of the CPU only`);
+      // Copies go from anywhere to anywhere.
+      if (onMeta && elsewhere && !/^aten::(to|_to_copy|copy_)/u.test(operatorNames[Number(values[0])]!)) {
+        throw new TorchError(
+          `${operatorNames[Number(values[0])]}: a tensor of the CPU beside tensors on meta`,
+        );
+      }
+      return run(...values);
+    };
+  }
+  return "meta" as Device;
+}
+
+/** Whether some tensors of a call are on meta, and some, of more than one number, are not. */
+function places(values: readonly unknown[]): { onMeta: boolean; elsewhere: boolean } {
+  const found = { onMeta: false, elsewhere: false };
+  for (const value of values.flat()) {
+    // Numbers that stand for tensors are larger than any other that operators are given.
+    if (typeof value !== "number" || !Number.isInteger(value) || value < 2 ** 32) continue;
+    const [, device, ...sizes] = addon().describe(value);
+    if (device === "meta") found.onMeta = true;
+    else if (sizes.length > 0) found.elsewhere = true;
+  }
+  return found;
+}

@@ -1,0 +1,12 @@
+import { addon, type NativeAddon } from "../src/native.js";
+
+/** Functions of test/native, which the addon has where it was built in a clone. */
+export interface TestAddon extends NativeAddon {
+  /** See meta-device.cpp. */
+  computeOnMeta(): void;
+  /** See guarded.cpp, as for the next. */
+  guardAllocations(alignment: number, fill: number): void;
+  failAllocation(after: number): number;
+}
+
+export const testAddon = () => addon() as TestAddon;
