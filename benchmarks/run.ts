@@ -3,11 +3,11 @@
  * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
  *
  *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--seed 0] [--output FILE.md]
- *         [--isas avx512_bf16,avx2]
+ *         [--isas avx512_bf16,avx2] [--skip-parts]
  *
  * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
  * has torch and transformers, the comparison is left out, and the report says so. With --isas the first of these steps is
- * timed within smaller instruction sets as well.
+ * timed within smaller instruction sets as well. With --skip-parts steps only.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -43,6 +43,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "0" },
     output: { type: "string" },
     isas: { type: "string", default: "" },
+    "skip-parts": { type: "boolean", default: false },
   },
 });
 
@@ -62,7 +63,7 @@ log(
   `roofline: float32 ${giga(roofline.gemm.float32)} GFLOP/s, bfloat16 ${giga(roofline.gemm.bfloat16)} GFLOP/s, ` +
     `copy ${giga(roofline.copy)} GB/s, reading ${giga(roofline.read)} GB/s`,
 );
-const parts = await measureParts(values.model, roofline, log);
+const parts = values["skip-parts"] ? [] : await measureParts(values.model, roofline, log);
 const rows = values.episodes.split(",").map(Number).map(compareSteps);
 const levels = values.isas.split(",").filter((isa) => isa !== "");
 const within = levels.flatMap((isa) => {
@@ -201,15 +202,7 @@ function render(
     "| --- | --- | --- | --- |",
     `| ${giga(roofline.gemm.float32)} GFLOP/s | ${giga(roofline.gemm.bfloat16)} GFLOP/s | ${giga(roofline.copy)} GB/s | ${giga(roofline.read)} GB/s |`,
     "",
-    `## What the engine reaches of it (${basename(values.model)}, bfloat16)`,
-    "",
-    "| part | tokens/s | of its bound | bound |",
-    "| --- | --- | --- | --- |",
-    ...parts.map(
-      (part) =>
-        `| ${part.name} | ${part.tokensPerSecond.toFixed(0)} | ${(100 * part.shareOfBound).toFixed(0)} % | ${part.bound} |`,
-    ),
-    "",
+    ...(parts.length === 0 ? [] : partLines(parts)),
     "## A training step (width 2, depth 3, 32 new tokens, DPO, batch 4)",
     "",
     "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
@@ -231,6 +224,20 @@ function render(
     ...(within.length === 0 ? [] : levelLines(within, comparisons[0]!)),
   ];
   return `${lines.join("\n")}\n`;
+}
+
+function partLines(parts: readonly Part[]): string[] {
+  return [
+    `## What the engine reaches of it (${basename(values.model)}, bfloat16)`,
+    "",
+    "| part | tokens/s | of its bound | bound |",
+    "| --- | --- | --- | --- |",
+    ...parts.map(
+      ({ name, tokensPerSecond, shareOfBound, bound }) =>
+        `| ${name} | ${tokensPerSecond.toFixed(0)} | ${(100 * shareOfBound).toFixed(0)} % | ${bound} |`,
+    ),
+    "",
+  ];
 }
 
 function levelLines(
