@@ -207,7 +207,8 @@ describe("autocastLinear", () => {
     ] as const) {
       scope(() => {
         const input = randn([64, inner]).to(dtype);
-        const weight = (transposed ? randn([inner, 75]) : randn([75, inner])).to(dtype);
+        const byOutput = randn([75, inner]).to(dtype);
+        const weight = transposed ? byOutput.t() : byOutput; // as GPT-2's projections
         const of = (count: number, first = 0) =>
           numbers(
             noGrad(() =>

@@ -76,7 +76,7 @@ async function train(
 }
 
 const bytesOf = (tensor: Tensor) =>
-  Uint8Array.from(tensor.detach().view("uint8").toTypedArray() as Uint8Array);
+  Uint8Array.from(tensor.detach().contiguous().view("uint8").toTypedArray() as Uint8Array);
 
 describe("training a GPT-2", () => {
   it("gives, resumed, what an uninterrupted run gives, bit for bit, and the same twice", async () => {
