@@ -68,9 +68,8 @@ const rows = values.episodes.split(",").map(Number).map(compareSteps);
 const levels = values.isas.split(",").filter((isa) => isa !== "");
 const within = levels.flatMap((isa) => {
   const auto = stepWithin(isa, "auto", rows[0]!);
-  // Where that is float32 throughout, there is nothing else to see.
-  const { rollouts, updates } = auto.report.computeTypes;
-  return rollouts === updates ? [auto] : [auto, stepWithin(isa, "float32", rows[0]!)];
+  const isFloat32 = Object.values(auto.report.computeTypes).every((type) => type === "float32");
+  return isFloat32 ? [auto] : [auto, stepWithin(isa, "float32", rows[0]!)];
 });
 const report = render(roofline, parts, rows, within, Math.max(before.load, 0));
 console.log(report);
@@ -111,9 +110,12 @@ function ownStep(
   environment: Record<string, string> = {},
 ): StepReport {
   const numbers = { episodes, seed: values.seed, from, steps };
-  const options = { model: values.model, prompts: promptFile, dtype, ...numbers };
-  const given = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const given = asOptions({ model: values.model, prompts: promptFile, dtype, ...numbers });
   return runJson(process.execPath, ["--import", "tsx", join(here, "step.ts"), ...given], environment);
+}
+
+function asOptions(given: Record<string, string | number>): string[] {
+  return Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
 }
 
 /** The Python way needs several times the memory: where it is killed for that, everything else is still reported. */
@@ -124,8 +126,7 @@ function runPython(episodes: number, prompts: readonly string[]): StepReport | s
   try {
     const script = join(here, "reference_step.py");
     const options = { model: values.model, episodes, seed: values.seed, prompts: file, steps: 1 };
-    const given = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
-    return runJson(values.python, [script, ...given]);
+    return runJson(values.python, [script, ...asOptions(options)]);
   } catch (error) {
     const { status, signal } = error as { status?: number | null; signal?: string | null };
     return signal === "SIGKILL" ? "out of memory" : `failed (${String(signal ?? status)})`;
