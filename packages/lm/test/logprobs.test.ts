@@ -196,6 +196,26 @@ describe("tokenLogprobs of the golden GPT-2", () => {
     for (const lm of [half, mixed, stored]) lm.dispose();
   });
 
+  it("has projections [in, out] that lie by output, in copies and gradients as well", () => {
+    const [trained, half] = [model.copy("float32"), model.copy("bfloat16")];
+    const lieByOutput = (of: CausalLM, pick: (parameter: Tensor) => Tensor) =>
+      [...model.projections().keys()].map((name) =>
+        scope(() => {
+          const matrix = pick(of.namedParameters().get(`${name}.weight`)!).t(); // [out, in]
+          return matrix.contiguous().sharesStorageWith(matrix);
+        }),
+      );
+    for (const parameter of trained.namedParameters().values()) parameter.requiresGrad_();
+    scope(() => tokenLogprobs(trained, rows).sum().backward());
+    const all = Array.from(model.projections(), () => true);
+    expect(all.length).toBeGreaterThan(0);
+    for (const each of [model, half, trained]) {
+      expect(lieByOutput(each, (parameter) => parameter)).toEqual(all);
+    }
+    expect(lieByOutput(trained, (parameter) => parameter.grad!)).toEqual(all);
+    for (const lm of [trained, half]) lm.dispose();
+  });
+
   it("refreshes a bfloat16 copy in place", () => {
     const changed = model.copy("float32");
     const copy = model.copy("bfloat16");
