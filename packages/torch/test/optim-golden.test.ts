@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, vi } from "vitest";
 import {
   Adam,
   AdamW,
@@ -17,6 +17,7 @@ import {
   type OptimizerName,
   type Tensor,
 } from "../src/index.js";
+import { addon } from "../src/native.js";
 import { expectClose } from "./expect-close.js";
 
 // Trajectories computed by PyTorch: test/golden/make_optim.py.
@@ -210,6 +211,7 @@ describe("Adam and AdamW", () => {
         return byColumn ? rows.t().contiguous().t() : rows;
       };
       const options = { learningRate: 0.1, weightDecay: 0.1 };
+      const native = vi.spyOn(addon(), "fusedAdam");
       const run = (byColumn: boolean, gradientsByColumn: boolean) => {
         const parameter = matrix(1, byColumn).requiresGrad_();
         let optimizer = new AdamW([parameter], options);
@@ -232,6 +234,8 @@ describe("Adam and AdamW", () => {
       expectClose(run(true, true), plain, 1e-6);
       expectClose(run(true, false), plain, 1e-6);
       expectClose(run(false, true), plain, 1e-6);
+      expect(native).toHaveBeenCalledTimes(4 * 4);
+      native.mockRestore();
     });
   });
 

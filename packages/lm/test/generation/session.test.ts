@@ -1,79 +1,18 @@
 import { liveTensors } from "@astra-rl/torch";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   CacheBudget,
   GenerationSession,
-  loadCausalLM,
   WorkCounters,
-  type CausalLM,
-  type DrawKey,
-  type Generation,
   type Sampling,
   type SessionOptions,
-  type Tokenizer,
 } from "../../src/index.js";
-import { goldenCausal } from "../golden/families.js";
-import { goldenFolder } from "../golden/gpt2.js";
 import { referenceGenerate, referenceLogprobs } from "../reference-decoding.js";
-import { SeededStream } from "../support/seeded-stream.js";
+import { expectClose, expectSame, keysOf, goldenModels, useGolden } from "./session-setup.js";
 
-const MISTRAL = goldenCausal.find(({ name }) => name === "mistral")!.folder; // sliding window of 8
-const QWEN = goldenCausal.find(({ name }) => name === "qwen3")!.folder;
-
-const stream = new SeededStream(11, "texts");
-const randomIds = (length: number, vocabulary: number) =>
-  Array.from({ length }, () => 1 + stream.integer(vocabulary - 1));
-
-const keysOf = (count: number, episode = 0): DrawKey[] =>
-  Array.from({ length: count }, (_, node) => ({ seed: 5, stream: "tester", episode, node }));
-
-function expectClose(
-  actual: readonly (readonly number[])[],
-  expected: readonly (readonly number[])[],
-  within = 1e-5,
-) {
-  expect(actual.map((row) => row.length)).toEqual(expected.map((row) => row.length));
-  actual.forEach((row, at) =>
-    row.forEach((value, token) => expect(Math.abs(value - expected[at]![token]!)).toBeLessThan(within)),
-  );
-}
-
-/** Two generations say the same; only the last digits of float32 may differ. */
-function expectSame(actual: Generation, expected: Generation): void {
-  expect(actual.ids).toEqual(expected.ids);
-  expect(actual.text).toEqual(expected.text);
-  expect(actual.finished).toEqual(expected.finished);
-  expect(actual.kept).toEqual(expected.kept);
-  expectClose(actual.logprobs, expected.logprobs);
-  expectClose(actual.behaviourLogprobs, expected.behaviourLogprobs);
-}
-
-describe.each([
-  ["gpt2", goldenFolder],
-  ["mistral", MISTRAL],
-  ["qwen3", QWEN],
-])("a session over the golden %s", (name, folder) => {
-  let model: CausalLM;
-  let tokenizer: Tokenizer;
-  let start = 0;
-  let before = 0;
-  beforeAll(async () => {
-    start = liveTensors();
-    ({ model, tokenizer } = await loadCausalLM(folder));
-    // Whatever a model makes at its first use (tables of rotations) is there before the count begins.
-    referenceLogprobs(model, [1], [2]);
-  });
-  afterAll(() => {
-    model.dispose();
-    expect(liveTensors()).toBe(start);
-  });
-  beforeEach(() => (before = liveTensors()));
-  afterEach(() => expect(liveTensors()).toBe(before));
-
-  const open = (prompts: readonly (readonly number[])[], options: SessionOptions = {}) =>
-    GenerationSession.open(model, tokenizer, prompts, options);
-  const prompts = (lengths: readonly number[]) =>
-    lengths.map((length) => randomIds(length, model.config.vocabSize));
+describe.each(goldenModels)("a session over the golden %s", (_, folder) => {
+  const golden = useGolden(folder);
+  const { open, prompts, randomIds } = golden;
 
   const samplings: [string, Sampling][] = [
     ["plain", { maxNewTokens: 7, recordBehaviour: true }],
@@ -91,7 +30,7 @@ describe.each([
     using session = open(given);
     const result = session.generate(sampling, keys);
     const expected = given.map((prompt, row) =>
-      referenceGenerate(model, tokenizer, prompt, sampling, keys[row]!),
+      referenceGenerate(golden.model, golden.tokenizer, prompt, sampling, keys[row]!),
     );
     expect(result.ids).toEqual(expected.map(({ ids }) => ids));
     expectClose(
@@ -121,7 +60,7 @@ describe.each([
       const logprobs = session.read(turn);
       expectClose(
         logprobs,
-        turn.map((tokens, row) => referenceLogprobs(model, context[row]!, tokens)),
+        turn.map((tokens, row) => referenceLogprobs(golden.model, context[row]!, tokens)),
       );
       turn.forEach((tokens, row) => context[row]!.push(...tokens));
     }
@@ -139,14 +78,14 @@ describe.each([
       const keys = keysOf(3, turn);
       const spoken = session.generate(sampling, keys);
       context.forEach((ids, row) => {
-        const expected = referenceGenerate(model, tokenizer, ids, sampling, keys[row]!);
+        const expected = referenceGenerate(golden.model, golden.tokenizer, ids, sampling, keys[row]!);
         expect(spoken.ids[row]).toEqual(expected.ids);
         context[row] = expected.row;
       });
       const heard = prompts([turn, 3, 1]);
       expectClose(
         session.read(heard),
-        heard.map((tokens, row) => referenceLogprobs(model, context[row]!, tokens)),
+        heard.map((tokens, row) => referenceLogprobs(golden.model, context[row]!, tokens)),
       );
       heard.forEach((tokens, row) => context[row]!.push(...tokens));
     }
@@ -171,14 +110,14 @@ describe.each([
 
     const more = prompts([2, 5]);
     expectClose(grandchild.read(more), [
-      referenceLogprobs(model, whole[2]!, more[0]!),
-      referenceLogprobs(model, whole[0]!, more[1]!),
+      referenceLogprobs(golden.model, whole[2]!, more[0]!),
+      referenceLogprobs(golden.model, whole[0]!, more[1]!),
     ]);
     grandchild.dispose();
     const last = prompts([1, 2, 3]);
     expectClose(
       parent.read(last),
-      last.map((tokens, row) => referenceLogprobs(model, whole[row]!, tokens)),
+      last.map((tokens, row) => referenceLogprobs(golden.model, whole[row]!, tokens)),
     );
   });
 
@@ -217,7 +156,7 @@ describe.each([
   });
 
   it("gives a row the very same utterance among longer and shorter ones in float64, where rounding hides nothing", () => {
-    const exact = model.copy("float64");
+    const exact = golden.model.copy("float64");
     const given = prompts([6, 1, 40, 3, 90, 17]);
     const keys = keysOf(6);
     const heard = prompts([2, 5, 1, 0, 3, 4]);
@@ -225,7 +164,7 @@ describe.each([
     const spoken = (rows: readonly number[], options: SessionOptions) => {
       using session = GenerationSession.open(
         exact,
-        tokenizer,
+        golden.tokenizer,
         rows.map((row) => given[row]!),
         { endIds: endIds(), ...options },
       );
@@ -257,7 +196,7 @@ describe.each([
   });
 
   it("costs each row its own memory: a long one makes no other as wide", () => {
-    const window = model.config.contextLength;
+    const window = golden.model.config.contextLength;
     const [long] = prompts([window - 8]) as [number[]];
     const short = prompts(Array<number>(15).fill(4));
     const bytesOf = (given: readonly number[][]) => {
@@ -273,7 +212,7 @@ describe.each([
 
   /** Utterances of very different lengths: a third of the vocabulary ends them. */
   const endIds = () =>
-    Array.from({ length: Math.floor(model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
+    Array.from({ length: Math.floor(golden.model.config.vocabSize / 12) }, (_, at) => at * 12 + 5);
 
   it("says the same with and without compaction, looking often or seldom, in small passes or large", () => {
     const given = prompts([6, 1, 12, 3, 3, 9, 2, 4, 5, 8]);
@@ -327,23 +266,26 @@ describe.each([
       const cut = session.generate({ ...sampling, stopStrings }, keysOf(4));
       expect(cut.finished.filter((reason) => reason === "stop").length).toBeGreaterThan(1);
       cut.ids.forEach((ids, row) => {
-        expect(tokenizer.decode(ids)).toBe(cut.text[row]);
+        expect(golden.tokenizer.decode(ids)).toBe(cut.text[row]);
         expect(text[row]!.startsWith(cut.text[row]!.replace(/\uFFFD+$/u, ""))).toBe(true);
         for (const stop of stopStrings) expect(cut.text[row]).not.toContain(stop);
         expect(cut.logprobs[row]).toHaveLength(ids.length);
       });
-      const whole = given.map((prompt, row) => [...prompt, ...cut.ids[row]!]);
+      // Where a row ended by itself, the id that ended it does not stay.
+      const whole = given.map((prompt, row) => [...prompt, ...cut.ids[row]!.slice(0, cut.kept[row])]);
       expect(session.rows()).toEqual(whole);
       const heard = prompts([3, 1, 2, 2]);
       expectClose(
         session.read(heard),
-        heard.map((tokens, row) => referenceLogprobs(model, whole[row]!, tokens)),
+        heard.map((tokens, row) => referenceLogprobs(golden.model, whole[row]!, tokens)),
       );
       expect(session.counters.tokensReread).toBe(0);
       const again = session.generate(sampling, keysOf(4, 1));
       again.ids.forEach((ids, row) => {
         const context = [...whole[row]!, ...heard[row]!];
-        expect(ids).toEqual(referenceGenerate(model, tokenizer, context, sampling, keysOf(4, 1)[row]!).ids);
+        expect(ids).toEqual(
+          referenceGenerate(golden.model, golden.tokenizer, context, sampling, keysOf(4, 1)[row]!).ids,
+        );
       });
     }
   });
@@ -353,9 +295,9 @@ describe.each([
     using session = open(given);
     const asked = [7, null, 9];
     const expected = [
-      referenceLogprobs(model, given[0]!, [7])[0]!,
+      referenceLogprobs(golden.model, given[0]!, [7])[0]!,
       null,
-      referenceLogprobs(model, given[2]!, [9])[0]!,
+      referenceLogprobs(golden.model, given[2]!, [9])[0]!,
     ];
     for (let time = 0; time < 2; time += 1) {
       const answer = session.peek(asked);
@@ -368,113 +310,10 @@ describe.each([
     expect(session.rows()).toEqual(given);
   });
 
-  it("drops text from the left of a full window, counts what it reads again, and says so once", () => {
-    const { contextLength } = model.config;
-    const messages: string[] = [];
-    const given = prompts([contextLength + 30, contextLength - 3, 4]);
-    using session = open(given, { log: (message) => messages.push(message) });
-    const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
-    const spoken = session.generate(sampling, keysOf(3));
-    // Nothing had been read before the text was cut, so nothing was read twice.
-    expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 10) + 4, tokensReread: 0 });
-    const context = given.map((prompt, row) => {
-      const expected = referenceGenerate(model, tokenizer, prompt, sampling, keysOf(3)[row]!);
-      expect(spoken.ids[row]).toEqual(expected.ids);
-      return expected.row;
-    });
-    const heard = prompts([6, 1, 5]);
-    const expected = heard.map((tokens, row) => {
-      context[row] = [...context[row]!, ...tokens].slice(-contextLength);
-      return referenceLogprobs(model, context[row]!.slice(0, -tokens.length), tokens);
-    });
-    expectClose(session.read(heard), expected);
-    expect(session.rows()).toEqual(context);
-    const dropped = context.filter((ids) => ids.length === contextLength).length;
-    // What a full row had left after the cut and read before: all but the new tokens and the pending one.
-    expect(session.counters.tokensReread).toBeLessThanOrEqual(dropped * contextLength);
-    if (name === "gpt2") expect(session.counters.tokensReread).toBeGreaterThan(0);
-    using child = session.fork([0, 0, 2]);
-    const again = child.generate(sampling, keysOf(3, 1));
-    [0, 0, 2].forEach((row, at) =>
-      expect(again.ids[at]).toEqual(
-        referenceGenerate(model, tokenizer, context[row]!, sampling, keysOf(3, 1)[at]!).ids,
-      ),
-    );
-    expect(messages).toHaveLength(1);
-    expect(messages[0]).toContain(`window of ${contextLength} tokens`);
-  });
-
-  it("drops text behind what is pinned, whoever drops it", () => {
-    const { contextLength } = model.config;
-    const given = prompts([contextLength + 30, contextLength - 3, 4, 2]);
-    const pinned = [1, 3, 1, 5];
-    const cut = (ids: readonly number[], row: number, length: number) =>
-      ids.length <= length
-        ? [...ids]
-        : [...ids.slice(0, pinned[row]), ...ids.slice(ids.length - length + pinned[row]!)];
-    using session = open(given, { pinned });
-    const sampling: Sampling = { maxNewTokens: 10, topK: 30 };
-    const spoken = session.generate(sampling, keysOf(4));
-    const context = given.map((prompt, row) => {
-      const expected = referenceGenerate(
-        model,
-        tokenizer,
-        cut(prompt, row, contextLength - 10),
-        sampling,
-        keysOf(4)[row]!,
-      );
-      expect(spoken.ids[row]).toEqual(expected.ids);
-      return expected.row;
-    });
-    const heard = prompts([6, 1, 5, 2]);
-    const expected = heard.map((tokens, row) => {
-      context[row] = cut([...context[row]!, ...tokens], row, contextLength);
-      return referenceLogprobs(model, context[row]!.slice(0, -tokens.length), tokens);
-    });
-    expectClose(session.read(heard), expected);
-    expect(session.rows()).toEqual(context);
-    context
-      .slice(0, 2)
-      .forEach((ids, row) => expect(ids.slice(0, pinned[row])).toEqual(given[row]!.slice(0, pinned[row])));
-    // Forks keep their pins, and rows that had less than was pinned do not pin what came later.
-    using child = session.fork([0, 3]);
-    const more = prompts([contextLength - 4, contextLength - 4]);
-    expectClose(
-      child.read(more),
-      [0, 3].map((row, at) => {
-        const kept = Math.min(pinned[row]!, given[row]!.length);
-        const context_ = [
-          ...context[row]!.slice(0, kept),
-          ...context[row]!.slice(context[row]!.length - 4 + kept),
-        ];
-        return referenceLogprobs(model, context_, more[at]!);
-      }),
-    );
-  });
-
-  it("refuses what leaves no room for what is pinned", () => {
-    const { contextLength } = model.config;
-    const [long] = prompts([contextLength + 4]) as [number[]];
-    using session = open([long], { pinned: 5 });
-    expect(() => session.generate({ maxNewTokens: contextLength - 4 })).toThrow(
-      `must leave the 5 pinned tokens in the model's window of ${contextLength}`,
-    );
-    expect(() => session.read(prompts([contextLength - 4]))).toThrow(
-      /do not fit behind at least 5 of context/,
-    );
-    expect(session.read(prompts([contextLength - 5]))[0]).toHaveLength(contextLength - 5);
-    expect(session.rows()[0]!.slice(0, 5)).toEqual(long.slice(0, 5));
-    expect(() => open([long], { pinned: contextLength })).toThrow(/pinned: must be a whole number from 0 to/);
-    expect(() => open([long], { pinned: -1 })).toThrow(/pinned: must be a whole number/);
-    expect(() => open([long], { pinned: [1, 1] })).toThrow(
-      /pinned: expected one number for each of 1 rows, got 2/,
-    );
-  });
-
   it("scores what it is asked to, and reads nothing where that is nothing", () => {
     const given = prompts([4, 2, 6]);
     const heard = prompts([5, 3, 4]);
-    const expected = given.map((prompt, row) => referenceLogprobs(model, prompt, heard[row]!));
+    const expected = given.map((prompt, row) => referenceLogprobs(golden.model, prompt, heard[row]!));
     using spans = open(given);
     const score = [
       [
@@ -492,8 +331,8 @@ describe.each([
     expect(spans.counters.tokensRead).toBe(24);
     // The last hidden state predicts the first of what comes now.
     expectClose(spans.read([[3, 4], [5], [6]], { score: [[[0, 1]], [[0, 1]], []] }), [
-      referenceLogprobs(model, [...given[0]!, ...heard[0]!], [3]),
-      referenceLogprobs(model, [...given[1]!, ...heard[1]!], [5]),
+      referenceLogprobs(golden.model, [...given[0]!, ...heard[0]!], [3]),
+      referenceLogprobs(golden.model, [...given[1]!, ...heard[1]!], [5]),
       [],
     ]);
 
@@ -504,7 +343,7 @@ describe.each([
     expectClose(
       later.read([[3], [5], [6]]),
       given.map((prompt, row) =>
-        referenceLogprobs(model, [...prompt, ...heard[row]!], [3 + row + Math.min(row, 1)]),
+        referenceLogprobs(golden.model, [...prompt, ...heard[row]!], [3 + row + Math.min(row, 1)]),
       ),
     );
     expect(later.counters).toMatchObject({ tokensRead: 27, tokensReread: 0 });
@@ -529,128 +368,6 @@ describe.each([
     expect(later.rows()[0]).toHaveLength(10);
   });
 
-  it("rewritten, says what a fresh session says, and reads only what is new", () => {
-    const given = prompts([8, 5, 6, 7, 3, 9]);
-    using session = open(given);
-    const sampling: Sampling = { maxNewTokens: 6, topK: 40, recordBehaviour: true };
-    const spoken = session.generate(sampling, keysOf(6));
-    const ids = session.rows();
-    const [random] = prompts([20]) as [number[]];
-    const other = (id: number) => (id === 1 ? 2 : 1);
-    const texts = [
-      ids[0]!, // as it was
-      [...ids[1]!.slice(0, 5), other(ids[1]![5] ?? 1), ...random.slice(0, 3)], // another utterance
-      ids[2]!.slice(0, 6), // without its utterance
-      [...ids[3]!.slice(0, 2), other(ids[3]![2]!), ...ids[3]!.slice(3)], // edited in front
-      [other(ids[4]![0]!), ...random], // another text
-      [...ids[5]!, ...random.slice(0, 4)], // longer
-    ];
-    const common = [ids[0]!.length, 5, 5, 2, 0, ids[5]!.length];
-    const { tokensRead, tokensForwarded, tokensReread } = session.counters;
-    const before = { tokensRead, tokensForwarded, tokensReread };
-    session.rewrite(texts);
-    expect(session.rows()).toEqual(texts);
-    expect(session.counters).toMatchObject(before);
-    using fresh = open(texts);
-    const heard = prompts([2, 1, 3, 1, 0, 2]);
-    expectClose(session.read(heard), fresh.read(heard));
-    expect(session.rows()).toEqual(fresh.rows());
-    const forwarded = texts.map((text, row) => {
-      // What was sampled last has not been through the model yet; what is known of the others is kept.
-      const spokenIds = spoken.kept[row]!;
-      const wasCached = ids[row]!.length - (spoken.ids[row]!.length === 6 && spokenIds === 6 ? 1 : 0);
-      return text.length - Math.min(common[row]!, wasCached) + heard[row]!.length;
-    });
-    const done = session.counters.tokensForwarded - before.tokensForwarded;
-    expect(done).toBe(forwarded.reduce((sum, count) => sum + count, 0));
-    // Only the row that ends earlier than before reads an id again: its last one.
-    expect(session.counters.tokensReread - before.tokensReread).toBe(1);
-    const said = session.generate(sampling, keysOf(6, 1));
-    expectSame(said, fresh.generate(sampling, keysOf(6, 1)));
-    using child = session.fork([5, 1, 1, 4]);
-    using freshChild = fresh.fork([5, 1, 1, 4]);
-    expectSame(child.generate(sampling, keysOf(4, 2)), freshChild.generate(sampling, keysOf(4, 2)));
-  });
-
-  it("rewritten, computes the very numbers of a fresh session: in float64 nothing else is left between them", () => {
-    const exact = model.copy("float64");
-    const [old, heard, ending] = [
-      prompts([9, 4, 6]),
-      prompts([3, 2, 5]),
-      randomIds(3, model.config.vocabSize),
-    ];
-    const texts = [[...old[0]!.slice(0, 6), ...ending], [...old[1]!, ...ending], old[2]!.slice(0, 2)];
-    using session = GenerationSession.open(exact, tokenizer, old);
-    session.read(heard);
-    session.rewrite(texts);
-    using fresh = GenerationSession.open(exact, tokenizer, texts);
-    expectClose(session.read(heard), fresh.read(heard), 2e-6);
-    exact.dispose();
-  });
-
-  it("rewritten over and over, forked in between, out of memory or not, never says what a fresh one does not", () => {
-    for (const options of [{}, { cacheBudget: 1 }, { tokenBudget: 9 }]) {
-      const alphabet = randomIds(3, model.config.vocabSize);
-      const text = (length: number) => Array.from({ length }, () => alphabet[stream.integer(3)]!);
-      let texts = [4, 7, 1, 5].map(text);
-      let session = open(texts, options);
-      for (let turn = 0; turn < 6; turn += 1) {
-        texts = session.rows().map((ids) => {
-          const kept = stream.integer(ids.length + 1);
-          return [...ids.slice(0, kept), ...text(stream.integer(5) + (kept === 0 ? 1 : 0))];
-        });
-        session.rewrite(texts);
-        if (turn % 3 === 1) {
-          const next = session.fork([3, 0, 0, 2]);
-          texts = [3, 0, 0, 2].map((row) => texts[row]!);
-          session.dispose();
-          session = next;
-        }
-        if (turn % 2 === 0) continue; // two in a row
-        const heard = [text(2), text(0), text(1), text(3)];
-        expectClose(
-          session.read(
-            heard,
-            turn % 4 === 1 ? {} : { score: heard.map(({ length }) => [[0, length]] as const) },
-          ),
-          heard.map((ids, row) => referenceLogprobs(model, texts[row]!, ids)),
-        );
-        texts = texts.map((ids, row) => [...ids, ...heard[row]!]);
-        const sampling: Sampling = { maxNewTokens: 2, topK: 20 };
-        const keys = keysOf(4, turn);
-        const spoken = session.generate(sampling, keys);
-        texts.forEach((ids, row) =>
-          expect(spoken.ids[row]).toEqual(referenceGenerate(model, tokenizer, ids, sampling, keys[row]!).ids),
-        );
-      }
-      session.dispose();
-    }
-  });
-
-  it("keeps what is pinned of a rewritten row", () => {
-    const { contextLength } = model.config;
-    const [first, second, third] = prompts([4, contextLength + 3, contextLength + 6]) as [
-      number[],
-      number[],
-      number[],
-    ];
-    using session = open([first, first], { pinned: 2 });
-    session.prefill();
-    session.rewrite([second, third], { pinned: [2, 6] });
-    const heard = prompts([1, 1]);
-    session.read(heard);
-    expect(session.rows()).toEqual([
-      [...second.slice(0, 2), ...second.slice(6), ...heard[0]!],
-      [...third.slice(0, 6), ...third.slice(13), ...heard[1]!],
-    ]);
-    session.rewrite([third, []]);
-    session.read(heard);
-    expect(session.rows()[0]).toEqual([...third.slice(0, 2), ...third.slice(9), ...heard[0]!]);
-    expect(session.rows()[1]).toHaveLength(2);
-    expect(() => session.rewrite([first])).toThrow(/rewrite: expected one entry for each of 2 rows, got 1/);
-    expect(() => session.rewrite([first, [-1]])).toThrow(/rewrite: row 1: a token id/);
-  });
-
   it("says how many of the sampled ids stay in the row", () => {
     const given = prompts([5, 2, 8, 3, 6, 4]);
     using free = open(given, { endIds: [] });
@@ -661,7 +378,7 @@ describe.each([
     const silent = new Set([third[0]!, third[1]!, third[2]!]);
     const quiet = {
       decode: (given_: readonly number[], options?: { skipSpecialTokens?: boolean }) =>
-        tokenizer.decode(
+        golden.tokenizer.decode(
           given_.filter((id) => !silent.has(id)),
           options,
         ) +
@@ -671,7 +388,9 @@ describe.each([
           .join(""),
     };
     for (const by of ["end", "stop"] as const) {
-      using session = GenerationSession.open(model, quiet, given, { endIds: by === "end" ? third : [] });
+      using session = GenerationSession.open(golden.model, quiet, given, {
+        endIds: by === "end" ? third : [],
+      });
       const spoken = session.generate({ ...sampling, stopIds: by === "stop" ? third : [] }, keysOf(6));
       spoken.ids.forEach((sampled, row) => {
         expect(spoken.finished[row]).toBe(by === "end" ? "eos" : "stop");
@@ -686,19 +405,12 @@ describe.each([
       );
     }
     using cut = open(given, { endIds: [] });
-    const stopped = cut.generate({ ...sampling, stopStrings: [tokenizer.decode([ids[0]![3]!])] }, keysOf(6));
+    const stopped = cut.generate(
+      { ...sampling, stopStrings: [golden.tokenizer.decode([ids[0]![3]!])] },
+      keysOf(6),
+    );
     expect(stopped.kept).toEqual(stopped.ids.map((row) => row.length));
     expect(cut.rows()).toEqual(given.map((prompt, row) => [...prompt, ...stopped.ids[row]!]));
-  });
-
-  it("with room reserved reads a full window only once", () => {
-    const { contextLength } = model.config;
-    const given = prompts([contextLength + 5, contextLength + 40]);
-    using session = open(given, { reserve: 8 });
-    using child = session.fork([0, 0, 1, 1]);
-    child.generate({ maxNewTokens: 8 }, keysOf(4));
-    expect(session.counters).toMatchObject({ tokensRead: 2 * (contextLength - 8), tokensReread: 0 });
-    expect(child.counters).toMatchObject({ tokensRead: 0, tokensReread: 0 });
   });
 
   it("reads each token of a tree once: the counters equal the minimum of the tree", () => {
@@ -718,7 +430,7 @@ describe.each([
       const session = sessions.at(-1)!.fork(rows);
       sessions.push(session);
       const probes = session.generate(sampling, keysOf(rows.length, depth));
-      const responses = rows.map((_, at) => randomIds((at + depth) % 4, model.config.vocabSize));
+      const responses = rows.map((_, at) => randomIds((at + depth) % 4, golden.model.config.vocabSize));
       session.read(responses);
       generated += probes.ids.reduce((sum, ids) => sum + ids.length, 0);
       read += responses.reduce((sum, ids) => sum + ids.length, 0);
@@ -767,17 +479,17 @@ describe.each([
     const given = prompts([3, 5]);
     using session = open(given);
     session.read([[1], [2]]);
-    const original = model.forward.bind(model);
+    const original = golden.model.forward.bind(golden.model);
     const live = liveTensors();
     let passes = 0;
-    model.forward = (...input) => {
+    golden.model.forward = (...input) => {
       passes += 1;
       if (passes === 3) throw new Error("out of memory");
       return original(...input);
     };
     expect(() => session.generate({ maxNewTokens: 6, greedy: true })).toThrow("out of memory");
     expect(liveTensors()).toBe(live);
-    model.forward = original;
+    golden.model.forward = original;
     expect(session.rows()).toEqual([
       [...given[0]!, 1],
       [...given[1]!, 2],
@@ -785,7 +497,7 @@ describe.each([
     const heard = [[4, 4], [5]];
     expectClose(
       session.read(heard),
-      heard.map((tokens, row) => referenceLogprobs(model, [...given[row]!, row + 1], tokens)),
+      heard.map((tokens, row) => referenceLogprobs(golden.model, [...given[row]!, row + 1], tokens)),
     );
   });
 });
