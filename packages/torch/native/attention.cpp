@@ -92,19 +92,10 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretc
   }
 }
 
-template <typename Stored>
-ASTRA_INLINE void scoresOfAnySize(const Cluster& cluster, const Stretch<Stored>& stretch) {
+ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<Number>& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
   if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
   scoresOf<0>(cluster, stretch);
-}
-
-ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
-  scoresOfAnySize(cluster, stretch);
-}
-
-ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
-  scoresOfAnySize(cluster, stretch);
 }
 
 // Scores of columns `from` … `to` − 1 to weights, their sum not yet divided by; returns the sum.
@@ -152,19 +143,10 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretc
   }
 }
 
-template <typename Stored>
-ASTRA_INLINE void valuesOfAnySize(const Cluster& cluster, const Stretch<Stored>& stretch) {
+ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<Number>& stretch), (cluster, stretch)) {
   if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
   if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
   valuesOf<0>(cluster, stretch);
-}
-
-ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<uint16_t>& stretch), (cluster, stretch)) {
-  valuesOfAnySize(cluster, stretch);
-}
-
-ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<float>& stretch), (cluster, stretch)) {
-  valuesOfAnySize(cluster, stretch);
 }
 
 // The columns that one query row attends to, `from` … `to` − 1 of a row of the keys.

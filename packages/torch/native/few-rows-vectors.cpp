@@ -3,7 +3,7 @@
 //
 //   M, N, K  rows of X and Y, columns of Y (outputs), columns of X and W
 //   VL       numbers of a vector register
-//   MR, NR   rows and outputs of a block: its MR · NR = VL sums stay in registers, enough to hide how long each sum takes
+//   MR, NR   rows and outputs of a block: its MR · NR sums stay in registers, enough to hide how long each sum takes
 //
 // The order in which a number of Y is added up depends on K alone: a row's result does not depend on the rows beside it.
 #include <algorithm>
@@ -73,11 +73,15 @@ ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, float* to) {
   }
 }
 
+// NR: with 32 registers 24 of them hold sums, with 16 twelve.
+template <int VL, int MR>
+constexpr int kOutputs = MR < 4 ? VL / MR : VL < 16 ? 3 : 6;
+
 template <int VL, int MR>
 ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int64_t padded, const float* const* w,
                           int64_t k) {
   using Floats = typename Vector<VL>::Floats;
-  constexpr int NR = VL / MR;
+  constexpr int NR = kOutputs<VL, MR>;
 #pragma GCC unroll 16
   for (int n = 0; n < NR; ++n) {
     const Floats weight = load<Floats>(w[n] + k);
@@ -91,7 +95,7 @@ ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int
                           int64_t k) {
   using Floats = typename Vector<VL>::Floats;
   using Words = typename Vector<VL>::Words;
-  constexpr int NR = VL / MR;
+  constexpr int NR = kOutputs<VL, MR>;
 #pragma GCC unroll 16
   for (int n = 0; n < NR; ++n) {
     const Words pairs = load<Words>(w[n] + k);
@@ -122,11 +126,11 @@ ASTRA_INLINE float sumOf4(const float* lanes) { return (lanes[0] + lanes[2]) + (
 // Rows m … of the outputs given.
 template <int VL, int MR, typename Number>
 ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t* outputs) {
-  constexpr int NR = VL / MR, step = kStep<VL, Number>;
+  constexpr int NR = kOutputs<VL, MR>, step = kStep<VL, Number>;
   const float* x = work.x + m * work.padded;
   const Number* w[NR];
   for (int n = 0; n < NR; ++n) w[n] = work.weight + outputs[n] * work.stride;
-  typename Vector<VL>::Floats sums[VL] = {};
+  typename Vector<VL>::Floats sums[MR * NR] = {};
   int64_t k = 0;
   for (; k + step <= work.K; k += step) addStep<VL, MR>(sums, x, work.padded, w, k);
   if (k < work.K) {
@@ -138,9 +142,9 @@ ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t
     }
     addStep<VL, MR>(sums, x + k, work.padded, last, 0);
   }
-  float lanes[VL][4];
-#pragma GCC unroll 16
-  for (int at = 0; at < VL; ++at) foldTo4<VL>(sums[at], lanes[at]);
+  float lanes[MR * NR][4];
+#pragma GCC unroll 24
+  for (int at = 0; at < MR * NR; ++at) foldTo4<VL>(sums[at], lanes[at]);
   const int present = static_cast<int>(std::min<int64_t>(MR, work.M - m));
   for (int row = 0; row < present; ++row) {
     for (int n = 0; n < NR; ++n) work.y[(m + row) * work.N + outputs[n]] = sumOf4(lanes[row * NR + n]);
@@ -151,7 +155,7 @@ ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t
 // is read in NR runs, which is what the processor's fetching ahead can follow.
 template <int VL, int MR, typename Number>
 ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t to) {
-  constexpr int NR = VL / MR;
+  constexpr int NR = kOutputs<VL, MR>;
   const int64_t apart = (to - from + NR - 1) / NR;
   for (int64_t at = from; at < from + apart; ++at) {
     int64_t outputs[NR];
@@ -167,17 +171,11 @@ ASTRA_INLINE void addProduct(const FewRows<Number>& work, int64_t from, int64_t 
   addOutputs<VL, 4>(work, from, to);
 }
 
-ASTRA_PRODUCT_LOOP(void, product, (const FewRows<float>& work, int64_t from, int64_t to), (work, from, to)) {
-  addProduct<kLanes<VL>>(work, from, to);
-}
-ASTRA_PRODUCT_LOOP(void, product, (const FewRows<uint16_t>& work, int64_t from, int64_t to), (work, from, to)) {
+ASTRA_PRODUCT_LOOP(void, product, (const FewRows<Number>& work, int64_t from, int64_t to), (work, from, to)) {
   addProduct<kLanes<VL>>(work, from, to);
 }
 
-ASTRA_VECTOR_LOOP(void, arrange, (const float* from, int64_t K, float* to), (from, K, to)) {
-  arrangeLine<kLanes<VL>>(from, K, to);
-}
-ASTRA_VECTOR_LOOP(void, arrange, (const uint16_t* from, int64_t K, float* to), (from, K, to)) {
+ASTRA_VECTOR_LOOP(void, arrange, (const Number* from, int64_t K, float* to), (from, K, to)) {
   arrangeLine<kLanes<VL>>(from, K, to);
 }
 

@@ -27,8 +27,8 @@ inline int32_t keyOf(float number) {
   return value != value ? INT32_MAX : ordered;
 }
 
-template <typename Number>
-ASTRA_INLINE void largestOfChunks(const Number* __restrict row, int64_t size, int32_t* __restrict largest) {
+ASTRA_VECTOR_LOOP(void, largestOfChunks, (const Number* __restrict row, int64_t size, int32_t* __restrict largest),
+                  (row, size, largest)) {
   for (int64_t chunk = 0; chunk * kChunk < size; ++chunk) {
     const int64_t end = std::min(size, (chunk + 1) * kChunk);
     int32_t greatest = INT32_MIN;
@@ -39,14 +39,6 @@ ASTRA_INLINE void largestOfChunks(const Number* __restrict row, int64_t size, in
     }
     largest[chunk] = greatest;
   }
-}
-
-ASTRA_VECTOR_LOOP(void, largestOfFloats, (const float* row, int64_t size, int32_t* largest), (row, size, largest)) {
-  largestOfChunks(row, size, largest);
-}
-
-ASTRA_VECTOR_LOOP(void, largestOfWords, (const uint16_t* row, int64_t size, int32_t* largest), (row, size, largest)) {
-  largestOfChunks(row, size, largest);
 }
 
 struct Candidate {
@@ -63,11 +55,7 @@ template <typename Number>
 void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* values, int64_t* indices) {
   const int64_t chunks = (size + kChunk - 1) / kChunk;
   room.largest.resize(static_cast<size_t>(chunks));
-  if constexpr (std::is_same_v<Number, float>) {
-    largestOfFloats(row, size, room.largest.data());
-  } else {
-    largestOfWords(row, size, room.largest.data());
-  }
+  largestOfChunks(row, size, room.largest.data());
   // The k-th largest number is at least the k-th largest of the chunks' largest.
   int32_t least = INT32_MIN;
   if (k <= chunks) {

@@ -10,35 +10,41 @@
 // AVX-512 without its part for 16-bit numbers would be slower than AVX2. Products and sums are rounded apart, so that
 // results are the same on every machine.
 //
-//   ASTRA_VECTOR_LOOP(void, twice, (float* numbers, int64_t count), (numbers, count)) { … }
+//   ASTRA_VECTOR_LOOP(void, twice, (Number* numbers, int64_t count), (numbers, count)) { … }
 //
-// is the function `twice`, compiled for each of them. In the body VL is how many float32 numbers a vector register holds.
+// is the function `twice`, compiled for each of them, where Number is float or, of bfloat16, uint16_t. In the body VL is how
+// many float32 numbers a vector register holds.
 //
 // In ASTRA_PRODUCT_LOOP products and sums may be rounded together, for sums whose order is not the same anyway.
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
 #define ASTRA_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe"
 #define ASTRA_AVX512 ASTRA_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define ASTRA_LOOP(contraction, Result, name, parameters, arguments)                           \
-  template <int VL>                                                                            \
+  template <int VL, typename Number>                                                           \
   ASTRA_INLINE Result name##Loop parameters;                                                   \
+  template <typename Number = float>                                                           \
   __attribute__((optimize("O3", contraction), target(ASTRA_AVX512)))                           \
-  Result name##OnAvx512 parameters { return name##Loop<16> arguments; }                        \
+  Result name##OnAvx512 parameters { return name##Loop<16, Number> arguments; }                \
+  template <typename Number = float>                                                           \
   __attribute__((optimize("O3", contraction), target(ASTRA_AVX2)))                             \
-  Result name##OnAvx2 parameters { return name##Loop<8> arguments; }                           \
+  Result name##OnAvx2 parameters { return name##Loop<8, Number> arguments; }                   \
+  template <typename Number = float>                                                           \
   __attribute__((optimize("O3", contraction)))                                                 \
-  Result name##OnBaseline parameters { return name##Loop<4> arguments; }                       \
+  Result name##OnBaseline parameters { return name##Loop<4, Number> arguments; }               \
+  template <typename Number = float>                                                           \
   Result name parameters {                                                                     \
-    if (isa() >= kIsaAvx512) return name##OnAvx512 arguments;                                  \
-    return isa() >= kIsaAvx2 ? name##OnAvx2 arguments : name##OnBaseline arguments;            \
+    if (isa() >= kIsaAvx512) return name##OnAvx512<Number> arguments;                          \
+    return isa() >= kIsaAvx2 ? name##OnAvx2<Number> arguments : name##OnBaseline<Number> arguments;\
   }                                                                                            \
-  template <int VL>                                                                            \
+  template <int VL, typename Number>                                                           \
   ASTRA_INLINE Result name##Loop parameters
 #else
 #define ASTRA_LOOP(contraction, Result, name, parameters, arguments)                           \
-  template <int VL>                                                                            \
+  template <int VL, typename Number>                                                           \
   ASTRA_INLINE Result name##Loop parameters;                                                   \
-  Result name parameters { return name##Loop<4> arguments; }                                   \
-  template <int VL>                                                                            \
+  template <typename Number = float>                                                           \
+  Result name parameters { return name##Loop<4, Number> arguments; }                           \
+  template <int VL, typename Number>                                                           \
   ASTRA_INLINE Result name##Loop parameters
 #endif
 #define ASTRA_VECTOR_LOOP(Result, name, parameters, arguments) \

@@ -55,10 +55,12 @@ export { differentiable, type DifferentiableFunction } from "./differentiable.js
 export { fusedAttention } from "./fused-attention.js";
 export { geluTanh } from "./gelu-tanh.js";
 export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, type Placed } from "./kernels.js";
+export { rotaryEmbedding } from "./rotary-embedding.js";
 export { sortedTopK } from "./sorted-top-k.js";
 export { openTensorFile, TensorFile } from "./tensor-file.js";
 export { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "./selective-log-softmax.js";
 export { softmaxEntropy } from "./softmax-entropy.js";
+export { swiglu } from "./swiglu.js";
 export {
   availableMemory,
   cudaAvailable,

@@ -186,6 +186,8 @@ export interface NativeAddon {
   sortedTopK(input: Handle, k: number): [values: Handle, indices: Handle];
   sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle, gradient: Handle | null): Handle;
+  swiglu(gate: Handle, up: Handle, gradient: Handle | null): [output: Handle, ofUp?: Handle];
+  rotary(input: Handle, cosine: Handle, sine: Handle, backwards: boolean): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
   selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
 

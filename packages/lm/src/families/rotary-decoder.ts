@@ -7,7 +7,9 @@ import {
   embedding,
   keep,
   ones,
+  rotaryEmbedding,
   scope,
+  swiglu,
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
@@ -17,7 +19,7 @@ import type { JsonFields } from "../json-fields.js";
 import { attend, attendCached, attentionBias, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { ParameterizedModel } from "./parameterized-model.js";
-import { parseRotarySettings, rotaryTables, rotate, type RotarySettings } from "./rotary.js";
+import { parseRotarySettings, rotaryTables, type RotarySettings } from "./rotary.js";
 
 /**
  * The decoder that Llama, Mistral and Qwen share: RMS norms before each block, rotary positions, grouped-query
@@ -181,7 +183,7 @@ function parameterName(key: string, config: RotaryDecoderConfig): string | null 
 
 /** What a layer needs besides its input. */
 interface LayerInputs {
-  /** [B, 1, T, E] in the compute type. */
+  /** [B, T, E/2] in the compute type. */
   cosine: Tensor;
   sine: Tensor;
   biases: Tensor[];
@@ -191,7 +193,7 @@ interface LayerInputs {
 class RotaryDecoder extends ParameterizedModel {
   /** Whether any layer has a sliding window. */
   readonly #slides: boolean;
-  /** [rows, E] in the compute type; made at the first forward pass, and shared with views. */
+  /** [rows, E/2] in the compute type; made at the first forward pass, and shared with views. */
   #tables: { made: { cosine: Tensor; sine: Tensor } | null } = { made: null };
 
   constructor(
@@ -209,8 +211,8 @@ class RotaryDecoder extends ParameterizedModel {
     const tables = this.#tablesFor(positions);
     return scope(() => {
       const { full, sliding } = this.#biases(ids.size(-1), options);
-      const cosine = embedding(tables.cosine, positions).unsqueeze(1);
-      const sine = embedding(tables.sine, positions).unsqueeze(1);
+      const cosine = embedding(tables.cosine, positions);
+      const sine = embedding(tables.sine, positions);
       let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
         const inputs = [hidden, cosine, sine, ...(this.config.slides(layer) ? sliding : full)];
@@ -248,9 +250,10 @@ class RotaryDecoder extends ParameterizedModel {
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
     const middle = this.#project(`${prefix}.self_attn.o_proj`, attended, hidden);
     const normed = this.#norm(`${prefix}.post_attention_layernorm`, middle);
-    const gated = this.#project(`${prefix}.mlp.gate_proj`, normed)
-      .silu()
-      .mul(this.#project(`${prefix}.mlp.up_proj`, normed));
+    const gated = swiglu(
+      this.#project(`${prefix}.mlp.gate_proj`, normed),
+      this.#project(`${prefix}.mlp.up_proj`, normed),
+    );
     return this.#project(`${prefix}.mlp.down_proj`, gated, middle);
   }
 
@@ -258,14 +261,17 @@ class RotaryDecoder extends ParameterizedModel {
     const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
     const prefix = `model.layers.${layer}.self_attn`;
     const [B, T] = normed.shape as [number, number, number];
-    // [B, T, H·E] → [B, T, H, E] → [B, H, T, E]; head norms act on E and may come before the transposition.
-    const split = (part: string, count: number, norm: boolean) => {
-      const states = this.#project(`${prefix}.${part}_proj`, normed).view([B, T, count, E]);
-      return (norm ? this.#norm(`${prefix}.${part}_norm`, states) : states).transpose(1, 2);
+    // [B, T, H·E] → [B, T, H, E]
+    const split = (part: string, count: number) =>
+      this.#project(`${prefix}.${part}_proj`, normed).view([B, T, count, E]);
+    const placed = (part: "q" | "k", count: number) => {
+      const states = split(part, count);
+      const scaled = headNorms ? this.#norm(`${prefix}.${part}_norm`, states) : states;
+      return rotaryEmbedding(scaled, cosine, sine).transpose(1, 2); // [B, H, T, E]
     };
-    const query = rotate(split("q", heads, headNorms), cosine, sine);
-    const key = rotate(split("k", keyValueHeads, headNorms), cosine, sine);
-    const value = split("v", keyValueHeads, false);
+    const query = placed("q", heads);
+    const key = placed("k", keyValueHeads);
+    const value = split("v", keyValueHeads).transpose(1, 2);
     const scale = 1 / Math.sqrt(E);
     if (cache === undefined) return attend(query, key, value, biases, scale);
     const window = this.config.slides(layer) ? this.config.slidingWindow : null;

@@ -1,4 +1,4 @@
-import { arange, cat, tensor, type Device, type Tensor } from "@astra-rl/torch";
+import { arange, tensor, type Device, type Tensor } from "@astra-rl/torch";
 import { JsonFields } from "../json-fields.js";
 
 /**
@@ -89,11 +89,7 @@ export function inverseFrequencies(settings: RotarySettings, headDimension: numb
   });
 }
 
-/**
- * Cosines and signed sines of the positions from 0, each float32 [rows, E]; the caller keeps them.
- *
- * The first half of the sines is negated, so that {@link rotate} needs no negation of its own.
- */
+/** Cosines and sines of the angles of the positions from 0, each float32 [rows, E/2]; the caller keeps them. */
 export function rotaryTables(
   settings: RotarySettings,
   options: { headDimension: number; rows: number; device: Device },
@@ -102,20 +98,5 @@ export function rotaryTables(
   const frequencies = tensor(inverseFrequencies(settings, headDimension), { device });
   const positions = arange(0, rows, 1, { dtype: "float32", device });
   const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, E/2]
-  const cosine = angles.cos();
-  const sine = angles.sin();
-  return { cosine: cat([cosine, cosine], -1), sine: cat([sine.neg(), sine], -1) };
-}
-
-/**
- * Turns queries or keys by their positions: channel i and channel i + E/2 are one plane (the half-split layout of
- * Hugging Face checkpoints, not the interleaved one of the paper).
- *
- * @param x [B, H, T, E]
- * @param cosine [B, 1, T, E] in the type of x, and `sine`, whose first half is negated, likewise
- */
-export function rotate(x: Tensor, cosine: Tensor, sine: Tensor): Tensor {
-  // (a, b) → (b, a); with the signs in the table this is (a cos − b sin, b cos + a sin).
-  const swapped = x.roll([x.shape[3]! / 2], [-1]);
-  return x.mul(cosine).add(swapped.mul(sine));
+  return { cosine: angles.cos(), sine: angles.sin() };
 }

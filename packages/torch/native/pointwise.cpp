@@ -1,0 +1,225 @@
+// Activations and rotary embeddings, which libtorch composes of several passes, each in one. Numbers are float32 inside.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "engine.h"
+#include "pieces.h"
+#include "plain-tensor.h"
+#include "tiles.h"
+#include "vector-math.h"
+
+namespace astra {
+namespace {
+
+// float32 or bfloat16 on the CPU; of one type and shape with `like` where that is given.
+at::Tensor plain(Call& call, size_t index, const char* name, const at::Tensor& like = {}) {
+  const at::Tensor given = call.tensor(index, name);
+  if (!isPlain(given, at::kBFloat16) && !isPlain(given, at::kFloat)) {
+    throw Refusal(std::string(name) + " must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
+  }
+  if (like.defined() && (given.scalar_type() != like.scalar_type() || given.sizes() != like.sizes())) {
+    throw Refusal(std::string(name) + " must have the input's type and shape, " + describeTensor(like) + ", got " +
+                  describeTensor(given));
+  }
+  return given;
+}
+
+// Its numbers from one of them on; null where it is undefined.
+template <typename Number>
+Number* numbers(const at::Tensor& tensor, int64_t from) {
+  return tensor.defined() ? static_cast<Number*>(tensor.data_ptr()) + from : nullptr;
+}
+
+// Beyond ±87 it is 0 and 1 in bfloat16. Whole numbers are compared: of a choice between float32 numbers compilers compute
+// for both what follows, and with e⁻⁸⁷ for a factor results would be subnormal, which takes AVX2 a hundred cycles each.
+inline float sigmoid(float u) {
+  int32_t bits;
+  std::memcpy(&bits, &u, sizeof bits);
+  bits = (bits & INT32_MIN) | std::min(bits & INT32_MAX, 0x42ae0000 /* 87 */);
+  std::memcpy(&u, &bits, sizeof u);
+  return 1.0f / (1.0f + exponentialWithin(-u));
+}
+
+// GELU in its tanh form (Hendrycks & Gimpel 2016, arXiv 1606.08415, section 2) is x · σ(b x + a x³).
+constexpr float kB = 1.5957691216057308f;  // 2 √(2/π)
+constexpr float kA = 0.071354816272600f;   // 0.044715 b
+
+template <bool backward, typename Number>
+ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restrict gradient, Number* __restrict output,
+                         int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = widen(input[i]);
+    const float square = x * x;
+    const float s = sigmoid((kB + kA * square) * x);
+    if constexpr (backward) {
+      // d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²
+      store(widen(gradient[i]) * (s + (kB + 3 * kA * square) * (x * (s - s * s))), output[i]);
+    } else {
+      store(x * s, output[i]);
+    }
+  }
+}
+
+// With a gradient that arrives, that of the input.
+ASTRA_VECTOR_LOOP(void, gelu, (const Number* input, const Number* gradient, Number* output, int64_t count),
+                  (input, gradient, output, count)) {
+  gradient == nullptr ? geluOf<false>(input, gradient, output, count) : geluOf<true>(input, gradient, output, count);
+}
+
+#ifdef ASTRA_TILES
+// The same with the processor's own powers of 2 and reciprocals, 16 numbers at a time.
+ASTRA_TILE_INLINE __m512 sigmoidOf(__m512 u) {
+  // The least of both is the second where that is not a number.
+  const __m512 power = _mm512_min_ps(_mm512_set1_ps(126.0f), _mm512_mul_ps(u, _mm512_set1_ps(-1.44269504f)));
+  const __m512 sum = _mm512_add_ps(_mm512_set1_ps(1.0f), powerOf2(power));
+  const __m512 guess = _mm512_rcp14_ps(sum);
+  return _mm512_mul_ps(guess, _mm512_fnmadd_ps(sum, guess, _mm512_set1_ps(2.0f)));  // Newton's step
+}
+
+ASTRA_TILE_INLINE void storeNarrow(uint16_t* to, __mmask16 mask, __m512 values) {
+  _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
+template <bool backward>
+ASTRA_TILE_CODE void geluOnVectors(const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count) {
+  const __m512 a = _mm512_set1_ps(kA), b = _mm512_set1_ps(kB), thrice = _mm512_set1_ps(3 * kA);
+  for (int64_t i = 0; i < count; i += kTile) {
+    const __mmask16 mask = count - i >= kTile ? __mmask16{0xffff} : static_cast<__mmask16>((1u << (count - i)) - 1);
+    const __m512 x = loadWide(input + i, mask);
+    const __m512 square = _mm512_mul_ps(x, x);
+    const __m512 s = sigmoidOf(_mm512_mul_ps(_mm512_fmadd_ps(a, square, b), x));
+    if constexpr (backward) {
+      const __m512 slope = _mm512_mul_ps(_mm512_fmadd_ps(thrice, square, b), x);
+      const __m512 derivative = _mm512_fmadd_ps(slope, _mm512_fnmadd_ps(s, s, s), s);
+      storeNarrow(output + i, mask, _mm512_mul_ps(loadWide(gradient + i, mask), derivative));
+    } else {
+      storeNarrow(output + i, mask, _mm512_mul_ps(x, s));
+    }
+  }
+}
+#endif
+
+// geluTanh(input, gradient): any shape; with a gradient, that of the input
+napi_value geluTanh(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor input = plain(call, 0, "input").contiguous();
+  const at::Tensor gradient = call.absent(1) ? at::Tensor() : plain(call, 1, "gradient", input).contiguous();
+  at::Tensor output = at::empty_like(input);
+  at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
+    const auto work = [&](auto zero, auto loop) {
+      using Number = decltype(zero);
+      loop(numbers<Number>(input, from), numbers<Number>(gradient, from), numbers<Number>(output, from), to - from);
+    };
+    if (input.scalar_type() == at::kFloat) return work(float{}, [](auto... given) { gelu(given...); });
+#ifdef ASTRA_TILES
+    if (mayUseTiles()) return work(uint16_t{}, gradient.defined() ? geluOnVectors<true> : geluOnVectors<false>);
+#endif
+    work(uint16_t{}, [](auto... given) { gelu(given...); });
+  });
+  return wrapTensor(*call.engine, call.env, std::move(output));
+}
+
+// SwiGLU (Shazeer 2020, arXiv 2002.05202): x σ(x) · y of a gate x and what it lets through, y.
+template <typename Number>
+struct Swiglu {
+  const Number *gate, *up, *gradient;  // gradient: of the result, or null
+  Number *output, *ofUp;               // the result; with a gradient, those of gate and up
+  int64_t count;
+};
+
+ASTRA_VECTOR_LOOP(void, swigluOf, (const Swiglu<Number>& work), (work)) {
+  const Number *__restrict gate = work.gate, *__restrict up = work.up, *__restrict gradient = work.gradient;
+  Number *__restrict output = work.output, *__restrict ofUp = work.ofUp;
+  if (gradient == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < work.count; ++i) {
+      const float x = widen(gate[i]);
+      store(x * sigmoid(x) * widen(up[i]), output[i]);
+    }
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < work.count; ++i) {
+    const float x = widen(gate[i]), arrived = widen(gradient[i]);
+    const float s = sigmoid(x);
+    store(arrived * widen(up[i]) * (s + x * (s - s * s)), output[i]);
+    store(arrived * (x * s), ofUp[i]);
+  }
+}
+
+// swiglu(gate, up, gradient): [result], any shape; with a gradient, [of gate, of up]
+napi_value swiglu(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor gate = plain(call, 0, "gate").contiguous(), up = plain(call, 1, "up", gate).contiguous();
+  const at::Tensor gradient = call.absent(2) ? at::Tensor() : plain(call, 2, "gradient", gate).contiguous();
+  const at::Tensor output = at::empty_like(gate), ofUp = gradient.defined() ? at::empty_like(up) : at::Tensor();
+  at::parallel_for(0, gate.numel(), kGrain, [&](int64_t from, int64_t to) {
+    const auto work = [&](auto zero) {
+      using Number = decltype(zero);
+      const auto of = [&](const at::Tensor& tensor) { return numbers<Number>(tensor, from); };
+      swigluOf(Swiglu<Number>{of(gate), of(up), of(gradient), of(output), of(ofUp), to - from});
+    };
+    gate.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
+  });
+  std::vector<napi_value> results{wrapTensor(*call.engine, call.env, output)};
+  if (ofUp.defined()) results.push_back(wrapTensor(*call.engine, call.env, ofUp));
+  return makeArray(call.env, results);
+}
+
+// Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) of the heads of one token: channels i and i + E/2 are a plane.
+ASTRA_VECTOR_LOOP(void, rotate,
+                  (const Number* from, const Number* __restrict cosine, const Number* __restrict sine, float direction,
+                   Number* to, int64_t heads, int64_t half),
+                  (from, cosine, sine, direction, to, heads, half)) {
+  for (int64_t head = 0; head < heads; ++head, from += 2 * half, to += 2 * half) {
+    const Number* __restrict given = from;
+    Number* __restrict result = to;
+#pragma omp simd
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = widen(given[i]), b = widen(given[i + half]);
+      const float c = widen(cosine[i]), s = direction * widen(sine[i]);
+      store(a * c - b * s, result[i]);
+      store(b * c + a * s, result[i + half]);
+    }
+  }
+}
+
+// rotary(input, cosine, sine, backwards): [B, T, H, E] turned by [B, T, E/2], or turned back
+napi_value rotary(Call& call) {
+  const at::AutoGradMode mode(false);
+  const at::Tensor input = plain(call, 0, "input").contiguous();
+  if (input.dim() != 4 || input.size(3) % 2 != 0) throw Refusal("input must be [B, T, H, E], E even, got " + describeTensor(input));
+  const int64_t tokens = input.size(0) * input.size(1), heads = input.size(2), half = input.size(3) / 2;
+  const at::Tensor planes = input.select(2, 0).slice(2, 0, half);
+  const at::Tensor cosine = plain(call, 1, "cosine", planes).contiguous(), sine = plain(call, 2, "sine", planes).contiguous();
+  const float direction = call.boolean(3, "backwards") ? -1.0f : 1.0f;
+  at::Tensor output = at::empty_like(input);
+  at::parallel_for(0, tokens, kGrain / std::max<int64_t>(1, 2 * heads * half) + 1, [&](int64_t first, int64_t last) {
+    const auto work = [&](auto zero) {
+      using Number = decltype(zero);
+      for (int64_t at = first; at < last; ++at) {
+        const int64_t from = at * 2 * heads * half;
+        rotate(numbers<Number>(input, from), numbers<Number>(cosine, at * half), numbers<Number>(sine, at * half), direction,
+               numbers<Number>(output, from), heads, half);
+      }
+    };
+    input.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
+  });
+  return wrapTensor(*call.engine, call.env, std::move(output));
+}
+
+const Exports exports{{"geluTanh", geluTanh}, {"swiglu", swiglu}, {"rotary", rotary}};
+
+}  // namespace
+
+}  // namespace astra
