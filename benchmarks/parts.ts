@@ -1,6 +1,7 @@
 /** Decoding, reading and updating at the size of GPT-2, each as a rate and as a share of what the machine can do. */
-import { AdamW, bytesOf, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { AdamW, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { GenerationSession, loadCausalLM, tokenLogprobs, type CausalLM, type Tokenizer } from "@astra-rl/lm";
+import { decodeBound, readBound, sizesOf, updateBound } from "./bounds.js";
 import { median, time, type Roofline } from "./measure.js";
 
 export interface Part {
@@ -14,43 +15,6 @@ export interface Part {
 
 const CONTEXT = 128;
 const NEW_TOKENS = 32;
-
-/** What of a model bounds its speed. */
-export interface ModelSizes {
-  /** Weights that every token passes through, without the embedding tables. */
-  body: number;
-  /** Weights of the output projection. */
-  head: number;
-  all: number;
-  /** Numbers in the keys and values of one token. */
-  cached: number;
-  dtype: "float32" | "bfloat16";
-  contextLength: number;
-}
-
-export function sizesOf(model: CausalLM): ModelSizes {
-  const { vocabSize, hiddenSize, layers, keyValueHeads, headDimension, contextLength } = model.config;
-  let body = 0;
-  let all = 0;
-  for (const [name, parameter] of model.namedParameters()) {
-    all += parameter.numel();
-    if (parameter.ndim === 2 && !/(wte|wpe|embed_tokens|lm_head)/.test(name)) body += parameter.numel();
-  }
-  const cached = 2 * layers * keyValueHeads * headDimension;
-  const dtype = model.computeDtype === "bfloat16" ? "bfloat16" : "float32";
-  return { body, head: vocabSize * hiddenSize, all, cached, dtype, contextLength };
-}
-
-/** Seconds of one step of decoding: weights and each row's cache are read once, and products run at their rate. */
-export function stepBound(
-  rows: number,
-  columns: number,
-  { body, head, cached, dtype }: ModelSizes,
-  roofline: Roofline,
-): number {
-  const bytes = bytesOf(dtype) * (body + head + rows * columns * cached);
-  return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm[dtype]);
-}
 
 const prompt = (row: number, length: number) =>
   Array.from({ length }, (_, k) => 300 + ((row * 131 + k * 17) % 3000));
@@ -102,7 +66,7 @@ async function decode(
   return {
     name: `decode, ${rows} rows ${kind}`.trim(),
     tokensPerSecond: (rows * NEW_TOKENS) / measured,
-    shareOfBound: (NEW_TOKENS * stepBound(rows, columns, sizesOf(model), roofline)) / measured,
+    shareOfBound: (NEW_TOKENS * decodeBound(rows, columns, sizesOf(model), "bfloat16", roofline)) / measured,
     bound: "weights and cache read once a step, or products at the measured rate, whichever takes longer",
   };
 }
@@ -114,12 +78,11 @@ async function read(model: CausalLM, tokenizer: Tokenizer, rows: number, rooflin
     session.prefill();
     session.dispose();
   });
-  const { body } = sizesOf(model);
   const tokens = rows * CONTEXT;
   return {
     name: `read, ${rows} rows of ${CONTEXT}`,
     tokensPerSecond: tokens / measured,
-    shareOfBound: (2 * body * tokens) / roofline.gemm.bfloat16 / measured,
+    shareOfBound: readBound(tokens, sizesOf(model), "bfloat16", roofline) / measured,
     bound: "products at the measured rate",
   };
 }
@@ -149,17 +112,15 @@ async function update(directory: string, roofline: Roofline): Promise<Part> {
   });
   const tokens = counters.tokensRead / runs;
   const scored = rows.length * NEW_TOKENS;
-  const { body, head, all } = sizesOf(model);
-  // Forward, and twice as much backward; AdamW reads p, g, m, v and writes p, m, v; the copy reads 4 and writes 2.
-  const products = (6 * (body * tokens + head * scored)) / roofline.gemm.bfloat16;
-  const memory = (all * (7 * 4 + 6)) / roofline.copy;
+  const types = { rollouts: "bfloat16", updates: "bfloat16" } as const;
+  const bound = updateBound({ read: tokens, scored, updates: 1 }, sizesOf(model), types, roofline);
   copy.dispose();
   optimizer.dispose();
   model.dispose();
   return {
     name: `update, ${tokens} tokens read, ${scored} scored`,
     tokensPerSecond: tokens / measured,
-    shareOfBound: (products + memory) / measured,
+    shareOfBound: bound / measured,
     bound: "products at the measured rate, then optimizer and copy at the rate of copying",
   };
 }

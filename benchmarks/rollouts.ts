@@ -19,8 +19,8 @@ import {
   type ScoreOutcome,
 } from "astra-rl";
 import { loadCausalLM } from "@astra-rl/lm";
+import { rolloutBound, sizesOf } from "./bounds.js";
 import { busy, measureRoofline } from "./measure.js";
-import { sizesOf, stepBound } from "./parts.js";
 
 const { values } = parseArgs({
   options: {
@@ -71,6 +71,7 @@ const { model, tokenizer } = await loadCausalLM(values.model, {
   dtype: values.dtype as InferenceDType & "bfloat16",
 });
 const weights = sizesOf(model);
+const dtype = model.computeDtype === "bfloat16" ? "bfloat16" : "float32";
 const texts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const lengthOf = new Map(texts.map((text) => [text, tokenizer.encode(text).length]));
 model.dispose();
@@ -101,24 +102,12 @@ async function measure(
     const graphs = await sampler.rolloutMany(starts);
     const seconds = (performance.now() - started) / 1000;
     const openers = graphs.map(({ context }) => lengthOf.get(context) ?? tokenizer.encode(context).length);
-    rates.push([(generated() - first) / seconds, bound(openers, { width, depth }) / seconds]);
+    rates.push([
+      (generated() - first) / seconds,
+      rolloutBound(openers, { width, depth, newTokens }, weights, dtype, roofline) / seconds,
+    ]);
   }
   return rates.sort(([a], [b]) => b - a)[0]!;
-}
-
-/** Seconds that the same tree takes where every utterance has all its tokens and nothing but the bounds is spent. */
-function bound(openers: readonly number[], { width, depth }: Omit<Size, "episodes">): number {
-  const { body, contextLength, dtype } = weights;
-  let tokens = openers.reduce((sum, length) => sum + Math.min(length, contextLength), 0);
-  let seconds = 0;
-  for (let level = 1; level <= depth; level += 1) {
-    const rows = openers.length * width ** level;
-    const lengths = openers.map((length) => Math.min(contextLength, length + newTokens * (2 * level - 1)));
-    const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
-    seconds += 2 * newTokens * stepBound(rows, mean, weights, roofline);
-    tokens += rows * newTokens; // what the one said the other reads
-  }
-  return seconds + (2 * body * tokens) / roofline.gemm[dtype];
 }
 
 const lines = [

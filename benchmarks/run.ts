@@ -30,7 +30,15 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 interface StepReport {
   isa: string;
   computeTypes: { rollouts: string; updates: string };
-  steps: { seconds: number; rollout_s: number; update_s: number; generated: number; prompts?: string[] }[];
+  steps: {
+    seconds: number;
+    rollout_s: number;
+    update_s: number;
+    generated: number;
+    prompts?: string[];
+    /** What of them the machine needs; not of the Python way. */
+    bound?: { rollout_s: number; update_s: number };
+  }[];
   peakResidentBytes: number;
 }
 
@@ -111,7 +119,8 @@ function ownStep(
 ): StepReport {
   const numbers = { episodes, seed: values.seed, from, steps };
   const given = asOptions({ model: values.model, prompts: promptFile, dtype, ...numbers });
-  return runJson(process.execPath, ["--import", "tsx", join(here, "step.ts"), ...given], environment);
+  const parameters = ["--import", "tsx", join(here, "step.ts"), "--bound", ...given];
+  return runJson(process.execPath, parameters, environment);
 }
 
 function asOptions(given: Record<string, string | number>): string[] {
@@ -143,7 +152,15 @@ function medianStep({ steps }: StepReport): number {
 }
 
 function describe(report: StepReport, step: number): string {
-  return seconds(report.steps[step]!.seconds);
+  const { seconds: taken, bound } = report.steps[step]!;
+  return bound === undefined
+    ? seconds(taken)
+    : `${seconds(taken)} (${shareOfBound(report, step)} of its bound)`;
+}
+
+function shareOfBound({ steps }: StepReport, step: number): string {
+  const { seconds: taken, bound } = steps[step]!;
+  return `${((100 * (bound!.rollout_s + bound!.update_s)) / taken).toFixed(0)} %`;
 }
 
 function runJson(
@@ -209,14 +226,17 @@ function render(
     "Python: `benchmarks/reference_step.py`, which works as the Python toolbox does: depth first, two rows a call, the",
     `whole conversation re-read, float32. The same checkpoint, prompts and cores, in the same run; seed ${values.seed}.`,
     "",
-    "| episodes | here, bfloat16 | here, float32 | Python | Python / bfloat16 | Python / float32 | peak memory |",
-    "| --- | --- | --- | --- | --- | --- | --- |",
+    "A step's bound: decoding reads weights and caches once a token, everything else is products, optimizer and copy at their rates.",
+    "",
+    "| episodes | here, bfloat16 | of its bound | here, float32 | of its bound | Python | Python / bfloat16 | Python / float32 | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ...comparisons.map(({ episodes, chosen, bfloat16, float32, python }) => {
       const [fast, plain] = [bfloat16.steps[chosen]!.seconds, float32.steps[1]!.seconds];
       const slow = typeof python === "string" ? null : python.steps[0]!.seconds;
       const ratio = (own: number) => (slow === null ? "–" : `${(slow / own).toFixed(1)}×`);
       return (
-        `| ${episodes} | ${seconds(fast)} | ${seconds(plain)} | ` +
+        `| ${episodes} | ${seconds(fast)} | ${shareOfBound(bfloat16, chosen)} | ` +
+        `${seconds(plain)} | ${shareOfBound(float32, 1)} | ` +
         `${slow === null ? (python as string) : seconds(slow)} | ${ratio(fast)} | ${ratio(plain)} | ` +
         `${(bfloat16.peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`
       );
@@ -249,16 +269,17 @@ function levelLines(
   return [
     `## The step of ${episodes} episodes within smaller instruction sets (\`ASTRA_ISA\`)`,
     "",
-    "| instruction set | dtype | rollouts | updates | rollout | update | step | Python / step | peak memory |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ...within.map(({ dtype, report: { isa, computeTypes, steps, peakResidentBytes } }) => {
+    "| instruction set | dtype | rollouts | updates | rollout | update | step | of its bound | Python / step | peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ...within.map(({ dtype, report }) => {
+      const { isa, computeTypes, steps, peakResidentBytes } = report;
       const step = steps[1]!;
       const times = [step.rollout_s, step.update_s, step.seconds].map(seconds).join(" | ");
       if (step.prompts!.join() !== openers) throw new Error("internal: a step with other openers");
       const types = `${dtype} | ${computeTypes.rollouts} | ${computeTypes.updates}`;
       const ratio =
         typeof python === "string" ? "–" : `${(python.steps[0]!.seconds / step.seconds).toFixed(1)}×`;
-      return `| ${isa} | ${types} | ${times} | ${ratio} | ${(peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`;
+      return `| ${isa} | ${types} | ${times} | ${shareOfBound(report, 1)} | ${ratio} | ${(peakResidentBytes / 2 ** 30).toFixed(2)} GiB |`;
     }),
     "",
   ];

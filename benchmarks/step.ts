@@ -3,9 +3,10 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--lora RANK] [--threads 2] [--seed 0]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--lora RANK] [--threads 2] [--seed 0] [--bound]
  *
- * With --from N the episodes are those from training step N on. Without --threads the engine decides.
+ * With --from N the episodes are those from training step N on. Without --threads the engine decides. With --bound it measures
+ * what this machine does within the instruction set in force, and says in how many seconds it would do these steps.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -21,6 +22,9 @@ import {
   type InferenceDType,
   type ScoreOutcome,
 } from "astra-rl";
+import { loadCausalLM } from "@astra-rl/lm";
+import { rolloutBound, sizesOf, updateBound } from "./bounds.js";
+import { measureRoofline, type Roofline } from "./measure.js";
 
 const { values } = parseArgs({
   options: {
@@ -34,6 +38,7 @@ const { values } = parseArgs({
     lora: { type: "string" },
     threads: { type: "string" },
     seed: { type: "string", default: "0" },
+    bound: { type: "boolean", default: false },
   },
 });
 if (values.model === undefined || values.prompts === undefined) {
@@ -62,9 +67,35 @@ class WatchedSampler extends ASTSampler {
   }
 }
 
+async function measureModel(path: string) {
+  const { model, tokenizer } = await loadCausalLM(path, { dtype: "bfloat16" });
+  const found = { sizes: sizesOf(model), lengthOf: (text: string) => tokenizer.encode(text).length };
+  model.dispose();
+  return found;
+}
+
+/** Seconds of the rollouts and of the updates of one step. */
+function boundOf(record: Readonly<Record<string, unknown>>, openers: readonly string[], rates: Roofline) {
+  const types = system.computeTypes as Record<"rollouts" | "updates", "float32" | "bfloat16">;
+  const lengths = openers.map(lengthOf);
+  const updates = {
+    read: Number(record["tokens/tester/trained"]),
+    // Every probe is in a pair.
+    scored: Number(record["tokens/tester/generated"]),
+    updates: Number(record["updates/done"]),
+  };
+  return {
+    rollout_s: rolloutBound(lengths, tree, sizes, types.rollouts, rates),
+    update_s: updateBound(updates, sizes, types, rates),
+  };
+}
+
 if (values.threads !== undefined) setThreads(Number(values.threads));
 const scorer = new VowelScorer();
-const sampling = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
+const roofline = values.bound ? await measureRoofline() : null;
+const { sizes, lengthOf } = await measureModel(values.model);
+const tree = { width: 2, depth: 3, newTokens: 32 };
+const sampling = { maxNewTokens: tree.newTokens, temperature: 1, topK: 50, topP: 0.9 };
 const rank = Number(values.lora);
 const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 const adapter =
@@ -83,7 +114,7 @@ const system = await HFASTSystem.load({
 const loadSeconds = (performance.now() - loading) / 1000;
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 const steps: object[] = [];
-const sampler = new WatchedSampler(system, prompts, { width: 2, depth: 3, seed: Number(values.seed) });
+const sampler = new WatchedSampler(system, prompts, { ...tree, seed: Number(values.seed) });
 const trainer = new Trainer(
   new HFASTConfiguration({
     trainingSteps: Number(values.steps),
@@ -109,6 +140,7 @@ const trainer = new Trainer(
             loss: record["loss"],
             prompts: sampler.drawn,
             record,
+            bound: roofline === null ? null : boundOf(record, sampler.drawn, roofline),
           });
         },
       },
