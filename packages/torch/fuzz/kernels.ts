@@ -164,6 +164,19 @@ const makers: Record<string, (random: Random) => Call> = {
     const gradient = random.chance(0.5) ? laidOut(random, shape, type) : null;
     return { name: "geluTanh", arguments: [laidOut(random, shape, type), gradient] };
   },
+  swiglu(random) {
+    const type = random.pick(floatTypes);
+    const shape = [few(random), size(random), size(random)];
+    const [gate, up, gradient] = [0, 1, 2].map(() => laidOut(random, shape, type));
+    return { name: "swiglu", arguments: [gate, up, random.chance(0.5) ? gradient : null] };
+  },
+  rotary(random) {
+    const type = random.pick(floatTypes);
+    const [batch, tokens, heads, half] = [few(random), size(random), few(random), size(random)];
+    const [cosine, sine] = [0, 1].map(() => laidOut(random, [batch, tokens, half], type));
+    const input = laidOut(random, [batch, tokens, heads, 2 * half], type);
+    return { name: "rotary", arguments: [input, cosine, sine, random.chance(0.5)] };
+  },
   selectiveLogSoftmax(random) {
     const [rows, vocabulary] = [size(random), random.pick([...sizes, 300])];
     const logits = words(random, rows, vocabulary);

@@ -168,12 +168,8 @@ ASTRA_VECTOR_LOOP(void, addRows,
 // sumOfRows(matrix): float32 [columns] of a float32 or bfloat16 matrix
 napi_value sumOfRows(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor given = call.tensor(0, "matrix");
-  const bool isWide = isPlain(given, at::kFloat);
-  if ((!isWide && !isPlain(given, at::kBFloat16)) || given.dim() != 2) {
-    throw Refusal("matrix must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
-  }
-  const at::Tensor matrix = given.contiguous();
+  const at::Tensor matrix = plainTensor(call, 0, "matrix");
+  if (matrix.dim() != 2) throw Refusal("matrix must have rows and columns, got " + describeTensor(matrix));
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   at::Tensor result = at::empty({columns}, matrix.options().dtype(at::kFloat));
   auto* sums = static_cast<float*>(result.data_ptr());
@@ -181,8 +177,8 @@ napi_value sumOfRows(Call& call) {
   at::parallel_for(0, (columns + kStrip - 1) / kStrip, grain, [&](int64_t from, int64_t to) {
     for (int64_t column = from * kStrip; column < std::min(columns, to * kStrip); column += kStrip) {
       const int64_t count = std::min(kStrip, columns - column);
-      isWide ? addRows(floatsOf(matrix) + column, columns, rows, count, sums + column)
-             : addRows(words(matrix) + column, columns, rows, count, sums + column);
+      isWide(matrix) ? addRows(floatsOf(matrix) + column, columns, rows, count, sums + column)
+                     : addRows(words(matrix) + column, columns, rows, count, sums + column);
     }
   });
   return wrapTensor(*call.engine, call.env, std::move(result));

@@ -21,43 +21,23 @@ namespace {
 
 constexpr int64_t kBlock = 64;       // rows whose shares of the parameters' gradients are added first
 
-// A matrix in either type, row by row.
-class Rows {
- public:
-  Rows(Call& call, size_t index, const char* name) : tensor_(call.tensor(index, name)) {
-    const bool known = isPlain(tensor_, at::kFloat) || isPlain(tensor_, at::kBFloat16);
-    if (!known || tensor_.dim() < 1 || tensor_.size(-1) < 1) {
-      throw Refusal(std::string(name) + " must be float32[..., D] or bfloat16[..., D] on the CPU, got " +
-                    describeTensor(tensor_));
-    }
-    tensor_ = tensor_.contiguous();
-  }
-
-  bool isWide() const { return tensor_.scalar_type() == at::kFloat; }
-  int64_t size() const { return tensor_.size(-1); }
-  int64_t count() const { return tensor_.numel() / size(); }
-  const at::Tensor& tensor() const { return tensor_; }
-
-  template <typename Number>
-  Number* row(int64_t at) const {
-    return static_cast<Number*>(tensor_.data_ptr()) + at * size();
-  }
-
- private:
-  at::Tensor tensor_;
-};
+// [..., D], D > 0
+at::Tensor rowsOf(Call& call, size_t index, const char* name) {
+  const at::Tensor rows = plainTensor(call, index, name);
+  if (rows.dim() > 0 && rows.size(-1) > 0) return rows;
+  throw Refusal(std::string(name) + " must be [..., D], got " + describeTensor(rows));
+}
 
 // One number for each of the last dimension; zeros where there are none.
 std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t size) {
   std::vector<float> numbers(static_cast<size_t>(size));
   if (call.absent(index)) return numbers;
-  const Rows given(call, index, name);
-  if (given.tensor().dim() != 1 || given.size() != size) {
-    throw Refusal(std::string(name) + " must have " + std::to_string(size) + " numbers, got " +
-                  describeTensor(given.tensor()));
+  const at::Tensor given = rowsOf(call, index, name);
+  if (given.dim() != 1 || given.size(0) != size) {
+    throw Refusal(std::string(name) + " must have " + std::to_string(size) + " numbers, got " + describeTensor(given));
   }
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = given.isWide() ? given.row<float>(0)[i] : widen(given.row<uint16_t>(0)[i]);
+  for (int64_t i = 0; i < size; ++i) {
+    numbers[static_cast<size_t>(i)] = isWide(given) ? floatsOf(given)[i] : widen(words(given)[i]);
   }
   return numbers;
 }
@@ -115,21 +95,20 @@ ASTRA_VECTOR_LOOP(void, gradients,
 // float32 [rows, 2]
 napi_value bfloat16Norm(Call& call) {
   const at::AutoGradMode mode(false);
-  const Rows input(call, 0, "input");
-  const int64_t size = input.size(), rows = input.count();
+  const at::Tensor input = rowsOf(call, 0, "input");
+  const int64_t size = input.size(-1), rows = input.numel() / size;
   const std::vector<float> weight = parameter(call, 1, "weight", size), bias = parameter(call, 2, "bias", size);
   const bool centred = call.boolean(3, "centred"), recording = call.boolean(5, "recording");
   const auto epsilon = static_cast<float>(call.number(4, "epsilon"));
-  const auto options = input.tensor().options();
-  at::Tensor result = at::empty(input.tensor().sizes(), options.dtype(at::kBFloat16));
-  at::Tensor measures = at::empty({recording ? rows : 0, 2}, options.dtype(at::kFloat));
+  at::Tensor result = at::empty(input.sizes(), input.options().dtype(at::kBFloat16));
+  at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.options().dtype(at::kFloat));
   auto* measured = static_cast<Measure*>(measures.data_ptr());
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [&](int64_t from, int64_t to) {
     for (int64_t at = from; at < to; ++at) {
-      const auto measure = [&](auto* row) {
-        return normalise(row, centred, epsilon, weight.data(), bias.data(), words(result) + at * size, size);
+      const auto work = [&](auto* rows) {
+        return normalise(rows + at * size, centred, epsilon, weight.data(), bias.data(), words(result) + at * size, size);
       };
-      const Measure by = input.isWide() ? measure(input.row<float>(at)) : measure(input.row<uint16_t>(at));
+      const Measure by = isWide(input) ? work(floatsOf(input)) : work(words(input));
       if (recording) measured[at] = by;
     }
   });
@@ -142,21 +121,21 @@ napi_value bfloat16Norm(Call& call) {
 // weight and bias, from one in bfloat16
 napi_value bfloat16NormBackward(Call& call) {
   const at::AutoGradMode mode(false);
-  const Rows input(call, 0, "input"), gradient(call, 1, "gradient");
-  const int64_t size = input.size(), rows = input.count();
+  const at::Tensor input = rowsOf(call, 0, "input"), gradient = rowsOf(call, 1, "gradient");
+  const int64_t size = input.size(-1), rows = input.numel() / size;
   const std::vector<float> weight = parameter(call, 2, "weight", size);
   const at::Tensor measures = call.tensor(3, "measures").contiguous();
   const bool centred = call.boolean(4, "centred");
-  if (gradient.isWide() || gradient.tensor().sizes() != input.tensor().sizes()) {
-    throw Refusal("gradient must be bfloat16 and of the input's shape, got " + describeTensor(gradient.tensor()) + " for " +
-                  describeTensor(input.tensor()));
+  if (isWide(gradient) || gradient.sizes() != input.sizes()) {
+    throw Refusal("gradient must be bfloat16 and of the input's shape, got " + describeTensor(gradient) + " for " +
+                  describeTensor(input));
   }
   if (!isPlain(measures, at::kFloat) || measures.dim() != 2 || measures.size(0) != rows || measures.size(1) != 2) {
     throw Refusal("measures must be float32[" + std::to_string(rows) + ", 2], got " + describeTensor(measures));
   }
   const auto* measured = static_cast<const Measure*>(measures.data_ptr());
-  const auto floats = input.tensor().options().dtype(at::kFloat);
-  const at::Tensor ofInput = at::empty_like(input.tensor());
+  const auto floats = input.options().dtype(at::kFloat);
+  const at::Tensor ofInput = at::empty_like(input);
   // Added by blocks of rows, whoever works on them: the sums are the same with any number of threads.
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const at::Tensor added = at::zeros({blocks, 2, size}, floats);
@@ -164,11 +143,11 @@ napi_value bfloat16NormBackward(Call& call) {
   at::parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (kBlock * size)), [&](int64_t first, int64_t last) {
     for (int64_t at = first * kBlock; at < std::min(rows, last * kBlock); ++at) {
       float* share = shares + 2 * (at / kBlock) * size;
-      const auto work = [&](auto* row, auto* result) {
-        gradients(row, gradient.row<uint16_t>(at), measured[at], centred, weight.data(), result + at * size, share,
-                  share + size, size);
+      const auto work = [&](auto* rows, auto* results) {
+        gradients(rows + at * size, words(gradient) + at * size, measured[at], centred, weight.data(), results + at * size,
+                  share, share + size, size);
       };
-      input.isWide() ? work(input.row<float>(at), floatsOf(ofInput)) : work(input.row<uint16_t>(at), words(ofInput));
+      isWide(input) ? work(floatsOf(input), floatsOf(ofInput)) : work(words(input), words(ofInput));
     }
   });
   at::Tensor ofParameters = at::empty({2, size}, floats);

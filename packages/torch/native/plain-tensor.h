@@ -1,13 +1,32 @@
 // Tensors whose memory holds their numbers as they are, so that loops may read it.
 #pragma once
 
+#include <string>
+
 #include <ATen/core/Tensor.h>
+
+#include "engine.h"
 
 namespace astra {
 
 inline bool isPlain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.layout() == c10::kStrided && tensor.is_cpu() && tensor.scalar_type() == type && !tensor.is_conj() &&
          !tensor.is_neg();
+}
+
+inline bool isWide(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
+
+// float32 or bfloat16 numbers, laid out one after the other.
+inline at::Tensor plainTensor(Call& call, size_t index, const char* name) {
+  const at::Tensor given = call.tensor(index, name);
+  if (isPlain(given, at::kFloat) || isPlain(given, at::kBFloat16)) return given.contiguous();
+  throw Refusal(std::string(name) + " must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
+}
+
+// Its numbers from one of them on; null where it is undefined.
+template <typename Number>
+Number* numbersOf(const at::Tensor& tensor, int64_t from = 0) {
+  return tensor.defined() ? static_cast<Number*>(tensor.data_ptr()) + from : nullptr;
 }
 
 // Whether writing to `to` changes neither other numbers of it (views that repeat numbers have strides of 0) nor those that
@@ -23,12 +42,7 @@ inline bool isApart(const at::Tensor& to, const at::Tensor& from) {
 // saved the old numbers then refuses, instead of computing with the new ones.
 inline void noteWrite(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
 
-// The numbers of a float32 tensor; null where it is undefined.
-inline float* floatsOf(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
-}
-
-// The numbers of a bfloat16 tensor.
-inline uint16_t* words(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
+inline float* floatsOf(const at::Tensor& tensor) { return numbersOf<float>(tensor); }
+inline uint16_t* words(const at::Tensor& tensor) { return numbersOf<uint16_t>(tensor); }
 
 }  // namespace astra

@@ -20,23 +20,11 @@
 namespace astra {
 namespace {
 
-// float32 or bfloat16 on the CPU; of one type and shape with `like` where that is given.
-at::Tensor plain(Call& call, size_t index, const char* name, const at::Tensor& like = {}) {
-  const at::Tensor given = call.tensor(index, name);
-  if (!isPlain(given, at::kBFloat16) && !isPlain(given, at::kFloat)) {
-    throw Refusal(std::string(name) + " must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
-  }
-  if (like.defined() && (given.scalar_type() != like.scalar_type() || given.sizes() != like.sizes())) {
-    throw Refusal(std::string(name) + " must have the input's type and shape, " + describeTensor(like) + ", got " +
-                  describeTensor(given));
-  }
-  return given;
-}
-
-// Its numbers from one of them on; null where it is undefined.
-template <typename Number>
-Number* numbers(const at::Tensor& tensor, int64_t from) {
-  return tensor.defined() ? static_cast<Number*>(tensor.data_ptr()) + from : nullptr;
+// Of the type of `input` and of these sizes.
+at::Tensor beside(const at::Tensor& input, at::IntArrayRef sizes, Call& call, size_t index, const char* name) {
+  const at::Tensor given = plainTensor(call, index, name);
+  if (given.scalar_type() == input.scalar_type() && given.sizes() == sizes) return given;
+  throw Refusal(std::string(name) + " does not fit " + describeTensor(input) + ": got " + describeTensor(given));
 }
 
 // Beyond ±87 it is 0 and 1 in bfloat16. Whole numbers are compared: of a choice between float32 numbers compilers compute
@@ -112,15 +100,15 @@ ASTRA_TILE_CODE void geluOnVectors(const uint16_t* input, const uint16_t* gradie
 // geluTanh(input, gradient): any shape; with a gradient, that of the input
 napi_value geluTanh(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor input = plain(call, 0, "input").contiguous();
-  const at::Tensor gradient = call.absent(1) ? at::Tensor() : plain(call, 1, "gradient", input).contiguous();
+  const at::Tensor input = plainTensor(call, 0, "input");
+  const at::Tensor gradient = call.absent(1) ? at::Tensor() : beside(input, input.sizes(), call, 1, "gradient");
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
     const auto work = [&](auto zero, auto loop) {
       using Number = decltype(zero);
-      loop(numbers<Number>(input, from), numbers<Number>(gradient, from), numbers<Number>(output, from), to - from);
+      loop(numbersOf<Number>(input, from), numbersOf<Number>(gradient, from), numbersOf<Number>(output, from), to - from);
     };
-    if (input.scalar_type() == at::kFloat) return work(float{}, [](auto... given) { gelu(given...); });
+    if (isWide(input)) return work(float{}, [](auto... given) { gelu(given...); });
 #ifdef ASTRA_TILES
     if (mayUseTiles()) return work(uint16_t{}, gradient.defined() ? geluOnVectors<true> : geluOnVectors<false>);
 #endif
@@ -160,16 +148,16 @@ ASTRA_VECTOR_LOOP(void, swigluOf, (const Swiglu<Number>& work), (work)) {
 // swiglu(gate, up, gradient): [result], any shape; with a gradient, [of gate, of up]
 napi_value swiglu(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor gate = plain(call, 0, "gate").contiguous(), up = plain(call, 1, "up", gate).contiguous();
-  const at::Tensor gradient = call.absent(2) ? at::Tensor() : plain(call, 2, "gradient", gate).contiguous();
+  const at::Tensor gate = plainTensor(call, 0, "gate"), up = beside(gate, gate.sizes(), call, 1, "up");
+  const at::Tensor gradient = call.absent(2) ? at::Tensor() : beside(gate, gate.sizes(), call, 2, "gradient");
   const at::Tensor output = at::empty_like(gate), ofUp = gradient.defined() ? at::empty_like(up) : at::Tensor();
   at::parallel_for(0, gate.numel(), kGrain, [&](int64_t from, int64_t to) {
     const auto work = [&](auto zero) {
       using Number = decltype(zero);
-      const auto of = [&](const at::Tensor& tensor) { return numbers<Number>(tensor, from); };
+      const auto of = [&](const at::Tensor& tensor) { return numbersOf<Number>(tensor, from); };
       swigluOf(Swiglu<Number>{of(gate), of(up), of(gradient), of(output), of(ofUp), to - from});
     };
-    gate.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
+    isWide(gate) ? work(float{}) : work(uint16_t{});
   });
   std::vector<napi_value> results{wrapTensor(*call.engine, call.env, output)};
   if (ofUp.defined()) results.push_back(wrapTensor(*call.engine, call.env, ofUp));
@@ -197,11 +185,13 @@ ASTRA_VECTOR_LOOP(void, rotate,
 // rotary(input, cosine, sine, backwards): [B, T, H, E] turned by [B, T, E/2], or turned back
 napi_value rotary(Call& call) {
   const at::AutoGradMode mode(false);
-  const at::Tensor input = plain(call, 0, "input").contiguous();
-  if (input.dim() != 4 || input.size(3) % 2 != 0) throw Refusal("input must be [B, T, H, E], E even, got " + describeTensor(input));
+  const at::Tensor input = plainTensor(call, 0, "input");
+  if (input.dim() != 4 || input.size(3) % 2 != 0) {
+    throw Refusal("input must be [B, T, H, E], E even, got " + describeTensor(input));
+  }
   const int64_t tokens = input.size(0) * input.size(1), heads = input.size(2), half = input.size(3) / 2;
-  const at::Tensor planes = input.select(2, 0).slice(2, 0, half);
-  const at::Tensor cosine = plain(call, 1, "cosine", planes).contiguous(), sine = plain(call, 2, "sine", planes).contiguous();
+  const std::vector<int64_t> planes{input.size(0), input.size(1), half};
+  const at::Tensor cosine = beside(input, planes, call, 1, "cosine"), sine = beside(input, planes, call, 2, "sine");
   const float direction = call.boolean(3, "backwards") ? -1.0f : 1.0f;
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, tokens, kGrain / std::max<int64_t>(1, 2 * heads * half) + 1, [&](int64_t first, int64_t last) {
@@ -209,11 +199,11 @@ napi_value rotary(Call& call) {
       using Number = decltype(zero);
       for (int64_t at = first; at < last; ++at) {
         const int64_t from = at * 2 * heads * half;
-        rotate(numbers<Number>(input, from), numbers<Number>(cosine, at * half), numbers<Number>(sine, at * half), direction,
-               numbers<Number>(output, from), heads, half);
+        rotate(numbersOf<Number>(input, from), numbersOf<Number>(cosine, at * half), numbersOf<Number>(sine, at * half), direction,
+               numbersOf<Number>(output, from), heads, half);
       }
     };
-    input.scalar_type() == at::kFloat ? work(float{}) : work(uint16_t{});
+    isWide(input) ? work(float{}) : work(uint16_t{});
   });
   return wrapTensor(*call.engine, call.env, std::move(output));
 }

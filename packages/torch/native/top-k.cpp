@@ -101,8 +101,7 @@ napi_value sortedTopK(Call& call) {
   const at::AutoGradMode mode(false);
   at::Tensor input = call.tensor(0, "input");
   const int64_t k = call.integer(1, "k");
-  const bool isWide = isPlain(input, at::kFloat);
-  if ((!isWide && !isPlain(input, at::kBFloat16)) || input.dim() != 2) {
+  if ((!isPlain(input, at::kFloat) && !isPlain(input, at::kBFloat16)) || input.dim() != 2) {
     throw Refusal("input must be float32[rows, numbers] or bfloat16[rows, numbers] on the CPU, got " +
                   describeTensor(input));
   }
@@ -112,7 +111,7 @@ napi_value sortedTopK(Call& call) {
   if (input.stride(1) != 1) input = input.contiguous();
   at::Tensor values = at::empty({input.size(0), k}, input.options());
   at::Tensor indices = at::empty({input.size(0), k}, input.options().dtype(at::kLong));
-  (isWide ? rankRows<float> : rankRows<uint16_t>)(input, k, values, indices);
+  (isWide(input) ? rankRows<float> : rankRows<uint16_t>)(input, k, values, indices);
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
                               wrapTensor(*call.engine, call.env, std::move(indices))});
 }
