@@ -75,8 +75,7 @@ async function measureModel(path: string) {
 }
 
 /** Seconds of the rollouts and of the updates of one step. */
-function boundOf(record: Readonly<Record<string, unknown>>, openers: readonly string[], rates: Roofline) {
-  const types = system.computeTypes as Record<"rollouts" | "updates", "float32" | "bfloat16">;
+function boundOf({ record, prompts: openers }: Step, rates: Roofline) {
   const lengths = openers.map(lengthOf);
   const updates = {
     read: Number(record["tokens/tester/trained"]),
@@ -92,7 +91,6 @@ function boundOf(record: Readonly<Record<string, unknown>>, openers: readonly st
 
 if (values.threads !== undefined) setThreads(Number(values.threads));
 const scorer = new VowelScorer();
-const roofline = values.bound ? await measureRoofline() : null;
 const { sizes, lengthOf } = await measureModel(values.model);
 const tree = { width: 2, depth: 3, newTokens: 32 };
 const sampling = { maxNewTokens: tree.newTokens, temperature: 1, topK: 50, topP: 0.9 };
@@ -113,7 +111,9 @@ const system = await HFASTSystem.load({
 });
 const loadSeconds = (performance.now() - loading) / 1000;
 const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
-const steps: object[] = [];
+/** What a step took, and what it did. */
+type Step = Record<string, unknown> & { prompts: string[]; record: Readonly<Record<string, unknown>> };
+const steps: Step[] = [];
 const sampler = new WatchedSampler(system, prompts, { ...tree, seed: Number(values.seed) });
 const trainer = new Trainer(
   new HFASTConfiguration({
@@ -140,7 +140,6 @@ const trainer = new Trainer(
             loss: record["loss"],
             prompts: sampler.drawn,
             record,
-            bound: roofline === null ? null : boundOf(record, sampler.drawn, roofline),
           });
         },
       },
@@ -155,10 +154,13 @@ trainer.harness.setState({
 });
 await trainer.train();
 const live = liveTensors();
-const types = system.computeTypes;
+const types = system.computeTypes as Record<"rollouts" | "updates", "float32" | "bfloat16">;
 const threadsUsed = threads();
 trainer.dispose();
 system.dispose();
+const peakResidentBytes = process.resourceUsage().maxRSS * 1024;
+// Afterwards: it takes memory of its own.
+const rates = values.bound ? await measureRoofline() : null;
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
@@ -167,8 +169,8 @@ console.log(
     threads: threadsUsed,
     dtype: values.dtype,
     loadSeconds,
-    steps,
+    steps: steps.map((step) => (rates === null ? step : { ...step, bound: boundOf(step, rates) })),
     liveTensors: live,
-    peakResidentBytes: process.resourceUsage().maxRSS * 1024,
+    peakResidentBytes,
   }),
 );
