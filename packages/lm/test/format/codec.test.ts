@@ -44,6 +44,9 @@ describe("what two models read is what is recorded", () => {
     "where %s speaks with %s",
     (_, __, tester, target) => {
       const turns = fc.array(fc.tuple(sampled(tester), sampled(target)), { minLength: 1, maxLength: 3 });
+      const specials = [tester, target]
+        .flatMap(({ tokenizer }) => Object.values(tokenizer.specialTokens))
+        .filter((each) => each !== "<unk>");
       fc.assert(
         fc.property(text.filter(Boolean), turns, (prompt, spoken) => {
           const sides = [tester, target].map((side) => ({
@@ -57,6 +60,8 @@ describe("what two models read is what is recorded", () => {
             turn.forEach((ids, who) => {
               const record = sides[who]!.codec.decode(ids);
               if (record.includes(CUT)) return; // cut inside a character
+              // Spelled out, byte by byte, it is heard as that token, which the tokenizer's own decoding leaves out.
+              if (specials.some((each) => record.includes(each))) return;
               sides.forEach((side, at) => {
                 side.row.push(...(at === who ? ids : side.codec.continue(record)));
                 side.said += at === who ? record : side.codec.heard(record);
