@@ -6,7 +6,7 @@
  *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--lora RANK] [--threads 2] [--seed 0] [--bound]
  *
  * With --from N the episodes are those from training step N on. Without --threads the engine decides. With --bound it measures
- * what this machine does within the instruction set in force, and says in how many seconds it would do these steps.
+ * (not with --lora) what this machine does within the instruction set in force, and says in how many seconds it would do these steps.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -24,7 +24,7 @@ import {
 } from "astra-rl";
 import { loadCausalLM } from "@astra-rl/lm";
 import { rolloutBound, sizesOf, updateBound } from "./bounds.js";
-import { measureRoofline, type Roofline } from "./measure.js";
+import { measureRoofline } from "./measure.js";
 
 const { values } = parseArgs({
   options: {
@@ -41,8 +41,10 @@ const { values } = parseArgs({
     bound: { type: "boolean", default: false },
   },
 });
-if (values.model === undefined || values.prompts === undefined) {
-  console.error("usage: step.ts --model DIR --prompts FILE.json [--episodes N] [--steps N] [--dtype NAME]");
+// Training an adapter has another bound.
+const isBoundKnown = !values.bound || values.lora === undefined;
+if (values.model === undefined || values.prompts === undefined || !isBoundKnown) {
+  console.error("usage: step.ts --model DIR --prompts FILE.json [--dtype NAME] … (--bound goes without --lora)");
   process.exit(2);
 }
 
@@ -67,31 +69,31 @@ class WatchedSampler extends ASTSampler {
   }
 }
 
-async function measureModel(path: string) {
+/** Each step with the seconds that its rollouts and updates would take at this machine's rates. */
+async function withBounds(path: string, taken: readonly Step[]) {
+  const rates = await measureRoofline();
   const { model, tokenizer } = await loadCausalLM(path, { dtype: "bfloat16" });
-  const found = { sizes: sizesOf(model), lengthOf: (text: string) => tokenizer.encode(text).length };
+  const sizes = sizesOf(model);
   model.dispose();
-  return found;
-}
-
-/** Seconds of the rollouts and of the updates of one step. */
-function boundOf({ record, prompts: openers }: Step, rates: Roofline) {
-  const lengths = openers.map(lengthOf);
-  const updates = {
-    read: Number(record["tokens/tester/trained"]),
-    // Every probe is in a pair.
-    scored: Number(record["tokens/tester/generated"]),
-    updates: Number(record["updates/done"]),
-  };
-  return {
-    rollout_s: rolloutBound(lengths, tree, sizes, types.rollouts, rates),
-    update_s: updateBound(updates, sizes, types, rates),
-  };
+  return taken.map((step) => {
+    const { record, prompts: openers } = step;
+    const lengths = openers.map((text) => tokenizer.encode(text).length);
+    const updates = {
+      read: Number(record["tokens/tester/trained"]),
+      // Every probe is in a pair.
+      scored: Number(record["tokens/tester/generated"]),
+      updates: Number(record["updates/done"]),
+    };
+    const bound = {
+      rollout_s: rolloutBound(lengths, tree, sizes, types.rollouts, rates),
+      update_s: updateBound(updates, sizes, types, rates),
+    };
+    return { ...step, bound };
+  });
 }
 
 if (values.threads !== undefined) setThreads(Number(values.threads));
 const scorer = new VowelScorer();
-const { sizes, lengthOf } = await measureModel(values.model);
 const tree = { width: 2, depth: 3, newTokens: 32 };
 const sampling = { maxNewTokens: tree.newTokens, temperature: 1, topK: 50, topP: 0.9 };
 const rank = Number(values.lora);
@@ -160,7 +162,7 @@ trainer.dispose();
 system.dispose();
 const peakResidentBytes = process.resourceUsage().maxRSS * 1024;
 // Afterwards: it takes memory of its own.
-const rates = values.bound ? await measureRoofline() : null;
+const reported = values.bound ? await withBounds(values.model, steps) : steps;
 console.log(
   JSON.stringify({
     libtorch: engineInformation().libtorch,
@@ -169,7 +171,7 @@ console.log(
     threads: threadsUsed,
     dtype: values.dtype,
     loadSeconds,
-    steps: steps.map((step) => (rates === null ? step : { ...step, bound: boundOf(step, rates) })),
+    steps: reported,
     liveTensors: live,
     peakResidentBytes,
   }),

@@ -141,7 +141,7 @@ const makers: Record<string, (random: Random) => Call> = {
       arguments: [input, weight, bias, centred, 1e-5, recording],
       next: ([, measures]) => ({
         name: "bfloat16NormBackward",
-        arguments: [input, either(random, ...rows, width), weight, measures ?? weight, centred],
+        arguments: [input, words(random, ...rows, width), weight, measures ?? weight, centred],
       }),
     };
   },

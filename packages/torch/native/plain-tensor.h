@@ -14,12 +14,16 @@ inline bool isPlain(const at::Tensor& tensor, at::ScalarType type) {
          !tensor.is_neg();
 }
 
+inline bool isReadable(const at::Tensor& tensor) {
+  return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
+}
+
 inline bool isWide(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat; }
 
 // float32 or bfloat16 numbers, laid out one after the other.
 inline at::Tensor plainTensor(Call& call, size_t index, const char* name) {
   const at::Tensor given = call.tensor(index, name);
-  if (isPlain(given, at::kFloat) || isPlain(given, at::kBFloat16)) return given.contiguous();
+  if (isReadable(given)) return given.contiguous();
   throw Refusal(std::string(name) + " must be float32 or bfloat16 on the CPU, got " + describeTensor(given));
 }
 

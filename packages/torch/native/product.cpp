@@ -17,10 +17,6 @@
 namespace astra {
 namespace {
 
-bool isReadable(const at::Tensor& tensor) {
-  return isPlain(tensor, at::kFloat) || isPlain(tensor, at::kBFloat16);
-}
-
 #ifdef ASTRA_TILES
 // One side of a product: its lines are the rows of the left or the columns of the right, each `inner` numbers long.
 struct Operand {

@@ -101,7 +101,7 @@ napi_value sortedTopK(Call& call) {
   const at::AutoGradMode mode(false);
   at::Tensor input = call.tensor(0, "input");
   const int64_t k = call.integer(1, "k");
-  if ((!isPlain(input, at::kFloat) && !isPlain(input, at::kBFloat16)) || input.dim() != 2) {
+  if (!isReadable(input) || input.dim() != 2) {
     throw Refusal("input must be float32[rows, numbers] or bfloat16[rows, numbers] on the CPU, got " +
                   describeTensor(input));
   }

@@ -2,6 +2,7 @@
 import { cast } from "./cast.js";
 import { differentiable } from "./differentiable.js";
 import type { DType } from "./dtype.js";
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import { layerNorm } from "./operators.js";
@@ -57,7 +58,7 @@ function norm(
   requireTensor(where, "weight", weight);
   if (bias !== null) requireTensor(where, "bias", bias);
   const isOnePass =
-    dtype === "bfloat16" && [input, weight, bias].every((each) => each === null || isReadable(each));
+    dtype === "bfloat16" && [input, weight, bias].every((each) => each === null || isLoopable(each));
   if (!isOnePass) return composed(input, weight, bias, { epsilon, dtype });
 
   // The operands themselves may be gone by the time of the backward pass.
@@ -87,10 +88,6 @@ function norm(
         .map(wrap)
         .map((gradient, at) => (wanted[at] ? cast(gradient, dtypes[at]!) : null)),
   });
-}
-
-function isReadable(tensor: Tensor): boolean {
-  return tensor.device === "cpu" && (tensor.dtype === "bfloat16" || tensor.dtype === "float32");
 }
 
 function composed(

@@ -1,6 +1,7 @@
 import { differentiable } from "./differentiable.js";
 import { dtypeFacts } from "./dtype.js";
 import { TorchError } from "./errors.js";
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";
@@ -22,7 +23,7 @@ export function geluTanh(x: Tensor): Tensor {
     throw new TorchError(`geluTanh: x must be of a floating-point type, got ${x.dtype}`);
   }
   if (x.device !== "cpu") return x.gelu({ approximate: "tanh" });
-  const isOnePass = x.dtype === "bfloat16" || x.dtype === "float32";
+  const isOnePass = isLoopable(x);
   return differentiable({
     name: "geluTanh",
     inputs: [x],

@@ -11,9 +11,12 @@ export interface Placed {
  * The kernels themselves ask nobody; where they do not apply they return null or leave the work to libtorch.
  */
 
-/** Whether {@link decodeAttention} reads columns that rows share once for all of them. */
-export const readsSharedColumns = ({ device, dtype }: Placed): boolean =>
+/** Whether loops of our own read such numbers: those that are one pass over memory, for either type. */
+export const isLoopable = ({ device, dtype }: Placed): boolean =>
   device === "cpu" && (dtype === "bfloat16" || dtype === "float32");
+
+/** Whether {@link decodeAttention} reads columns that rows share once for all of them. */
+export const readsSharedColumns = isLoopable;
 
 /** Whether libtorch's own products of such numbers may add up in their narrow type. */
 export const addsUpNarrowly = ({ device, dtype }: Placed): boolean =>

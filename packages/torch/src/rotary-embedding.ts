@@ -1,4 +1,5 @@
 import { differentiable } from "./differentiable.js";
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import { cat } from "./operators.js";
@@ -15,11 +16,10 @@ import type { Tensor } from "./tensor.js";
  * @throws TorchError where shapes or types do not fit
  */
 export function rotaryEmbedding(x: Tensor, cosine: Tensor, sine: Tensor): Tensor {
-  for (const [name, tensor] of Object.entries({ x, cosine, sine })) {
-    requireTensor("rotaryEmbedding", name, tensor);
-  }
-  const isOnePass = x.device === "cpu" && (x.dtype === "bfloat16" || x.dtype === "float32");
-  if (!isOnePass) {
+  requireTensor("rotaryEmbedding", "x", x);
+  requireTensor("rotaryEmbedding", "cosine", cosine);
+  requireTensor("rotaryEmbedding", "sine", sine);
+  if (!isLoopable(x)) {
     const [a, b] = x.chunk(2, -1) as [Tensor, Tensor];
     const [c, s] = [cosine, sine].map((each) => each.unsqueeze(2)) as [Tensor, Tensor]; // [B, T, 1, E/2]
     return cat([a.mul(c).sub(b.mul(s)), b.mul(c).add(a.mul(s))], -1);

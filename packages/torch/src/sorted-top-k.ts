@@ -1,3 +1,4 @@
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import { noGrad } from "./scope.js";
@@ -16,7 +17,7 @@ import type { Tensor } from "./tensor.js";
  */
 export function sortedTopK(input: Tensor, k: number): { values: Tensor; indices: Tensor } {
   requireTensor("sortedTopK", "input", input);
-  if (input.device === "cpu" && (input.dtype === "float32" || input.dtype === "bfloat16")) {
+  if (isLoopable(input)) {
     const [values, indices] = addon().sortedTopK(input.handle, k).map(wrap) as [Tensor, Tensor];
     return { values, indices };
   }

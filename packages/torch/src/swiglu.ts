@@ -1,4 +1,5 @@
 import { differentiable } from "./differentiable.js";
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";
@@ -14,8 +15,7 @@ import type { Tensor } from "./tensor.js";
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   requireTensor("swiglu", "gate", gate);
   requireTensor("swiglu", "up", up);
-  const isOnePass = gate.device === "cpu" && (gate.dtype === "bfloat16" || gate.dtype === "float32");
-  if (!isOnePass) return gate.silu().mul(up);
+  if (!isLoopable(gate)) return gate.silu().mul(up);
   return differentiable({
     name: "swiglu",
     inputs: [gate, up],

@@ -15,13 +15,12 @@ import {
   type Tensor,
 } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
-import { expectClose } from "./expect-close.js";
+import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
 const epsilon = 1e-5;
-const numbers = (value: Tensor) => Array.from(value.to("float64").toTypedArray() as Float64Array);
 const layer = (x: Tensor, weight: Tensor, bias: Tensor, dtype: "bfloat16" | "float32" | "float64") =>
   autocastLayerNorm(x, weight, bias, { epsilon, dtype });
 const rms = (x: Tensor, weight: Tensor, dtype: "bfloat16" | "float32" | "float64") =>

@@ -11,12 +11,11 @@ import {
   type Tensor,
 } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
-import { expectClose } from "./expect-close.js";
+import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-const numbers = (value: Tensor) => Array.from(value.to("float64").toTypedArray() as Float64Array);
 const tables = (angles: Tensor) => [angles.cos(), angles.sin()] as const;
 
 it.each(["float64", "float32", "bfloat16"] as const)(

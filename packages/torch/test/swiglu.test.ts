@@ -2,12 +2,10 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { grad, manualSeed, randn, scope, swiglu, tensor, TorchError, type Tensor } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
-import { expectClose } from "./expect-close.js";
+import { expectClose, numbers } from "./expect-close.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
-
-const numbers = (value: Tensor) => Array.from(value.to("float64").toTypedArray() as Float64Array);
 
 it.each(["float64", "float32", "bfloat16"] as const)("is x σ(x) · y by hand in %s", (dtype) => {
   scope(() => {
