@@ -44,7 +44,9 @@ const { values } = parseArgs({
 // Training an adapter has another bound.
 const isBoundKnown = !values.bound || values.lora === undefined;
 if (values.model === undefined || values.prompts === undefined || !isBoundKnown) {
-  console.error("usage: step.ts --model DIR --prompts FILE.json [--dtype NAME] … (--bound goes without --lora)");
+  console.error(
+    "usage: step.ts --model DIR --prompts FILE.json [--dtype NAME] … (--bound goes without --lora)",
+  );
   process.exit(2);
 }
 
