@@ -63,14 +63,15 @@ struct Backward {
 // A quarter of the products with one block of keys and values: scores, and gradients of probabilities.
 ASTRA_TILE_INLINE void productsInPart(const BackwardRoom& room, int64_t sizeBlocks, int64_t keyBlock, int part,
                                       float* to) {
+  float* const sums = to + part / 2 * kBlockNumbers;
   const uint16_t* left = part < 2 ? room.query : room.outputGradient;
   const uint16_t* right = (part < 2 ? room.keys : room.values) + keyBlock * sizeBlocks * kBlockNumbers;
   const int64_t middle = (sizeBlocks + 1) / 2;
-  if (part % 2 == 0) beginSums();
+  if (part % 2 == 0) beginSums(sums);
   for (int64_t at = part % 2 == 0 ? 0 : middle; at < (part % 2 == 0 ? middle : sizeBlocks); ++at) {
-    addProduct(left + at * kBlockNumbers, right + at * kBlockNumbers);
+    addProduct(left + at * kBlockNumbers, right + at * kBlockNumbers, sums);
   }
-  if (part % 2 == 1) storeSums(to + part / 2 * kBlockNumbers);
+  if (part % 2 == 1) storeSums(sums);
 }
 
 // A quarter of the pairs of rows of one block: from S and dP to P and dS.
@@ -166,11 +167,11 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
   float factors[kBlockSize];
   std::fill_n(factors, kBlockSize, work.scale);
   for (int64_t column = 0; column < work.sizeBlocks; ++column) {
-    beginSums();
+    beginSums(room.scores);
     for (int64_t at = 0; at < count; ++at) {
       const int64_t keyBlock = room.seen[static_cast<size_t>(at)];
       addProduct(room.scoreGradients + at * kBlockNumbers,
-                 room.keyPairs + (keyBlock * work.sizeBlocks + column) * kBlockNumbers);
+                 room.keyPairs + (keyBlock * work.sizeBlocks + column) * kBlockNumbers, room.scores);
     }
     storeSums(room.scores);
     writeLines(room.scores, factors, backward.query.at(batch, head), line, column * kBlockSize);
@@ -182,8 +183,23 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
 template <int tiles>
 ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int64_t count, int64_t keyBlock, bool begin,
                                 const uint16_t* left, const uint16_t* right, float* to) {
+  const auto keptAt = [&](int64_t place) { return room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)]; };
+  if (!hasTiles()) {
+    for (int line = 0; line < tiles * kTile && begin; ++line) std::fill_n(to + line * kBlockSize, kTile, 0.0f);
+    for (int64_t place = 0; place < count; ++place) {
+      const uint16_t* columns = left + place * work.sizeBlocks * kBlockNumbers;
+      for (int tile = 0; tile < tiles && keptAt(place) >= 0; ++tile) {
+        addPairs<kTile, 1>({columns + tile * 512, kBlockSize, 0}, {right + 2 * keptAt(place) * kBlockNumbers, 0, 0}, 1, false,
+                           {to + tile * 512, kBlockSize, 0});
+      }
+    }
+    return;
+  }
   if (begin) {
-    beginSums();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
   } else {
     _tile_loadd(0, to, 128);
     _tile_loadd(1, to + 512, 128);
@@ -191,7 +207,7 @@ ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int6
     if constexpr (tiles > 2) _tile_loadd(3, to + 1536, 128);
   }
   for (int64_t place = 0; place < count; ++place) {
-    const int64_t kept = room.places[static_cast<size_t>(place * work.keyBlocks + keyBlock)];
+    const int64_t kept = keptAt(place);
     if (kept < 0) continue;
     const uint16_t* columns = left + place * work.sizeBlocks * kBlockNumbers;
     _tile_loadd(7, right + 2 * kept * kBlockNumbers, 64);

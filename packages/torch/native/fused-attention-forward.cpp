@@ -84,9 +84,9 @@ ASTRA_TILE_CODE void forwardBlock(const Forward& forward, ForwardRoom& room, int
   const auto valuesOf = [&](int64_t at, int64_t column) {
     return room.values + (room.seen[static_cast<size_t>(at)] * work.sizeBlocks + column) * kBlockNumbers;
   };
-  beginSums();
+  beginSums(room.sums);
   for (int64_t at = 0; at < count; ++at) {
-    if (at > 0) addProduct(probabilities + 2 * (at - 1) * kBlockNumbers, valuesOf(at - 1, 0));
+    if (at > 0) addProduct(probabilities + 2 * (at - 1) * kBlockNumbers, valuesOf(at - 1, 0), room.sums);
     exponentiate(room.scores + at * kBlockNumbers, rows, factor, shifts, rowSum);
     isWritten();
   }
@@ -98,9 +98,9 @@ ASTRA_TILE_CODE void forwardBlock(const Forward& forward, ForwardRoom& room, int
     factors[row] = total == 0 ? 0 : 1 / total;
   }
   for (int64_t column = 0; column < work.sizeBlocks; ++column) {
-    if (column > 0) beginSums();
+    if (column > 0) beginSums(room.sums);
     for (int64_t at = column > 0 ? 0 : std::max<int64_t>(0, count - 1); at < count; ++at) {
-      addProduct(probabilities + 2 * at * kBlockNumbers, valuesOf(at, column));
+      addProduct(probabilities + 2 * at * kBlockNumbers, valuesOf(at, column), room.sums);
     }
     storeSums(room.sums);
     writeLines(room.sums, factors, forward.output.at(batch, head), line, column * kBlockSize);

@@ -133,8 +133,12 @@ ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to);
 // GCC 12 does not know that loads of tiles read memory: what they read has to be written by then.
 inline __attribute__((always_inline)) void isWritten() { asm volatile("" : : : "memory"); }
 
-// The sums of a block are in tiles 0 … 3.
-ASTRA_TILE_INLINE void beginSums() {
+// The sums of a block are in tiles 0 … 3 until they are stored; without tiles they are where they will be stored.
+ASTRA_TILE_INLINE void beginSums(float* to) {
+  if (!hasTiles()) {
+    std::fill_n(to, kBlockNumbers, 0.0f);
+    return;
+  }
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -142,13 +146,15 @@ ASTRA_TILE_INLINE void beginSums() {
 }
 
 ASTRA_TILE_INLINE void storeSums(float* to) {
+  if (!hasTiles()) return;
   _tile_stored(0, to, 128);
   _tile_stored(1, to + 16, 128);
   _tile_stored(2, to + 512, 128);
   _tile_stored(3, to + 528, 128);
 }
 
-ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right) {
+ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right, float* to) {
+  if (!hasTiles()) return addPairsOfPanels({left, kBlockSize, 0}, {right, 512, 0}, 1, false, {to, kBlockSize, kTile});
   _tile_loadd(4, left, 64);
   _tile_loadd(6, right, 64);
   _tile_dpbf16ps(0, 4, 6);
@@ -161,8 +167,10 @@ ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right) {
 
 // All that two blocks of lines have in common.
 ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int64_t blocks, float* to) {
-  beginSums();
-  for (int64_t block = 0; block < blocks; ++block) addProduct(left + block * kBlockNumbers, right + block * kBlockNumbers);
+  beginSums(to);
+  for (int64_t block = 0; block < blocks; ++block) {
+    addProduct(left + block * kBlockNumbers, right + block * kBlockNumbers, to);
+  }
   storeSums(to);
 }
 

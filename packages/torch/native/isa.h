@@ -105,7 +105,10 @@ inline int isa() {
 }
 
 // Whether the processor multiplies bfloat16 tiles (Intel AMX) and the kernel lets this process use them.
-inline bool mayUseTiles() { return isa() == kIsaAmx; }
+inline bool hasTiles() { return isa() == kIsaAmx; }
+
+// Whether the kernels that are written for tiles apply: without them, vectors of bfloat16 pairs stand for tiles.
+inline bool mayUseTiles() { return isa() >= kIsaAvx512Bf16; }
 
 }  // namespace astra
 #endif

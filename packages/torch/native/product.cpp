@@ -145,6 +145,10 @@ ASTRA_TILE_CODE void pack(const Operand& side, Form form, int64_t from, int64_t 
 template <Form moves>
 ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin,
                                      float* sums) {
+  if (!hasTiles()) {
+    const Left lines{left, kStep, kStepNumbers};
+    return addPairsOfPanels(lines, {right, 512, kStepNumbers}, steps, begin, {sums, kTile, 256});
+  }
   if (begin) {
     _tile_zero(0);
     _tile_zero(1);

@@ -1,5 +1,6 @@
 // Intel's tiles (AMX): 16 × 16 sums of products of bfloat16 pairs in one instruction. ASTRA_TILES is defined where the
-// compiler knows them; whether the processor does is asked at run time.
+// compiler knows them; whether the processor does is asked at run time. Where it multiplies vectors of such pairs only
+// (AVX512-BF16), addPairs() does what tiles do, with operands laid out for them.
 #pragma once
 
 #include "isa.h"
@@ -11,6 +12,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace astra {
 
@@ -27,6 +29,7 @@ struct alignas(64) TileConfiguration {
 class TileScope {
  public:
   ASTRA_TILE_CODE explicit TileScope(int lines) {
+    if (!hasTiles()) return;
     _tile_storeconfig(&before_);
     isReadOrWritten(&before_);
     TileConfiguration now;
@@ -38,6 +41,7 @@ class TileScope {
     _tile_loadconfig(&now);
   }
   ASTRA_TILE_CODE ~TileScope() {
+    if (!hasTiles()) return;
     if (before_.palette == 0) {
       _tile_release();
     } else {
@@ -54,6 +58,88 @@ class TileScope {
 
   TileConfiguration before_;
 };
+
+// Sums of products in the columns of a vector: 16 of them, or 8.
+struct Columns16 {
+  using Sums = __m512;
+  static ASTRA_TILE_INLINE Sums load(const void* from) { return _mm512_loadu_ps(from); }
+  static ASTRA_TILE_INLINE void store(float* to, Sums sums) { _mm512_storeu_ps(to, sums); }
+  static ASTRA_TILE_INLINE Sums add(Sums sums, Sums pairs, int pair) {
+    return _mm512_dpbf16_ps(sums, reinterpret_cast<__m512bh>(pairs), reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+  }
+};
+struct Columns8 {
+  using Sums = __m256;
+  static ASTRA_TILE_INLINE Sums load(const void* from) { return _mm256_loadu_ps(static_cast<const float*>(from)); }
+  static ASTRA_TILE_INLINE void store(float* to, Sums sums) { _mm256_storeu_ps(to, sums); }
+  static ASTRA_TILE_INLINE Sums add(Sums sums, Sums pairs, int pair) {
+    return _mm256_dpbf16_ps(sums, reinterpret_cast<__m256bh>(pairs), reinterpret_cast<__m256bh>(_mm256_set1_epi32(pair)));
+  }
+};
+
+// Where something lies, in numbers: steps are 32 numbers of the inner dimension, of which a line has 32 side by side, and
+// a group of 16 columns 16 pairs of each.
+struct Left {
+  const uint16_t* numbers;
+  int64_t line, step;
+};
+struct Right {
+  const uint16_t* numbers;
+  int64_t group, step;
+};
+struct Sums {
+  float* numbers;
+  int64_t line, group;
+};
+
+// Adds the products of L lines with G groups of columns, L · G ≤ 24. Each sum is added to pair by pair, whatever L and G.
+template <int L, int G, typename Columns = Columns16>
+ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
+  typename Columns::Sums sums[L][G] = {};
+  if (!begin) {
+#pragma GCC unroll 16
+    for (int line = 0; line < L; ++line) {
+#pragma GCC unroll 4
+      for (int group = 0; group < G; ++group) sums[line][group] = Columns::load(to.numbers + line * to.line + group * to.group);
+    }
+  }
+  // Every fourth line: the others lie once, twice and three times a stride behind it, as addresses can say.
+  const uint16_t* fourth[(L + 3) / 4];
+#pragma GCC unroll 4
+  for (int line = 0; line < L; line += 4) fourth[line / 4] = left.numbers + line * left.line;
+  const uint16_t* columns = right.numbers;
+  for (int64_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 2
+    for (int pair = 0; pair < kTile; ++pair) {
+      typename Columns::Sums pairs[G];
+#pragma GCC unroll 4
+      for (int group = 0; group < G; ++group) pairs[group] = Columns::load(columns + group * right.group + pair * 32);
+#pragma GCC unroll 16
+      for (int line = 0; line < L; ++line) {
+        int own;
+        std::memcpy(&own, fourth[line / 4] + line % 4 * left.line + 2 * pair, sizeof own);
+#pragma GCC unroll 4
+        for (int group = 0; group < G; ++group) sums[line][group] = Columns::add(sums[line][group], pairs[group], own);
+      }
+    }
+#pragma GCC unroll 4
+    for (const uint16_t*& line : fourth) line += left.step;
+    columns += right.step;
+  }
+#pragma GCC unroll 16
+  for (int line = 0; line < L; ++line) {
+#pragma GCC unroll 4
+    for (int group = 0; group < G; ++group) Columns::store(to.numbers + line * to.line + group * to.group, sums[line][group]);
+  }
+}
+
+// The same for two groups of 16 lines and two of columns.
+ASTRA_TILE_INLINE void addPairsOfPanels(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
+  for (int line = 0; line < 2 * kTile; line += 8) {
+    const Left own{left.numbers + line * left.line, left.line, left.step};
+    addPairs<8, 2>(own, right, steps, begin, {to.numbers + line / kTile * 512 + line % kTile * to.line, to.line, to.group});
+  }
+}
 
 // Numbers of one and of another vector in turn, as pairs of a tile.
 alignas(64) inline constexpr uint16_t kInterleaved[32] = {
