@@ -80,11 +80,11 @@ ASTRA_TILE_CODE void multiplyPairs(const uint16_t* weight, const uint16_t* arran
   constexpr int L = groups == 1 ? 16 : groups == 4 ? 4 : 8;
   const Right right{arranged, 512, groups * 512};
   for (int line = 0; line < lines;) {
-    const Left left{weight + line * apart * inner, apart * inner, 32};
+    const Left left{weight + line * apart * inner, 32, apart * inner};
     const Sums to{sums + line * apart * kTile, apart * kTile, apart * 256};
     const bool whole = line + L <= lines;
-    if (whole) addPairs<L, groups, Columns>(left, right, inner / 32, true, to);
-    if (!whole) addPairs<1, groups, Columns>(left, right, inner / 32, true, to);
+    if (whole) addPairs<L, groups, Columns, true>(left, right, inner / 32, true, to);
+    if (!whole) addPairs<1, groups, Columns, true>(left, right, inner / 32, true, to);
     line += whole ? L : 1;
   }
 }

@@ -189,7 +189,7 @@ ASTRA_TILE_INLINE void sumTiles(const Work& work, const BackwardRoom& room, int6
     for (int64_t place = 0; place < count; ++place) {
       const uint16_t* columns = left + place * work.sizeBlocks * kBlockNumbers;
       for (int tile = 0; tile < tiles && keptAt(place) >= 0; ++tile) {
-        addPairs<kTile, 1>({columns + tile * 512, kBlockSize, 0}, {right + 2 * keptAt(place) * kBlockNumbers, 0, 0}, 1, false,
+        addPairs<kTile, 1>({columns + tile * 512, 0}, {right + 2 * keptAt(place) * kBlockNumbers, 0, 0}, 1, false,
                            {to + tile * 512, kBlockSize, 0});
       }
     }

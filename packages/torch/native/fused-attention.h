@@ -154,7 +154,7 @@ ASTRA_TILE_INLINE void storeSums(float* to) {
 }
 
 ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right, float* to) {
-  if (!hasTiles()) return addPairsOfPanels({left, kBlockSize, 0}, {right, 512, 0}, 1, false, {to, kBlockSize, kTile});
+  if (!hasTiles()) return addPairsOfPanels({left, 0}, {right, 512, 0}, 1, false, {to, kBlockSize, kTile});
   _tile_loadd(4, left, 64);
   _tile_loadd(6, right, 64);
   _tile_dpbf16ps(0, 4, 6);

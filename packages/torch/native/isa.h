@@ -76,10 +76,24 @@ static inline int astraMachineIsa(int tiles) {
 #endif
 }
 
+/* Whether products of bfloat16 pairs are faster than float32's: twice as fast on AMD's processors, half as fast on Intel's,
+ * measured on one of each. Intel's take them where they are asked for by name. */
+static inline int astraPairsAreFast(void) {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0, &a, &b, &c, &d) && b == 0x68747541 && d == 0x69746e65 && c == 0x444d4163; /* AuthenticAMD */
+#else
+  return 0;
+#endif
+}
+
 /* What is in force; kIsaUnknown where ASTRA_ISA names no instruction set, or one that the machine has not. */
 static inline int astraIsaInForce(void) {
   const char* wanted = getenv("ASTRA_ISA");
-  if (wanted == NULL || wanted[0] == '\0') return astraMachineIsa(1);
+  if (wanted == NULL || wanted[0] == '\0') {
+    const int machine = astraMachineIsa(1);
+    return machine == kIsaAvx512Bf16 && !astraPairsAreFast() ? kIsaAvx512 : machine;
+  }
   const int named = astraIsaNamed(wanted);
   /* Tiles that are not wanted are not asked for: the permission would hold for libtorch, too. */
   return named <= astraMachineIsa(named == kIsaAmx) ? named : kIsaUnknown;

@@ -146,8 +146,7 @@ template <Form moves>
 ASTRA_TILE_CODE inline void multiply(const uint16_t* left, const uint16_t* right, int64_t steps, bool begin,
                                      float* sums) {
   if (!hasTiles()) {
-    const Left lines{left, kStep, kStepNumbers};
-    return addPairsOfPanels(lines, {right, 512, kStepNumbers}, steps, begin, {sums, kTile, 256});
+    return addPairsOfPanels({left, kStepNumbers}, {right, 512, kStepNumbers}, steps, begin, {sums, kTile, 256});
   }
   if (begin) {
     _tile_zero(0);

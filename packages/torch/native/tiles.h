@@ -77,11 +77,11 @@ struct Columns8 {
   }
 };
 
-// Where something lies, in numbers: steps are 32 numbers of the inner dimension, of which a line has 32 side by side, and
-// a group of 16 columns 16 pairs of each.
+// Where something lies, in numbers. Of a step, 32 numbers of the inner dimension, a line has all side by side, 32 numbers
+// behind those of the line before unless they are apart, and a group of 16 columns 16 pairs of each.
 struct Left {
   const uint16_t* numbers;
-  int64_t line, step;
+  int64_t step, line = 32;
 };
 struct Right {
   const uint16_t* numbers;
@@ -93,7 +93,8 @@ struct Sums {
 };
 
 // Adds the products of L lines with G groups of columns, L · G ≤ 24. Each sum is added to pair by pair, whatever L and G.
-template <int L, int G, typename Columns = Columns16>
+// Lines that lie far apart are copied step by step: at strides of 4 KiB they would drive each other out of the cache.
+template <int L, int G, typename Columns = Columns16, bool areApart = false>
 ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
   typename Columns::Sums sums[L][G] = {};
   if (!begin) {
@@ -103,12 +104,16 @@ ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t st
       for (int group = 0; group < G; ++group) sums[line][group] = Columns::load(to.numbers + line * to.line + group * to.group);
     }
   }
-  // Every fourth line: the others lie once, twice and three times a stride behind it, as addresses can say.
-  const uint16_t* fourth[(L + 3) / 4];
-#pragma GCC unroll 4
-  for (int line = 0; line < L; line += 4) fourth[line / 4] = left.numbers + line * left.line;
-  const uint16_t* columns = right.numbers;
+  alignas(64) uint16_t copied[areApart ? L * 32 : 1];
   for (int64_t step = 0; step < steps; ++step) {
+    const uint16_t *lines = left.numbers + step * left.step, *columns = right.numbers + step * right.step;
+    if constexpr (areApart) {
+#pragma GCC unroll 16
+      for (int line = 0; line < L; ++line) {
+        _mm512_store_si512(copied + line * 32, _mm512_loadu_si512(lines + line * left.line));
+      }
+      lines = copied;
+    }
 #pragma GCC unroll 2
     for (int pair = 0; pair < kTile; ++pair) {
       typename Columns::Sums pairs[G];
@@ -117,14 +122,11 @@ ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t st
 #pragma GCC unroll 16
       for (int line = 0; line < L; ++line) {
         int own;
-        std::memcpy(&own, fourth[line / 4] + line % 4 * left.line + 2 * pair, sizeof own);
+        std::memcpy(&own, lines + line * 32 + 2 * pair, sizeof own);
 #pragma GCC unroll 4
         for (int group = 0; group < G; ++group) sums[line][group] = Columns::add(sums[line][group], pairs[group], own);
       }
     }
-#pragma GCC unroll 4
-    for (const uint16_t*& line : fourth) line += left.step;
-    columns += right.step;
   }
 #pragma GCC unroll 16
   for (int line = 0; line < L; ++line) {
@@ -136,8 +138,7 @@ ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t st
 // The same for two groups of 16 lines and two of columns.
 ASTRA_TILE_INLINE void addPairsOfPanels(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
   for (int line = 0; line < 2 * kTile; line += 8) {
-    const Left own{left.numbers + line * left.line, left.line, left.step};
-    addPairs<8, 2>(own, right, steps, begin, {to.numbers + line / kTile * 512 + line % kTile * to.line, to.line, to.group});
+    addPairs<8, 2>({left.numbers + line * 32, left.step}, right, steps, begin, {to.numbers + line / kTile * 512 + line % kTile * to.line, to.line, to.group});
   }
 }
 

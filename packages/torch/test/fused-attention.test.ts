@@ -28,7 +28,7 @@ import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-const hasTiles = engineInformation().isa === "amx";
+const hasTiles = ["amx", "avx512_bf16"].includes(engineInformation().isa);
 const startThreads = threads();
 afterAll(() => setThreads(startThreads));
 
