@@ -36,7 +36,8 @@ export function fastestTypes(
   }
   if (device !== "cpu") return both("bfloat16", `a device multiplies it faster`);
   if (isa === "amx") return both("bfloat16", "tiles (AMX) multiply it many times as fast as float32");
-  if (isa === "avx512_bf16") return both("bfloat16", "the processor multiplies pairs of it faster than float32");
+  if (isa === "avx512_bf16")
+    return both("bfloat16", "the processor multiplies pairs of it faster than float32");
   if (isa === "avx512") {
     return {
       rollouts: "bfloat16",
