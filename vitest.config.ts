@@ -70,6 +70,7 @@ export default defineConfig({
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 60_000,
+    hookTimeout: 60_000,
     // libtorch's threads would fight the other worker's for the same cores.
     env: { OMP_NUM_THREADS: "1" },
     reporters: ["default", source("scripts/closing-line-reporter.ts")],
