@@ -264,8 +264,10 @@ describe("autocastLinear", () => {
           const got = autocastLinear(input, stored, null, options);
           const exact = linear(wide(input), rounded(transposed ? stored.t() : stored));
           const error = got.to("float64").sub(exact).abs().max().item() as number;
-          // Of numbers around 30; rounding to bfloat16 would cost 0.1.
-          expect(error).toBeLessThan(1e-4);
+          // Of numbers around 30, up to 130. Added up one after the other, a thousand float32 roundings of 1.1e-6 each (partial sums
+          // of 32 to 64) have a deviation of 3.5e-5, and the greatest of 47,000 is seen at 1.1e-4; rounding to bfloat16 would
+          // cost 0.1.
+          expect(error).toBeLessThan(2e-4);
         });
       }
     }
