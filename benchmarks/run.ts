@@ -3,7 +3,7 @@
  * it. Figures are medians of one run; on a busy machine they are printed without a verdict.
  *
  *     npm run bench -- [--model DIR] [--prompts FILE.json] [--python python3] [--episodes 2,8] [--seed 0] [--output FILE.md]
- *         [--isas avx512_bf16,avx2] [--skip-parts]
+ *         [--isas avx512,avx2] [--skip-parts]
  *
  * Without --model a GPT-2-shaped checkpoint of 124 million parameters is made once, in .cache/. Without a Python that
  * has torch and transformers, the comparison is left out, and the report says so. With --isas the first of these steps is

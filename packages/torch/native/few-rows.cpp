@@ -1,5 +1,5 @@
 // The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies. On
-// tiles here; few-rows-vectors.cpp does it where there are none.
+// tiles here, or on pairs in their place; few-rows-vectors.cpp does it where there are neither.
 #include <algorithm>
 #include <vector>
 
@@ -82,10 +82,13 @@ ASTRA_TILE_CODE void multiplyPairs(const uint16_t* weight, const uint16_t* arran
   for (int line = 0; line < lines;) {
     const Left left{weight + line * apart * inner, 32, apart * inner};
     const Sums to{sums + line * apart * kTile, apart * kTile, apart * 256};
-    const bool whole = line + L <= lines;
-    if (whole) addPairs<L, groups, Columns, true>(left, right, inner / 32, true, to);
-    if (!whole) addPairs<1, groups, Columns, true>(left, right, inner / 32, true, to);
-    line += whole ? L : 1;
+    if (line + L <= lines) {
+      addPairs<L, groups, Columns, true>(left, right, inner / 32, true, to);
+      line += L;
+    } else {
+      addPairs<1, groups, Columns, true>(left, right, inner / 32, true, to);
+      ++line;
+    }
   }
 }
 

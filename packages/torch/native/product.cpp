@@ -381,7 +381,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
 }
 #endif
 
-// Undefined where there are no tiles, or they cannot read the operands.
+// Undefined where there are neither tiles nor pairs, or they cannot read the operands.
 at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   if (left.dim() != 2 || right.dim() != 2 || left.size(1) != right.size(0)) {
     throw Refusal("matrices must fit, got " + describeTensor(left) + " and " + describeTensor(right));

@@ -78,7 +78,7 @@ struct Columns8 {
 };
 
 // Where something lies, in numbers. Of a step, 32 numbers of the inner dimension, a line has all side by side, 32 numbers
-// behind those of the line before unless they are apart, and a group of 16 columns 16 pairs of each.
+// after those of the line before unless they are apart, and a group of 16 columns 16 pairs of each.
 struct Left {
   const uint16_t* numbers;
   int64_t step, line = 32;

@@ -6,10 +6,10 @@ import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 /**
- * Attention, softmax(q kᵀ · scale + bias) v, in bfloat16 on processors that multiply tiles (Intel AMX), with scores,
- * weights and sums in float32. Differentiable by query, key and value. The weights, which grow with T · S, are never
- * stored: the backward pass computes them again. Blocks of 32 queries × 32 keys in which everything is forbidden take no
- * time.
+ * Attention, softmax(q kᵀ · scale + bias) v, in bfloat16 on processors that multiply tiles (Intel AMX) or pairs
+ * (AVX512-BF16) of such numbers, with scores, weights and sums in float32. Differentiable by query, key and value. The
+ * weights, which grow with T · S, are never stored: the backward pass computes them again. Blocks of 32 queries × 32 keys
+ * in which everything is forbidden take no time.
  *
  * A row's result depends neither on other rows nor on the number of threads. One that may attend to nothing is 0, and so
  * are its gradients.

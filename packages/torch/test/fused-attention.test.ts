@@ -4,7 +4,6 @@ import { afterAll, describe, expect, it } from "vitest";
 import {
   AstraError,
   cat,
-  engineInformation,
   full,
   fusedAttention,
   manualSeed,
@@ -25,10 +24,10 @@ import {
 } from "../src/index.js";
 import { addon } from "../src/native.js";
 import { expectNoLeaks } from "./live-tensors.js";
+import { mayUseTiles } from "./tiles.js";
 
 expectNoLeaks();
 
-const hasTiles = ["amx", "avx512_bf16"].includes(engineInformation().isa);
 const startThreads = threads();
 afterAll(() => setThreads(startThreads));
 
@@ -192,7 +191,7 @@ function check(shape: Case): void {
   });
 }
 
-describe.runIf(hasTiles)("fusedAttention", () => {
+describe.runIf(mayUseTiles)("fusedAttention", () => {
   it("is attention by hand: two keys, one of them twice as likely", () => {
     scope(() => {
       const query = tensor([1, 0, 1, 0], { dtype: "bfloat16" }).view([1, 1, 2, 2]);
@@ -564,7 +563,7 @@ describe.runIf(hasTiles)("fusedAttention", () => {
   });
 });
 
-describe.skipIf(hasTiles)("fusedAttention without tiles", () => {
+describe.skipIf(mayUseTiles)("fusedAttention without tiles or pairs", () => {
   it("does not apply", () => {
     scope(() => {
       const query = bfloat16(1, 2, 3, 8);

@@ -80,7 +80,7 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * The engine's own pass where it applies: bfloat16 on the CPU with tiles. Elsewhere plain products, because libtorch 1.13
+ * The engine's own pass where it applies: bfloat16 on the CPU with tiles or pairs. Elsewhere plain products, because libtorch 1.13
  * has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
  *
  * @param query [B, H, T, E]
