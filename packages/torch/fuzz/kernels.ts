@@ -129,7 +129,7 @@ const makers: Record<string, (random: Random) => Call> = {
       }),
     };
   },
-  bfloat16Norm(random) {
+  norm(random) {
     const [rows, width] = [[few(random), size(random)], random.pick([...sizes, 768])];
     const input = either(random, ...rows, width);
     const weight = either(random, width);
@@ -137,11 +137,11 @@ const makers: Record<string, (random: Random) => Call> = {
     const recording = random.chance(0.7);
     const bias = random.chance(0.5) ? either(random, width) : null;
     return {
-      name: "bfloat16Norm",
-      arguments: [input, weight, bias, centred, 1e-5, recording],
+      name: "norm",
+      arguments: [input, weight, bias, centred, random.chance(0.3), 1e-5, recording],
       next: ([, measures]) => ({
-        name: "bfloat16NormBackward",
-        arguments: [input, words(random, ...rows, width), weight, measures ?? weight, centred],
+        name: "normBackward",
+        arguments: [input, either(random, ...rows, width), weight, measures ?? weight, centred],
       }),
     };
   },

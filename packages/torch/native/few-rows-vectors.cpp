@@ -8,12 +8,12 @@
 // The order in which a number of Y is added up depends on K alone: a row's result does not depend on the rows beside it.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include "pieces.h"
 #include "plain-tensor.h"
@@ -42,11 +42,20 @@ ASTRA_INLINE Register load(const void* from) {
   return result;
 }
 
+// A bfloat16 number of a pair that one instruction multiplies and adds up (AVX512-BF16).
+struct Paired {
+  uint16_t bits;
+};
+
+// What X is of: bfloat16 numbers that are multiplied as float32 are widened once.
+template <typename Number>
+using Factor = std::conditional_t<std::is_same_v<Number, uint16_t>, float, Number>;
+
 template <typename Number>
 struct FewRows {
-  const float* x;        // [M rounded up to blocks, padded]: K rounded up to steps, as arrange() leaves it
-  const Number* weight;  // [N, K], rows `stride` apart
-  float* y;              // [M, N]
+  const Factor<Number>* x;  // [M rounded up to blocks, padded]: K rounded up to steps, as arrange() leaves it
+  const Number* weight;     // [N, K], rows `stride` apart
+  float* y;                 // [M, N]
   int64_t M, N, K, padded, stride;
 };
 
@@ -56,14 +65,14 @@ template <int VL, typename Number>
 constexpr int kStep = VL * 4 / sizeof(Number);
 
 template <int VL, typename Number>
-ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, float* to) {
+ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, Factor<Number>* to) {
   using Words = typename Vector<VL>::Words;
   constexpr int step = kStep<VL, Number>;
   for (int64_t k = 0; k < K; k += step) {
     Number rest[step] = {};
     if (k + step > K) std::copy(from + k, from + K, rest);
     const Words given = load<Words>(k + step > K ? rest : from + k);
-    if constexpr (sizeof(Number) == 4) {
+    if constexpr (std::is_same_v<Factor<Number>, Number>) {
       std::memcpy(to + k, &given, sizeof given);
     } else {
       const Words even = given << 16, odd = given & 0xffff0000u;
@@ -109,25 +118,62 @@ ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int
   }
 }
 
-// A vector's numbers, added by halves until four are left.
-template <int VL>
-ASTRA_INLINE void foldTo4(const typename Vector<VL>::Floats& sum, float* to) {
-  if constexpr (VL == 4) {
-    std::memcpy(to, &sum, sizeof sum);
+#ifdef ASTRA_AVX512
+template <int VL, int MR>
+ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const Paired* x, int64_t padded, const Paired* const* w,
+                          int64_t k) {
+  using Floats = typename Vector<VL>::Floats;
+  constexpr int NR = kOutputs<VL, MR>;
+#pragma GCC unroll 16
+  for (int n = 0; n < NR; ++n) {
+    const Floats weight = load<Floats>(w[n] + k);
+#pragma GCC unroll 4
+    for (int m = 0; m < MR; ++m) {
+      const Floats own = load<Floats>(x + m * padded + k);
+      Floats sum = sums[m * NR + n];
+      // What compilers offer for it asks for its instruction set in every function that this is part of.
+      asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(weight), "vm"(own));
+      sums[m * NR + n] = sum;
+    }
+  }
+}
+#endif
+
+// Halves of a vector's sums that lie in `lanes` lanes each are added, x's and then y's side by side.
+template <int VL, int lanes>
+ASTRA_INLINE typename Vector<VL>::Floats addHalves(const typename Vector<VL>::Floats& x,
+                                                   const typename Vector<VL>::Floats& y) {
+  typename Vector<VL>::Words first;
+  for (int i = 0; i < VL; ++i) first[i] = i / (VL / 2) * VL + i % (VL / 2) / (lanes / 2) * lanes + i % (lanes / 2);
+  return __builtin_shuffle(x, y, first) + __builtin_shuffle(x, y, first + lanes / 2);
+}
+
+// The sums of `count` vectors, a power of 2 up to VL: each in as many lanes as there is room for, side by side.
+template <int VL, int count>
+ASTRA_INLINE typename Vector<VL>::Floats sumsOf(const typename Vector<VL>::Floats* vectors) {
+  if constexpr (count == 1) {
+    return vectors[0];
   } else {
-    using Half = typename Vector<VL / 2>::Floats;
-    const auto* numbers = reinterpret_cast<const char*>(&sum);
-    foldTo4<VL / 2>(load<Half>(numbers) + load<Half>(numbers + sizeof(Half)), to);
+    return addHalves<VL, 2 * VL / count>(sumsOf<VL, count / 2>(vectors), sumsOf<VL, count / 2>(vectors + count / 2));
   }
 }
 
-ASTRA_INLINE float sumOf4(const float* lanes) { return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]); }
+// The sums of all lanes of some vectors. Lanes are added by halves, whatever the number of vectors.
+template <int VL, int count>
+ASTRA_INLINE void sumLanes(const typename Vector<VL>::Floats* vectors, float* to) {
+  constexpr int together = count >= VL ? VL : count >= VL / 2 ? VL / 2 : VL / 4;
+  auto sums = sumsOf<VL, together>(vectors);
+  if constexpr (together <= VL / 4) sums = addHalves<VL, 4>(sums, sums);
+  if constexpr (together <= VL / 2) sums = addHalves<VL, 2>(sums, sums);
+  std::memcpy(to, &sums, together * sizeof(float));
+  if constexpr (count > together) sumLanes<VL, count - together>(vectors + together, to + together);
+}
 
 // Rows m … of the outputs given.
 template <int VL, int MR, typename Number>
 ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t* outputs) {
   constexpr int NR = kOutputs<VL, MR>, step = kStep<VL, Number>;
-  const float* x = work.x + m * work.padded;
+  const Factor<Number>* x = work.x + m * work.padded;
   const Number* w[NR];
   for (int n = 0; n < NR; ++n) w[n] = work.weight + outputs[n] * work.stride;
   typename Vector<VL>::Floats sums[MR * NR] = {};
@@ -142,12 +188,11 @@ ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t
     }
     addStep<VL, MR>(sums, x + k, work.padded, last, 0);
   }
-  float lanes[MR * NR][4];
-#pragma GCC unroll 24
-  for (int at = 0; at < MR * NR; ++at) foldTo4<VL>(sums[at], lanes[at]);
+  float total[MR * NR];
+  sumLanes<VL, MR * NR>(sums, total);
   const int present = static_cast<int>(std::min<int64_t>(MR, work.M - m));
   for (int row = 0; row < present; ++row) {
-    for (int n = 0; n < NR; ++n) work.y[(m + row) * work.N + outputs[n]] = sumOf4(lanes[row * NR + n]);
+    for (int n = 0; n < NR; ++n) work.y[(m + row) * work.N + outputs[n]] = total[row * NR + n];
   }
 }
 
@@ -175,7 +220,14 @@ ASTRA_PRODUCT_LOOP(void, product, (const FewRows<Number>& work, int64_t from, in
   addProduct<kLanes<VL>>(work, from, to);
 }
 
-ASTRA_VECTOR_LOOP(void, arrange, (const Number* from, int64_t K, float* to), (from, K, to)) {
+#ifdef ASTRA_AVX512
+template <>
+void product(const FewRows<Paired>& work, int64_t from, int64_t to) {
+  productOnAvx512<Paired>(work, from, to);
+}
+#endif
+
+ASTRA_VECTOR_LOOP(void, arrange, (const Number* from, int64_t K, Factor<Number>* to), (from, K, to)) {
   arrangeLine<kLanes<VL>>(from, K, to);
 }
 
@@ -195,6 +247,9 @@ ASTRA_VECTOR_LOOP(void, finish,
   }
 }
 
+// Outputs after which the next ones' sums are begun: those of many rows would else lie in more pages than are looked up.
+constexpr int64_t kTogether = 768;
+
 template <typename Number>
 at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
                     const at::Tensor& residual) {
@@ -202,13 +257,16 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   const int64_t blocks = M < 3 ? M : (M + 3) / 4 * 4, step = 64 / sizeof(Number);
   const int64_t padded = (K + step - 1) / step * step;
   const auto floats = at::TensorOptions().dtype(at::kFloat);
-  const at::Tensor given = input.to(weight.scalar_type()).contiguous(), arranged = at::zeros({blocks, padded}, floats);
+  const at::Tensor given = input.to(weight.scalar_type()).contiguous();
+  const at::Tensor arranged = at::empty({blocks * padded}, sizeof(Factor<Number>) == 4 ? floats : given.options());
   const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
   std::vector<int64_t> shape = input.sizes().vec();
   shape.back() = N;
   const at::Tensor sums = at::empty(shape, floats);
   at::Tensor result = wide ? sums : at::empty(shape, floats.dtype(at::kBFloat16));
-  auto *x = static_cast<float*>(arranged.data_ptr()), *y = static_cast<float*>(sums.data_ptr());
+  auto* x = static_cast<Factor<Number>*>(arranged.data_ptr());
+  auto* y = static_cast<float*>(sums.data_ptr());
+  std::fill(x + M * padded, x + blocks * padded, Factor<Number>{});
   for (int64_t m = 0; m < M; ++m) {
     arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
   }
@@ -217,12 +275,14 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   // One piece a thread: at the start of each, fetching ahead has to find its runs again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
-    const int64_t from = first * line, to = std::min(N, last * line);
-    product(work, from, to);
-    for (int64_t m = 0; m < M; ++m) {
-      const int64_t at = m * N + from;
-      finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,
-             wide ? nullptr : words(result) + at, to - from);
+    for (int64_t from = first * line; from < std::min(N, last * line); from += kTogether) {
+      const int64_t to = std::min({N, last * line, from + kTogether});
+      product(work, from, to);
+      for (int64_t m = 0; m < M; ++m) {
+        const int64_t at = m * N + from;
+        finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,
+               wide ? nullptr : words(result) + at, to - from);
+      }
     }
   });
   return result;
@@ -233,6 +293,9 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
 at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
                             const at::Tensor& residual) {
   if (weight.scalar_type() == at::kFloat) return multiply<float>(input, weight, bias, wide, residual);
+#ifdef ASTRA_AVX512
+  if (isa() >= kIsaAvx512Bf16) return multiply<Paired>(input, weight, bias, wide, residual);
+#endif
   return multiply<uint16_t>(input, weight, bias, wide, residual);
 }
 

@@ -73,25 +73,6 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arr
   if constexpr (groups > 3) _tile_stored(3, sums + 768 * apart, 64 * apart);
 }
 
-// The same of `lines` outputs without tiles.
-template <int groups, typename Columns>
-ASTRA_TILE_CODE void multiplyPairs(const uint16_t* weight, const uint16_t* arranged, int64_t inner, int64_t apart,
-                                   int lines, float* sums) {
-  constexpr int L = groups == 1 ? 16 : groups == 4 ? 4 : 8;
-  const Right right{arranged, 512, groups * 512};
-  for (int line = 0; line < lines;) {
-    const Left left{weight + line * apart * inner, 32, apart * inner};
-    const Sums to{sums + line * apart * kTile, apart * kTile, apart * 256};
-    if (line + L <= lines) {
-      addPairs<L, groups, Columns, true>(left, right, inner / 32, true, to);
-      line += L;
-    } else {
-      addPairs<1, groups, Columns, true>(left, right, inner / 32, true, to);
-      ++line;
-    }
-  }
-}
-
 struct FewRows {
   const uint16_t* weight;    // [outputs, inner]
   const uint16_t* arranged;  // as arrangeInput leaves it
@@ -143,13 +124,7 @@ ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int64_t block
   alignas(64) float sums[groups * kTogether * 256];
   for (int64_t block = 0; block < blocks; ++block) {
     const uint16_t* weight = work.weight + (first + block) * work.inner;
-    if (hasTiles()) {
-      multiply<groups>(weight, work.arranged, work.inner, blocks, sums + block * 16);
-    } else if (groups == 1 && work.rows <= 8) {
-      multiplyPairs<1, Columns8>(weight, work.arranged, work.inner, blocks, count, sums + block * 16);
-    } else {
-      multiplyPairs<groups, Columns16>(weight, work.arranged, work.inner, blocks, count, sums + block * 16);
-    }
+    multiply<groups>(weight, work.arranged, work.inner, blocks, sums + block * 16);
   }
   for (int64_t block = 0; block < blocks; ++block) {
     writeOutputs<groups>(work, first + block * kTile, count, sums + block * 256, blocks);
@@ -215,7 +190,7 @@ at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, co
   const int64_t rows = input.numel() / weight.size(1);
   if (rows < 1 || rows > kMostRows) return {};
 #ifdef ASTRA_TILES
-  if (isNarrow && mayUseTiles()) {
+  if (isNarrow && hasTiles()) {
     if (!weight.is_contiguous() || weight.size(1) % 32 != 0) return {};
     return fewRowsOnTiles(input, weight, bias, wide, residual);
   }

@@ -1,5 +1,5 @@
-// Layer norms and root-mean-square norms over the last dimension with bfloat16 results: parameters are read as they are
-// stored, and numbers are float32 inside.
+// Layer norms and root-mean-square norms over the last dimension: parameters are read as they are stored, and numbers are
+// float32 inside.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -47,12 +47,25 @@ struct Measure {
   float mean, scale;
 };
 
-ASTRA_VECTOR_LOOP(Measure, normalise,
-                  (const Number* __restrict row, bool centred, float epsilon, const float* __restrict weight,
-                   const float* __restrict bias, uint16_t* __restrict to, int64_t size),
-                  (row, centred, epsilon, weight, bias, to, size)) {
+// Rows of a type to results of another.
+template <typename Given, typename Result>
+struct Norm {
+  const float *weight, *bias;
+  int64_t size;
+  bool centred;
+  float epsilon;
+  const Given* rows;
+  Result* results;  // in the backward pass what arrived for them
+  Given* ofRows;    // gradients, in the backward pass
+};
+
+ASTRA_VECTOR_LOOP(Measure, normalise, (const Number& norm, int64_t at), (norm, at)) {
+  const int64_t size = norm.size;
+  const auto* __restrict row = norm.rows + at * size;
+  auto* __restrict to = norm.results + at * size;
+  const float *__restrict weight = norm.weight, *__restrict bias = norm.bias;
   float mean = 0, squares = 0;
-  if (centred) {
+  if (norm.centred) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < size; ++i) sum += widen(row[i]);
@@ -60,18 +73,21 @@ ASTRA_VECTOR_LOOP(Measure, normalise,
   }
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < size; ++i) squares += (widen(row[i]) - mean) * (widen(row[i]) - mean);
-  const float scale = 1.0f / std::sqrt(squares / static_cast<float>(size) + epsilon);
+  const float scale = 1.0f / std::sqrt(squares / static_cast<float>(size) + norm.epsilon);
 #pragma omp simd
-  for (int64_t i = 0; i < size; ++i) to[i] = narrow((widen(row[i]) - mean) * scale * weight[i] + bias[i]);
+  for (int64_t i = 0; i < size; ++i) store((widen(row[i]) - mean) * scale * weight[i] + bias[i], to[i]);
   return {mean, scale};
 }
 
 // Of the row; adds to those of weight and bias.
 ASTRA_VECTOR_LOOP(void, gradients,
-                  (const Number* __restrict row, const uint16_t* __restrict arrived, Measure by, bool centred,
-                   const float* __restrict weight, Number* __restrict ofRow, float* __restrict ofWeight,
-                   float* __restrict ofBias, int64_t size),
-                  (row, arrived, by, centred, weight, ofRow, ofWeight, ofBias, size)) {
+                  (const Number& norm, int64_t at, Measure by, float* __restrict ofWeight, float* __restrict ofBias),
+                  (norm, at, by, ofWeight, ofBias)) {
+  const int64_t size = norm.size;
+  const auto* __restrict row = norm.rows + at * size;
+  const auto* __restrict arrived = norm.results + at * size;
+  const float* __restrict weight = norm.weight;
+  auto* __restrict ofRow = norm.ofRows + at * size;
   float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
   for (int64_t i = 0; i < size; ++i) {
@@ -82,7 +98,7 @@ ASTRA_VECTOR_LOOP(void, gradients,
     ofWeight[i] += gradient * normal;
     ofBias[i] += gradient;
   }
-  const float common = centred ? sum / static_cast<float>(size) : 0.0f;
+  const float common = norm.centred ? sum / static_cast<float>(size) : 0.0f;
   const float along = product / static_cast<float>(size);
 #pragma omp simd
   for (int64_t i = 0; i < size; ++i) {
@@ -91,43 +107,53 @@ ASTRA_VECTOR_LOOP(void, gradients,
   }
 }
 
-// bfloat16Norm(input, weight, bias, centred, epsilon, recording): [result], and where gradients are recorded measures as
-// float32 [rows, 2]
-napi_value bfloat16Norm(Call& call) {
+// Calls `work` with the types of both: results of bfloat16 rows are bfloat16.
+template <typename Work>
+auto withTypes(const at::Tensor& rows, const at::Tensor& results, const Work& work) {
+  if (!isWide(rows)) return work(uint16_t{}, uint16_t{});
+  return isWide(results) ? work(float{}, float{}) : work(float{}, uint16_t{});
+}
+
+// norm(input, weight, bias, centred, wide, epsilon, recording): [result], of float32 where `wide`, else bfloat16, and where
+// gradients are recorded measures as float32 [rows, 2]
+napi_value norm(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor input = rowsOf(call, 0, "input");
   const int64_t size = input.size(-1), rows = input.numel() / size;
   const std::vector<float> weight = parameter(call, 1, "weight", size), bias = parameter(call, 2, "bias", size);
-  const bool centred = call.boolean(3, "centred"), recording = call.boolean(5, "recording");
-  const auto epsilon = static_cast<float>(call.number(4, "epsilon"));
-  at::Tensor result = at::empty(input.sizes(), input.options().dtype(at::kBFloat16));
+  const bool centred = call.boolean(3, "centred"), wide = call.boolean(4, "wide"), recording = call.boolean(6, "recording");
+  const auto epsilon = static_cast<float>(call.number(5, "epsilon"));
+  if (wide && !isWide(input)) throw Refusal("results of bfloat16 are bfloat16");
+  at::Tensor result = at::empty(input.sizes(), input.options().dtype(wide ? at::kFloat : at::kBFloat16));
   at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.options().dtype(at::kFloat));
   auto* measured = static_cast<Measure*>(measures.data_ptr());
-  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [&](int64_t from, int64_t to) {
-    for (int64_t at = from; at < to; ++at) {
-      const auto work = [&](auto* rows) {
-        return normalise(rows + at * size, centred, epsilon, weight.data(), bias.data(), words(result) + at * size, size);
-      };
-      const Measure by = isWide(input) ? work(floatsOf(input)) : work(words(input));
-      if (recording) measured[at] = by;
-    }
+  withTypes(input, result, [&](auto given, auto narrowed) {
+    const Norm<decltype(given), decltype(narrowed)> work{
+        weight.data(), bias.data(), size, centred, epsilon, numbersOf<decltype(given)>(input),
+        numbersOf<decltype(narrowed)>(result), nullptr};
+    at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [&](int64_t from, int64_t to) {
+      for (int64_t at = from; at < to; ++at) {
+        const Measure by = normalise(work, at);
+        if (recording) measured[at] = by;
+      }
+    });
   });
   std::vector<napi_value> results{wrapTensor(*call.engine, call.env, std::move(result))};
   if (recording) results.push_back(wrapTensor(*call.engine, call.env, std::move(measures)));
   return makeArray(call.env, results);
 }
 
-// bfloat16NormBackward(input, gradient, weight, measures, centred): gradients of input, in its type, and in float32 of
-// weight and bias, from one in bfloat16
-napi_value bfloat16NormBackward(Call& call) {
+// normBackward(input, gradient, weight, measures, centred): gradients of input, in its type, and in float32 of weight and
+// bias, from one of the result's type
+napi_value normBackward(Call& call) {
   const at::AutoGradMode mode(false);
   const at::Tensor input = rowsOf(call, 0, "input"), gradient = rowsOf(call, 1, "gradient");
   const int64_t size = input.size(-1), rows = input.numel() / size;
   const std::vector<float> weight = parameter(call, 2, "weight", size);
   const at::Tensor measures = call.tensor(3, "measures").contiguous();
   const bool centred = call.boolean(4, "centred");
-  if (isWide(gradient) || gradient.sizes() != input.sizes()) {
-    throw Refusal("gradient must be bfloat16 and of the input's shape, got " + describeTensor(gradient) + " for " +
+  if ((isWide(gradient) && !isWide(input)) || gradient.sizes() != input.sizes()) {
+    throw Refusal("gradient must be of the input's shape and no wider, got " + describeTensor(gradient) + " for " +
                   describeTensor(input));
   }
   if (!isPlain(measures, at::kFloat) || measures.dim() != 2 || measures.size(0) != rows || measures.size(1) != 2) {
@@ -140,15 +166,16 @@ napi_value bfloat16NormBackward(Call& call) {
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const at::Tensor added = at::zeros({blocks, 2, size}, floats);
   auto* const shares = added.data_ptr<float>();
-  at::parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (kBlock * size)), [&](int64_t first, int64_t last) {
-    for (int64_t at = first * kBlock; at < std::min(rows, last * kBlock); ++at) {
-      float* share = shares + 2 * (at / kBlock) * size;
-      const auto work = [&](auto* rows, auto* results) {
-        gradients(rows + at * size, words(gradient) + at * size, measured[at], centred, weight.data(), results + at * size,
-                  share, share + size, size);
-      };
-      isWide(input) ? work(floatsOf(input), floatsOf(ofInput)) : work(words(input), words(ofInput));
-    }
+  withTypes(input, gradient, [&](auto given, auto arrived) {
+    using Given = decltype(given);
+    const Norm<Given, decltype(arrived)> work{weight.data(), nullptr, size, centred, 0, numbersOf<Given>(input),
+                                              numbersOf<decltype(arrived)>(gradient), numbersOf<Given>(ofInput)};
+    at::parallel_for(0, blocks, std::max<int64_t>(1, kGrain / (kBlock * size)), [&](int64_t first, int64_t last) {
+      for (int64_t at = first * kBlock; at < std::min(rows, last * kBlock); ++at) {
+        float* share = shares + 2 * (at / kBlock) * size;
+        gradients(work, at, measured[at], share, share + size);
+      }
+    });
   });
   at::Tensor ofParameters = at::empty({2, size}, floats);
   auto* sums = static_cast<float*>(ofParameters.data_ptr());
@@ -161,7 +188,7 @@ napi_value bfloat16NormBackward(Call& call) {
                               wrapTensor(*call.engine, call.env, ofParameters.select(0, 1))});
 }
 
-const Exports exports{{"bfloat16Norm", bfloat16Norm}, {"bfloat16NormBackward", bfloat16NormBackward}};
+const Exports exports{{"norm", norm}, {"normBackward", normBackward}};
 
 }  // namespace
 

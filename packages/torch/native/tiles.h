@@ -59,29 +59,11 @@ class TileScope {
   TileConfiguration before_;
 };
 
-// Sums of products in the columns of a vector: 16 of them, or 8.
-struct Columns16 {
-  using Sums = __m512;
-  static ASTRA_TILE_INLINE Sums load(const void* from) { return _mm512_loadu_ps(from); }
-  static ASTRA_TILE_INLINE void store(float* to, Sums sums) { _mm512_storeu_ps(to, sums); }
-  static ASTRA_TILE_INLINE Sums add(Sums sums, Sums pairs, int pair) {
-    return _mm512_dpbf16_ps(sums, reinterpret_cast<__m512bh>(pairs), reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
-  }
-};
-struct Columns8 {
-  using Sums = __m256;
-  static ASTRA_TILE_INLINE Sums load(const void* from) { return _mm256_loadu_ps(static_cast<const float*>(from)); }
-  static ASTRA_TILE_INLINE void store(float* to, Sums sums) { _mm256_storeu_ps(to, sums); }
-  static ASTRA_TILE_INLINE Sums add(Sums sums, Sums pairs, int pair) {
-    return _mm256_dpbf16_ps(sums, reinterpret_cast<__m256bh>(pairs), reinterpret_cast<__m256bh>(_mm256_set1_epi32(pair)));
-  }
-};
-
 // Where something lies, in numbers. Of a step, 32 numbers of the inner dimension, a line has all side by side, 32 numbers
-// after those of the line before unless they are apart, and a group of 16 columns 16 pairs of each.
+// after those of the line before, and a group of 16 columns 16 pairs of each.
 struct Left {
   const uint16_t* numbers;
-  int64_t step, line = 32;
+  int64_t step;
 };
 struct Right {
   const uint16_t* numbers;
@@ -93,45 +75,44 @@ struct Sums {
 };
 
 // Adds the products of L lines with G groups of columns, L · G ≤ 24. Each sum is added to pair by pair, whatever L and G.
-// Lines that lie far apart are copied step by step: at strides of 4 KiB they would drive each other out of the cache.
-template <int L, int G, typename Columns = Columns16, bool areApart = false>
+template <int L, int G>
 ASTRA_TILE_INLINE void addPairs(const Left& left, const Right& right, int64_t steps, bool begin, const Sums& to) {
-  typename Columns::Sums sums[L][G] = {};
-  if (!begin) {
+  __m512 sums[L][G] = {};
 #pragma GCC unroll 16
-    for (int line = 0; line < L; ++line) {
-#pragma GCC unroll 4
-      for (int group = 0; group < G; ++group) sums[line][group] = Columns::load(to.numbers + line * to.line + group * to.group);
+  for (int line = 0; line < L; ++line) {
+    if (begin) break;
+#pragma GCC unroll 2
+    for (int group = 0; group < G; ++group) {
+      sums[line][group] = _mm512_loadu_ps(to.numbers + line * to.line + group * to.group);
     }
   }
-  alignas(64) uint16_t copied[areApart ? L * 32 : 1];
   for (int64_t step = 0; step < steps; ++step) {
     const uint16_t *lines = left.numbers + step * left.step, *columns = right.numbers + step * right.step;
-    if constexpr (areApart) {
-#pragma GCC unroll 16
-      for (int line = 0; line < L; ++line) {
-        _mm512_store_si512(copied + line * 32, _mm512_loadu_si512(lines + line * left.line));
-      }
-      lines = copied;
-    }
 #pragma GCC unroll 2
     for (int pair = 0; pair < kTile; ++pair) {
-      typename Columns::Sums pairs[G];
-#pragma GCC unroll 4
-      for (int group = 0; group < G; ++group) pairs[group] = Columns::load(columns + group * right.group + pair * 32);
+      __m512bh pairs[G];
+#pragma GCC unroll 2
+      for (int group = 0; group < G; ++group) {
+        pairs[group] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(columns + group * right.group + pair * 32));
+      }
 #pragma GCC unroll 16
       for (int line = 0; line < L; ++line) {
         int own;
         std::memcpy(&own, lines + line * 32 + 2 * pair, sizeof own);
-#pragma GCC unroll 4
-        for (int group = 0; group < G; ++group) sums[line][group] = Columns::add(sums[line][group], pairs[group], own);
+        const auto everywhere = reinterpret_cast<__m512bh>(_mm512_set1_epi32(own));
+#pragma GCC unroll 2
+        for (int group = 0; group < G; ++group) {
+          sums[line][group] = _mm512_dpbf16_ps(sums[line][group], pairs[group], everywhere);
+        }
       }
     }
   }
 #pragma GCC unroll 16
   for (int line = 0; line < L; ++line) {
-#pragma GCC unroll 4
-    for (int group = 0; group < G; ++group) Columns::store(to.numbers + line * to.line + group * to.group, sums[line][group]);
+#pragma GCC unroll 2
+    for (int group = 0; group < G; ++group) {
+      _mm512_storeu_ps(to.numbers + line * to.line + group * to.group, sums[line][group]);
+    }
   }
 }
 

@@ -20,8 +20,8 @@ export interface AutocastNormOptions {
  * Layer norm, (x − mean) / √(variance + epsilon) · weight + bias over the last dimension (Ba et al. 2016, arXiv
  * 1607.06450), rounded once, to `dtype`. Differentiable; each gradient has its operand's type.
  *
- * Inside, numbers are float32, or float64 where the input is; parameters may have any type. On the CPU with results in
- * bfloat16 this is one pass.
+ * Inside, numbers are float32, or float64 where the input is; parameters may have any type. On the CPU this is one pass with
+ * results in bfloat16.
  *
  * @param input [..., D]
  * @param weight [D]
@@ -40,7 +40,7 @@ export function autocastLayerNorm(
 
 /**
  * Root-mean-square norm, x / √(mean of x² + epsilon) · weight over the last dimension (Zhang & Sennrich 2019, arXiv
- * 1910.07467); otherwise as `autocastLayerNorm`.
+ * 1910.07467); otherwise as `autocastLayerNorm`, and one pass with float32 results of float32 as well.
  */
 export function autocastRmsNorm(input: Tensor, weight: Tensor, options: AutocastNormOptions): Tensor {
   return norm("autocastRmsNorm", input, weight, null, options);
@@ -57,8 +57,11 @@ function norm(
   requireTensor(where, "input", input);
   requireTensor(where, "weight", weight);
   if (bias !== null) requireTensor(where, "bias", bias);
+  // Layer norms in float32 are one pass of libtorch's.
+  const isWide = dtype === "float32" && input.dtype === "float32" && bias === null;
   const isOnePass =
-    dtype === "bfloat16" && [input, weight, bias].every((each) => each === null || isLoopable(each));
+    (dtype === "bfloat16" || isWide) &&
+    [input, weight, bias].every((each) => each === null || isLoopable(each));
   if (!isOnePass) return composed(input, weight, bias, { epsilon, dtype });
 
   // The operands themselves may be gone by the time of the backward pass.
@@ -72,19 +75,13 @@ function norm(
     inputs,
     forward: () => {
       const [result, ...measures] = addon()
-        .bfloat16Norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, epsilon, recording)
+        .norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, isWide, epsilon, recording)
         .map(wrap);
       return { output: result!, saved: [input, weight, ...measures] };
     },
     backward: (gradOutput, [savedInput, savedWeight, measures]) =>
       addon()
-        .bfloat16NormBackward(
-          savedInput!.handle,
-          gradOutput.handle,
-          savedWeight!.handle,
-          measures!.handle,
-          isCentred,
-        )
+        .normBackward(savedInput!.handle, gradOutput.handle, savedWeight!.handle, measures!.handle, isCentred)
         .map(wrap)
         .map((gradient, at) => (wanted[at] ? cast(gradient, dtypes[at]!) : null)),
   });

@@ -167,15 +167,16 @@ export interface NativeAddon {
     gradient: Handle,
   ): [query: Handle, key: Handle, value: Handle];
 
-  bfloat16Norm(
+  norm(
     input: Handle,
     weight: Handle,
     bias: Handle | null,
     centred: boolean,
+    wide: boolean,
     epsilon: number,
     recording: boolean,
   ): [result: Handle, measures?: Handle];
-  bfloat16NormBackward(
+  normBackward(
     input: Handle,
     gradient: Handle,
     weight: Handle,

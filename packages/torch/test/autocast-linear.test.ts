@@ -153,8 +153,11 @@ describe("autocastLinear", () => {
         return Array.from(numbers(autocastLinear(one, weight, bias, in16Bits)));
       });
       expectClose(numbers(together), alone.flat(), 2 * ROUNDING);
-      // There it is the same sum in the same order, whatever the number of rows and the weight's type.
-      if (!mayUseTiles) return;
+      // Up to 64 rows it is the same sum in the same order everywhere.
+      const few = autocastLinear(input.view([78, 1024]).narrow(0, 0, 64), weight, bias, in16Bits);
+      expect(Array.from(numbers(few))).toEqual(alone.slice(0, 64).flat());
+      // On tiles, whatever the number of rows and the weight's type.
+      if (engineInformation().isa !== "amx") return;
       expect(Array.from(numbers(together))).toEqual(alone.flat());
       const master = autocastLinear(input, weight.to("float32"), bias.to("float32"), in16Bits);
       expect(Array.from(numbers(master))).toEqual(alone.flat());
@@ -264,10 +267,11 @@ describe("autocastLinear", () => {
           const got = autocastLinear(input, stored, null, options);
           const exact = linear(wide(input), rounded(transposed ? stored.t() : stored));
           const error = got.to("float64").sub(exact).abs().max().item() as number;
-          // Of numbers around 30; rounding to bfloat16 would cost 0.1. Vectors of pairs add a thousand numbers one after the
-          // other: roundings of 1.1e-6 each (partial sums of 32 to 64), together with a deviation of 3.5e-5.
-          const arePairs = engineInformation().isa === "avx512_bf16";
-          expect(error).toBeLessThan(arePairs ? 2e-4 : 1e-4);
+          // Of numbers around 30; rounding to bfloat16 would cost 0.1. Packed for vectors of pairs a thousand numbers are added
+          // one after the other: roundings of 1.1e-6 each (partial sums of 32 to 64), together with a deviation of 3.5e-5.
+          const isRead = rows <= 64 && dtype === "bfloat16" && !transposed;
+          const arePacked = engineInformation().isa === "avx512_bf16" && !isRead;
+          expect(error).toBeLessThan(arePacked ? 2e-4 : 1e-4);
         });
       }
     }
