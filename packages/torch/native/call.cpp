@@ -19,29 +19,6 @@ struct Binding {
   std::string name;
 };
 
-std::string firstLine(const std::string& message) { return message.substr(0, message.find('\n')); }
-
-// Sets `memory` where there was none.
-std::string currentExceptionMessage(bool* memory) {
-  try {
-    throw;
-  } catch (const NoMemory& refusal) {
-    *memory = true;
-    return refusal.what();
-  } catch (const Refusal& refusal) {
-    return refusal.what();
-  } catch (const c10::Error& error) {
-    return firstLine(error.what_without_backtrace());
-  } catch (const std::bad_alloc&) {
-    *memory = true;
-    return "memory could not be allocated";
-  } catch (const std::exception& error) {
-    return firstLine(error.what());
-  } catch (...) {
-    return "internal: an exception of unknown type";
-  }
-}
-
 void raiseCurrentException(napi_env env, Engine* engine, const std::string& where) {
   bool memory = false;
   const std::string message = where + ": " + currentExceptionMessage(&memory);
@@ -89,6 +66,27 @@ std::vector<std::pair<const char*, Body>>& functions() {
 }
 
 }  // namespace
+
+std::string currentExceptionMessage(bool* memory) {
+  const auto firstLine = [](const std::string& message) { return message.substr(0, message.find('\n')); };
+  try {
+    throw;
+  } catch (const NoMemory& refusal) {
+    *memory = true;
+    return refusal.what();
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  } catch (const c10::Error& error) {
+    return firstLine(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    *memory = true;
+    return "memory could not be allocated";
+  } catch (const std::exception& error) {
+    return firstLine(error.what());
+  } catch (...) {
+    return "internal: an exception of unknown type";
+  }
+}
 
 Exports::Exports(std::initializer_list<std::pair<const char*, Body>> own) {
   functions().insert(functions().end(), own);
@@ -174,134 +172,107 @@ std::string readText(napi_env env, napi_value value, const std::string& name) {
   return text;
 }
 
-double Call::number(size_t index, const char* name) const {
-  double value = 0;
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  if (napi_get_value_double(env, arguments[index], &value) != napi_ok) {
-    throw Refusal(std::string(name) + " must be a number, got " + typeName(env, arguments[index]));
-  }
-  return value;
+double readNumber(napi_env env, napi_value value, const std::string& name) {
+  double number = 0;
+  if (napi_get_value_double(env, value, &number) == napi_ok) return number;
+  throw Refusal(name + " must be a number, got " + typeName(env, value));
 }
 
-int64_t Call::integer(size_t index, const char* name) const {
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  return readInteger(env, arguments[index], name);
+bool readBoolean(napi_env env, napi_value value, const std::string& name) {
+  bool flag = false;
+  if (napi_get_value_bool(env, value, &flag) == napi_ok) return flag;
+  throw Refusal(name + " must be a boolean, got " + typeName(env, value));
 }
 
-bool Call::boolean(size_t index, const char* name) const {
-  bool value = false;
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  if (napi_get_value_bool(env, arguments[index], &value) != napi_ok) {
-    throw Refusal(std::string(name) + " must be a boolean, got " + typeName(env, arguments[index]));
-  }
-  return value;
-}
-
-std::string Call::text(size_t index, const char* name) const {
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  return readText(env, arguments[index], name);
-}
-
-bool Call::absent(size_t index) const {
-  if (index >= count) return true;
-  napi_valuetype type = napi_undefined;
-  napi_typeof(env, arguments[index], &type);
-  return type == napi_undefined || type == napi_null;
-}
-
-at::Tensor Call::tensor(size_t index, const char* name) const {
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  return readTensor(*engine, env, arguments[index], name);
-}
-
-static uint32_t arrayLength(napi_env env, napi_value value, const char* name) {
+std::vector<napi_value> readArray(napi_env env, napi_value value, const std::string& name) {
+  constexpr uint32_t longest = 1u << 24;
   bool isArray = false;
   uint32_t length = 0;
   if (napi_is_array(env, value, &isArray) != napi_ok || !isArray) {
-    throw Refusal(std::string(name) + " must be an array, got " + typeName(env, value));
+    throw Refusal(name + " must be an array, got " + typeName(env, value));
   }
-  check(env, napi_get_array_length(env, value, &length), name);
-  return length;
+  check(env, napi_get_array_length(env, value, &length), name.c_str());
+  if (length > longest) throw Refusal(name + " is too long");
+  std::vector<napi_value> elements(length);
+  for (uint32_t i = 0; i < length; ++i) check(env, napi_get_element(env, value, i, &elements[i]), name.c_str());
+  return elements;
 }
 
+bool isNothing(napi_env env, napi_value value) {
+  napi_valuetype type = napi_undefined;
+  napi_typeof(env, value, &type);
+  return type == napi_undefined || type == napi_null;
+}
+
+napi_value Call::argument(size_t index, const char* name) const {
+  if (index < count) return arguments[index];
+  throw Refusal(std::string(name) + " is missing");
+}
+
+double Call::number(size_t index, const char* name) const { return readNumber(env, argument(index, name), name); }
+int64_t Call::integer(size_t index, const char* name) const { return readInteger(env, argument(index, name), name); }
+bool Call::boolean(size_t index, const char* name) const { return readBoolean(env, argument(index, name), name); }
+std::string Call::text(size_t index, const char* name) const { return readText(env, argument(index, name), name); }
+at::Tensor Call::tensor(size_t index, const char* name) const {
+  return readTensor(*engine, env, argument(index, name), name);
+}
+bool Call::absent(size_t index) const { return index >= count || isNothing(env, arguments[index]); }
+
+static std::string nameOf(const char* list, size_t index) { return std::string(list) + "[" + std::to_string(index) + "]"; }
+
 std::vector<at::Tensor> Call::tensors(size_t index, const char* name) const {
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  const uint32_t length = arrayLength(env, arguments[index], name);
   std::vector<at::Tensor> result;
-  result.reserve(length);
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value element = nullptr;
-    check(env, napi_get_element(env, arguments[index], i, &element), name);
-    napi_valuetype type = napi_undefined;
-    napi_typeof(env, element, &type);
-    if (type == napi_null || type == napi_undefined) {
-      result.emplace_back();
-    } else {
-      result.push_back(readTensor(*engine, env, element, std::string(name) + "[" + std::to_string(i) + "]"));
-    }
+  for (const napi_value element : readArray(env, argument(index, name), name)) {
+    const std::string own = nameOf(name, result.size());
+    result.push_back(isNothing(env, element) ? at::Tensor() : readTensor(*engine, env, element, own));
+  }
+  return result;
+}
+
+std::vector<int64_t> Call::integers(size_t index, const char* name) const {
+  std::vector<int64_t> result;
+  for (const napi_value element : readArray(env, argument(index, name), name)) {
+    result.push_back(readInteger(env, element, nameOf(name, result.size())));
   }
   return result;
 }
 
 std::vector<int64_t> Call::sizes(size_t index, const char* name) const {
-  if (index >= count) throw Refusal(std::string(name) + " is missing");
-  const uint32_t length = arrayLength(env, arguments[index], name);
-  if (length > 64) throw Refusal(std::string(name) + " must have at most 64 dimensions");
-  std::vector<int64_t> result;
+  const std::vector<int64_t> result = integers(index, name);
+  if (result.size() > 64) throw Refusal(std::string(name) + " must have at most 64 dimensions");
   int64_t product = 1;
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value element = nullptr;
-    check(env, napi_get_element(env, arguments[index], i, &element), name);
-    const int64_t size = readInteger(env, element, std::string(name) + "[" + std::to_string(i) + "]");
+  for (const int64_t size : result) {
     if (size < 0) throw Refusal(std::string(name) + " must not be negative, got " + std::to_string(size));
     if (size > 0 && product > std::numeric_limits<int64_t>::max() / 16 / size) {
       throw Refusal(std::string(name) + " describes more elements than memory can address");
     }
     if (size > 0) product *= size;
-    result.push_back(size);
   }
   return result;
 }
 
-napi_value makeNumber(napi_env env, double value) {
+// What a function of Node-API makes of the values given.
+template <typename Make, typename... Given>
+static napi_value made(const char* what, Make make, napi_env env, Given... given) {
   napi_value result = nullptr;
-  check(env, napi_create_double(env, value, &result), "a number");
+  check(env, make(env, given..., &result), what);
   return result;
 }
+
+napi_value makeNumber(napi_env env, double value) { return made("a number", napi_create_double, env, value); }
 
 napi_value makeInteger(napi_env env, int64_t value) {
-  napi_value result = nullptr;
-  if (value > 9007199254740991LL || value < -9007199254740991LL) {
-    check(env, napi_create_bigint_int64(env, value, &result), "a bigint");
-  } else {
-    check(env, napi_create_double(env, static_cast<double>(value), &result), "a number");
-  }
-  return result;
+  const bool isSafe = value <= 9007199254740991LL && value >= -9007199254740991LL;
+  return isSafe ? makeNumber(env, static_cast<double>(value)) : made("a bigint", napi_create_bigint_int64, env, value);
 }
 
 napi_value makeText(napi_env env, const std::string& value) {
-  napi_value result = nullptr;
-  check(env, napi_create_string_utf8(env, value.data(), value.size(), &result), "a string");
-  return result;
+  return made("a string", napi_create_string_utf8, env, value.data(), value.size());
 }
 
-napi_value makeUndefined(napi_env env) {
-  napi_value result = nullptr;
-  check(env, napi_get_undefined(env, &result), "undefined");
-  return result;
-}
-
-napi_value makeNull(napi_env env) {
-  napi_value result = nullptr;
-  check(env, napi_get_null(env, &result), "null");
-  return result;
-}
-
-napi_value makeBoolean(napi_env env, bool value) {
-  napi_value result = nullptr;
-  check(env, napi_get_boolean(env, value, &result), "a boolean");
-  return result;
-}
+napi_value makeUndefined(napi_env env) { return made("undefined", napi_get_undefined, env); }
+napi_value makeNull(napi_env env) { return made("null", napi_get_null, env); }
+napi_value makeBoolean(napi_env env, bool value) { return made("a boolean", napi_get_boolean, env, value); }
 
 napi_value makeArray(napi_env env, const std::vector<napi_value>& values) {
   napi_value result = nullptr;

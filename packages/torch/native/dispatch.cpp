@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "engine.h"
+#include "scalar-type.h"
 
 namespace astra {
 
@@ -61,8 +62,18 @@ Parameter readParameter(const c10::Argument& argument) {
   return parameter;
 }
 
+// "aten::add.Tensor": the name, and the overload behind the dot.
+c10::OperatorName operatorNameOf(const std::string& full) {
+  const size_t dot = full.find('.');
+  return {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
+}
+
+std::string textOf(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
 void resolve(Operator& op) {
-  auto handle = c10::Dispatcher::singleton().findSchema({op.name, op.overload});
+  auto handle = c10::Dispatcher::singleton().findSchema(op.name);
   if (!handle.has_value()) throw Refusal("this libtorch has no operator of this name");
   const auto& schema = handle->schema();
   op.parameters.clear();
@@ -77,7 +88,7 @@ void resolve(Operator& op) {
   for (const auto& result : schema.returns()) {
     op.returnsArgument.push_back(result.alias_info() != nullptr && result.alias_info()->isWrite());
   }
-  op.hazard = hazardOf(op.name);
+  op.hazard = hazardOf(op.name.name);
   op.handle = handle;
   op.resolved = true;
 }
@@ -107,35 +118,15 @@ c10::Scalar readScalar(napi_env env, napi_value value, const std::string& name) 
   throw Refusal(name + " must be a number, a boolean or a bigint of 64 bits");
 }
 
-int64_t readScalarType(napi_env env, napi_value value, const std::string& name) {
-  const int64_t code = readInteger(env, value, name);
-  switch (code) {
-    case 0: case 1: case 2: case 3: case 4: case 5: case 6: case 7: case 11: case 15: return code;
-    default: throw Refusal(name + " must be a supported dtype, got code " + std::to_string(code));
-  }
-}
-
-double readFloat(napi_env env, napi_value value, const std::string& name) {
-  double number = 0;
-  if (napi_get_value_double(env, value, &number) != napi_ok) throw Refusal(name + " must be a number");
-  return number;
-}
-
-bool readBoolean(napi_env env, napi_value value, const std::string& name) {
-  bool flag = false;
-  if (napi_get_value_bool(env, value, &flag) != napi_ok) throw Refusal(name + " must be a boolean");
-  return flag;
-}
-
 c10::IValue readElement(Engine& engine, napi_env env, napi_value value, Kind kind, const std::string& name) {
   switch (kind) {
     case Kind::Tensor: return readTensor(engine, env, value, name);
     case Kind::Scalar: return readScalar(env, value, name);
     case Kind::Integer: return readInteger(env, value, name);
-    case Kind::Float: return readFloat(env, value, name);
+    case Kind::Float: return readNumber(env, value, name);
     case Kind::Boolean: return readBoolean(env, value, name);
     case Kind::Text: return readText(env, value, name);
-    case Kind::ScalarType: return readScalarType(env, value, name);
+    case Kind::ScalarType: return static_cast<int64_t>(readScalarTypeCode(readInteger(env, value, name), name));
     case Kind::MemoryFormat: {
       const int64_t code = readInteger(env, value, name);
       if (code < 0 || code > 1) throw Refusal(name + " must be 0 (contiguous) or 1 (preserve)");
@@ -150,63 +141,37 @@ c10::IValue readElement(Engine& engine, napi_env env, napi_value value, Kind kin
 }
 
 template <class T, class Read>
-c10::List<T> readList(napi_env env, napi_value value, uint32_t length, const std::string& name, Read read) {
+c10::List<T> readList(const std::vector<napi_value>& elements, const std::string& name, Read read) {
   c10::List<T> list;
-  list.reserve(length);
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value element = nullptr;
-    check(env, napi_get_element(env, value, i, &element), "an array element");
-    list.push_back(read(element, i));
-  }
+  list.reserve(elements.size());
+  for (size_t i = 0; i < elements.size(); ++i) list.push_back(read(elements[i], name + "[" + std::to_string(i) + "]"));
   return list;
 }
-
-constexpr uint32_t kLongestList = 1u << 24;
 
 c10::IValue readWholeList(Engine& engine, napi_env env, napi_value value, const Parameter& parameter) {
   const std::string& name = parameter.name;
   bool isArray = false;
   napi_is_array(env, value, &isArray);
-  if (!isArray) {
-    // PyTorch's habit: one number where a list of fixed length is expected stands for every element of it.
-    if (parameter.fixedLength > 0 && parameter.kind == Kind::Integer) {
-      const int64_t number = readInteger(env, value, name);
-      c10::List<int64_t> list;
-      for (int64_t i = 0; i < parameter.fixedLength; ++i) list.push_back(number);
-      return list;
-    }
-    throw Refusal(name + " must be an array");
+  // PyTorch's habit: one number where a list of fixed length is expected stands for every element of it.
+  if (!isArray && parameter.fixedLength > 0 && parameter.kind == Kind::Integer) {
+    const int64_t number = readInteger(env, value, name);
+    return c10::List<int64_t>(std::vector<int64_t>(static_cast<size_t>(parameter.fixedLength), number));
   }
-  uint32_t length = 0;
-  check(env, napi_get_array_length(env, value, &length), "an array");
-  if (length > kLongestList) throw Refusal(name + " is too long");
-  const auto itemName = [&](uint32_t i) { return name + "[" + std::to_string(i) + "]"; };
+  const std::vector<napi_value> items = readArray(env, value, name);
+  const auto tensorOf = [&](napi_value item, const std::string& own) { return readTensor(engine, env, item, own); };
   switch (parameter.kind) {
     case Kind::Integer:
-      return readList<int64_t>(env, value, length, name,
-                               [&](napi_value item, uint32_t) { return readInteger(env, item, name); });
+      return readList<int64_t>(items, name, [&](napi_value item, const auto& own) { return readInteger(env, item, own); });
     case Kind::Float:
-      return readList<double>(env, value, length, name,
-                              [&](napi_value item, uint32_t) { return readFloat(env, item, name); });
+      return readList<double>(items, name, [&](napi_value item, const auto& own) { return readNumber(env, item, own); });
     case Kind::Boolean:
-      return readList<bool>(env, value, length, name,
-                            [&](napi_value item, uint32_t) { return readBoolean(env, item, name); });
+      return readList<bool>(items, name, [&](napi_value item, const auto& own) { return readBoolean(env, item, own); });
     case Kind::Scalar:
-      return readList<c10::Scalar>(env, value, length, name, [&](napi_value item, uint32_t) {
-        return readScalar(env, item, name);
-      });
+      return readList<c10::Scalar>(items, name, [&](napi_value item, const auto& own) { return readScalar(env, item, own); });
     case Kind::Tensor:
-      if (parameter.elementOptional) {
-        return readList<c10::optional<at::Tensor>>(
-            env, value, length, name, [&](napi_value item, uint32_t i) -> c10::optional<at::Tensor> {
-              napi_valuetype type = napi_undefined;
-              napi_typeof(env, item, &type);
-              if (type == napi_null || type == napi_undefined) return c10::nullopt;
-              return readTensor(engine, env, item, itemName(i));
-            });
-      }
-      return readList<at::Tensor>(env, value, length, name, [&](napi_value item, uint32_t i) {
-        return readTensor(engine, env, item, itemName(i));
+      if (!parameter.elementOptional) return readList<at::Tensor>(items, name, tensorOf);
+      return readList<c10::optional<at::Tensor>>(items, name, [&](napi_value item, const auto& own) {
+        return isNothing(env, item) ? c10::nullopt : c10::optional<at::Tensor>(tensorOf(item, own));
       });
     default: throw Refusal(name + " is a list that cannot be passed");
   }
@@ -251,57 +216,40 @@ napi_value writeValue(Engine& engine, napi_env env, const c10::IValue& value) {
   throw Refusal("returned a value of type " + value.tagKind() + ", which cannot be passed to JavaScript");
 }
 
+// One value of a failed call, or an item of it, in few words.
+std::string described(Call& call, napi_value value, Kind kind, bool isItem = false) {
+  napi_valuetype type = napi_undefined;
+  napi_typeof(call.env, value, &type);
+  if (kind == Kind::Tensor && type == napi_number) {
+    auto* slot = call.engine->tensors.find(readNumber(call.env, value, "handle"));
+    return slot == nullptr ? "a disposed tensor" : describeTensor(slot->value);
+  }
+  bool isArray = false;
+  napi_is_array(call.env, value, &isArray);
+  if (isArray && isItem) return "[…]";
+  if (isArray) {
+    const std::vector<napi_value> items = readArray(call.env, value, "list");
+    std::string text = "[";
+    for (size_t i = 0; i < items.size() && i < 8; ++i) text += (i == 0 ? "" : ", ") + described(call, items[i], kind, true);
+    return text + (items.size() > 8 ? ", …]" : "]");
+  }
+  if (type == napi_object || type == napi_function || type == napi_symbol || type == napi_external) return "an object";
+  napi_value shown = nullptr;
+  if (napi_coerce_to_string(call.env, value, &shown) != napi_ok) return "";
+  return readText(call.env, shown, "text").substr(0, 60);
+}
+
 // "(self: float32[2, 3], dim: 5)": what the failed call was given.
 std::string describeArguments(Call& call, const Operator& op) {
-  std::ostringstream text;
-  text << " (given";
+  std::string text = " (given";
   for (size_t i = 0; i < op.parameters.size() && i + 2 < call.count; ++i) {
-    const Parameter& parameter = op.parameters[i];
-    napi_value value = call.arguments[i + 2];
     napi_valuetype type = napi_undefined;
-    napi_typeof(call.env, value, &type);
+    napi_typeof(call.env, call.arguments[i + 2], &type);
     if (type == napi_undefined) continue;
-    text << (i == 0 ? " " : ", ") << parameter.name << ": ";
-    double handle = 0;
-    if (parameter.kind == Kind::Tensor && !parameter.list &&
-        napi_get_value_double(call.env, value, &handle) == napi_ok) {
-      auto* slot = call.engine->tensors.find(handle);
-      text << (slot == nullptr ? std::string("a disposed tensor") : describeTensor(slot->value));
-      continue;
-    }
-    bool isArray = false;
-    napi_is_array(call.env, value, &isArray);
-    if (isArray) {
-      uint32_t length = 0;
-      napi_get_array_length(call.env, value, &length);
-      text << "[";
-      for (uint32_t k = 0; k < length && k < 8; ++k) {
-        napi_value item = nullptr;
-        napi_get_element(call.env, value, k, &item);
-        if (item != nullptr && napi_get_value_double(call.env, item, &handle) == napi_ok) {
-          auto* slot = parameter.kind == Kind::Tensor ? call.engine->tensors.find(handle) : nullptr;
-          text << (k == 0 ? "" : ", ");
-          if (parameter.kind == Kind::Tensor) {
-            text << (slot == nullptr ? std::string("a disposed tensor") : describeTensor(slot->value));
-          } else {
-            text << handle;
-          }
-        }
-      }
-      text << (length > 8 ? ", …]" : "]");
-      continue;
-    }
-    if (type == napi_object || type == napi_function || type == napi_symbol || type == napi_external) {
-      text << "an object";
-      continue;
-    }
-    napi_value shown = nullptr;
-    if (napi_coerce_to_string(call.env, value, &shown) == napi_ok) {
-      text << readText(call.env, shown, parameter.name).substr(0, 60);
-    }
+    const Parameter& parameter = op.parameters[i];
+    text += (i == 0 ? " " : ", ") + parameter.name + ": " + described(call, call.arguments[i + 2], parameter.kind);
   }
-  text << ")";
-  return text.str();
+  return text + ")";
 }
 
 // call(operator index, grad mode, ...arguments in schema order; undefined = the schema's default)
@@ -311,7 +259,7 @@ napi_value call(Call& call) {
     throw Refusal("internal: operator " + std::to_string(index) + " was never registered");
   }
   Operator& op = *call.engine->operators[index];
-  call.where = op.overload.empty() ? op.name : op.name + "." + op.overload;
+  call.where = textOf(op.name);
   const bool gradients = call.boolean(1, "grad mode");
   if (!op.resolved) resolve(op);
   for (size_t i = op.parameters.size() + 2; i < call.count; ++i) {
@@ -330,14 +278,11 @@ napi_value call(Call& call) {
     c10::AutoGradMode mode(gradients);
     if (op.hazard != nullptr) op.hazard(stack);
     op.handle->callBoxed(&stack);
-  } catch (const NoMemory& refusal) {
-    throw NoMemory(std::string(refusal.what()) + describeArguments(call, op));
-  } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    throw Refusal(message.substr(0, message.find('\n')) + describeArguments(call, op));
-  } catch (const std::exception& error) {
-    const std::string message = error.what();
-    throw Refusal(message.substr(0, message.find('\n')) + describeArguments(call, op));
+  } catch (...) {
+    bool memory = false;
+    const std::string message = currentExceptionMessage(&memory) + describeArguments(call, op);
+    if (memory) throw NoMemory(message);
+    throw Refusal(message);
   }
   if (op.returnsArgument.empty()) return makeUndefined(call.env);
   if (op.returnsArgument.size() == 1) {
@@ -353,16 +298,9 @@ napi_value call(Call& call) {
 
 // registerOperators(["aten::add.Tensor", ...]): their indices are their places. Nothing is looked up yet.
 napi_value registerOperators(Call& call) {
-  uint32_t length = 0;
-  check(call.env, napi_get_array_length(call.env, call.arguments[0], &length), "the operator list");
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value item = nullptr;
-    check(call.env, napi_get_element(call.env, call.arguments[0], i, &item), "an operator name");
-    const std::string full = readText(call.env, item, "operator name");
+  for (const napi_value item : readArray(call.env, call.argument(0, "operators"), "operators")) {
     auto op = std::make_unique<Operator>();
-    const size_t dot = full.find('.');
-    op->name = full.substr(0, dot);
-    op->overload = dot == std::string::npos ? "" : full.substr(dot + 1);
+    op->name = operatorNameOf(readText(call.env, item, "operator name"));
     call.engine->operators.push_back(std::move(op));
   }
   return makeUndefined(call.env);
@@ -370,10 +308,7 @@ napi_value registerOperators(Call& call) {
 
 // schema("aten::add.Tensor") → its text, or null where this libtorch has no such operator.
 napi_value schema(Call& call) {
-  const std::string full = call.text(0, "operator name");
-  const size_t dot = full.find('.');
-  auto handle = c10::Dispatcher::singleton().findSchema(
-      {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+  auto handle = c10::Dispatcher::singleton().findSchema(operatorNameOf(call.text(0, "operator name")));
   if (!handle.has_value()) return makeNull(call.env);
   std::ostringstream text;
   text << handle->schema();
@@ -384,7 +319,7 @@ napi_value schema(Call& call) {
 napi_value operatorNames(Call& call) {
   std::vector<napi_value> names;
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    names.push_back(makeText(call.env, name.overload_name.empty() ? name.name : name.name + "." + name.overload_name));
+    names.push_back(makeText(call.env, textOf(name)));
   }
   return makeArray(call.env, names);
 }

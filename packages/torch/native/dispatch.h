@@ -39,8 +39,7 @@ struct Parameter {
 };
 
 struct Operator {
-  std::string name;
-  std::string overload;
+  c10::OperatorName name{"", ""};
   bool resolved = false;
   c10::optional<c10::OperatorHandle> handle;
   std::vector<Parameter> parameters;

@@ -62,6 +62,7 @@ struct Call {
   size_t count = kMaximumArguments;
   napi_value arguments[kMaximumArguments];
 
+  napi_value argument(size_t index, const char* name) const;
   double number(size_t index, const char* name) const;
   int64_t integer(size_t index, const char* name) const;
   bool boolean(size_t index, const char* name) const;
@@ -70,7 +71,8 @@ struct Call {
   // A share in the tensor: reading a later argument may run JavaScript, which may dispose of it or make others.
   at::Tensor tensor(size_t index, const char* name) const;
   std::vector<at::Tensor> tensors(size_t index, const char* name) const;  // null elements become undefined tensors
-  std::vector<int64_t> sizes(size_t index, const char* name) const;       // non-negative, product fits in int64
+  std::vector<int64_t> integers(size_t index, const char* name) const;
+  std::vector<int64_t> sizes(size_t index, const char* name) const;  // non-negative, product fits in int64
 };
 
 using Body = napi_value (*)(Call&);
@@ -83,6 +85,9 @@ struct Exports {
 // Puts them all into `exports`; every C++ exception that one of them throws becomes a JavaScript error.
 void define(napi_env env, napi_value exports, Engine* engine);
 
+// What the C++ exception that is being handled says; sets `memory` where there was none.
+std::string currentExceptionMessage(bool* memory);
+
 // Throws Pending or Refusal where a Node-API call did not succeed.
 void check(napi_env env, napi_status status, const char* what);
 
@@ -94,9 +99,13 @@ napi_value makeNull(napi_env env);
 napi_value makeBoolean(napi_env env, bool value);
 napi_value makeArray(napi_env env, const std::vector<napi_value>& values);
 
+double readNumber(napi_env env, napi_value value, const std::string& name);
+bool readBoolean(napi_env env, napi_value value, const std::string& name);
 int64_t readInteger(napi_env env, napi_value value, const std::string& name);
+std::vector<napi_value> readArray(napi_env env, napi_value value, const std::string& name);
 const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, const std::string& name);
 std::string readText(napi_env env, napi_value value, const std::string& name);
+bool isNothing(napi_env env, napi_value value);  // undefined or null
 
 // A new handle; null for an undefined tensor. Tells V8 about the memory when it is not shared.
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor);

@@ -104,21 +104,6 @@ std::vector<int64_t> runningEnds(const std::vector<at::Tensor>& tensors) {
   return ends;
 }
 
-std::vector<int64_t> readSteps(Call& call, size_t index) {
-  bool isArray = false;
-  if (index < call.count) check(call.env, napi_is_array(call.env, call.arguments[index], &isArray), "steps");
-  if (!isArray) throw Refusal("steps must be an array of integers");
-  uint32_t length = 0;
-  check(call.env, napi_get_array_length(call.env, call.arguments[index], &length), "steps");
-  std::vector<int64_t> steps;
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value element;
-    check(call.env, napi_get_element(call.env, call.arguments[index], i, &element), "steps");
-    steps.push_back(readInteger(call.env, element, "steps"));
-  }
-  return steps;
-}
-
 // fusedAdam(parameters, gradients, expAvgs, expAvgSqs, steps, lr, beta1, beta2, epsilon, weight decay, decoupled)
 napi_value fusedAdam(Call& call) {
   const at::AutoGradMode mode(false);
@@ -126,7 +111,7 @@ napi_value fusedAdam(Call& call) {
   std::vector<at::Tensor> gradients = call.tensors(1, "gradients");
   const std::vector<at::Tensor> expAvgs = call.tensors(2, "expAvgs");
   const std::vector<at::Tensor> expAvgSqs = call.tensors(3, "expAvgSqs");
-  const std::vector<int64_t> steps = readSteps(call, 4);
+  const std::vector<int64_t> steps = call.integers(4, "steps");
   const double learningRate = call.number(5, "learningRate");
   const double beta1 = call.number(6, "beta1");
   const double beta2 = call.number(7, "beta2");

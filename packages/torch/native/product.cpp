@@ -1,6 +1,7 @@
 // Products of bfloat16 numbers with sums in float32, for operands that are stored in either type and in either order:
 // master weights, their gradients and activations go through the processor's tiles without being rewritten first.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -44,45 +45,25 @@ constexpr int64_t kSums = 4 * kTile * kTile;       // of a pair of panels
 
 int64_t ceilingOf(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
-// 32 neighbouring numbers of a line, 0 beyond its end.
-ASTRA_TILE_CODE inline __m512i numbersOf(const Operand& side, int64_t line, int64_t k) {
-  if (line >= side.lines) return _mm512_setzero_si512();
-  const int64_t present = side.inner - k;
-  const char* from = side.at(line, k);
-  if (!side.wide) {
-    const __mmask32 mask = present >= 32 ? ~__mmask32{0} : (__mmask32{1} << present) - 1;
-    return _mm512_maskz_loadu_epi16(mask, from);
-  }
-  const __mmask16 all = static_cast<__mmask16>(~0u);
-  const __mmask16 low = present >= 16 ? all : static_cast<__mmask16>((1u << present) - 1);
-  const __mmask16 some = present <= 16 ? __mmask16{0} : static_cast<__mmask16>((1u << (present - 16)) - 1);
-  const __mmask16 high = present >= 32 ? all : some;
-  const __m512 first = _mm512_maskz_loadu_ps(low, from);
-  const __m512 second = _mm512_maskz_loadu_ps(high, from + 64);
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-}
-
-// The numbers k and k + 1 of 16 lines side by side, 0 beyond the ends.
-ASTRA_TILE_CODE inline __m512i pairsOf(const Operand& side, int64_t line, int64_t k, __m512i interleave) {
-  const int64_t present = std::min<int64_t>(kTile, side.lines - line);
-  if (present <= 0 || k >= side.inner) return _mm512_setzero_si512();
-  const __mmask16 first = static_cast<__mmask16>((1u << present) - 1);
-  const __mmask16 second = k + 1 < side.inner ? first : __mmask16{0};
-  const char* from = side.at(line, k);
-  const char* next = second == 0 ? from : side.at(line, k + 1);
-  if (side.wide) {
-    const __m512 even = _mm512_maskz_loadu_ps(first, from);
-    const __m512 odd = _mm512_maskz_loadu_ps(second, next);
-    return _mm512_permutexvar_epi16(interleave, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even)));
-  }
-  const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, from));
-  const __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(second, next));
-  return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-}
-
-// Tiles without an end inside, which are nearly all.
+// 16 lines from `line` on and 32 numbers from `k` on; 0 what is not there.
 template <bool wide, bool alongLines>
-ASTRA_TILE_CODE inline void readWhole(const char* from, int64_t stride, __m512i interleave, __m512i (&lanes)[16]) {
+ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t line, int64_t k, __m512i interleave,
+                                     uint16_t* packed) {
+  constexpr int64_t size = wide ? 4 : 2, runs = alongLines ? kTile : kStep, length = alongLines ? kStep : kTile;
+  const int64_t lines = side.lines - line, inner = side.inner - k;
+  const char* from = side.at(line, k);
+  int64_t stride = (alongLines ? side.lineStride : side.innerStride) * size;
+  char whole[runs * length * size];
+  if (lines < kTile || inner < kStep) {
+    std::memset(whole, 0, sizeof whole);
+    const int64_t present = std::min(length, alongLines ? inner : lines);
+    for (int64_t run = 0; run < std::min(runs, alongLines ? lines : inner) && present > 0; ++run) {
+      std::memcpy(whole + run * length * size, from + run * stride, static_cast<size_t>(present * size));
+    }
+    from = whole;
+    stride = length * size;
+  }
+  __m512i lanes[16];
   for (int i = 0; i < kTile; ++i) {
     const char* first = from + (alongLines ? i : 2 * i) * stride;
     const char* second = alongLines ? first + 64 : first + stride;
@@ -97,21 +78,6 @@ ASTRA_TILE_CODE inline void readWhole(const char* from, int64_t stride, __m512i 
       const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)));
       lanes[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
     }
-  }
-}
-
-// 16 lines from `line` on and 32 numbers from `k` on.
-template <bool wide, bool alongLines>
-ASTRA_TILE_CODE inline void packTile(const Operand& side, Form form, int64_t line, int64_t k, __m512i interleave,
-                                     uint16_t* packed) {
-  __m512i lanes[16];
-  if (line + kTile <= side.lines && k + kStep <= side.inner) {
-    const int64_t stride = (alongLines ? side.lineStride : side.innerStride) * (wide ? 4 : 2);
-    readWhole<wide, alongLines>(side.at(line, k), stride, interleave, lanes);
-  } else if (alongLines) {
-    for (int i = 0; i < kTile; ++i) lanes[i] = numbersOf(side, line + i, k);
-  } else {
-    for (int i = 0; i < kTile; ++i) lanes[i] = pairsOf(side, line, k + 2 * i, interleave);
   }
   if (alongLines == (form == Form::right)) transpose(lanes);
   for (int i = 0; i < kTile; ++i) _mm512_store_si512(packed + i * 32, lanes[i]);

@@ -140,12 +140,8 @@ napi_value release(Call& call) {
 
 // releaseAll([handles]): the end of a scope in one crossing
 napi_value releaseAll(Call& call) {
-  uint32_t length = 0;
-  check(call.env, napi_get_array_length(call.env, call.arguments[0], &length), "the handles");
-  for (uint32_t i = 0; i < length; ++i) {
-    napi_value item = nullptr;
+  for (const napi_value item : readArray(call.env, call.argument(0, "handles"), "handles")) {
     double handle = 0;
-    check(call.env, napi_get_element(call.env, call.arguments[0], i, &item), "a handle");
     if (napi_get_value_double(call.env, item, &handle) == napi_ok) releaseTensor(*call.engine, handle);
   }
   return makeUndefined(call.env);
@@ -194,11 +190,11 @@ napi_value isDense(Call& call) {
 
 }  // namespace
 
-c10::ScalarType readScalarTypeCode(int64_t code) {
+c10::ScalarType readScalarTypeCode(int64_t code, const std::string& name) {
   switch (code) {
     case 0: case 1: case 2: case 3: case 4: case 5: case 6: case 7: case 11: case 15:
       return static_cast<c10::ScalarType>(code);
-    default: throw Refusal("dtype must be a supported dtype, got code " + std::to_string(code));
+    default: throw Refusal(name + " must be a supported dtype, got code " + std::to_string(code));
   }
 }
 
