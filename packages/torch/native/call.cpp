@@ -283,4 +283,10 @@ napi_value makeArray(napi_env env, const std::vector<napi_value>& values) {
   return result;
 }
 
+napi_value makeObject(napi_env env, const std::vector<std::pair<const char*, napi_value>>& properties) {
+  const napi_value result = made("an object", napi_create_object, env);
+  for (const auto& [key, value] : properties) check(env, napi_set_named_property(env, result, key, value), key);
+  return result;
+}
+
 }  // namespace astra

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "engine.h"
-#include "scalar-type.h"
 
 namespace astra {
 

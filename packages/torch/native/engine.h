@@ -98,6 +98,7 @@ napi_value makeUndefined(napi_env env);
 napi_value makeNull(napi_env env);
 napi_value makeBoolean(napi_env env, bool value);
 napi_value makeArray(napi_env env, const std::vector<napi_value>& values);
+napi_value makeObject(napi_env env, const std::vector<std::pair<const char*, napi_value>>& properties);
 
 double readNumber(napi_env env, napi_value value, const std::string& name);
 bool readBoolean(napi_env env, napi_value value, const std::string& name);
@@ -106,6 +107,8 @@ std::vector<napi_value> readArray(napi_env env, napi_value value, const std::str
 const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, const std::string& name);
 std::string readText(napi_env env, napi_value value, const std::string& name);
 bool isNothing(napi_env env, napi_value value);  // undefined or null
+// A dtype crosses the border as c10::ScalarType's number; those that are not offered (complex, quantized) are refused.
+c10::ScalarType readScalarTypeCode(int64_t code, const std::string& name = "dtype");
 
 // A new handle; null for an undefined tensor. Tells V8 about the memory when it is not shared.
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor);

@@ -86,58 +86,38 @@ ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, Factor<Number>* to)
 template <int VL, int MR>
 constexpr int kOutputs = MR < 4 ? VL / MR : VL < 16 ? 3 : 6;
 
-template <int VL, int MR>
-ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int64_t padded, const float* const* w,
-                          int64_t k) {
-  using Floats = typename Vector<VL>::Floats;
-  constexpr int NR = kOutputs<VL, MR>;
-#pragma GCC unroll 16
-  for (int n = 0; n < NR; ++n) {
-    const Floats weight = load<Floats>(w[n] + k);
-#pragma GCC unroll 4
-    for (int m = 0; m < MR; ++m) sums[m * NR + n] += load<Floats>(x + m * padded + k) * weight;
-  }
-}
-
-template <int VL, int MR>
-ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const float* x, int64_t padded, const uint16_t* const* w,
-                          int64_t k) {
-  using Floats = typename Vector<VL>::Floats;
-  using Words = typename Vector<VL>::Words;
-  constexpr int NR = kOutputs<VL, MR>;
-#pragma GCC unroll 16
-  for (int n = 0; n < NR; ++n) {
-    const Words pairs = load<Words>(w[n] + k);
-    const auto even = reinterpret_cast<Floats>(pairs << 16), odd = reinterpret_cast<Floats>(pairs & 0xffff0000u);
-#pragma GCC unroll 4
-    for (int m = 0; m < MR; ++m) {
-      const float* own = x + m * padded + k;
-      sums[m * NR + n] += load<Floats>(own) * even;
-      sums[m * NR + n] += load<Floats>(own + VL) * odd;
-    }
-  }
-}
-
+template <typename Number, typename Floats>
+ASTRA_INLINE void addProduct(Floats& sum, const Floats& x, const Floats& weight) {
 #ifdef ASTRA_AVX512
-template <int VL, int MR>
-ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const Paired* x, int64_t padded, const Paired* const* w,
-                          int64_t k) {
+  if constexpr (std::is_same_v<Number, Paired>) {
+    Floats added = sum;
+    // What compilers offer for it asks for its instruction set in every function that this is part of.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(added) : "v"(weight), "vm"(x));
+    sum = added;
+    return;
+  }
+#endif
+  sum += x * weight;
+}
+
+template <int VL, int MR, typename Number>
+ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const Factor<Number>* x, int64_t padded,
+                          const Number* const* w, int64_t k) {
   using Floats = typename Vector<VL>::Floats;
-  constexpr int NR = kOutputs<VL, MR>;
+  constexpr int NR = kOutputs<VL, MR>, parts = sizeof(Factor<Number>) / sizeof(Number);
 #pragma GCC unroll 16
   for (int n = 0; n < NR; ++n) {
-    const Floats weight = load<Floats>(w[n] + k);
+    const auto words = load<typename Vector<VL>::Words>(w[n] + k);
+    Floats weights[2] = {reinterpret_cast<Floats>(parts == 1 ? words : words << 16),
+                         reinterpret_cast<Floats>(words & 0xffff0000u)};
 #pragma GCC unroll 4
     for (int m = 0; m < MR; ++m) {
-      const Floats own = load<Floats>(x + m * padded + k);
-      Floats sum = sums[m * NR + n];
-      // What compilers offer for it asks for its instruction set in every function that this is part of.
-      asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(weight), "vm"(own));
-      sums[m * NR + n] = sum;
+      for (int part = 0; part < parts; ++part) {
+        addProduct<Number>(sums[m * NR + n], load<Floats>(x + m * padded + k + part * VL), weights[part]);
+      }
     }
   }
 }
-#endif
 
 // Halves of a vector's sums that lie in `lanes` lanes each are added, x's and then y's side by side.
 template <int VL, int lanes>
@@ -145,7 +125,16 @@ ASTRA_INLINE typename Vector<VL>::Floats addHalves(const typename Vector<VL>::Fl
                                                    const typename Vector<VL>::Floats& y) {
   typename Vector<VL>::Words first;
   for (int i = 0; i < VL; ++i) first[i] = i / (VL / 2) * VL + i % (VL / 2) / (lanes / 2) * lanes + i % (lanes / 2);
+#ifdef __clang__
+  typename Vector<VL>::Floats sums;
+  for (int i = 0; i < VL; ++i) {
+    const auto& from = first[i] < VL ? x : y;
+    sums[i] = from[first[i] % VL] + from[(first[i] + lanes / 2) % VL];
+  }
+  return sums;
+#else
   return __builtin_shuffle(x, y, first) + __builtin_shuffle(x, y, first + lanes / 2);
+#endif
 }
 
 // The sums of `count` vectors, a power of 2 up to VL: each in as many lanes as there is room for, side by side.
@@ -210,14 +199,14 @@ ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t 
 }
 
 template <int VL, typename Number>
-ASTRA_INLINE void addProduct(const FewRows<Number>& work, int64_t from, int64_t to) {
+ASTRA_INLINE void addRows(const FewRows<Number>& work, int64_t from, int64_t to) {
   if (work.M == 1) return addOutputs<VL, 1>(work, from, to);
   if (work.M == 2) return addOutputs<VL, 2>(work, from, to);
   addOutputs<VL, 4>(work, from, to);
 }
 
 ASTRA_PRODUCT_LOOP(void, product, (const FewRows<Number>& work, int64_t from, int64_t to), (work, from, to)) {
-  addProduct<kLanes<VL>>(work, from, to);
+  addRows<kLanes<VL>>(work, from, to);
 }
 
 #ifdef ASTRA_AVX512

@@ -12,7 +12,6 @@
 
 #include "engine.h"
 #include "pieces.h"
-#include "scalar-type.h"
 
 namespace astra {
 

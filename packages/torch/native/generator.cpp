@@ -13,7 +13,9 @@ namespace astra {
 
 namespace {
 
-at::Generator& readGenerator(Call& call, size_t index) {
+// The CPU's default generator, which operators without a generator draw from, where there is none.
+at::Generator readGenerator(Call& call, size_t index) {
+  if (call.absent(index)) return at::globalContext().defaultGenerator(c10::kCPU);
   auto* slot = call.engine->generators.find(call.number(index, "generator"));
   if (slot == nullptr) throw Refusal("the generator has been disposed");
   return slot->value;
@@ -41,14 +43,16 @@ napi_value createGenerator(Call& call) {
   return makeNumber(call.env, call.engine->generators.add(generator));
 }
 
+// generatorState(generator or null)
 napi_value generatorState(Call& call) {
-  at::Generator& generator = readGenerator(call, 0);
+  at::Generator generator = readGenerator(call, 0);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return wrapTensor(*call.engine, call.env, generator.get_state());
 }
 
+// setGeneratorState(generator or null, state)
 napi_value setGeneratorState(Call& call) {
-  at::Generator& generator = readGenerator(call, 0);
+  at::Generator generator = readGenerator(call, 0);
   const at::Tensor state = call.tensor(1, "state");
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state.contiguous());
@@ -79,26 +83,9 @@ napi_value manualSeed(Call& call) {
   return makeUndefined(call.env);
 }
 
-// randomState(): state of the CPU's default generator
-napi_value randomState(Call& call) {
-  at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return wrapTensor(*call.engine, call.env, generator.get_state());
-}
-
-// setRandomState(state)
-napi_value setRandomState(Call& call) {
-  at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
-  const at::Tensor state = call.tensor(0, "state");
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state.contiguous());
-  return makeUndefined(call.env);
-}
-
 const Exports exports{
     {"createGenerator", createGenerator}, {"generatorState", generatorState},
-    {"setGeneratorState", setGeneratorState}, {"releaseGenerator", releaseGenerator}, {"manualSeed", manualSeed},
-    {"randomState", randomState}, {"setRandomState", setRandomState}};
+    {"setGeneratorState", setGeneratorState}, {"releaseGenerator", releaseGenerator}, {"manualSeed", manualSeed}};
 
 }  // namespace
 

@@ -50,26 +50,21 @@ napi_value information(Call& call) {
       }
     }
   }
-  napi_value result = nullptr;
-  check(call.env, napi_create_object(call.env, &result), "an object");
-  const auto set = [&](const char* key, napi_value value) {
-    check(call.env, napi_set_named_property(call.env, result, key, value), key);
-  };
-  set("version", makeText(call.env, TORCH_VERSION));
-  set("library", makeText(call.env, torchPath));
-  set("blasLibrary", makeText(call.env, blasPath));
-  set("blasCore", makeText(call.env, coreName));
-  set("blasConfiguration", makeText(call.env, configuration));
-  set("mkl", makeBoolean(call.env, at::globalContext().hasMKL()));
-  set("oneDnn", makeBoolean(call.env, at::globalContext().hasMKLDNN()));
-  set("isa", makeText(call.env, astraIsaName(isa())));
-  set("bfloat16", makeBoolean(call.env, astraMultipliesBfloat16(isa())));
-  set("cuda", makeBoolean(call.env, at::globalContext().hasCUDA()));
-  set("cudaDevices", makeNumber(call.env, at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0));
-  set("threads", makeNumber(call.env, at::get_num_threads()));
-  set("parallel", makeText(call.env, at::get_parallel_info()));
-  set("configuration", makeText(call.env, at::show_config()));
-  return result;
+  return makeObject(call.env, {
+      {"version", makeText(call.env, TORCH_VERSION)},
+      {"library", makeText(call.env, torchPath)},
+      {"blasLibrary", makeText(call.env, blasPath)},
+      {"blasCore", makeText(call.env, coreName)},
+      {"blasConfiguration", makeText(call.env, configuration)},
+      {"mkl", makeBoolean(call.env, at::globalContext().hasMKL())},
+      {"oneDnn", makeBoolean(call.env, at::globalContext().hasMKLDNN())},
+      {"isa", makeText(call.env, astraIsaName(isa()))},
+      {"bfloat16", makeBoolean(call.env, astraMultipliesBfloat16(isa()))},
+      {"cuda", makeBoolean(call.env, at::globalContext().hasCUDA())},
+      {"cudaDevices", makeNumber(call.env, at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0)},
+      {"threads", makeNumber(call.env, at::get_num_threads())},
+      {"parallel", makeText(call.env, at::get_parallel_info())},
+      {"configuration", makeText(call.env, at::show_config())}});
 }
 
 napi_value threads(Call& call) { return makeNumber(call.env, at::get_num_threads()); }

@@ -1,10 +1,11 @@
 #include "limits.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "engine.h"
@@ -17,13 +18,8 @@ namespace {
 constexpr size_t kNoLimit = size_t{1} << 60;
 
 std::string readAll(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return "";
-  std::string text;
-  char buffer[4096];
-  for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, count);
-  std::fclose(file);
-  return text;
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 // A file of one number; kNoLimit for "max" or where there is no such file.
@@ -42,11 +38,6 @@ size_t entry(const std::string& text, const std::string& name) {
     if (text.find('\n', at) == std::string::npos) break;
   }
   return 0;
-}
-
-bool isFolder(const std::string& path) {
-  struct stat facts;
-  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
 // Spaces and such are written as \040 in /proc/self/mountinfo.
@@ -80,9 +71,10 @@ std::vector<std::string> foldersOf(const std::string& root, const std::string& m
   } else if (group == mountRoot || group.compare(0, mountRoot.size() + 1, mountRoot + "/") == 0) {
     below = group.substr(mountRoot.size());
   }
+  std::error_code unreadable;
   // In a container the group may be named as the machine outside sees it, and the mount shows only what is inside.
   if (below.compare(0, 1, "/") != 0 || below == "/" || below.find("/..") != std::string::npos ||
-      !isFolder(root + mount + below)) {
+      !std::filesystem::is_directory(root + mount + below, unreadable)) {
     below.clear();
   }
   std::vector<std::string> folders;
@@ -204,16 +196,11 @@ napi_value systemLimits(Call& call) {
   const bool own = call.absent(0);
   const SystemLimits limits = own ? SystemLimits::own() : SystemLimits(call.text(0, "root"));
   const MemoryHeadroom memory = limits.memory();
-  napi_value result = nullptr;
-  check(call.env, napi_create_object(call.env, &result), "an object");
-  const auto set = [&](const char* key, napi_value value) {
-    check(call.env, napi_set_named_property(call.env, result, key, value), key);
-  };
-  set("availableMemory", makeInteger(call.env, static_cast<int64_t>(memory.available)));
-  set("memoryLimit", makeInteger(call.env, static_cast<int64_t>(memory.limit)));
-  set("memoryOf", makeText(call.env, memory.of));
-  set("processors", makeNumber(call.env, limits.processors()));
-  return result;
+  return makeObject(call.env, {
+      {"availableMemory", makeInteger(call.env, static_cast<int64_t>(memory.available))},
+      {"memoryLimit", makeInteger(call.env, static_cast<int64_t>(memory.limit))},
+      {"memoryOf", makeText(call.env, memory.of)},
+      {"processors", makeNumber(call.env, limits.processors())}});
 }
 
 const Exports exports{{"systemLimits", systemLimits}};

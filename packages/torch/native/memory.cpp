@@ -30,7 +30,11 @@ namespace astra {
 
 namespace {
 
+#ifdef __linux__
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
+#else
+constexpr size_t kLarge = SIZE_MAX;
+#endif
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;
 // Kept blocks may make the process larger than its tensors ever were together by this much and a thirty-second.
@@ -310,32 +314,14 @@ class BlockPool {
 
 #else
 
-// Elsewhere the C library serves large blocks too.
+// Elsewhere the C library serves all blocks.
 class BlockPool {
  public:
-  void* take(size_t bytes, size_t* taken) {
-    void* block = nullptr;
-    if (posix_memalign(&block, kAlignment, bytes) != 0) return nullptr;
-    std::lock_guard<std::mutex> lock(mutex_);
-    sizes_.emplace(block, *taken = bytes);
-    return block;
-  }
-  size_t give(void* block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = sizes_.find(block);
-    if (found == sizes_.end()) return 0;
-    const size_t size = found->second;
-    sizes_.erase(found);
-    std::free(block);
-    return size;
-  }
+  void* take(size_t, size_t*) { return nullptr; }
+  size_t give(void*) { return 0; }
   void admit(size_t) {}
   void trim() {}
   void empty() {}
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;
 };
 
 #endif
@@ -375,15 +361,6 @@ void countSmall(int64_t bytes, int64_t sign) {
   smallTaken.fetch_add(sign * (bytes + kRecord), std::memory_order_relaxed);
 }
 
-// From the C library itself, which knows their size; libtorch's own function takes them from another one on some
-// platforms. Null for no bytes.
-void* takeSmall(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* block = nullptr;
-  if (posix_memalign(&block, kAlignment, bytes) != 0) throwNoMemory(bytes);
-  return block;
-}
-
 int64_t sizeOfSmall(void* block) {
 #ifdef __APPLE__
   return static_cast<int64_t>(malloc_size(block));
@@ -411,7 +388,9 @@ c10::DataPtr provide(size_t bytes) {
   void* block = nullptr;
   if (bytes < kLarge) {
     admitSmall(static_cast<int64_t>(bytes));
-    block = takeSmall(bytes);
+    // From the C library itself, which knows their size; libtorch's own function takes them from another one on some
+    // platforms. Null for no bytes.
+    if (bytes > 0 && posix_memalign(&block, kAlignment, bytes) != 0) throwNoMemory(bytes);
     if (block != nullptr) countSmall(sizeOfSmall(block), 1);
   } else {
     size_t size = 0;

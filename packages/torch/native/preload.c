@@ -85,18 +85,16 @@ static napi_value pauseNanoseconds(napi_env env, napi_callback_info info) {
 }
 
 NAPI_MODULE_INIT() {
-  napi_value function = NULL;
-  if (napi_create_function(env, "setVariable", NAPI_AUTO_LENGTH, setVariable, NULL, &function) == napi_ok) {
-    napi_set_named_property(env, exports, "setVariable", function);
-  }
-  if (napi_create_function(env, "pauseNanoseconds", NAPI_AUTO_LENGTH, pauseNanoseconds, NULL, &function) == napi_ok) {
-    napi_set_named_property(env, exports, "pauseNanoseconds", function);
-  }
-  if (napi_create_function(env, "instructionSets", NAPI_AUTO_LENGTH, instructionSets, NULL, &function) == napi_ok) {
-    napi_set_named_property(env, exports, "instructionSets", function);
-  }
-  if (napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, NULL, &function) == napi_ok) {
-    napi_set_named_property(env, exports, "load", function);
+  static const struct {
+    const char* name;
+    napi_callback body;
+  } functions[] = {{"setVariable", setVariable}, {"pauseNanoseconds", pauseNanoseconds},
+                   {"instructionSets", instructionSets}, {"load", load}};
+  for (size_t at = 0; at < sizeof functions / sizeof functions[0]; ++at) {
+    napi_value function = NULL;
+    if (napi_create_function(env, functions[at].name, NAPI_AUTO_LENGTH, functions[at].body, NULL, &function) == napi_ok) {
+      napi_set_named_property(env, exports, functions[at].name, function);
+    }
   }
   return exports;
 }

@@ -10,7 +10,6 @@
 #include <unordered_set>
 
 #include "engine.h"
-#include "scalar-type.h"
 
 namespace astra {
 

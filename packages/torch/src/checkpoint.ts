@@ -34,7 +34,7 @@ export function checkpoint(
     name: "checkpoint",
     inputs: [...inputs, ...trained],
     forward: () => {
-      const random = wrap(addon().randomState());
+      const random = wrap(addon().generatorState(null));
       const output = scope(() => run(...inputs));
       if (output.device !== "cpu") {
         throw new TorchError(`checkpoint: works on the device "cpu" only, got ${output.device}`);
@@ -56,11 +56,11 @@ export function checkpoint(
 /** Runs `body` with the generator in an earlier state, and leaves the generator as it was found. */
 function drawingFrom<T>(random: Tensor, body: () => T): T {
   const native = addon();
-  const present = wrap(native.randomState());
-  native.setRandomState(random.handle);
+  const present = wrap(native.generatorState(null));
+  native.setGeneratorState(null, random.handle);
   try {
     return body();
   } finally {
-    native.setRandomState(present.handle);
+    native.setGeneratorState(null, present.handle);
   }
 }

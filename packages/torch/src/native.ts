@@ -92,11 +92,10 @@ export interface NativeAddon {
     allowUnused: boolean,
   ): (Handle | null)[];
 
-  randomState(): Handle;
-  setRandomState(state: Handle): void;
   createGenerator(seed: number | bigint, device: string): Handle;
-  generatorState(generator: Handle): Handle;
-  setGeneratorState(generator: Handle, state: Handle): void;
+  /** Of the CPU's default generator where there is none. */
+  generatorState(generator: Handle | null): Handle;
+  setGeneratorState(generator: Handle | null, state: Handle): void;
   releaseGenerator(generator: Handle): void;
   manualSeed(seed: number | bigint): void;
 
