@@ -184,6 +184,7 @@ function floatLinear(
   );
   if (result === null) return null;
   const output = wrap(result);
+  if (!isGradEnabled()) return output;
   return withGradients([input, weight, bias, residual], transposed, {
     forward: () => ({ output, rows: input }),
     ofRows: (gradient, matrix) => gradient.matmul(matrix),
