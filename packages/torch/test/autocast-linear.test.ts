@@ -269,7 +269,7 @@ describe("autocastLinear", () => {
           const error = got.to("float64").sub(exact).abs().max().item() as number;
           // Of numbers around 30; rounding to bfloat16 would cost 0.1. Packed for vectors of pairs a thousand numbers are added
           // one after the other: roundings of 1.1e-6 each (partial sums of 32 to 64), together with a deviation of 3.5e-5.
-          const isRead = rows <= 64 && dtype === "bfloat16" && !transposed;
+          const isRead = rows <= 64 && layout === "plain" && dtype === "bfloat16" && !transposed;
           const arePacked = engineInformation().isa === "avx512_bf16" && !isRead;
           expect(error).toBeLessThan(arePacked ? 2e-4 : 1e-4);
         });
