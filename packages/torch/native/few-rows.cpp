@@ -1,5 +1,5 @@
 // The product of few rows with a weight, where the memory's rate is the bound: the weight is read once, as it lies. On
-// tiles here, or on pairs in their place; few-rows-vectors.cpp does it where there are neither.
+// tiles here; few-rows-vectors.cpp does it without them, and in float32.
 #include <algorithm>
 #include <vector>
 

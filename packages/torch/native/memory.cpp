@@ -33,7 +33,7 @@ namespace {
 #ifdef __linux__
 constexpr size_t kLarge = 256u << 10;         // from here on blocks are ours; smaller ones the C library serves well
 #else
-constexpr size_t kLarge = SIZE_MAX;
+constexpr size_t kLarge = SIZE_MAX;           // none is
 #endif
 constexpr size_t kAlignment = 64;             // what vector instructions ask for
 constexpr size_t kHugePage = 2u << 20;

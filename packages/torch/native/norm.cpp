@@ -123,7 +123,7 @@ napi_value norm(Call& call) {
   const std::vector<float> weight = parameter(call, 1, "weight", size), bias = parameter(call, 2, "bias", size);
   const bool centred = call.boolean(3, "centred"), wide = call.boolean(4, "wide"), recording = call.boolean(6, "recording");
   const auto epsilon = static_cast<float>(call.number(5, "epsilon"));
-  if (wide && !isWide(input)) throw Refusal("results of bfloat16 are bfloat16");
+  if (wide && !isWide(input)) throw Refusal("a float32 result needs a float32 input, got " + describeTensor(input));
   at::Tensor result = at::empty(input.sizes(), input.options().dtype(wide ? at::kFloat : at::kBFloat16));
   at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.options().dtype(at::kFloat));
   auto* measured = static_cast<Measure*>(measures.data_ptr());

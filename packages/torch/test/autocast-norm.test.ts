@@ -153,7 +153,7 @@ describe("in one pass", () => {
   });
 });
 
-it("stays with libtorch's own operator where results are not in bfloat16", () => {
+it("stays with libtorch's own layer norm where results are not in bfloat16", () => {
   scope(() => {
     const [x, weight, bias] = [randn([3, 8]), randn([8]), randn([8])];
     const expected = layerNorm(x, [8], weight, bias, epsilon);
