@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { emulatedTiles } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -22,8 +23,8 @@ const elsewhere = [
 ];
 
 /**
- * ASTRA_TEST_ISAS=avx512_bf16,avx2: smaller instruction sets, within which the numerical tests run once more. All are counted
- * in one closing line.
+ * ASTRA_TEST_ISAS=amx,avx2: other instruction sets, within which the numerical tests run once more: smaller ones, and tiles
+ * (AMX), which are emulated where the processor has none. All are counted in one closing line.
  */
 function projects() {
   const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
@@ -34,20 +35,19 @@ function projects() {
   };
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
   const [inForce] = instructionSets();
-  const smaller = wanted.filter((isa) => {
+  const others = wanted.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
-    const isSmaller = known.indexOf(isa) < known.indexOf(inForce);
-    if (!isSmaller) console.warn(`SKIPPED: tests within ${isa}: ${inForce} is all that this machine has`);
-    return isSmaller;
+    const again = (name: string, env: Record<string, string>) => [
+      { extends: true as const, test: { name, include: numerical, exclude: elsewhere, env } },
+    ];
+    if (known.indexOf(isa) < known.indexOf(inForce)) return again(isa, { ASTRA_ISA: isa });
+    const tiles = isa === "amx" ? emulatedTiles() : { why: `${inForce} is all that this machine has` };
+    if ("library" in tiles) return again("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
+    if (isa !== inForce) console.warn(`SKIPPED: tests within ${isa}: ${tiles.why}`);
+    return [];
   });
-  return [
-    { extends: true as const, test: { name: inForce, include: everything } },
-    ...smaller.map((isa) => ({
-      extends: true as const,
-      test: { name: isa, include: numerical, exclude: elsewhere, env: { ASTRA_ISA: isa } },
-    })),
-  ];
+  return [{ extends: true as const, test: { name: inForce, include: everything } }, ...others];
 }
 
 const within = projects();

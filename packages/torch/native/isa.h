@@ -18,6 +18,11 @@
 /* Tiles need a compiler that knows them. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || defined(__clang__))
 #define ASTRA_TILES 1
+/* Defined by the library that stands for tiles in tests, where the processor has none. */
+#ifdef __cplusplus
+extern "C"
+#endif
+    __attribute__((weak, visibility("default"))) int astraTilesAreEmulated(void);
 #endif
 
 /* Each holds all that stands before it. On processors other than x86-64 there is the first only. */
@@ -61,6 +66,7 @@ static inline int astraMachineIsa(int tiles) {
   const int hasTiles = (d & 1u << 22) != 0 && (d & 1u << 24) != 0; /* AMX-BF16, AMX-TILE */
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & 1u << 5) == 0) return kIsaAvx512;
 #ifdef ASTRA_TILES
+  if (tiles && astraTilesAreEmulated != NULL) return kIsaAmx;
   const long requestPermission = 0x1023, tileData = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
   if (tiles && hasTiles && (saved & 0x60000) == 0x60000 &&
       syscall(SYS_arch_prctl, requestPermission, tileData) == 0) {

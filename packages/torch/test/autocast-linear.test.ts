@@ -105,6 +105,11 @@ function check(given: Case): void {
 }
 
 describe("autocastLinear", () => {
+  it("computes within the instruction set that was asked for", () => {
+    const { isa } = engineInformation();
+    expect(isa).toBe(process.env["ASTRA_ISA"] || isa); // "" asks for nothing
+  });
+
   it("is the product by hand", () => {
     scope(() => {
       const input = tensor([[1, 2]], in16Bits);

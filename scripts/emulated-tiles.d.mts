@@ -1,0 +1,2 @@
+/** Why tiles cannot be emulated here, or need not be; otherwise the library that stands for them. */
+export function emulatedTiles(): { library: string } | { why: string };
