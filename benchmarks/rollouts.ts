@@ -5,7 +5,8 @@
  *     npm run bench:rollouts -- --model DIR --prompts FILE.json [--dtype bfloat16] [--new-tokens 32] [--seed 0]
  *         [--sizes 8x2x1,32x2x1,128x2x1,64x2x3] [--short 60] [--output FILE.md]
  *
- * A size is episodes x width x depth. Short prompts have at most `--short` characters. Of each size the better of two runs.
+ * A size is episodes x width x depth. Short prompts have at most `--short` characters. Sizes of the same width and depth grow
+ * the same episodes, so many at once: as many as the largest of them has. Of each size the better of two runs.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -90,22 +91,26 @@ async function measure(
   { episodes, width, depth }: Size,
 ): Promise<[number, number]> {
   const sampler = new ASTSampler(system, prompts, { width, depth, seed });
+  const same = sizes.filter((each) => each.width === width && each.depth === depth);
+  const all = Math.max(...same.map((each) => each.episodes));
   const rates: [number, number][] = [];
   for (let run = 0; run < 2; run += 1) {
     const generated = () => {
       const { tester, target } = system.counters();
       return tester!.generated + target!.generated;
     };
-    const first = generated();
-    const starts = Array.from({ length: episodes }, (_, episode) => ({ seed, episode }));
-    const started = performance.now();
-    const graphs = await sampler.rolloutMany(starts);
-    const seconds = (performance.now() - started) / 1000;
-    const openers = graphs.map(({ context }) => lengthOf.get(context) ?? tokenizer.encode(context).length);
-    rates.push([
-      (generated() - first) / seconds,
-      rolloutBound(openers, { width, depth, newTokens }, weights, dtype, roofline) / seconds,
-    ]);
+    const before = generated();
+    let [seconds, bound] = [0, 0];
+    for (let first = 0; first < all; first += episodes) {
+      const count = Math.min(episodes, all - first);
+      const starts = Array.from({ length: count }, (_, at) => ({ seed, episode: first + at }));
+      const started = performance.now();
+      const graphs = await sampler.rolloutMany(starts);
+      seconds += (performance.now() - started) / 1000;
+      const openers = graphs.map(({ context }) => lengthOf.get(context) ?? tokenizer.encode(context).length);
+      bound += rolloutBound(openers, { width, depth, newTokens }, weights, dtype, roofline);
+    }
+    rates.push([(generated() - before) / seconds, bound / seconds]);
   }
   return rates.sort(([a], [b]) => b - a)[0]!;
 }
