@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import { emulatedTiles } from "./scripts/emulated-tiles.mjs";
+import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -35,15 +35,6 @@ function projects() {
   };
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
   const [inForce] = instructionSets();
-  const given = process.env["ASTRA_ISA"];
-  /** Also where it is larger than what is in force, as pairs are on Intel's processors without tiles. */
-  const has = (isa: string) => {
-    process.env["ASTRA_ISA"] = isa;
-    const [found] = instructionSets();
-    if (given === undefined) delete process.env["ASTRA_ISA"];
-    else process.env["ASTRA_ISA"] = given;
-    return found === isa;
-  };
   const others = wanted.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
@@ -51,7 +42,7 @@ function projects() {
       { extends: true as const, test: { name, include: numerical, exclude: elsewhere, env } },
     ];
     if (isa === inForce) return [];
-    if (has(isa)) return again(isa, { ASTRA_ISA: isa });
+    if (hasInstructionSet(isa)) return again(isa, { ASTRA_ISA: isa });
     const tiles = isa === "amx" ? emulatedTiles() : { why: "this machine does not have it" };
     if ("library" in tiles) return again("emulated amx", { ASTRA_ISA: isa, LD_PRELOAD: tiles.library });
     console.warn(`SKIPPED: tests within ${isa}: ${tiles.why}`);

@@ -105,9 +105,9 @@ function check(given: Case): void {
 }
 
 describe("autocastLinear", () => {
-  it("computes within the instruction set that was asked for", () => {
-    const { isa } = engineInformation();
-    expect(isa).toBe(process.env["ASTRA_ISA"] || isa); // "" asks for nothing
+  const asked = process.env["ASTRA_ISA"] ?? "";
+  it.runIf(asked !== "")("computes within the instruction set that was asked for", () => {
+    expect(engineInformation().isa).toBe(asked);
   });
 
   it("is the product by hand", () => {

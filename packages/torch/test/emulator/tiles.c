@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -26,10 +27,10 @@ static struct sigaction before;
 
 static void refuse(const char* why) {
   static const char head[] = "emulated tiles: ", tail[] = "\n";
-  /* Nothing can be done where standard error is closed. */
-  if (write(2, head, sizeof head - 1) < 0 || write(2, why, strlen(why)) < 0 || write(2, tail, sizeof tail - 1) < 0) _exit(4);
-  signal(SIGABRT, SIG_DFL);
-  raise(SIGABRT);
+  if (write(2, head, sizeof head - 1) < 0 || write(2, why, strlen(why)) < 0 || write(2, tail, sizeof tail - 1) < 0) {
+    /* Standard error is closed: the signal has to say it. */
+  }
+  abort();
 }
 
 /* The general register of that number in the processor's order. */
@@ -164,13 +165,13 @@ static int execute(const uint8_t* code, const greg_t* registers) {
 }
 
 static void onUnknownInstruction(int number, siginfo_t* information, void* context) {
+  (void)information;
   greg_t* registers = ((ucontext_t*)context)->uc_mcontext.gregs;
   /* Subnormal numbers are 0 to a tile, whatever the thread has set; the end of the signal brings that back. */
   _mm_setcsr(_mm_getcsr() | _MM_FLUSH_ZERO_ON | 0x0040 /* denormals are zeros */);
   int length = execute((const uint8_t*)registers[REG_RIP], registers);
   if (length == 0) {
     /* Not a tile's: what would have happened without this library, when the instruction is tried again. */
-    (void)information;
     sigaction(number, &before, NULL);
     return;
   }
