@@ -27,21 +27,6 @@ namespace {
 template <int VL>
 constexpr int kLanes = VL < 8 ? 8 : VL;
 
-// Compilers take several registers for one where the processor's are shorter.
-template <int VL>
-struct Vector {
-  typedef float Floats __attribute__((vector_size(4 * VL)));
-  typedef uint32_t Words __attribute__((vector_size(4 * VL)));
-};
-
-// From anywhere in memory.
-template <typename Register>
-ASTRA_INLINE Register load(const void* from) {
-  Register result;
-  std::memcpy(&result, from, sizeof result);
-  return result;
-}
-
 // A bfloat16 number of a pair that one instruction multiplies and adds up (AVX512-BF16).
 struct Paired {
   uint16_t bits;

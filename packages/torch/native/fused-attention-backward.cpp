@@ -1,9 +1,7 @@
 // The backward pass of attention on tiles: fused-attention.h.
 #include <algorithm>
 
-#include <ATen/core/grad_mode.h>
-
-#include "fused-attention.h"
+#include "fused-attention-tiles.h"
 
 namespace astra::attention {
 
@@ -321,50 +319,24 @@ ASTRA_TILE_CODE void backwardHeads(const Backward& backward, BackwardRoom& room,
   }
 }
 }  // namespace
-#endif
 
-// fusedAttentionBackward(query, key, value, biases, scale, output, measures, gradient): of the query, key and value
-napi_value fusedAttentionBackward(Call& call) {
-#ifdef ASTRA_TILES
-  const at::AutoGradMode mode(false);
-  const Given given(call);
-  const at::Tensor output = call.tensor(5, "output");
-  const at::Tensor measures = call.tensor(6, "measures");
-  const at::Tensor gradient = call.tensor(7, "gradient");
-  if (!given.applies()) throw Refusal("there is no fused attention of these tensors");
-  const std::vector<int64_t> outputShape{given.query.size(0), given.query.size(2), given.width()};
-  for (const at::Tensor* tensor : {&output, &gradient}) {
-    if (!isPlain(*tensor, at::kBFloat16) || tensor->sizes() != outputShape) {
-      throw Refusal("output and gradient must be bfloat16[B, T, H·E], got " + describeTensor(*tensor));
-    }
-  }
-  if (!isPlain(measures, at::kFloat) || measures.sizes() != at::IntArrayRef(measuresOf(given.query))) {
-    throw Refusal("measures must be float32[2, B, H, T], got " + describeTensor(measures));
-  }
+void backwardOnTiles(const Given& given, const Arrived& arrived, const Gradients& results) {
   const Segments segments(given);
-  const at::Tensor plainOutput = output.contiguous(), plainGradient = gradient.contiguous();
-  const at::Tensor plainMeasures = measures.contiguous();
-  const auto* rowMax = static_cast<const float*>(plainMeasures.data_ptr());
-  // Token by token, as the projections before the attention are written and read.
-  const auto like = [](const at::Tensor& tensor) {
-    const std::vector<int64_t> byToken{tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)};
-    return at::empty(byToken, tensor.options()).transpose(1, 2);
-  };
-  at::Tensor ofQuery = like(given.query), ofKey = like(given.key), ofValue = like(given.value);
+  const auto* rowMax = floatsOf(arrived.measures);
   int64_t numbers = 0;
   for (const Work& work : segments.works()) {
     if (work.shared() > 1) numbers += work.batch * work.heads * sumsOfHead(work);
   }
   const at::Tensor sums = at::empty({numbers}, given.query.options().dtype(at::kFloat));
-  auto* next = static_cast<float*>(sums.data_ptr());
+  auto* next = floatsOf(sums);
   std::vector<Backward> parts;
   std::vector<int64_t> heads, groups;
   for (const Work& work : segments.works()) {
-    parts.push_back({work, Segments::headsOf(work, plainOutput), Segments::headsOf(work, plainGradient),
-                     rowMax, rowMax + plainMeasures.numel() / 2,
-                     Segments::part(ofQuery, work.firstQuery, work.queries),
-                     Segments::part(ofKey, work.firstQuery, work.columns),
-                     Segments::part(ofValue, work.firstQuery, work.columns), next});
+    parts.push_back({work, Segments::headsOf(work, arrived.output), Segments::headsOf(work, arrived.gradient),
+                     rowMax, rowMax + arrived.measures.numel() / 2,
+                     Segments::part(results.query, work.firstQuery, work.queries),
+                     Segments::part(results.key, work.firstQuery, work.columns),
+                     Segments::part(results.value, work.firstQuery, work.columns), next});
     heads.push_back(work.batch * work.heads);
     groups.push_back(work.batch * work.groups);
     if (work.shared() > 1) next += heads.back() * sumsOfHead(work);
@@ -382,11 +354,7 @@ napi_value fusedAttentionBackward(Call& call) {
       }
     });
   }
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(ofQuery)),
-                              wrapTensor(*call.engine, call.env, std::move(ofKey)),
-                              wrapTensor(*call.engine, call.env, std::move(ofValue))});
-#else
-  throw Refusal("there is no fused attention on this machine");
-#endif
 }
+#endif
+
 }  // namespace astra::attention

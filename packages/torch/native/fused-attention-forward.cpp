@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/core/grad_mode.h>
-
-#include "fused-attention.h"
+#include "fused-attention-tiles.h"
 
 namespace astra::attention {
-namespace {
 
 #ifdef ASTRA_TILES
+namespace {
+
 struct ForwardRoom {
   ForwardRoom(const Extent& extent, uint16_t* memory) : seen(static_cast<size_t>(extent.keyBlocks)) {
     keys = take(memory, extent.keyBlocks * extent.sizeBlocks);
@@ -125,20 +124,11 @@ ASTRA_TILE_CODE void forwardBlocks(const Forward& forward, ForwardRoom& room, in
     forwardBlock(forward, room, batch, head % work.heads, block % work.queryBlocks);
   }
 }
-#endif
+}  // namespace
 
-// fusedAttention(query, key, value, biases, scale): [[B, T, H·E], measures [2, B, H, T]: greatest scores divided by the
-// scale, and logarithms of the sums], or null where it does not apply
-napi_value fusedAttention(Call& call) {
-#ifdef ASTRA_TILES
-  const at::AutoGradMode mode(false);
-  const Given given(call);
-  if (!given.applies()) return makeNull(call.env);
+void forwardOnTiles(const Given& given, const at::Tensor& output, const at::Tensor& measures) {
   const Segments segments(given);
-  const at::Tensor& query = given.query;
-  at::Tensor output = at::empty({query.size(0), query.size(2), given.width()}, query.options());
-  at::Tensor measures = at::empty(measuresOf(query), query.options().dtype(at::kFloat));
-  auto* rowMax = static_cast<float*>(measures.data_ptr());
+  auto* rowMax = floatsOf(measures);
   std::vector<Forward> parts;
   std::vector<int64_t> counts;
   int64_t blocks = 0;
@@ -152,18 +142,7 @@ napi_value fusedAttention(Call& call) {
   const int64_t even = blocks / (4 * at::get_num_threads());
   inPiecesOf(counts, std::max({int64_t{1}, even, kWorth / segments.extent().keyBlocks}),
              [&](size_t at, int64_t from, int64_t to) { forwardBlocks(parts[at], rooms.own(), from, to); });
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
-                              wrapTensor(*call.engine, call.env, std::move(measures))});
-#else
-  return makeNull(call.env);
-#endif
 }
-}  // namespace
+#endif
+
 }  // namespace astra::attention
-
-namespace astra {
-
-const Exports exports{
-    {"fusedAttention", attention::fusedAttention}, {"fusedAttentionBackward", attention::fusedAttentionBackward}};
-
-}  // namespace astra

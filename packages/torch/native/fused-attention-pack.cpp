@@ -1,67 +1,11 @@
-// Packing for attention on tiles: blocks of rows as the tiles read them, what biases do to each block, and what a call is about.
+// Packing for attention on tiles: blocks of rows as the tiles read them and write them, and what biases do to each block.
 #include <algorithm>
 
-#include "fused-attention.h"
+#include "fused-attention-tiles.h"
 
 namespace astra::attention {
 
 #ifdef ASTRA_TILES
-namespace {
-
-// The biases of one row that differ from 0, and from what forbids, added to what is known of its blocks.
-ASTRA_TILE_CODE void inspectRow(const uint16_t* bias, int64_t columns, uint8_t* kinds) {
-  const __m512i least = _mm512_set1_epi16(static_cast<int16_t>(0xefa2));  // the first bfloat16 below kForbids
-  const __m512i infinite = _mm512_set1_epi16(static_cast<int16_t>(0xff80));
-  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-  for (int64_t column = 0; column < columns; column += kBlockSize) {
-    const __mmask32 present = columns - column >= kBlockSize ? ~__mmask32{0} : (__mmask32{1} << (columns - column)) - 1;
-    const __m512i biases = _mm512_maskz_loadu_epi16(present, bias + column);
-    const __mmask32 forbidden =
-        _mm512_cmpge_epu16_mask(biases, least) & _mm512_cmple_epu16_mask(biases, infinite) & present;
-    uint8_t kind = forbidden == present ? 0 : kHasAllowed;
-    if (_mm512_test_epi16_mask(biases, magnitude) != 0) kind |= kHasBias;
-    kinds[column / kBlockSize] |= kind;
-  }
-}
-
-Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t queries, int64_t columns) {
-  Bias bias;
-  bias.queries = queries;
-  bias.queryBlocks = blocksOf(queries);
-  bias.keyBlocks = blocksOf(columns);
-  if (tensor.defined()) {
-    bias.tensor = tensor.stride(2) == 1 || columns == 1 ? tensor : tensor.contiguous();
-    bias.perGroup = groups > 1 && tensor.size(0) > 1;
-    bias.perQuery = tensor.size(1) > 1;
-  }
-  const int64_t lines = (bias.perGroup ? groups : 1) * (bias.perQuery ? shared * bias.queryBlocks : 1);
-  bias.kinds = at::empty({lines, bias.keyBlocks}, at::TensorOptions().dtype(at::kByte));
-  auto* const kinds = static_cast<uint8_t*>(bias.kinds.data_ptr());
-  std::fill_n(kinds, lines * bias.keyBlocks, tensor.defined() ? 0 : kHasAllowed);
-  if (tensor.defined()) {
-    const int64_t perGroup = bias.perQuery ? shared * bias.queryBlocks : 1;
-    const int64_t piece = std::max<int64_t>(1, (1 << 12) / (columns + 1));
-    inPieces(lines, piece, [&](int64_t from, int64_t to) {
-      for (int64_t line = from; line < to; ++line) {
-        const int64_t within = line % perGroup;
-        const int64_t head = within / bias.queryBlocks, first = within % bias.queryBlocks * kBlockSize;
-        const int64_t rows = bias.perQuery ? std::min(kBlockSize, queries - first) : 1;
-        const uint16_t* row = bias.row(line / perGroup, head, first);
-        for (int64_t at = 0; at < rows; ++at) {
-          inspectRow(row + at * bias.rowStride(), columns, kinds + line * bias.keyBlocks);
-        }
-      }
-    });
-  }
-  if (columns % kBlockSize != 0) {
-    for (int64_t line = 1; line <= lines; ++line) {
-      kinds[line * bias.keyBlocks - 1] |= kHasBias;
-    }
-  }
-  return bias;
-}
-}  // namespace
-
 template <Form form>
 ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to) {
   alignas(64) static constexpr uint16_t kPaired[64] = {
@@ -116,7 +60,7 @@ ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int6
   const __m512 perScale = _mm512_set1_ps(1.0f / work.scale);
   const __m512 forbids = _mm512_set1_ps(kForbids), never = _mm512_set1_ps(kForbiddenScore);
   const int64_t rows = std::min(kBlockSize, work.queries - query);
-  const uint16_t* bias = work.bias.row(group, head, query);
+  const uint16_t* bias = work.bias.row<uint16_t>(group, head, query);
   const int64_t stride = bias == nullptr ? 0 : work.bias.rowStride();
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t half = 0; half < 2; ++half) {
@@ -143,50 +87,6 @@ ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const R
     const __m512 second = _mm512_mul_ps(_mm512_load_ps(sums + row * kBlockSize + kTile), factor);
     _mm512_mask_storeu_epi16(to.first + (line + row) * to.stride + column, mask, rounded(first, second));
   }
-}
-bool Given::fitsBias(const at::Tensor& bias, int64_t queries) const {
-  return bias.defined() && isPlain(bias, at::kBFloat16) && bias.dim() == 3 && bias.numel() > 0 &&
-         (bias.size(0) == 1 || bias.size(0) == query.size(0) * key.size(1)) &&
-         (bias.size(1) == 1 || bias.size(1) == shared() * queries);
-}
-
-bool Given::applies() const {
-  for (const at::Tensor* tensor : {&query, &key, &value}) {
-    if (!isPlain(*tensor, at::kBFloat16) || tensor->dim() != 4 || tensor->numel() == 0) return false;
-    if (tensor->stride(3) != 1 && tensor->size(3) != 1) return false;
-  }
-  if (query.size(3) > kMostHeadSize || query.size(1) % key.size(1) != 0 || key.size(0) != query.size(0) ||
-      key.size(3) != query.size(3) || value.sizes() != key.sizes()) {
-    return false;
-  }
-  const int64_t rows = query.size(0) * query.size(1);
-  if (rows > kMostRows || std::max(query.size(2), key.size(2)) > kMostRows / rows) return false;
-  // Biases divided by the scale stay finite.
-  if (!(scale >= 1e-6 && scale <= 1e6)) return false;
-  if (biases.size() == 1) {
-    if (!fitsBias(biases[0], query.size(2)) || biases[0].size(2) != key.size(2)) return false;
-  } else if (biases.size() > 1) {
-    int64_t tokens = 0;
-    for (const at::Tensor& bias : biases) {
-      if (!bias.defined() || bias.dim() != 3 || !fitsBias(bias, bias.size(2))) return false;
-      tokens += bias.size(2);
-    }
-    if (tokens != query.size(2) || tokens != key.size(2)) return false;
-  }
-  return mayUseTiles();
-}
-
-void Segments::add(const Given& given, const at::Tensor& bias, int64_t first, int64_t queries, int64_t columns) {
-  const int64_t batch = given.query.size(0), groups = given.key.size(1);
-  works_.push_back({part(given.query, first, queries), part(given.key, first, columns),
-                    part(given.value, first, columns),
-                    biasOf(bias, batch * groups, given.shared(), queries, columns), batch, given.query.size(1),
-                    groups, queries, columns, given.query.size(3), blocksOf(queries), blocksOf(columns),
-                    blocksOf(given.query.size(3)), first, given.query.size(2), static_cast<float>(given.scale)});
-  const Work& work = works_.back();
-  extent_ = {std::max(extent_.queryBlocks, work.queryBlocks), std::max(extent_.keyBlocks, work.keyBlocks),
-             work.sizeBlocks, work.shared()};
-  next_ += queries;
 }
 #endif
 

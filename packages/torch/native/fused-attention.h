@@ -1,9 +1,10 @@
-// Attention of several tokens a row and its gradients, on the processor's tiles (Dao 2023, FlashAttention-2, arXiv 2307.08691):
-// what packing (fused-attention-pack.cpp), the forward pass and the backward pass have in common. docs/kernels.md.
+// Attention of several tokens a row and its gradients (Dao 2023, FlashAttention-2, arXiv 2307.08691): bfloat16 on the processor's
+// tiles (packing, the forward and the backward pass in files of their own), float32 on its vectors (fused-attention-vectors.cpp),
+// and what they have in common. docs/kernels.md.
 //
 // | paper            | here                              | what it is                                                        |
 // | ---------------- | --------------------------------- | ----------------------------------------------------------------- |
-// | Q, K, V, O       | query, key, value, output         | bfloat16 [B, H, T, E]; keys and values [B, G, S, E], G divides H  |
+// | Q, K, V, O       | query, key, value, output         | [B, H, T, E]; keys and values [B, G, S, E], G divides H           |
 // | B_r, B_c         | kBlockSize                        | queries and keys of a block, both 32                              |
 // | T_r, T_c         | queryBlocks, keyBlocks            | blocks that T queries and S keys make; sizeBlocks those of E      |
 // | S                | scores                            | Q Kᵀ + bias / scale: not scaled yet                               |
@@ -29,47 +30,43 @@
 #include "pieces.h"
 #include "plain-tensor.h"
 #include "tiles.h"
+#include "vector-math.h"
 
 namespace astra::attention {
 
-// The gradients of fusedAttention, which defineFusedAttention exports with it.
-napi_value fusedAttentionBackward(Call& call);
-
-#ifdef ASTRA_TILES
-// Everything is worked on in blocks of 32 × 32 numbers: as a left operand two tiles of 16 lines each, as a right
-// operand two tiles of 16 columns each, as a product in float32 its lines one after the other.
+// Queries and keys are worked on in blocks; what is forbidden for a whole block takes no time.
 constexpr int64_t kBlockSize = 32;
-constexpr int64_t kBlockNumbers = kBlockSize * kBlockSize;
 constexpr int64_t kMostHeadSize = 256;
+constexpr int64_t kLane = 16;  // of the float32 pass head sizes are multiples
 // Heads times tokens. Views that repeat one number can claim any size: up to here no product of sizes overflows.
 constexpr int64_t kMostRows = int64_t{1} << 36;
-// Between two sums over queries the backward pass keeps at most so many blocks of queries, whose columns stay in the
-// first-level cache, and so many pairs of blocks, 512 KiB of the second-level cache.
-constexpr int64_t kMostQueryBlocks = 8, kMostKeptBlocks = 128;
 
 constexpr float kForbids = -1e29f;  // biases at or below it
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kShiftOfNothing = std::numeric_limits<float>::infinity();  // m where nothing may be attended to
 constexpr float kForbiddenScore = -kShiftOfNothing;
 
 inline int64_t blocksOf(int64_t count) { return (count + kBlockSize - 1) / kBlockSize; }
 
 // Rows of one head, `stride` numbers apart.
-struct Rows {
-  uint16_t* first;
+template <typename Number>
+struct RowsOf {
+  Number* first;
   int64_t stride, count, size;
+
+  Number* at(int64_t row) const { return first + row * stride; }
 };
 
 // [batch, heads, rows, size], whatever the strides of the first three.
-struct Heads {
-  uint16_t* first;
+template <typename Number>
+struct HeadsOf {
+  Number* first;
   int64_t batchStride, headStride, rowStride, count, size;
 
-  explicit Heads(const at::Tensor& tensor)
-      : first(words(tensor)), batchStride(tensor.stride(0)), headStride(tensor.stride(1)),
+  explicit HeadsOf(const at::Tensor& tensor)
+      : first(numbersOf<Number>(tensor)), batchStride(tensor.stride(0)), headStride(tensor.stride(1)),
         rowStride(tensor.stride(2)), count(tensor.size(2)), size(tensor.size(3)) {}
 
-  Rows at(int64_t row, int64_t head) const {
+  RowsOf<Number> at(int64_t row, int64_t head) const {
     return {first + row * batchStride + head * headStride, rowStride, count, size};
   }
 };
@@ -93,9 +90,10 @@ struct Bias {
   }
 
   // Null where there is none.
-  const uint16_t* row(int64_t group, int64_t head, int64_t query) const {
+  template <typename Number>
+  const Number* row(int64_t group, int64_t head, int64_t query) const {
     if (!tensor.defined()) return nullptr;
-    return words(tensor) + (perGroup ? group * tensor.stride(0) : 0) +
+    return numbersOf<Number>(tensor) + (perGroup ? group * tensor.stride(0) : 0) +
            (perQuery ? (head * queries + query) * tensor.stride(1) : 0);
   }
 
@@ -103,8 +101,9 @@ struct Bias {
 };
 
 // Attention of one segment: queries attend to keys of their own segment only.
-struct Work {
-  Heads query, key, value;
+template <typename Number>
+struct WorkOf {
+  HeadsOf<Number> query, key, value;
   Bias bias;
   int64_t batch, heads, groups, queries, columns, size;
   int64_t queryBlocks, keyBlocks, sizeBlocks;
@@ -118,109 +117,10 @@ struct Work {
   }
 };
 
-// How the numbers of a block lie.
-enum class Form {
-  lines,    // left operand, line by line: summed along the lines
-  words,    // right operand, by pairs of numbers of one line: summed along the lines
-  pairs,    // right operand, by pairs of lines: summed over the lines
-  columns,  // left operand, column by column: summed over the lines
-};
-
-// The 32 lines from `line` on, all of their numbers: one block after the other. What is not there is 0.
-template <Form form>
-ASTRA_TILE_CODE void arrange(const Rows& rows, int64_t line, uint16_t* to);
-
-// GCC 12 does not know that loads of tiles read memory: what they read has to be written by then.
-inline __attribute__((always_inline)) void isWritten() { asm volatile("" : : : "memory"); }
-
-// The sums of a block are in tiles 0 … 3 until they are stored; without tiles they are where they will be stored.
-ASTRA_TILE_INLINE void beginSums(float* to) {
-  if (!hasTiles()) {
-    std::fill_n(to, kBlockNumbers, 0.0f);
-    return;
-  }
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
-ASTRA_TILE_INLINE void storeSums(float* to) {
-  if (!hasTiles()) return;
-  _tile_stored(0, to, 128);
-  _tile_stored(1, to + 16, 128);
-  _tile_stored(2, to + 512, 128);
-  _tile_stored(3, to + 528, 128);
-}
-
-ASTRA_TILE_INLINE void addProduct(const uint16_t* left, const uint16_t* right, float* to) {
-  if (!hasTiles()) return addPairsOfPanels({left, 0}, {right, 512, 0}, 1, false, {to, kBlockSize, kTile});
-  _tile_loadd(4, left, 64);
-  _tile_loadd(6, right, 64);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_loadd(7, right + 512, 64);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_loadd(5, left + 512, 64);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
-}
-
-// All that two blocks of lines have in common.
-ASTRA_TILE_INLINE void product(const uint16_t* left, const uint16_t* right, int64_t blocks, float* to) {
-  beginSums(to);
-  for (int64_t block = 0; block < blocks; ++block) {
-    addProduct(left + block * kBlockNumbers, right + block * kBlockNumbers, to);
-  }
-  storeSums(to);
-}
-
-ASTRA_TILE_INLINE __m512i rounded(__m512 first, __m512 second) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-}
-
-// Biases of one block of scores. A bias of 0 changes no bit.
-ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int64_t queryBlock, int64_t keyBlock,
-                             float* scores);
-
-// Lines of one block of sums, each times its factor, to a block of rows from `line` and `column` on.
-ASTRA_TILE_CODE void writeLines(const float* sums, const float* factors, const Rows& to, int64_t line, int64_t column);
-
 // The greatest of all segments.
 struct Extent {
   int64_t queryBlocks = 0, keyBlocks = 0, sizeBlocks = 0, shared = 0;
 };
-
-// Memory of each thread, the same at every piece of work: it stays in the caches of its core.
-template <typename Room>
-class Rooms {
- public:
-  explicit Rooms(const Extent& extent) {
-    const int64_t threads = at::get_num_threads(), bytes = Room::blocksOf(extent) * kBlockNumbers * 2;
-    memory_ = at::empty({threads, bytes}, at::TensorOptions().dtype(at::kByte));
-    for (int64_t thread = 0; thread < threads; ++thread) {
-      rooms_.emplace_back(extent, static_cast<uint16_t*>(memory_.data_ptr()) + thread * bytes / 2);
-    }
-  }
-  Room& own() { return rooms_[static_cast<size_t>(at::get_thread_num())]; }
-
- private:
-  at::Tensor memory_;
-  std::vector<Room> rooms_;
-};
-
-// The next `blocks` of some memory.
-inline uint16_t* take(uint16_t*& memory, int64_t blocks) { return std::exchange(memory, memory + blocks * kBlockNumbers); }
-// The same in float32, which takes twice as much.
-inline float* takeSums(uint16_t*& memory, int64_t blocks) { return reinterpret_cast<float*>(take(memory, 2 * blocks)); }
-
-// Whether keys and values of other heads are to be arranged.
-template <typename Room>
-bool isNew(Room& room, const Work& work, int64_t group) {
-  const bool isNew = room.arranged != &work || room.arrangedGroup != group;
-  room.arranged = &work;
-  room.arrangedGroup = group;
-  return isNew;
-}
 
 // What a call is about: all tokens attend to all under one bias or none, or tokens lie end to end in segments that each
 // have a bias of their own, with as many columns as the segment has tokens.
@@ -235,17 +135,22 @@ struct Given {
 
   int64_t shared() const { return query.size(1) / key.size(1); }
   int64_t width() const { return query.size(1) * query.size(3); }
+  std::vector<int64_t> measuresShape() const { return {2, query.size(0), query.size(1), query.size(2)}; }
 
-  // Whether the tiles take what was given.
+  // Whether there is a pass for what was given.
   bool applies() const;
 
  private:
   bool fitsBias(const at::Tensor& bias, int64_t queries) const;
 };
 
-class Segments {
+template <typename Number>
+class SegmentsOf {
  public:
-  explicit Segments(const Given& given) {
+  using Heads = HeadsOf<Number>;
+  using Work = WorkOf<Number>;
+
+  explicit SegmentsOf(const Given& given) {
     const int64_t tokens = given.query.size(2), columns = given.key.size(2);
     if (given.biases.size() <= 1) {
       add(given, given.biases.empty() ? at::Tensor() : given.biases[0], 0, tokens, columns);
@@ -288,9 +193,22 @@ void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& p
   });
 }
 
-inline std::vector<int64_t> measuresOf(const at::Tensor& query) { return {2, query.size(0), query.size(1), query.size(2)}; }
-
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
-#endif
+
+// What the backward pass begins with, laid out one after the other; [2, B, H, T] of measures as the forward pass left them.
+struct Arrived {
+  at::Tensor output, gradient, measures;
+};
+
+struct Gradients {
+  at::Tensor query, key, value;
+};
+
+// Of float32 numbers.
+void forwardOnVectors(const Given& given, const at::Tensor& output, const at::Tensor& measures);
+void backwardOnVectors(const Given& given, const Arrived& arrived, const Gradients& results);
+// Of bfloat16 numbers.
+void forwardOnTiles(const Given& given, const at::Tensor& output, const at::Tensor& measures);
+void backwardOnTiles(const Given& given, const Arrived& arrived, const Gradients& results);
 
 }  // namespace astra::attention

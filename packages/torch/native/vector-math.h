@@ -61,6 +61,21 @@
 
 namespace astra {
 
+// Compilers take several registers for one where the processor's are shorter.
+template <int VL>
+struct Vector {
+  typedef float Floats __attribute__((vector_size(4 * VL)));
+  typedef uint32_t Words __attribute__((vector_size(4 * VL)));
+};
+
+// From anywhere in memory.
+template <typename Register>
+ASTRA_INLINE Register load(const void* from) {
+  Register result;
+  std::memcpy(&result, from, sizeof result);
+  return result;
+}
+
 inline float widen(uint16_t bits) {
   const uint32_t word = static_cast<uint32_t>(bits) << 16;
   float value;
