@@ -6,7 +6,7 @@
  *     npx tsx benchmarks/larger-model.ts --model .cache/llama-1.1b --prompts FILE.json [--steps 3] [--limit GiB] [--output FILE.md]
  *
  * The refusal is what a machine would show that has --limit GiB left (12 unless told): it is only said to have them, see
- * ASTRA_SYSTEM_ROOT in packages/torch/native/limits.h.
+ * ASTRA_SYSTEM_ROOT in packages/torch/src/control-groups.ts.
  */
 import { execFile } from "node:child_process";
 import {

@@ -98,19 +98,6 @@ ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<Number
   scoresOf<0>(cluster, stretch);
 }
 
-// Scores of columns `from` … `to` − 1 to weights, their sum not yet divided by; returns the sum.
-ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, int64_t from, int64_t to), (scores, from, to)) {
-  float greatest = -INFINITY, total = 0;
-#pragma omp simd reduction(max : greatest)
-  for (int64_t s = from; s < to; ++s) greatest = scores[s] > greatest ? scores[s] : greatest;
-#pragma omp simd reduction(+ : total)
-  for (int64_t s = from; s < to; ++s) {
-    scores[s] = exponential(scores[s] - greatest);
-    total += scores[s];
-  }
-  return total;
-}
-
 template <int64_t fixedSize, typename Stored>
 ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretch) {
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size, stride = stretch.valueStride;
@@ -292,7 +279,8 @@ struct Decoding {
     for (int64_t q = 0; q < cluster.queries; ++q) {
       const Range& range = ranges[rowOf(whole, q)];
       float* const scores = cluster.scores + q * cluster.columns;
-      totals[static_cast<size_t>(q)] = weigh(scores, range.from, range.to);
+      const int64_t count = range.to - range.from;
+      totals[static_cast<size_t>(q)] = weigh(scores + range.from, count, greatestOf(scores + range.from, count));
       std::fill(scores, scores + range.from, 0.0f);
     }
     forEachStretch([](const Cluster& c, const Stretch<Stored>& stretch) { addValues(c, stretch); });

@@ -1,6 +1,5 @@
-// Attention of float32 numbers on vector registers: fused-attention.h. Products of a block of queries with all blocks of keys
-// that it may attend to lie side by side, as lines of [32, width]: scores and then probabilities in one of them, gradients of
-// either in another.
+// Attention of float32 numbers on vector registers: fused-attention.h. What a block of queries and all blocks of keys that it
+// may attend to have in common lies as lines, keys side by side: scores that become P, and dP that becomes dS.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -15,7 +14,7 @@ using Heads = HeadsOf<float>;
 using Work = WorkOf<float>;
 using Segments = SegmentsOf<float>;
 
-// C = A · B, or C + A · B. Of A any number stands alone, so that it may be turned; B and C lie by rows.
+// C = A · B, or C + A · B. Of A each number is read by itself, so that it may be turned; B and C lie by rows.
 struct Product {
   const float* a;
   int64_t aRow, aInner;
@@ -27,17 +26,16 @@ struct Product {
   bool begins;
 };
 
-// MR rows and NR registers of columns. Each number is added to along the inner dimension, one after the other.
+// MR rows and NR registers of columns. Each number is added to along the inner dimension, one product after the other.
 template <int VL, int MR, int NR>
 ASTRA_INLINE void addTile(const Product& work, int64_t row, int64_t column) {
   using Floats = typename Vector<VL>::Floats;
+  const auto within = [&](int m) { return std::min(row + m, work.rows - 1); };  // the last row several times
+  const auto to = [&](int m, int n) { return work.c + within(m) * work.cRow + column + n * VL; };
   const float* a[MR];
   Floats sums[MR][NR] = {};
-  const auto to = [&](int m, int n) {
-    return work.c + std::min(row + m, work.rows - 1) * work.cRow + column + n * VL;  // some of them twice
-  };
   for (int m = 0; m < MR; ++m) {
-    a[m] = work.a + std::min(row + m, work.rows - 1) * work.aRow;
+    a[m] = work.a + within(m) * work.aRow;
     for (int n = 0; n < NR && !work.begins; ++n) sums[m][n] = load<Floats>(to(m, n));
   }
   const float* b = work.b + column;
@@ -67,289 +65,229 @@ ASTRA_PRODUCT_LOOP(void, multiply, (const Product& work), (work)) {
   }
 }
 
-// The scores of a block as products have left them.
-struct Scores {
-  float* lines;
-  int64_t width, rows, present;
-  float scale;
-  const float* bias;  // of the first line, or null
-  int64_t biasStride;
-};
-
-// Scaled and biased, and −∞ what is forbidden or not there.
-ASTRA_VECTOR_LOOP(void, finishScores, (const Scores& work), (work)) {
-  for (int64_t row = 0; row < work.rows; ++row) {
-    float* __restrict line = work.lines + row * work.width;
-    const float* __restrict bias = work.bias + row * work.biasStride;
-    if (work.bias == nullptr) {
+// Scores of one query with a block of keys, scaled and biased; −∞ what is forbidden or not there.
+template <bool isBiased>
+ASTRA_INLINE void finishLine(float* __restrict scores, const float* __restrict bias, float scale, int64_t present) {
 #pragma omp simd
-      for (int64_t i = 0; i < kBlockSize; ++i) line[i] *= work.scale;
-    } else {
-#pragma omp simd
-      for (int64_t i = 0; i < work.present; ++i) {
-        line[i] = bias[i] <= kForbids ? kForbiddenScore : line[i] * work.scale + bias[i];
-      }
-    }
-    for (int64_t i = work.present; i < kBlockSize; ++i) line[i] = kForbiddenScore;
+  for (int64_t i = 0; i < present; ++i) {
+    const float score = scores[i] * scale;
+    scores[i] = !isBiased ? score : bias[i] <= kForbids ? kForbiddenScore : score + bias[i];
   }
+  for (int64_t i = present; i < kBlockSize; ++i) scores[i] = kForbiddenScore;
 }
 
-struct Measure {
-  float rowMax, rowSum;
-};
-
-// Scores of one query to probabilities, not yet divided by their sum.
-ASTRA_VECTOR_LOOP(Measure, exponentiate, (float* __restrict scores, int64_t count), (scores, count)) {
-  float greatest = kForbiddenScore, sum = 0;
-#pragma omp simd reduction(max : greatest)
-  for (int64_t i = 0; i < count; ++i) greatest = scores[i] > greatest ? scores[i] : greatest;
-  if (greatest == kForbiddenScore) greatest = kShiftOfNothing;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; ++i) {
-    scores[i] = exponential(scores[i] - greatest);
-    sum += scores[i];
+ASTRA_VECTOR_LOOP(void, finishScores,
+                  (float* scores, int64_t width, int64_t rows, const float* bias, int64_t stride, float scale, int64_t present),
+                  (scores, width, rows, bias, stride, scale, present)) {
+  for (int64_t row = 0; row < rows; ++row, scores += width) {
+    bias == nullptr ? finishLine<false>(scores, bias, scale, present)
+                    : finishLine<true>(scores, bias + row * stride, scale, present);
   }
-  return {greatest, sum};
 }
-
-// What the backward pass knows of one query.
-struct Known {
-  float rowMax, logRowSum, scale;
-  const float *output, *outputGradient;
-  int64_t size;
-};
 
 // S and dP of one query to P and dS.
 ASTRA_VECTOR_LOOP(void, differentiate,
-                  (float* __restrict scores, float* __restrict gradients, int64_t count, const Known& known),
-                  (scores, gradients, count, known)) {
+                  (float* __restrict scores, float* __restrict gradients, int64_t count, const float* output,
+                   const float* outputGradient, int64_t size, float rowMax, float logRowSum, float scale),
+                  (scores, gradients, count, output, outputGradient, size, rowMax, logRowSum, scale)) {
   float delta = 0;
 #pragma omp simd reduction(+ : delta)
-  for (int64_t e = 0; e < known.size; ++e) delta += known.output[e] * known.outputGradient[e];
+  for (int64_t e = 0; e < size; ++e) delta += output[e] * outputGradient[e];
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    const float probability = exponential((scores[i] - known.rowMax) - known.logRowSum);
+    const float probability = exponential((scores[i] - rowMax) - logRowSum);
     scores[i] = probability;
-    gradients[i] = probability * (gradients[i] - delta) * known.scale;
+    gradients[i] = probability * (gradients[i] - delta) * scale;
   }
 }
 
 // Keys or values as right operands of products along the head's size: [B·G, blocks, E, 32].
 at::Tensor turned(const Work& work, const Heads& heads) {
-  at::Tensor result = at::empty({work.batch * work.groups * work.keyBlocks * work.size * kBlockSize},
-                                at::TensorOptions().dtype(at::kFloat));
-  float* const to = floatsOf(result);
-  inPieces(work.batch * work.groups * work.keyBlocks, kWorth, [&](int64_t from, int64_t end) {
+  const int64_t blocks = work.batch * work.groups * work.keyBlocks, numbers = work.size * kBlockSize;
+  const at::Tensor result = at::empty({blocks * numbers}, at::TensorOptions().dtype(at::kFloat));
+  inPieces(blocks, kWorth, [&](int64_t from, int64_t end) {
     for (int64_t at = from; at < end; ++at) {
       const int64_t group = at / work.keyBlocks, line = at % work.keyBlocks * kBlockSize;
       const Rows rows = heads.at(group / work.groups, group % work.groups);
-      float* const block = to + at * work.size * kBlockSize;
       for (int64_t i = 0; i < kBlockSize; ++i) {
         const float* row = rows.at(std::min(line + i, rows.count - 1));
-        for (int64_t e = 0; e < work.size; ++e) block[e * kBlockSize + i] = row[e];
+        for (int64_t e = 0; e < work.size; ++e) floatsOf(result)[at * numbers + e * kBlockSize + i] = row[e];
       }
     }
   });
   return result;
 }
 
-// One block of queries of one head of a segment.
-struct Block {
+// A segment, and what the passes read and write of it beside query, key and value.
+struct Pass {
   const Work& work;
-  int64_t batch, head, line, rows;
-
-  Block(const Work& work, int64_t batch, int64_t head, int64_t queryBlock)
-      : work(work), batch(batch), head(head), line(queryBlock * kBlockSize),
-        rows(std::min(kBlockSize, work.queries - line)) {}
-
-  int64_t group() const { return batch * work.groups + head / work.shared(); }
+  at::Tensor keys, values;    // turned
+  Heads output;
+  float *rowMax, *logRowSum;  // [B, H, all T]: of scores that are scaled and biased; to base e
+  Heads outputGradient, ofQuery, ofKey, ofValue;  // in the backward pass
 };
 
-// Memory of one thread.
-struct Room {
-  int64_t width;
-  float *scores, *gradients;
-  std::vector<int64_t> seen;  // blocks of keys
-};
-
-// Rooms of all threads, each with `kinds` times 32 lines.
-class Rooms {
+// One block of queries of a head after the other, in memory of one thread.
+class Room {
  public:
-  Rooms(const Extent& extent, int64_t kinds) {
-    // Lines that lie a power of 2 apart would share few places of the caches.
-    const int64_t width = extent.keyBlocks * kBlockSize + kLane, size = kBlockSize * width;
-    memory_ = at::empty({at::get_num_threads(), kinds * size}, at::TensorOptions().dtype(at::kFloat));
-    for (int64_t thread = 0; thread < memory_.size(0); ++thread) {
-      float* const first = floatsOf(memory_) + thread * kinds * size;
-      rooms_.push_back({width, first, first + (kinds - 1) * size, {}});
+  Room(const Pass& pass, bool isBackward)
+      // Lines that lie a power of 2 apart would share few places of the caches.
+      : pass_(pass), width_(pass.work.keyBlocks * kBlockSize + kLane),
+        memory_(at::empty({(isBackward ? 2 : 1) * kBlockSize * width_}, at::TensorOptions().dtype(at::kFloat))),
+        scores_(floatsOf(memory_)), gradients_(scores_ + kBlockSize * width_) {}
+
+  void forward(int64_t batch, int64_t head, int64_t queryBlock) {
+    const Work& work = pass_.work;
+    begin(batch, head, queryBlock);
+    const Rows output = pass_.output.at(batch, head), values = work.value.at(batch, head / work.shared());
+    zero(output, line_, rows_);
+    float factors[kBlockSize];
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* const scores = scores_ + row * width_;
+      const float greatest = greatestOf(scores, count());
+      const float shift = greatest == kForbiddenScore ? kShiftOfNothing : greatest;
+      const float sum = weigh(scores, count(), shift);
+      pass_.rowMax[place_ + row] = shift;
+      pass_.logRowSum[place_ + row] = sum == 0 ? 0 : std::log(sum);
+      factors[row] = sum == 0 ? 0 : 1 / sum;
+    }
+    forEachRun([&](int64_t column, int64_t key, int64_t keys) {
+      multiply({scores_ + column, width_, 1, values.at(key), values.stride, output.at(line_), output.stride, rows_,
+                work.size, keys, false});
+    });
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t e = 0; e < work.size; ++e) output.at(line_ + row)[e] *= factors[row];
     }
   }
-  Room& own() { return rooms_[static_cast<size_t>(at::get_thread_num())]; }
+
+  // Adds to the gradients of keys and values.
+  void backward(int64_t batch, int64_t head, int64_t queryBlock) {
+    const Work& work = pass_.work;
+    begin(batch, head, queryBlock);
+    const int64_t group = head / work.shared();
+    const Rows query = work.query.at(batch, head), keys = work.key.at(batch, group);
+    const Rows output = pass_.output.at(batch, head), gradient = pass_.outputGradient.at(batch, head);
+    const Rows ofQuery = pass_.ofQuery.at(batch, head), ofKey = pass_.ofKey.at(batch, group);
+    const Rows ofValue = pass_.ofValue.at(batch, group);
+    multiplySeen(gradient, pass_.values, batch * work.groups + group, gradients_);
+    for (int64_t row = 0; row < rows_; ++row) {
+      differentiate(scores_ + row * width_, gradients_ + row * width_, count(), output.at(line_ + row),
+                    gradient.at(line_ + row), work.size, pass_.rowMax[place_ + row], pass_.logRowSum[place_ + row],
+                    work.scale);
+    }
+    zero(ofQuery, line_, rows_);
+    forEachRun([&](int64_t column, int64_t key, int64_t count) {
+      const float *probabilities = scores_ + column, *gradients = gradients_ + column;
+      multiply({gradients, width_, 1, keys.at(key), keys.stride, ofQuery.at(line_), ofQuery.stride, rows_, work.size,
+                count, false});
+      multiply({gradients, 1, width_, query.at(line_), query.stride, ofKey.at(key), ofKey.stride, count, work.size, rows_,
+                false});
+      multiply({probabilities, 1, width_, gradient.at(line_), gradient.stride, ofValue.at(key), ofValue.stride, count,
+                work.size, rows_, false});
+    });
+  }
+
+  static void zero(const Rows& rows, int64_t line, int64_t count) {
+    for (int64_t row = line; row < line + count; ++row) std::fill_n(rows.at(row), rows.size, 0.0f);
+  }
 
  private:
+  int64_t count() const { return static_cast<int64_t>(seen_.size()) * kBlockSize; }
+
+  // Scores with all blocks of keys that are seen.
+  void begin(int64_t batch, int64_t head, int64_t queryBlock) {
+    const Work& work = pass_.work;
+    const int64_t shared = work.shared(), group = batch * work.groups + head / shared, within = head % shared;
+    line_ = queryBlock * kBlockSize;
+    rows_ = std::min(kBlockSize, work.queries - line_);
+    place_ = work.place(batch, head, line_);
+    const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+    seen_.clear();
+    for (int64_t block = 0; block < work.keyBlocks; ++block) {
+      if ((kinds[block] & kHasAllowed) != 0) seen_.push_back(block);
+    }
+    multiplySeen(work.query.at(batch, head), pass_.keys, group, scores_);
+    const float* bias = work.bias.row<float>(group, within, line_);
+    for (size_t at = 0; at < seen_.size(); ++at) {
+      const int64_t first = seen_[at] * kBlockSize;
+      const bool isBiased = bias != nullptr && (kinds[seen_[at]] & kHasBias) != 0;
+      finishScores(scores_ + static_cast<int64_t>(at) * kBlockSize, width_, rows_, isBiased ? bias + first : nullptr,
+                   work.bias.rowStride(), work.scale, std::min(kBlockSize, work.columns - first));
+    }
+  }
+
+  void multiplySeen(const Rows& rows, const at::Tensor& turned, int64_t group, float* to) const {
+    for (size_t at = 0; at < seen_.size(); ++at) {
+      const float* right = floatsOf(turned) + (group * pass_.work.keyBlocks + seen_[at]) * rows.size * kBlockSize;
+      multiply({rows.at(line_), rows.stride, 1, right, kBlockSize, to + static_cast<int64_t>(at) * kBlockSize, width_, rows_,
+                kBlockSize, rows.size, true});
+    }
+  }
+
+  // Calls `visit` with the first column here, the first key and the number of keys of blocks that follow one another.
+  template <typename Visit>
+  void forEachRun(const Visit& visit) const {
+    for (size_t begin = 0, end = 0; begin < seen_.size(); begin = end) {
+      for (end = begin + 1; end < seen_.size() && seen_[end] == seen_[end - 1] + 1;) ++end;
+      const int64_t key = seen_[begin] * kBlockSize;
+      const int64_t last = std::min(pass_.work.columns, (seen_[end - 1] + 1) * kBlockSize);
+      visit(static_cast<int64_t>(begin) * kBlockSize, key, last - key);
+    }
+  }
+
+  const Pass& pass_;
+  int64_t width_;
   at::Tensor memory_;
-  std::vector<Room> rooms_;
+  float *scores_, *gradients_;  // [32, width]
+  std::vector<int64_t> seen_;   // blocks of keys
+  int64_t line_ = 0, rows_ = 0, place_ = 0;
 };
-
-// Products of rows with all blocks of keys, or of values, that are seen.
-void multiplySeen(const Block& block, const Room& room, const Rows& rows, const float* turned, float* to) {
-  for (size_t at = 0; at < room.seen.size(); ++at) {
-    const float* right = turned + (block.group() * block.work.keyBlocks + room.seen[at]) * rows.size * kBlockSize;
-    multiply({rows.at(block.line), rows.stride, 1, right, kBlockSize, to + static_cast<int64_t>(at) * kBlockSize,
-              room.width, block.rows, kBlockSize, rows.size, true});
-  }
-}
-
-void computeScores(const Block& block, Room& room, const float* keys) {
-  const Work& work = block.work;
-  const int64_t within = block.head % work.shared();
-  const uint8_t* kinds = work.bias.kindsOf(block.group(), within, work.shared(), block.line / kBlockSize);
-  room.seen.clear();
-  for (int64_t keyBlock = 0; keyBlock < work.keyBlocks; ++keyBlock) {
-    if ((kinds[keyBlock] & kHasAllowed) != 0) room.seen.push_back(keyBlock);
-  }
-  multiplySeen(block, room, work.query.at(block.batch, block.head), keys, room.scores);
-  const float* bias = work.bias.row<float>(block.group(), within, block.line);
-  for (size_t at = 0; at < room.seen.size(); ++at) {
-    const int64_t first = room.seen[at] * kBlockSize;
-    const bool isBiased = bias != nullptr && (kinds[room.seen[at]] & kHasBias) != 0;
-    finishScores(Scores{room.scores + static_cast<int64_t>(at) * kBlockSize, room.width, block.rows,
-                        std::min(kBlockSize, work.columns - first), work.scale, isBiased ? bias + first : nullptr,
-                        isBiased ? work.bias.rowStride() : 0});
-  }
-}
-
-// Calls `visit` with the first column of the room, the first key and the number of keys of blocks that follow one another.
-template <typename Visit>
-void forEachRun(const Block& block, const Room& room, const Visit& visit) {
-  const auto& seen = room.seen;
-  for (size_t begin = 0, end = 0; begin < seen.size(); begin = end) {
-    for (end = begin + 1; end < seen.size() && seen[end] == seen[end - 1] + 1;) ++end;
-    const int64_t key = seen[begin] * kBlockSize;
-    const int64_t last = std::min(block.work.columns, (seen[end - 1] + 1) * kBlockSize);
-    visit(static_cast<int64_t>(begin) * kBlockSize, key, last - key);
-  }
-}
-
-void zero(const Rows& rows, int64_t line, int64_t count) {
-  for (int64_t row = line; row < line + count; ++row) std::fill_n(rows.at(row), rows.size, 0.0f);
-}
-
-struct Forward {
-  const Work& work;
-  Heads output;
-  at::Tensor keys;
-  float *rowMax, *logRowSum;  // [B, H, all T]: of scores that are scaled and biased; to base e
-};
-
-void forwardBlock(const Forward& forward, Room& room, const Block& block) {
-  const Work& work = forward.work;
-  computeScores(block, room, floatsOf(forward.keys));
-  const int64_t count = static_cast<int64_t>(room.seen.size()) * kBlockSize;
-  const int64_t place = work.place(block.batch, block.head, block.line);
-  const Rows output = forward.output.at(block.batch, block.head);
-  const Rows values = work.value.at(block.batch, block.head / work.shared());
-  zero(output, block.line, block.rows);
-  float factors[kBlockSize];
-  for (int64_t row = 0; row < block.rows; ++row) {
-    const Measure of = exponentiate(room.scores + row * room.width, count);
-    forward.rowMax[place + row] = of.rowMax;
-    forward.logRowSum[place + row] = of.rowSum == 0 ? 0 : std::log(of.rowSum);
-    factors[row] = of.rowSum == 0 ? 0 : 1 / of.rowSum;
-  }
-  forEachRun(block, room, [&](int64_t column, int64_t key, int64_t keys) {
-    multiply({room.scores + column, room.width, 1, values.at(key), values.stride, output.at(block.line), output.stride,
-              block.rows, work.size, keys, false});
-  });
-  for (int64_t row = 0; row < block.rows; ++row) {
-    float* const to = output.at(block.line + row);
-    for (int64_t e = 0; e < work.size; ++e) to[e] *= factors[row];
-  }
-}
-
-struct Backward {
-  const Work& work;
-  Heads output, outputGradient;
-  at::Tensor keys, values;  // turned
-  const float *rowMax, *logRowSum;
-  Heads query, key, value;  // results
-};
-
-// Adds what one block of queries gives to the gradients of its keys and values.
-void backwardBlock(const Backward& backward, Room& room, const Block& block) {
-  const Work& work = backward.work;
-  const int64_t group = block.head / work.shared();
-  const Rows query = work.query.at(block.batch, block.head), keys = work.key.at(block.batch, group);
-  const Rows gradient = backward.outputGradient.at(block.batch, block.head);
-  const Rows output = backward.output.at(block.batch, block.head);
-  const Rows ofQuery = backward.query.at(block.batch, block.head), ofKey = backward.key.at(block.batch, group);
-  const Rows ofValue = backward.value.at(block.batch, group);
-  computeScores(block, room, floatsOf(backward.keys));
-  multiplySeen(block, room, gradient, floatsOf(backward.values), room.gradients);
-  const int64_t count = static_cast<int64_t>(room.seen.size()) * kBlockSize;
-  const int64_t place = work.place(block.batch, block.head, block.line);
-  for (int64_t row = 0; row < block.rows; ++row) {
-    const Known known{backward.rowMax[place + row], backward.logRowSum[place + row], work.scale,
-                      output.at(block.line + row), gradient.at(block.line + row), work.size};
-    differentiate(room.scores + row * room.width, room.gradients + row * room.width, count, known);
-  }
-  zero(ofQuery, block.line, block.rows);
-  forEachRun(block, room, [&](int64_t column, int64_t key, int64_t count) {
-    const float *probabilities = room.scores + column, *gradients = room.gradients + column;
-    multiply({gradients, room.width, 1, keys.at(key), keys.stride, ofQuery.at(block.line), ofQuery.stride, block.rows,
-              work.size, count, false});
-    multiply({gradients, 1, room.width, query.at(block.line), query.stride, ofKey.at(key), ofKey.stride, count, work.size,
-              block.rows, false});
-    multiply({probabilities, 1, room.width, gradient.at(block.line), gradient.stride, ofValue.at(key), ofValue.stride,
-              count, work.size, block.rows, false});
-  });
-}
 }  // namespace
 
 void forwardOnVectors(const Given& given, const at::Tensor& output, const at::Tensor& measures) {
   const Segments segments(given);
   float* const rowMax = floatsOf(measures);
-  std::vector<Forward> parts;
-  std::vector<int64_t> counts;
+  std::vector<Pass> passes;
+  std::vector<int64_t> blocks;
   for (const Work& work : segments.works()) {
-    parts.push_back({work, Segments::headsOf(work, output), turned(work, work.key), rowMax, rowMax + measures.numel() / 2});
-    counts.push_back(work.batch * work.heads * work.queryBlocks);
+    const Heads to = Segments::headsOf(work, output);
+    passes.push_back({work, turned(work, work.key), {}, to, rowMax, rowMax + measures.numel() / 2, to, to, to, to});
+    blocks.push_back(work.batch * work.heads * work.queryBlocks);
   }
-  Rooms rooms(segments.extent(), 1);
-  inPiecesOf(counts, kWorth / segments.extent().keyBlocks + 1, [&](size_t at, int64_t from, int64_t to) {
-    const Work& work = parts[at].work;
+  inPiecesOf(blocks, kWorth / segments.extent().keyBlocks + 1, [&](size_t at, int64_t from, int64_t to) {
+    const Work& work = passes[at].work;
+    Room room(passes[at], false);
     for (int64_t block = from; block < to; ++block) {
       const int64_t head = block / work.queryBlocks;
-      forwardBlock(parts[at], rooms.own(), {work, head / work.heads, head % work.heads, block % work.queryBlocks});
+      room.forward(head / work.heads, head % work.heads, block % work.queryBlocks);
     }
   });
 }
 
 void backwardOnVectors(const Given& given, const Arrived& arrived, const Gradients& results) {
   const Segments segments(given);
-  const float* const rowMax = floatsOf(arrived.measures);
-  std::vector<Backward> parts;
+  float* const rowMax = floatsOf(arrived.measures);
+  std::vector<Pass> passes;
   std::vector<int64_t> groups;
   for (const Work& work : segments.works()) {
-    parts.push_back({work, Segments::headsOf(work, arrived.output), Segments::headsOf(work, arrived.gradient),
-                     turned(work, work.key), turned(work, work.value), rowMax, rowMax + arrived.measures.numel() / 2,
-                     Segments::part(results.query, work.firstQuery, work.queries),
-                     Segments::part(results.key, work.firstQuery, work.columns),
-                     Segments::part(results.value, work.firstQuery, work.columns)});
+    const auto part = [&](const at::Tensor& tensor, int64_t count) {
+      return Segments::part(tensor, work.firstQuery, count);
+    };
+    passes.push_back({work, turned(work, work.key), turned(work, work.value), Segments::headsOf(work, arrived.output), rowMax,
+                      rowMax + arrived.measures.numel() / 2, Segments::headsOf(work, arrived.gradient),
+                      part(results.query, work.queries), part(results.key, work.columns), part(results.value, work.columns)});
     groups.push_back(work.batch * work.groups);
   }
-  Rooms rooms(segments.extent(), 2);
   // Whoever works on a group adds up what all queries of its heads give.
   inPiecesOf(groups, 1, [&](size_t at, int64_t from, int64_t to) {
-    const Backward& backward = parts[at];
-    const Work& work = backward.work;
-    for (int64_t at = from; at < to; ++at) {
-      const int64_t batch = at / work.groups, group = at % work.groups;
-      for (const Heads* heads : {&backward.key, &backward.value}) zero(heads->at(batch, group), 0, work.columns);
-      for (int64_t head = group * work.shared(); head < (group + 1) * work.shared(); ++head) {
-        for (int64_t block = 0; block < work.queryBlocks; ++block) {
-          backwardBlock(backward, rooms.own(), {work, batch, head, block});
-        }
+    const Work& work = passes[at].work;
+    Room room(passes[at], true);
+    for (int64_t all = from; all < to; ++all) {
+      const int64_t batch = all / work.groups, group = all % work.groups;
+      Room::zero(passes[at].ofKey.at(batch, group), 0, work.columns);
+      Room::zero(passes[at].ofValue.at(batch, group), 0, work.columns);
+      for (int64_t block = 0; block < work.shared() * work.queryBlocks; ++block) {
+        room.backward(batch, group * work.shared() + block / work.queryBlocks, block % work.queryBlocks);
       }
     }
   });

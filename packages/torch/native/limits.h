@@ -1,4 +1,5 @@
-// What the system lets this process use: of the machine, and of every control group that it is in.
+// What memory the system lets this process use: of the machine, and of every control group that it is in. JavaScript finds the
+// groups (control-groups.ts); their limits and use are read here, whenever memory is asked for.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +14,16 @@ struct MemoryHeadroom {
   std::string of;        // whose limit it is, for messages
 };
 
-// The folders of one kind of limit, the process's own group first, then those above it; and how the files are called.
-struct GroupFolders {
+// Folders of the process's own group and those above it, of either version; `root` stands before every path that is read.
+struct MemoryGroups {
+  std::string root;
   std::vector<std::string> version1, version2;
-};
-
-class SystemLimits {
- public:
-  // `root` stands before every path that is read: "" but in tests. Groups are looked up once, limits at each call.
-  explicit SystemLimits(std::string root);
 
   // The least of what the machine and each control group leave.
-  MemoryHeadroom memory() const;
-  // Processors' worth of time that the control groups allow; 0 without a limit.
-  double processors() const;
+  MemoryHeadroom headroom() const;
 
-  // Of this process. ASTRA_SYSTEM_ROOT names another root: the tests' way to a machine with other limits.
-  static const SystemLimits& own();
-
- private:
-  std::string root_;
-  GroupFolders memory_, processors_;
+  // Of this process, as setMemoryGroups() was told.
+  static const MemoryGroups& own();
 };
 
 }  // namespace astra

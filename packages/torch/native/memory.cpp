@@ -165,7 +165,7 @@ class BlockPool {
     }
     credit_ = 0;
     for (const bool last : {false, true}) {
-      const MemoryHeadroom headroom = SystemLimits::own().memory();
+      const MemoryHeadroom headroom = MemoryGroups::own().headroom();
       if (headroom.limit == 0) return;
       const size_t keptFree = std::min(headroom.limit / 16, kMostKeptFree);
       const auto left = [&] {

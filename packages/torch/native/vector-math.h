@@ -1,6 +1,7 @@
 // Arithmetic for loops over plain memory, written so that compilers vectorise it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -119,6 +120,24 @@ inline float exponentialWithin(float x) {
 inline float exponential(float x) {
   const float value = exponentialWithin(x < -87.0f ? -87.0f : x);
   return x < -87.0f ? 0.0f : value;
+}
+
+ASTRA_VECTOR_LOOP(float, greatestOf, (const float* __restrict scores, int64_t count), (scores, count)) {
+  float greatest = -INFINITY;
+#pragma omp simd reduction(max : greatest)
+  for (int64_t i = 0; i < count; ++i) greatest = scores[i] > greatest ? scores[i] : greatest;
+  return greatest;
+}
+
+// Scores, none above `greatest`, to weights of a softmax that their sum, which is returned, has not divided yet.
+ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, int64_t count, float greatest), (scores, count, greatest)) {
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < count; ++i) {
+    scores[i] = exponential(scores[i] - greatest);
+    total += scores[i];
+  }
+  return total;
 }
 
 }  // namespace astra

@@ -1,4 +1,5 @@
 /** What engine runs here, on how many threads and which devices. */
+import { allowedProcessors, controlGroups } from "./control-groups.js";
 import type { Device } from "./dtype.js";
 import { UsageError } from "./errors.js";
 import { addon, type Isa } from "./native.js";
@@ -46,7 +47,7 @@ export function engineInformation(): EngineInformation {
     coreType: isOpenBlas ? native.blasCore : null,
     oneDnn: native.oneDnn,
     threads: native.threads,
-    physicalCores: computingCores(addon().systemLimits(null).processors),
+    physicalCores: computingCores(allowedProcessors()),
     isa: native.isa,
     bf16: native.bfloat16,
     cuda: native.cuda,
@@ -61,8 +62,9 @@ export function cudaAvailable(): boolean {
 
 /** What the machine and the control groups that the process is in leave it, in bytes; null where the system does not tell. */
 export function availableMemory(): { available: number; limit: number; of: string } | null {
-  const { availableMemory: available, memoryLimit: limit, memoryOf: of } = addon().systemLimits(null);
-  return limit === 0 ? null : { available, limit, of };
+  const { root, version1, version2 } = controlGroups("memory");
+  const headroom = addon().memoryHeadroom(root, version1, version2);
+  return headroom.limit === 0 ? null : headroom;
 }
 
 /**

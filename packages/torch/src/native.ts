@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { dirname, join, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { allowedProcessors, controlGroups } from "./control-groups.js";
 import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import { computingCores, namedThreads, waitingVariables } from "./threads.js";
@@ -36,15 +37,13 @@ export interface NativeInformation {
 }
 
 /** What the machine and the control groups that the process is in let it use. */
-export interface SystemLimits {
+export interface MemoryHeadroom {
   /** Bytes that can still be taken without swapping; 0 where the system does not tell. */
-  availableMemory: number;
+  available: number;
   /** Bytes of which those are left; 0 where the system does not tell. */
-  memoryLimit: number;
+  limit: number;
   /** Whose limit it is, for messages. */
-  memoryOf: string;
-  /** Processors' worth of time; 0 without a limit. */
-  processors: number;
+  of: string;
 }
 
 export interface NativeAddon {
@@ -197,7 +196,9 @@ export interface NativeAddon {
   resetPeakMemoryStats(): void;
   emptyCache(): void;
   trimCache(): void;
-  systemLimits(root: string | null): SystemLimits;
+  /** What groups of memory leave, and which of them the allocator asks. */
+  memoryHeadroom(root: string, version1: readonly string[], version2: readonly string[]): MemoryHeadroom;
+  setMemoryGroups(root: string, version1: readonly string[], version2: readonly string[]): void;
   endOnSecondSignal(active: boolean): void;
   information(): NativeInformation;
   threads(): number;
@@ -303,8 +304,9 @@ function load(): NativeAddon {
     const native = require(file) as NativeAddon;
     native.setErrorClass(TorchError, OutOfMemoryError);
     native.registerOperators(operatorNames);
-    if (namedThreads(process.env) === null)
-      native.setThreads(computingCores(native.systemLimits(null).processors));
+    const { root, version1, version2 } = controlGroups("memory");
+    native.setMemoryGroups(root, version1, version2);
+    if (namedThreads(process.env) === null) native.setThreads(computingCores(allowedProcessors()));
     return native;
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;

@@ -1,4 +1,5 @@
 /** Who decides on how many threads operators run: the user, else the largest model in use. */
+import { allowedProcessors } from "./control-groups.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";
 import { computingCores, namedThreads } from "./threads.js";
@@ -49,7 +50,7 @@ function decide(): void {
   if (chosen || namedThreads(process.env) !== null) return;
   const native = addon();
   const small = inUse.size > 0 && [...inUse].every(({ size }) => size < WORTH_THREADS);
-  const count = small ? 1 : computingCores(native.systemLimits(null).processors);
+  const count = small ? 1 : computingCores(allowedProcessors());
   // libtorch gives up compiled kernels when it is told.
   if (count !== native.threads()) native.setThreads(count);
 }

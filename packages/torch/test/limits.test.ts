@@ -6,7 +6,15 @@ import { fileURLToPath } from "node:url";
 
 import { afterAll, describe, expect, it } from "vitest";
 
-import { OutOfMemoryError, setAllocationLimit, tensor, TorchError, zeros } from "../src/index.js";
+import {
+  availableMemory,
+  OutOfMemoryError,
+  setAllocationLimit,
+  tensor,
+  TorchError,
+  zeros,
+} from "../src/index.js";
+import { allowedProcessors, controlGroups } from "../src/control-groups.js";
 import { addon } from "../src/native.js";
 import { makeControlGroup } from "./control-group.js";
 import { expectNoLeaks } from "./live-tensors.js";
@@ -55,8 +63,11 @@ const version1 = (kind: string, group: string, shown: string, files: Record<stri
 });
 
 const limitsOf = (files: Record<string, string>) => {
-  const { availableMemory, memoryLimit, memoryOf, processors } = addon().systemLimits(systemOf(files));
-  return { left: availableMemory / MIB, limit: memoryLimit / MIB, of: memoryOf, processors };
+  const system = systemOf(files);
+  const { root, version1, version2 } = controlGroups("memory", system);
+  const { available, limit, of } = addon().memoryHeadroom(root, version1, version2);
+  const processors = allowedProcessors(controlGroups("cpu", system));
+  return { left: available / MIB, limit: limit / MIB, of, processors };
 };
 
 const NONE1 = "9223372036854771712";
@@ -68,10 +79,10 @@ describe("what the system lets a process use", () => {
   });
 
   it("is this machine's own, here", () => {
-    const { availableMemory, memoryLimit } = addon().systemLimits(null);
-    expect(memoryLimit).toBeGreaterThan(100 * MIB);
-    expect(availableMemory).toBeGreaterThan(10 * MIB);
-    expect(availableMemory).toBeLessThanOrEqual(memoryLimit);
+    const { available, limit } = availableMemory()!;
+    expect(limit).toBeGreaterThan(100 * MIB);
+    expect(available).toBeGreaterThan(10 * MIB);
+    expect(available).toBeLessThanOrEqual(limit);
   });
 
   it("is what a group of version 2 leaves, pages of files counted as free unless they wait to be written", () => {
