@@ -169,7 +169,7 @@ export const operators: Fuzzer = {
     "operators with generated tensors, numbers and lists; memory of a quarter of them lies between guard pages",
 
   prepare() {
-    const native = addon();
+    const native = testAddon();
     parsed = operatorNames.map((name) => {
       const schema = native.schema(name);
       return schema === null ? null : parametersOf(schema);

@@ -4,7 +4,6 @@
 #include "dispatch.h"
 #include "engine.h"
 #include "isa.h"
-#include "file.h"
 
 #include <c10/util/Logging.h>
 

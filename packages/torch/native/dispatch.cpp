@@ -8,7 +8,6 @@
 #include <c10/util/Optional.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "engine.h"
 
@@ -305,26 +304,7 @@ napi_value registerOperators(Call& call) {
   return makeUndefined(call.env);
 }
 
-// schema("aten::add.Tensor") → its text, or null where this libtorch has no such operator.
-napi_value schema(Call& call) {
-  auto handle = c10::Dispatcher::singleton().findSchema(operatorNameOf(call.text(0, "operator name")));
-  if (!handle.has_value()) return makeNull(call.env);
-  std::ostringstream text;
-  text << handle->schema();
-  return makeText(call.env, text.str());
-}
-
-// operatorNames() → every "namespace::name.overload" of this libtorch.
-napi_value operatorNames(Call& call) {
-  std::vector<napi_value> names;
-  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    names.push_back(makeText(call.env, textOf(name)));
-  }
-  return makeArray(call.env, names);
-}
-
-const Exports exports{
-    {"call", call}, {"registerOperators", registerOperators}, {"schema", schema}, {"operatorNames", operatorNames}};
+const Exports exports{{"call", call}, {"registerOperators", registerOperators}};
 
 }  // namespace
 

@@ -18,7 +18,6 @@
 namespace astra {
 
 struct Operator;
-struct OpenFile;
 
 struct Engine {
   napi_env environment = nullptr;
@@ -26,7 +25,6 @@ struct Engine {
   napi_ref memoryErrorClass = nullptr;  // JavaScript's OutOfMemoryError
   HandleTable<at::Tensor> tensors;
   HandleTable<at::Generator> generators;
-  HandleTable<std::shared_ptr<OpenFile>> files;
   std::vector<std::unique_ptr<Operator>> operators;
   int64_t tensorBytes = 0;    // of the tensors that JavaScript holds
   int64_t reportedBytes = 0;  // that V8 knows of

@@ -179,20 +179,6 @@ class SegmentsOf {
   int64_t next_ = 0;
 };
 
-// Work on what several segments consist of, one after the other: `counts` of each.
-template <typename Part>
-void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& part) {
-  int64_t total = 0;
-  for (const int64_t count : counts) total += count;
-  inPieces(total, piece, [&](int64_t from, int64_t to) {
-    int64_t first = 0;
-    for (size_t at = 0; at < counts.size() && first < to; first += counts[at++]) {
-      const int64_t begin = std::max<int64_t>(0, from - first), end = std::min(counts[at], to - first);
-      if (begin < end) part(at, begin, end);
-    }
-  });
-}
-
 constexpr int64_t kWorth = 64;  // blocks of scores that are worth a thread's start
 
 // What the backward pass begins with, laid out one after the other; [2, B, H, T] of measures as the forward pass left them.

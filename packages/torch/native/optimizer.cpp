@@ -11,14 +11,14 @@
 #include <ATen/ops/empty_like.h>
 
 #include "engine.h"
+#include "pieces.h"
 #include "plain-tensor.h"
 #include "vector-math.h"
 
 namespace astra {
 namespace {
 
-// Elements below which a second thread costs more than it saves.
-constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kPiece = 1 << 15;  // numbers that a thread works on at a time
 
 // What is the same for all elements of one parameter in one step. Computed in double: 1.0f - 0.999f has only
 // five correct digits.
@@ -81,29 +81,6 @@ void requirePlainFloat(const at::Tensor& tensor, const char* list, size_t index)
   }
 }
 
-// Walks [0, total) of all pieces laid end to end, in parallel: `body(piece, begin, end)` for each part of a piece.
-template <class Body>
-void forEachPart(const std::vector<int64_t>& ends, const Body& body) {
-  const int64_t total = ends.empty() ? 0 : ends.back();
-  at::parallel_for(0, total, kGrain, [&](int64_t begin, int64_t end) {
-    size_t piece = std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin();
-    while (begin < end) {
-      const int64_t start = piece == 0 ? 0 : ends[piece - 1];
-      const int64_t stop = std::min(end, ends[piece]);
-      if (begin < stop) body(piece, begin - start, stop - start);
-      begin = stop;
-      ++piece;
-    }
-  });
-}
-
-std::vector<int64_t> runningEnds(const std::vector<at::Tensor>& tensors) {
-  std::vector<int64_t> ends;
-  int64_t end = 0;
-  for (const at::Tensor& tensor : tensors) ends.push_back(end += tensor.numel());
-  return ends;
-}
-
 // fusedAdam(parameters, gradients, expAvgs, expAvgSqs, steps, lr, beta1, beta2, epsilon, weight decay, decoupled)
 napi_value fusedAdam(Call& call) {
   const at::AutoGradMode mode(false);
@@ -124,6 +101,7 @@ napi_value fusedAdam(Call& call) {
     throw Refusal("the five lists must be equally long");
   }
   std::vector<AdamParameter> work;
+  std::vector<int64_t> counts;
   for (size_t i = 0; i < count; ++i) {
     requirePlainFloat(parameters[i], "parameters", i);
     if (gradients[i].defined() && gradients[i].sizes() == parameters[i].sizes() &&
@@ -155,9 +133,10 @@ napi_value fusedAdam(Call& call) {
     constants.stepSize = static_cast<float>(learningRate / (1.0 - std::pow(beta1, step)));
     work.push_back({parameters[i].data_ptr<float>(), gradients[i].data_ptr<float>(), expAvgs[i].data_ptr<float>(),
                     expAvgSqs[i].data_ptr<float>(), constants});
+    counts.push_back(parameters[i].numel());
   }
-  forEachPart(runningEnds(parameters), [&](size_t piece, int64_t begin, int64_t end) {
-    const AdamParameter& p = work[piece];
+  inPiecesOf(counts, 8 * kPiece, [&](size_t at, int64_t begin, int64_t end) {
+    const AdamParameter& p = work[at];
     adam(p.parameter + begin, p.gradient + begin, p.expAvg + begin, p.expAvgSq + begin, end - begin, p.step);
   });
   for (const std::vector<at::Tensor>* list : {&parameters, &expAvgs, &expAvgSqs}) {
@@ -181,8 +160,8 @@ napi_value gradientNorm(Call& call) {
   std::vector<Block> blocks;
   for (const at::Tensor& gradient : gradients) {
     const float* values = gradient.data_ptr<float>();
-    for (int64_t begin = 0; begin < gradient.numel(); begin += kGrain) {
-      blocks.push_back({values + begin, std::min(kGrain, gradient.numel() - begin)});
+    for (int64_t begin = 0; begin < gradient.numel(); begin += kPiece) {
+      blocks.push_back({values + begin, std::min(kPiece, gradient.numel() - begin)});
     }
   }
   std::vector<double> sums(blocks.size());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include <ATen/Parallel.h>
 
@@ -21,6 +22,20 @@ void inPieces(int64_t total, int64_t piece, const Work& work) {
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     for (int64_t from = next.fetch_add(piece); from < total; from = next.fetch_add(piece)) {
       work(from, std::min(total, from + piece));
+    }
+  });
+}
+
+// The same of several things that lie end to end, `counts` of each: `part` is told of which, and what of it.
+template <typename Part>
+void inPiecesOf(const std::vector<int64_t>& counts, int64_t piece, const Part& part) {
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  inPieces(total, piece, [&](int64_t from, int64_t to) {
+    int64_t first = 0;
+    for (size_t at = 0; at < counts.size() && first < to; first += counts[at++]) {
+      const int64_t begin = std::max<int64_t>(0, from - first), end = std::min(counts[at], to - first);
+      if (begin < end) part(at, begin, end);
     }
   });
 }

@@ -52,8 +52,6 @@ export interface NativeAddon {
     memoryConstructor: new (message: string) => Error,
   ): void;
   registerOperators(names: readonly string[]): void;
-  schema(name: string): string | null;
-  operatorNames(): string[];
   call(operator: number, gradients: boolean, ...values: unknown[]): unknown;
 
   fromData(data: ArrayBufferView, dtype: number, shape: readonly number[], device: string): Handle;
@@ -98,10 +96,7 @@ export interface NativeAddon {
   releaseGenerator(generator: Handle): void;
   manualSeed(seed: number | bigint): void;
 
-  openFile(path: string): [file: Handle, bytes: number];
-  readFile(file: Handle, dtype: number, shape: readonly number[], byteOffset: number): Handle;
-  isFileChanged(file: Handle): boolean;
-  closeFile(file: Handle): void;
+  readFile(descriptor: number, dtype: number, shape: readonly number[], byteOffset: number): Handle;
 
   fusedAdam(
     parameters: readonly Handle[],

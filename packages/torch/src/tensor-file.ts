@@ -1,4 +1,7 @@
 /** Files as tensors. */
+import { closeSync, constants, fstatSync, openSync, type BigIntStats } from "node:fs";
+import { getSystemErrorMap } from "node:util";
+
 import { dtypeFacts, isDType, type DType } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
@@ -12,12 +15,27 @@ import type { Tensor } from "./tensor.js";
 export class TensorFile {
   readonly path: string;
   readonly bytes: number;
-  private handle: number;
+  /** −1 once it is closed. */
+  private descriptor: number;
+  private readonly opened: BigIntStats;
 
   /** Throws TorchError when the path is no readable regular file. */
   constructor(path: string) {
     this.path = path;
-    [this.handle, this.bytes] = addon().openFile(path);
+    if (path.includes("\0")) throw new TorchError("openFile: the path must not hold a zero byte");
+    try {
+      // A named pipe is not waited for: it is refused below.
+      this.descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    } catch (cause) {
+      const { errno, message } = cause as NodeJS.ErrnoException;
+      const reason = getSystemErrorMap().get(errno ?? 0)?.[1] ?? message;
+      throw new TorchError(`openFile: ${path} cannot be opened: ${reason}`, { cause });
+    }
+    this.opened = fstatSync(this.descriptor, { bigint: true });
+    this.bytes = Number(this.opened.size);
+    if (this.opened.isFile()) return;
+    this.close();
+    throw new TorchError(`openFile: ${path} is not a regular file`);
   }
 
   /**
@@ -28,18 +46,23 @@ export class TensorFile {
     if (!isDType(dtype)) {
       throw new TorchError(`readFile: dtype must be a supported dtype, got ${describeValue(dtype)}`);
     }
-    return wrap(addon().readFile(this.handle, dtypeFacts[dtype].code, shape, byteOffset));
+    if (this.descriptor < 0) throw new TorchError("readFile: the file has been closed");
+    const read = wrap(addon().readFile(this.descriptor, dtypeFacts[dtype].code, shape, byteOffset));
+    if (!this.isChanged()) return read;
+    read.dispose();
+    throw new TorchError(`readFile: ${this.path} has been changed since it was opened`);
   }
 
   /** Whether the file has another size or time of modification than when it was opened. */
   isChanged(): boolean {
-    return addon().isFileChanged(this.handle);
+    if (this.descriptor < 0) throw new TorchError("readFile: the file has been closed");
+    const now = fstatSync(this.descriptor, { bigint: true });
+    return now.size !== this.opened.size || now.mtimeNs !== this.opened.mtimeNs;
   }
 
   close(): void {
-    if (this.handle === 0) return;
-    addon().closeFile(this.handle);
-    this.handle = 0;
+    if (this.descriptor >= 0) closeSync(this.descriptor);
+    this.descriptor = -1;
   }
 
   [Symbol.dispose](): void {

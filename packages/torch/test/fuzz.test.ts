@@ -325,7 +325,7 @@ describe("hostile arguments", () => {
 
   it("refuses files that cannot be read", () => {
     expect(() => openTensorFile("/")).toThrow(/not a regular file/u);
-    expect(() => openTensorFile("/nowhere/at/all")).toThrow(/cannot be opened: No such file/u);
+    expect(() => openTensorFile("/nowhere/at/all")).toThrow(/cannot be opened: no such file/u);
     expect(() => openTensorFile("a\u0000b")).toThrow(/zero byte/u);
     // @ts-expect-error a number is no path
     expect(() => openTensorFile(7)).toThrow(/path must be a string/u);

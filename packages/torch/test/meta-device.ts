@@ -25,8 +25,6 @@ const PLACELESS: ReadonlySet<string> = new Set<keyof NativeAddon>([
   "generatorState",
   "setGeneratorState",
   "readFile",
-  "isFileChanged",
-  "closeFile",
   // These look themselves where tensors lie, and leave what is not on the CPU to libtorch, or to their caller.
   "fusedAttention",
   "copyColumns",

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
 import { operatorNames } from "../src/operator-names.generated.js";
-import { addon } from "../src/native.js";
+import { testAddon } from "./test-addon.js";
 import { dtypeFacts, type DType } from "../src/dtype.js";
 import { Generator, ones, scope, Tensor, tensor } from "../src/index.js";
 import { operatorTable } from "../scripts/operator-table.mjs";
@@ -92,7 +92,7 @@ describe("the list of operators", () => {
     );
     expect(Object.keys(written)).toEqual([...operatorNames]);
     for (const name of operatorNames) {
-      const schema = addon().schema(name);
+      const schema = testAddon().schema(name);
       if (schema === null) throw new Error(`the loaded libtorch has no ${name}`);
       const expected = parametersOf(written[name] as string);
       // A later libtorch may add arguments behind the ones that the wrapper passes.

@@ -4,6 +4,8 @@ import { addon, type NativeAddon } from "../src/native.js";
 export interface TestAddon extends NativeAddon {
   /** See meta-device.cpp. */
   computeOnMeta(): void;
+  /** What libtorch says of an operator, "aten::add.Tensor"; null where it has none of the name. */
+  schema(name: string): string | null;
   /** See guarded.cpp, as for the next. */
   guardAllocations(alignment: number, fill: number): void;
   failAllocation(after: number): number;
