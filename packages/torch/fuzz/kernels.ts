@@ -68,7 +68,6 @@ const makers: Record<string, (random: Random) => Call> = {
     return {
       name: "decodeAttention",
       arguments: [
-        random.chance(0.2),
         numbers(batch, groups * shared, 1, head),
         numbers(rows, groups, columns, head),
         numbers(rows, groups, columns, head),

@@ -17,11 +17,6 @@
 namespace astra {
 namespace {
 
-bool anyRequiresGradient(std::initializer_list<const at::Tensor*> tensors) {
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [](const at::Tensor* tensor) { return tensor->defined() && tensor->requires_grad(); });
-}
-
 constexpr int64_t kMostHeadSize = 256;
 // Views that repeat one number can claim any size. Up to here no product of sizes overflows; beyond it nobody decodes.
 constexpr int64_t kMostQueries = int64_t{1} << 24, kMostColumns = int64_t{1} << 30;
@@ -312,16 +307,15 @@ struct Decoding {
   }
 };
 
-// decodeAttention(recording, query, key, value, ranges, scale, order, pieces): attention of one new token a row over a
+// decodeAttention(query, key, value, ranges, scale, order, pieces): attention of one new token a row over a
 // range of columns of its own; null where it does not apply
 napi_value decodeAttention(Call& call) {
-  const at::Tensor query = call.tensor(1, "query");
-  const at::Tensor key = call.tensor(2, "key");
-  const at::Tensor value = call.tensor(3, "value");
-  const at::Tensor given = call.tensor(4, "ranges");
-  const double scale = call.number(5, "scale");
+  const at::Tensor query = call.tensor(0, "query");
+  const at::Tensor key = call.tensor(1, "key");
+  const at::Tensor value = call.tensor(2, "value");
+  const at::Tensor given = call.tensor(3, "ranges");
+  const double scale = call.number(4, "scale");
   const at::AutoGradMode mode(false);
-  if (call.boolean(0, "recording") && anyRequiresGradient({&query, &key, &value})) return makeNull(call.env);
   const c10::ScalarType type = query.scalar_type();
   if (type != at::kBFloat16 && type != at::kFloat) return makeNull(call.env);
   for (const at::Tensor* tensor : {&query, &key, &value}) {
@@ -347,9 +341,9 @@ napi_value decodeAttention(Call& call) {
                     "]");
     }
   }
-  const Sharing sharing = call.absent(6)
+  const Sharing sharing = call.absent(5)
                               ? Sharing(ranges, batch)
-                              : Sharing(ranges, batch, call.tensor(6, "order"), call.tensor(7, "pieces"));
+                              : Sharing(ranges, batch, call.tensor(5, "order"), call.tensor(6, "pieces"));
   at::Tensor result = at::empty({batch, 1, heads * size}, query.options());
   if (type == at::kFloat) {
     Decoding<float>{query, key, value, result, ranges, sharing, static_cast<float>(scale)}.run();

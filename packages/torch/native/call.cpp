@@ -119,14 +119,9 @@ static std::string typeName(napi_env env, napi_value value) {
     case napi_null: return "null";
     case napi_boolean: return "a boolean";
     case napi_number: {
-      double number = 0;
-      napi_get_value_double(env, value, &number);
-      if (std::isnan(number)) return "NaN";
-      char shown[40];
-      std::snprintf(shown, sizeof shown, "%.17g", number);
-      char shorter[40];
-      std::snprintf(shorter, sizeof shorter, "%.6g", number);
-      return std::string("the number ") + (std::strtod(shorter, nullptr) == number ? shorter : shown);
+      napi_value shown = nullptr;
+      check(env, napi_coerce_to_string(env, value, &shown), "a number");
+      return "the number " + readText(env, shown, "number");
     }
     case napi_string: return "a string";
     case napi_symbol: return "a symbol";
@@ -158,6 +153,14 @@ const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, con
     throw Refusal(name + " must be a Tensor, got " + typeName(env, value));
   }
   auto* slot = engine.tensors.find(handle);
+  if (slot == nullptr) throw Refusal(name + " has been disposed");
+  return slot->value;
+}
+
+at::Generator readGenerator(Engine& engine, napi_env env, napi_value value, const std::string& name) {
+  double handle = 0;
+  if (napi_get_value_double(env, value, &handle) != napi_ok) throw Refusal(name + " must be a Generator");
+  auto* slot = engine.generators.find(handle);
   if (slot == nullptr) throw Refusal(name + " has been disposed");
   return slot->value;
 }

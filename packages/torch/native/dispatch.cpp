@@ -91,14 +91,6 @@ void resolve(Operator& op) {
   op.resolved = true;
 }
 
-at::Generator readGenerator(Engine& engine, napi_env env, napi_value value, const std::string& name) {
-  double handle = 0;
-  if (napi_get_value_double(env, value, &handle) != napi_ok) throw Refusal(name + " must be a Generator");
-  auto* slot = engine.generators.find(handle);
-  if (slot == nullptr) throw Refusal(name + " has been disposed");
-  return slot->value;
-}
-
 c10::Scalar readScalar(napi_env env, napi_value value, const std::string& name) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) == napi_ok) {

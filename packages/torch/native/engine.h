@@ -103,6 +103,7 @@ bool readBoolean(napi_env env, napi_value value, const std::string& name);
 int64_t readInteger(napi_env env, napi_value value, const std::string& name);
 std::vector<napi_value> readArray(napi_env env, napi_value value, const std::string& name);
 const at::Tensor& readTensor(Engine& engine, napi_env env, napi_value value, const std::string& name);
+at::Generator readGenerator(Engine& engine, napi_env env, napi_value value, const std::string& name);
 std::string readText(napi_env env, napi_value value, const std::string& name);
 bool isNothing(napi_env env, napi_value value);  // undefined or null
 // A dtype crosses the border as c10::ScalarType's number; those that are not offered (complex, quantized) are refused.

@@ -134,7 +134,7 @@ ASTRA_TILE_CODE void backwardBlock(const Backward& backward, BackwardRoom& room,
     delta[row] = _mm512_reduce_add_ps(sum);
   }
 
-  const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+  const uint8_t* kinds = work.bias.kindsOf(group, within * work.queryBlocks + queryBlock);
   const __m512 factor = _mm512_set1_ps(work.scale * kLog2E);
   int64_t count = 0;
   const int64_t firstKept = kept;

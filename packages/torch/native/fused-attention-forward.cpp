@@ -54,7 +54,7 @@ ASTRA_TILE_CODE void forwardBlock(const Forward& forward, ForwardRoom& room, int
   const int64_t line = queryBlock * kBlockSize, rows = std::min(kBlockSize, work.queries - line);
   arrange<Form::lines>(work.query.at(batch, head), line, room.query);
   isWritten();
-  const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+  const uint8_t* kinds = work.bias.kindsOf(group, within * work.queryBlocks + queryBlock);
   __m512 rowMax[kBlockSize];
   for (int64_t row = 0; row < rows; ++row) rowMax[row] = _mm512_set1_ps(kForbiddenScore);
   int64_t count = 0;

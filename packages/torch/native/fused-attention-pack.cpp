@@ -60,8 +60,8 @@ ASTRA_TILE_CODE void addBias(const Work& work, int64_t group, int64_t head, int6
   const __m512 perScale = _mm512_set1_ps(1.0f / work.scale);
   const __m512 forbids = _mm512_set1_ps(kForbids), never = _mm512_set1_ps(kForbiddenScore);
   const int64_t rows = std::min(kBlockSize, work.queries - query);
-  const uint16_t* bias = work.bias.row<uint16_t>(group, head, query);
-  const int64_t stride = bias == nullptr ? 0 : work.bias.rowStride();
+  const uint16_t* bias = work.bias.row<uint16_t>(group, head * work.queries + query);
+  const int64_t stride = work.bias.rowStride();
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t half = 0; half < 2; ++half) {
       const __mmask16 mask = static_cast<__mmask16>(present >> (16 * half));

@@ -86,7 +86,7 @@ ASTRA_VECTOR_LOOP(void, finishScores,
 }
 
 // S and dP of one query to P and dS.
-ASTRA_VECTOR_LOOP(void, differentiate,
+ASTRA_PRODUCT_LOOP(void, differentiate,
                   (float* __restrict scores, float* __restrict gradients, int64_t count, const float* output,
                    const float* outputGradient, int64_t size, float rowMax, float logRowSum, float scale),
                   (scores, gradients, count, output, outputGradient, size, rowMax, logRowSum, scale)) {
@@ -201,13 +201,13 @@ class Room {
     line_ = queryBlock * kBlockSize;
     rows_ = std::min(kBlockSize, work.queries - line_);
     place_ = work.place(batch, head, line_);
-    const uint8_t* kinds = work.bias.kindsOf(group, within, shared, queryBlock);
+    const uint8_t* kinds = work.bias.kindsOf(group, within * work.queryBlocks + queryBlock);
     seen_.clear();
     for (int64_t block = 0; block < work.keyBlocks; ++block) {
       if ((kinds[block] & kHasAllowed) != 0) seen_.push_back(block);
     }
     multiplySeen(work.query.at(batch, head), pass_.keys, group, scores_);
-    const float* bias = work.bias.row<float>(group, within, line_);
+    const float* bias = work.bias.row<float>(group, within * work.queries + line_);
     for (size_t at = 0; at < seen_.size(); ++at) {
       const int64_t first = seen_[at] * kBlockSize;
       const bool isBiased = bias != nullptr && (kinds[seen_[at]] & kHasBias) != 0;

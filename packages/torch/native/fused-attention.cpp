@@ -25,39 +25,27 @@ ASTRA_VECTOR_LOOP(void, inspectRow, (const Number* bias, int64_t columns, uint8_
 
 template <typename Number>
 Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t queries, int64_t columns) {
-  Bias bias;
-  bias.queries = queries;
-  bias.queryBlocks = blocksOf(queries);
-  bias.keyBlocks = blocksOf(columns);
+  const int64_t queryBlocks = blocksOf(queries), keyBlocks = blocksOf(columns);
+  const bool perGroup = tensor.defined() && tensor.size(0) > 1, perQuery = tensor.defined() && tensor.size(1) > 1;
+  const int64_t blocks = perQuery ? shared * queryBlocks : 1;
+  const at::Tensor own = at::empty({perGroup ? groups : 1, blocks, keyBlocks}, at::TensorOptions().dtype(at::kByte));
+  auto* const kinds = static_cast<uint8_t*>(own.data_ptr());
+  std::fill_n(kinds, own.numel(), tensor.defined() ? 0 : kHasAllowed);
+  Bias bias{tensor, own.expand({groups, shared * queryBlocks, keyBlocks})};
   if (tensor.defined()) {
-    bias.tensor = tensor.stride(2) == 1 || columns == 1 ? tensor : tensor.contiguous();
-    bias.perGroup = groups > 1 && tensor.size(0) > 1;
-    bias.perQuery = tensor.size(1) > 1;
-  }
-  const int64_t lines = (bias.perGroup ? groups : 1) * (bias.perQuery ? shared * bias.queryBlocks : 1);
-  bias.kinds = at::empty({lines, bias.keyBlocks}, at::TensorOptions().dtype(at::kByte));
-  auto* const kinds = static_cast<uint8_t*>(bias.kinds.data_ptr());
-  std::fill_n(kinds, lines * bias.keyBlocks, tensor.defined() ? 0 : kHasAllowed);
-  if (tensor.defined()) {
-    const int64_t perGroup = bias.perQuery ? shared * bias.queryBlocks : 1;
-    const int64_t piece = std::max<int64_t>(1, (1 << 12) / (columns + 1));
-    inPieces(lines, piece, [&](int64_t from, int64_t to) {
+    const at::Tensor lines = tensor.stride(2) == 1 || columns == 1 ? tensor : tensor.contiguous();
+    bias.tensor = lines.expand({groups, shared * queries, columns});
+    inPieces(own.size(0) * blocks, std::max<int64_t>(1, (1 << 12) / (columns + 1)), [&](int64_t from, int64_t to) {
       for (int64_t line = from; line < to; ++line) {
-        const int64_t within = line % perGroup;
-        const int64_t head = within / bias.queryBlocks, first = within % bias.queryBlocks * kBlockSize;
-        const int64_t rows = bias.perQuery ? std::min(kBlockSize, queries - first) : 1;
-        const Number* row = bias.row<Number>(line / perGroup, head, first);
+        const int64_t head = line % blocks / queryBlocks, first = line % blocks % queryBlocks * kBlockSize;
+        const int64_t rows = perQuery ? std::min(kBlockSize, queries - first) : 1;
         for (int64_t at = 0; at < rows; ++at) {
-          inspectRow(row + at * bias.rowStride(), columns, kinds + line * bias.keyBlocks);
+          inspectRow(bias.row<Number>(line / blocks, head * queries + first + at), columns, kinds + line * keyBlocks);
         }
       }
     });
   }
-  if (columns % kBlockSize != 0) {
-    for (int64_t line = 1; line <= lines; ++line) {
-      kinds[line * bias.keyBlocks - 1] |= kHasBias;
-    }
-  }
+  for (int64_t end = keyBlocks; columns % kBlockSize != 0 && end <= own.numel(); end += keyBlocks) kinds[end - 1] |= kHasBias;
   return bias;
 }
 }  // namespace

@@ -78,26 +78,22 @@ enum : uint8_t {
 };
 
 struct Bias {
-  at::Tensor tensor;  // [B·G or 1, (H/G)·T or 1, S], or undefined
-  bool perGroup = false, perQuery = false;
-  int64_t queries = 0, queryBlocks = 0, keyBlocks = 0;
-  at::Tensor kinds;  // bytes [B·G or 1, heads of a group, blocks of queries (or 1, 1), blocks of keys]
+  at::Tensor tensor;  // [B·G, (H/G)·T, S], or undefined
+  at::Tensor kinds;   // bytes [B·G, heads of a group · blocks of queries, blocks of keys]
 
   // Of one block of queries, for each block of keys.
-  const uint8_t* kindsOf(int64_t group, int64_t head, int64_t shared, int64_t queryBlock) const {
-    const int64_t at = (perGroup ? group * (perQuery ? shared : 1) : 0) + (perQuery ? head : 0);
-    return static_cast<const uint8_t*>(kinds.data_ptr()) + (perQuery ? at * queryBlocks + queryBlock : at) * keyBlocks;
+  const uint8_t* kindsOf(int64_t group, int64_t block) const {
+    return static_cast<const uint8_t*>(kinds.data_ptr()) + group * kinds.stride(0) + block * kinds.stride(1);
   }
 
   // Null where there is none.
   template <typename Number>
-  const Number* row(int64_t group, int64_t head, int64_t query) const {
+  const Number* row(int64_t group, int64_t query) const {
     if (!tensor.defined()) return nullptr;
-    return numbersOf<Number>(tensor) + (perGroup ? group * tensor.stride(0) : 0) +
-           (perQuery ? (head * queries + query) * tensor.stride(1) : 0);
+    return numbersOf<Number>(tensor) + group * tensor.stride(0) + query * tensor.stride(1);
   }
 
-  int64_t rowStride() const { return perQuery ? tensor.stride(1) : 0; }
+  int64_t rowStride() const { return tensor.defined() ? tensor.stride(1) : 0; }
 };
 
 // Attention of one segment: queries attend to keys of their own segment only.

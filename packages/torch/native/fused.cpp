@@ -2,6 +2,7 @@
 // tokens, and sums of rows. Numbers are float32 inside.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -128,29 +129,26 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   const auto* gradient = static_cast<const float*>(gradients.data_ptr());
   const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
   // The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
-  std::vector<std::vector<int64_t>> chosenOf(static_cast<size_t>(given.rows));
+  std::vector<float> sums(static_cast<size_t>(given.rows));
+  std::unordered_map<int64_t, float> arrived;  // a token may have been chosen more than once
   for (int64_t i = 0; i < given.indices.numel(); ++i) {
-    chosenOf[static_cast<size_t>(index[i] / given.vocabulary)].push_back(i);
+    sums[static_cast<size_t>(index[i] / given.vocabulary)] += gradient[i];
+    arrived[index[i]] += gradient[i];
   }
   at::Tensor output = at::empty(given.logits.sizes(), given.logits.options());
   at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
     for (int64_t row = from; row < to; ++row) {
-      const std::vector<int64_t>& own = chosenOf[static_cast<size_t>(row)];
-      float sum = 0;
-      for (const int64_t i : own) sum += gradient[i];
-      const uint16_t* logits = given.row(row);
-      uint16_t* result = words(output) + row * given.vocabulary;
-      softmaxTimes(logits, normaliser[row], -sum, result, given.vocabulary);
-      // Added in float32 before rounding; a token may have been chosen more than once.
-      for (const int64_t i : own) {
-        const int64_t token = index[i] - row * given.vocabulary;
-        float arrived = 0;
-        for (const int64_t other : own) arrived += index[other] == index[i] ? gradient[other] : 0.0f;
-        const Normaliser by = normaliser[row];
-        result[token] = narrow(arrived - sum * exponential((widen(logits[token]) - by.greatest) - by.logSum));
-      }
+      softmaxTimes(given.row(row), normaliser[row], -sums[static_cast<size_t>(row)],
+                   words(output) + row * given.vocabulary, given.vocabulary);
     }
   });
+  // Added in float32 before rounding.
+  for (const auto& [place, sum] : arrived) {
+    const int64_t row = place / given.vocabulary;
+    const float logit = widen(given.row(row)[place % given.vocabulary]);
+    const float probability = exponential((logit - normaliser[row].greatest) - normaliser[row].logSum);
+    words(output)[place] = narrow(sum - sums[static_cast<size_t>(row)] * probability);
+  }
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 

@@ -14,11 +14,9 @@ namespace astra {
 namespace {
 
 // The CPU's default generator, which operators without a generator draw from, where there is none.
-at::Generator readGenerator(Call& call, size_t index) {
+at::Generator generatorOf(Call& call, size_t index) {
   if (call.absent(index)) return at::globalContext().defaultGenerator(c10::kCPU);
-  auto* slot = call.engine->generators.find(call.number(index, "generator"));
-  if (slot == nullptr) throw Refusal("the generator has been disposed");
-  return slot->value;
+  return readGenerator(*call.engine, call.env, call.arguments[index], "generator");
 }
 
 uint64_t readSeed(Call& call, size_t index) {
@@ -45,14 +43,14 @@ napi_value createGenerator(Call& call) {
 
 // generatorState(generator or null)
 napi_value generatorState(Call& call) {
-  at::Generator generator = readGenerator(call, 0);
+  at::Generator generator = generatorOf(call, 0);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return wrapTensor(*call.engine, call.env, generator.get_state());
 }
 
 // setGeneratorState(generator or null, state)
 napi_value setGeneratorState(Call& call) {
-  at::Generator generator = readGenerator(call, 0);
+  at::Generator generator = generatorOf(call, 0);
   const at::Tensor state = call.tensor(1, "state");
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state.contiguous());
@@ -65,21 +63,9 @@ napi_value releaseGenerator(Call& call) {
   return makeUndefined(call.env);
 }
 
-// manualSeed(seed): the default generators, which operators without a generator draw from
+// manualSeed(seed): the default generators of all devices, which operators without a generator draw from
 napi_value manualSeed(Call& call) {
-  const uint64_t seed = readSeed(call, 0);
-  at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
-  {
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_current_seed(seed);
-  }
-  if (at::globalContext().hasCUDA()) {
-    for (int i = 0; i < at::detail::getCUDAHooks().getNumGPUs(); ++i) {
-      at::Generator device = at::globalContext().defaultGenerator(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(i)));
-      const std::lock_guard<std::mutex> lock(device.mutex());
-      device.set_current_seed(seed);
-    }
-  }
+  at::manual_seed(readSeed(call, 0));
   return makeUndefined(call.env);
 }
 

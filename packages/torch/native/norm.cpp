@@ -36,9 +36,7 @@ std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t
   if (given.dim() != 1 || given.size(0) != size) {
     throw Refusal(std::string(name) + " must have " + std::to_string(size) + " numbers, got " + describeTensor(given));
   }
-  for (int64_t i = 0; i < size; ++i) {
-    numbers[static_cast<size_t>(i)] = isWide(given) ? floatsOf(given)[i] : widen(words(given)[i]);
-  }
+  std::copy_n(floatsOf(given.to(at::kFloat)), size, numbers.begin());
   return numbers;
 }
 

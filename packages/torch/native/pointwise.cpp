@@ -13,7 +13,6 @@
 #include "engine.h"
 #include "pieces.h"
 #include "plain-tensor.h"
-#include "tiles.h"
 #include "vector-math.h"
 
 namespace astra {
@@ -58,43 +57,10 @@ ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restric
 }
 
 // With a gradient that arrives, that of the input.
-ASTRA_VECTOR_LOOP(void, gelu, (const Number* input, const Number* gradient, Number* output, int64_t count),
+ASTRA_PRODUCT_LOOP(void, gelu, (const Number* input, const Number* gradient, Number* output, int64_t count),
                   (input, gradient, output, count)) {
   gradient == nullptr ? geluOf<false>(input, gradient, output, count) : geluOf<true>(input, gradient, output, count);
 }
-
-#ifdef ASTRA_TILES
-// The same with the processor's own powers of 2 and reciprocals, 16 numbers at a time.
-ASTRA_TILE_INLINE __m512 sigmoidOf(__m512 u) {
-  // The least of both is the second where that is not a number.
-  const __m512 power = _mm512_min_ps(_mm512_set1_ps(126.0f), _mm512_mul_ps(u, _mm512_set1_ps(-1.44269504f)));
-  const __m512 sum = _mm512_add_ps(_mm512_set1_ps(1.0f), powerOf2(power));
-  const __m512 guess = _mm512_rcp14_ps(sum);
-  return _mm512_mul_ps(guess, _mm512_fnmadd_ps(sum, guess, _mm512_set1_ps(2.0f)));  // Newton's step
-}
-
-ASTRA_TILE_INLINE void storeNarrow(uint16_t* to, __mmask16 mask, __m512 values) {
-  _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
-}
-
-template <bool backward>
-ASTRA_TILE_CODE void geluOnVectors(const uint16_t* input, const uint16_t* gradient, uint16_t* output, int64_t count) {
-  const __m512 a = _mm512_set1_ps(kA), b = _mm512_set1_ps(kB), thrice = _mm512_set1_ps(3 * kA);
-  for (int64_t i = 0; i < count; i += kTile) {
-    const __mmask16 mask = count - i >= kTile ? __mmask16{0xffff} : static_cast<__mmask16>((1u << (count - i)) - 1);
-    const __m512 x = loadWide(input + i, mask);
-    const __m512 square = _mm512_mul_ps(x, x);
-    const __m512 s = sigmoidOf(_mm512_mul_ps(_mm512_fmadd_ps(a, square, b), x));
-    if constexpr (backward) {
-      const __m512 slope = _mm512_mul_ps(_mm512_fmadd_ps(thrice, square, b), x);
-      const __m512 derivative = _mm512_fmadd_ps(slope, _mm512_fnmadd_ps(s, s, s), s);
-      storeNarrow(output + i, mask, _mm512_mul_ps(loadWide(gradient + i, mask), derivative));
-    } else {
-      storeNarrow(output + i, mask, _mm512_mul_ps(x, s));
-    }
-  }
-}
-#endif
 
 // geluTanh(input, gradient): any shape; with a gradient, that of the input
 napi_value geluTanh(Call& call) {
@@ -103,15 +69,11 @@ napi_value geluTanh(Call& call) {
   const at::Tensor gradient = call.absent(1) ? at::Tensor() : beside(input, input.sizes(), call, 1, "gradient");
   at::Tensor output = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](int64_t from, int64_t to) {
-    const auto work = [&](auto zero, auto loop) {
+    const auto work = [&](auto zero) {
       using Number = decltype(zero);
-      loop(numbersOf<Number>(input, from), numbersOf<Number>(gradient, from), numbersOf<Number>(output, from), to - from);
+      gelu(numbersOf<Number>(input, from), numbersOf<Number>(gradient, from), numbersOf<Number>(output, from), to - from);
     };
-    if (isWide(input)) return work(float{}, [](auto... given) { gelu(given...); });
-#ifdef ASTRA_TILES
-    if (mayUseTiles()) return work(uint16_t{}, gradient.defined() ? geluOnVectors<true> : geluOnVectors<false>);
-#endif
-    work(uint16_t{}, [](auto... given) { gelu(given...); });
+    isWide(input) ? work(float{}) : work(uint16_t{});
   });
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
@@ -124,7 +86,7 @@ struct Swiglu {
   int64_t count;
 };
 
-ASTRA_VECTOR_LOOP(void, swigluOf, (const Swiglu<Number>& work), (work)) {
+ASTRA_PRODUCT_LOOP(void, swigluOf, (const Swiglu<Number>& work), (work)) {
   const Number *__restrict gate = work.gate, *__restrict up = work.up, *__restrict gradient = work.gradient;
   Number *__restrict output = work.output, *__restrict ofUp = work.ofUp;
   if (gradient == nullptr) {

@@ -7,7 +7,6 @@
 
 #include <cstring>
 #include <sstream>
-#include <unordered_set>
 
 #include "engine.h"
 
@@ -37,7 +36,7 @@ void checkStrided(const at::Tensor& tensor, const char* what) {
   if (tensor.layout() != c10::kStrided) throw Refusal(std::string(what) + " must be a dense tensor");
 }
 
-// The bytes of a typed array; refuses anything else. To be read last: any JavaScript that runs afterwards, a getter of
+// The bytes of a Uint8Array; refuses anything else. To be read last: any JavaScript that runs afterwards, a getter of
 // another argument, may detach the array and free its memory.
 struct View {
   void* data = nullptr;
@@ -46,29 +45,17 @@ struct View {
 
 View readView(Call& call, size_t index) {
   View view;
-  bool isTypedArray = false;
-  if (index >= call.count || napi_is_typedarray(call.env, call.arguments[index], &isTypedArray) != napi_ok ||
-      !isTypedArray) {
-    throw Refusal("data must be a typed array");
-  }
-  napi_typedarray_type type;
-  size_t length = 0, offset = 0;
+  napi_typedarray_type type = napi_float64_array;
+  size_t offset = 0;
   napi_value buffer = nullptr;
-  check(call.env,
-        napi_get_typedarray_info(call.env, call.arguments[index], &type, &length, &view.data, &buffer, &offset),
-        "a typed array");
-  size_t width = 1;
-  switch (type) {
-    case napi_int16_array: case napi_uint16_array: width = 2; break;
-    case napi_int32_array: case napi_uint32_array: case napi_float32_array: width = 4; break;
-    case napi_float64_array: case napi_bigint64_array: case napi_biguint64_array: width = 8; break;
-    default: width = 1;
+  if (index >= call.count || napi_get_typedarray_info(call.env, call.arguments[index], &type, &view.bytes, &view.data,
+                                                      &buffer, &offset) != napi_ok || type != napi_uint8_array) {
+    throw Refusal("data must be a Uint8Array");
   }
-  view.bytes = length * width;
   return view;
 }
 
-// fromData(typed array, dtype code, sizes, device): a new tensor that holds a copy.
+// fromData(bytes, dtype code, sizes, device): a new tensor that holds a copy.
 napi_value fromData(Call& call) {
   const c10::ScalarType type = readScalarTypeCode(call.integer(1, "dtype"));
   const std::vector<int64_t> sizes = call.sizes(2, "shape");
@@ -90,7 +77,7 @@ napi_value fromData(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(tensor));
 }
 
-// copyData(tensor, typed array): fills the array; 16-bit floats are widened to float32.
+// copyData(tensor, bytes): fills them; 16-bit floats are widened to float32.
 napi_value copyData(Call& call) {
   const at::Tensor tensor = call.tensor(0, "tensor");
   checkStrided(tensor, "the tensor");
@@ -148,23 +135,6 @@ napi_value releaseAll(Call& call) {
 
 napi_value liveTensors(Call& call) {
   return makeNumber(call.env, static_cast<double>(call.engine->tensors.live()));
-}
-
-// Bytes of the distinct storages that live handles, and the gradients of leaves, refer to.
-napi_value liveBytes(Call& call) {
-  std::unordered_set<const void*> seen;
-  double bytes = 0;
-  const auto add = [&](const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.has_storage()) return;
-    const auto* storage = tensor.storage().unsafeGetStorageImpl();
-    if (seen.insert(storage).second) bytes += static_cast<double>(storage->nbytes());
-  };
-  for (const auto& slot : call.engine->tensors.slots()) {
-    if (!slot.used || !slot.value.defined()) continue;
-    add(slot.value);
-    if (slot.value.is_leaf() && slot.value.requires_grad()) add(slot.value.grad());
-  }
-  return makeNumber(call.env, bytes);
 }
 
 // setErrorClass(TorchError, OutOfMemoryError)
@@ -245,6 +215,6 @@ std::string describeTensor(const at::Tensor& tensor) {
 const Exports exports{
     {"setErrorClass", setErrorClass}, {"fromData", fromData}, {"copyData", copyData}, {"describe", describe},
     {"item", item}, {"release", release}, {"releaseAll", releaseAll}, {"liveTensors", liveTensors},
-    {"liveBytes", liveBytes}, {"sharesStorage", sharesStorage}, {"isDense", isDense}};
+    {"sharesStorage", sharesStorage}, {"isDense", isDense}};
 
 }  // namespace astra

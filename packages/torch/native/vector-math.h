@@ -16,7 +16,7 @@
 // is the function `twice`, compiled for each of them, where Number is float or, of bfloat16, uint16_t. In the body VL is how
 // many float32 numbers a vector register holds.
 //
-// In ASTRA_PRODUCT_LOOP products and sums may be rounded together, for sums whose order is not the same anyway.
+// In ASTRA_PRODUCT_LOOP products and sums may be rounded together: faster, and not the same on every machine to the last bit.
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
 #define ASTRA_AVX2 "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe"
 #define ASTRA_AVX512 ASTRA_AVX2 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
@@ -130,7 +130,7 @@ ASTRA_VECTOR_LOOP(float, greatestOf, (const float* __restrict scores, int64_t co
 }
 
 // Scores, none above `greatest`, to weights of a softmax that their sum, which is returned, has not divided yet.
-ASTRA_VECTOR_LOOP(float, weigh, (float* __restrict scores, int64_t count, float greatest), (scores, count, greatest)) {
+ASTRA_PRODUCT_LOOP(float, weigh, (float* __restrict scores, int64_t count, float greatest), (scores, count, greatest)) {
   float total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < count; ++i) {

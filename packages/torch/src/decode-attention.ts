@@ -1,5 +1,5 @@
 import { addon } from "./native.js";
-import { requireTensor, wrap } from "./operator-call.js";
+import { isTensor, requireTensor, wrap } from "./operator-call.js";
 import { tensor } from "./factories.js";
 import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
@@ -81,8 +81,8 @@ export function decodeAttention(
   shared: SharedColumns | null = null,
 ): Tensor | null {
   const where = "decodeAttention";
+  if (isGradEnabled() && [query, key, value].some((each) => isTensor(each) && each.requiresGrad)) return null;
   const result = addon().decodeAttention(
-    isGradEnabled(),
     handle(where, "query", query),
     handle(where, "key", key),
     handle(where, "value", value),

@@ -1,4 +1,7 @@
 /** What engine runs here, on how many threads and which devices. */
+import { readFileSync } from "node:fs";
+import { basename } from "node:path";
+
 import { allowedProcessors, controlGroups } from "./control-groups.js";
 import type { Device } from "./dtype.js";
 import { UsageError } from "./errors.js";
@@ -32,21 +35,19 @@ export interface EngineInformation {
 
 export function engineInformation(): EngineInformation {
   const native = addon().information();
-  const isOpenBlas = native.blasCore !== "";
+  const libraries = loadedLibraries();
+  const blas = libraries.filter((path) => /blas|mkl_rt/u.test(basename(path)));
+  const openBlas = blas
+    .map((path) => [path, ...addon().openBlas(path)] as const)
+    .findLast(([, core]) => core !== "");
   return {
     libtorch: native.version,
-    origin: native.library,
-    blas: isOpenBlas
-      ? `OpenBLAS (${native.blasLibrary})`
-      : native.mkl
-        ? "MKL"
-        : native.blasLibrary || "unknown",
-    blasUsesOpenMp: isOpenBlas
-      ? /USE_OPENMP|openmp/iu.test(native.blasConfiguration + native.blasLibrary)
-      : null,
-    coreType: isOpenBlas ? native.blasCore : null,
+    origin: libraries.find((path) => basename(path).startsWith("libtorch_cpu")) ?? "",
+    blas: openBlas !== undefined ? `OpenBLAS (${openBlas[0]})` : native.mkl ? "MKL" : (blas[0] ?? "unknown"),
+    blasUsesOpenMp: openBlas !== undefined ? /USE_OPENMP|openmp/iu.test(openBlas[2] + openBlas[0]) : null,
+    coreType: openBlas?.[1] ?? null,
     oneDnn: native.oneDnn,
-    threads: native.threads,
+    threads: addon().threads(),
     physicalCores: computingCores(allowedProcessors()),
     isa: native.isa,
     bf16: native.bfloat16,
@@ -54,6 +55,16 @@ export function engineInformation(): EngineInformation {
     cudaDevices: native.cudaDevices,
     configuration: native.configuration,
   };
+}
+
+/** Paths of the libraries in this process, in the order of their places; none where the system does not tell. */
+function loadedLibraries(): string[] {
+  try {
+    const maps = readFileSync("/proc/self/maps", "utf8").matchAll(/ (\/.*\.so[^/\n]*|\/.*\.node)$/gmu);
+    return [...new Set(Array.from(maps, ([, path]) => path!))];
+  } catch {
+    return [];
+  }
 }
 
 export function cudaAvailable(): boolean {

@@ -3,7 +3,7 @@ import { dtypeFacts, isDType, type Device, type DType, type TypedArray } from ".
 import { describeValue, TorchError } from "./errors.js";
 import type { Generator } from "./generator.js";
 import { addon } from "./native.js";
-import { dtypeCode, generatorHandle, wrap, type Scalar } from "./operator-call.js";
+import { asBytes, dtypeCode, generatorHandle, wrap, type Scalar } from "./operator-call.js";
 import {
   ARANGE_START_STEP,
   EMPTY_MEMORY_FORMAT,
@@ -129,7 +129,9 @@ export function tensor(data: NestedInput | ArrayBufferView, options: TensorOptio
     const sameKind = dtypeFacts[dtype].array === view.constructor && dtype !== "bool";
     if (sameKind) array = view;
     else if (view instanceof BigInt64Array) {
-      const wide = wrap(addon().fromData(view, dtypeFacts.int64.code, options.shape ?? natural, device));
+      const wide = wrap(
+        addon().fromData(asBytes(view), dtypeFacts.int64.code, options.shape ?? natural, device),
+      );
       return finish(wide, wide.to(dtype), requiresGrad);
     } else array = pack(view as ArrayLike<number>, dtype);
   } else {
@@ -144,7 +146,7 @@ export function tensor(data: NestedInput | ArrayBufferView, options: TensorOptio
   const shape = options.shape ?? natural;
   // 16-bit floats have no typed array: they travel as float32 and are rounded by the engine.
   const travels: DType = dtype === "bfloat16" || dtype === "float16" ? "float32" : dtype;
-  const made = wrap(addon().fromData(array, dtypeFacts[travels].code, shape, device));
+  const made = wrap(addon().fromData(asBytes(array), dtypeFacts[travels].code, shape, device));
   return finish(made, travels === dtype ? made : made.to(dtype), requiresGrad);
 }
 

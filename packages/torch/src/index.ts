@@ -39,7 +39,6 @@ export {
   heldTensors,
   isGradEnabled,
   keep,
-  liveBytes,
   liveTensors,
   noGrad,
   scope,

@@ -21,18 +21,12 @@ export type Isa = (typeof ISAS)[number];
 
 export interface NativeInformation {
   version: string;
-  library: string;
-  blasLibrary: string;
-  blasCore: string;
-  blasConfiguration: string;
   mkl: boolean;
   oneDnn: boolean;
   isa: Isa;
   bfloat16: boolean;
   cuda: boolean;
   cudaDevices: number;
-  threads: number;
-  parallel: string;
   configuration: string;
 }
 
@@ -54,14 +48,13 @@ export interface NativeAddon {
   registerOperators(names: readonly string[]): void;
   call(operator: number, gradients: boolean, ...values: unknown[]): unknown;
 
-  fromData(data: ArrayBufferView, dtype: number, shape: readonly number[], device: string): Handle;
-  copyData(tensor: Handle, target: ArrayBufferView): void;
+  fromData(data: Uint8Array, dtype: number, shape: readonly number[], device: string): Handle;
+  copyData(tensor: Handle, target: Uint8Array): void;
   describe(tensor: Handle): [dtype: number, device: string | null, ...sizes: number[]];
   item(tensor: Handle): number | bigint;
   release(tensor: Handle): void;
   releaseAll(tensors: readonly Handle[]): void;
   liveTensors(): number;
-  liveBytes(): number;
   sharesStorage(a: Handle, b: Handle): boolean;
   isDense(tensor: Handle): boolean;
 
@@ -132,7 +125,6 @@ export interface NativeAddon {
   bfloat16Product(left: Handle, right: Handle, wide: boolean): Handle | null;
   bfloat16WeightGradient(gradient: Handle, input: Handle, weight: Handle): Handle | null;
   decodeAttention(
-    recording: boolean,
     query: Handle,
     key: Handle,
     value: Handle,
@@ -196,6 +188,7 @@ export interface NativeAddon {
   setMemoryGroups(root: string, version1: readonly string[], version2: readonly string[]): void;
   endOnSecondSignal(active: boolean): void;
   information(): NativeInformation;
+  openBlas(path: string): [core: string, configuration: string];
   threads(): number;
   setThreads(threads: number): void;
   synchronize(device: string): void;

@@ -54,6 +54,11 @@ export function isTensor(value: unknown): value is Tensor {
   return value instanceof TensorHandle;
 }
 
+/** The memory of an array of numbers. */
+export function asBytes({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
 /** For functions that are not generated: `value` where it is a Tensor. */
 export function requireTensor(where: string, name: string, value: unknown): Tensor {
   if (isTensor(value)) return value;

@@ -197,11 +197,6 @@ export function liveTensors(): number {
   return addon().liveTensors();
 }
 
-/** Bytes of the distinct storages behind live tensors and their gradients. */
-export function liveBytes(): number {
-  return addon().liveBytes();
-}
-
 /** Runs `body`, asynchronous or not, with gradient recording switched off. */
 export function noGrad<T>(body: () => T): T {
   return storage.run({ scope: context().scope, gradients: false }, body);

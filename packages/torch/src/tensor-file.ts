@@ -22,6 +22,8 @@ export class TensorFile {
   /** Throws TorchError when the path is no readable regular file. */
   constructor(path: string) {
     this.path = path;
+    if (typeof path !== "string")
+      throw new TorchError(`openFile: path must be a string, got ${describeValue(path)}`);
     if (path.includes("\0")) throw new TorchError("openFile: the path must not hold a zero byte");
     try {
       // A named pipe is not waited for: it is refused below.

@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 import { dtypeFacts, dtypeOfCode, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
-import { setTensorConstructor, wrap } from "./operator-call.js";
+import { asBytes, setTensorConstructor, wrap } from "./operator-call.js";
 import { TensorOperators, TO_DTYPE, TO_DTYPE_LAYOUT } from "./operators.generated.js";
 import { isGradEnabled, releaseHandle, track, untrack } from "./scope.js";
 
@@ -157,7 +157,7 @@ export class Tensor extends TensorOperators {
       );
     }
     const array = new dtypeFacts[this.dtype].array(elements);
-    addon().copyData(this.handle, array);
+    addon().copyData(this.handle, asBytes(array));
     return array;
   }
 

@@ -3,7 +3,6 @@ import {
   differentiable,
   enableGrad,
   grad,
-  liveBytes,
   noGrad,
   scope,
   tensor,
@@ -12,6 +11,7 @@ import {
 } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
 import { expectNoLeaks } from "./live-tensors.js";
+import { testAddon } from "./test-addon.js";
 
 expectNoLeaks();
 
@@ -161,7 +161,7 @@ describe("differentiable", () => {
   });
 
   it("frees what it saved when the graph ends, with or without a backward pass", () => {
-    const bytes = liveBytes();
+    const bytes = testAddon().liveBytes();
     for (let round = 0; round < 50; round++) {
       scope(() => {
         const x = tensor([1, 2], { requiresGrad: true });
@@ -170,6 +170,6 @@ describe("differentiable", () => {
         x.grad = null;
       });
     }
-    expect(liveBytes()).toBe(bytes);
+    expect(testAddon().liveBytes()).toBe(bytes);
   });
 });

@@ -10,7 +10,6 @@ import {
   heldTensors,
   isGradEnabled,
   keep,
-  liveBytes,
   liveTensors,
   noGrad,
   ones,
@@ -20,6 +19,7 @@ import {
   type Tensor,
 } from "../src/index.js";
 import { expectNoLeaks } from "./live-tensors.js";
+import { testAddon } from "./test-addon.js";
 
 expectNoLeaks();
 
@@ -44,18 +44,18 @@ describe("scope", () => {
 
   it("frees what it does not return", () => {
     const before = liveTensors();
-    const bytes = liveBytes();
+    const bytes = testAddon().liveBytes();
     const kept = scope(() => {
       const a = ones([1000]);
       const b = a.add(1);
       expect(liveTensors()).toBe(before + 2);
-      expect(liveBytes()).toBe(bytes + 8000);
+      expect(testAddon().liveBytes()).toBe(bytes + 8000);
       return b.mul(2);
     });
     expect(liveTensors()).toBe(before + 1);
     expect(kept.toArray()).toEqual(Array.from({ length: 1000 }, () => 4));
     kept.dispose();
-    expect(liveBytes()).toBe(bytes);
+    expect(testAddon().liveBytes()).toBe(bytes);
   });
 
   it("keeps tensors in arrays, objects, maps, sets and cycles of them, and no others", () => {

@@ -4,6 +4,8 @@ import { addon, type NativeAddon } from "../src/native.js";
 export interface TestAddon extends NativeAddon {
   /** See meta-device.cpp. */
   computeOnMeta(): void;
+  /** Bytes of all storages that live tensors, and the gradients of leaves, refer to. */
+  liveBytes(): number;
   /** What libtorch says of an operator, "aten::add.Tensor"; null where it has none of the name. */
   schema(name: string): string | null;
   /** See guarded.cpp, as for the next. */
