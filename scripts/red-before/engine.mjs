@@ -155,7 +155,7 @@ export const ENGINE = [
     file: torch("limits"),
     test: "is what a group of version 2 leaves",
     source: native("limits.cpp"),
-    from: "for (const std::string& folder : memory_.version2) {",
+    from: "for (const std::string& folder : version2) {",
     to: "for (const std::string& folder : std::vector<std::string>{}) {",
     build: "native",
   },
@@ -164,7 +164,7 @@ export const ENGINE = [
     file: torch("limits"),
     test: "is read from the folder of a group of version 1",
     source: native("limits.cpp"),
-    from: "for (const std::string& folder : memory_.version1) {",
+    from: "for (const std::string& folder : version1) {",
     to: "for (const std::string& folder : std::vector<std::string>{}) {",
     build: "native",
   },
@@ -290,22 +290,21 @@ export const ENGINE = [
     line: "8.4 a safetensors file is overwritten while it is loaded",
     file: torch("safetensors"),
     test: "are refused when the file was overwritten in place since it was opened",
-    source: native("file.cpp"),
-    from: "  if (fstat(descriptor, &now) != 0) return true;\n",
-    to: "  if (fstat(descriptor, &now) != 0 || true) return false;\n",
-    build: "native",
+    source: source("tensor-file"),
+    from: "return now.size !== this.opened.size || now.mtimeNs !== this.opened.mtimeNs;",
+    to: "return false && now.size !== this.opened.size;",
   },
   {
     line: "8.4 a safetensors file is shortened while it is loaded",
     file: torch("safetensors"),
     test: "are what they were when the file is shortened in place afterwards",
     source: native("file.cpp"),
-    from: "  if (bytes > 0) {\n    auto* numbers",
+    from: "  inPieces(bytes, kPiece, [&](",
     to:
       '  void* map(void*, size_t, int, int, int, long) __asm__("mmap");\n' +
-      "  char* mapped = static_cast<char*>(map(nullptr, file->bytes(), 3, 2, file->descriptor, 0));\n" +
+      "  char* mapped = static_cast<char*>(map(nullptr, facts.st_size, 3, 2, descriptor, 0));\n" +
       "  tensor.storage().set_data_ptr(c10::DataPtr(mapped + offset, c10::kCPU));\n" +
-      "  if (false) {\n    auto* numbers",
+      "  inPieces(0, kPiece, [&](",
     build: "native",
     ends: "crash",
   },

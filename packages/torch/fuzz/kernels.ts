@@ -102,10 +102,12 @@ const makers: Record<string, (random: Random) => Call> = {
     const [batch, groups, shared] = [few(random), few(random), few(random)];
     const [queries, head] = [size(random), random.pick([...sizes, 200, 256])];
     const texts = random.chance(0.3) ? Array.from({ length: random.integer(2, 4) }, () => size(random)) : [];
+    const type = random.pick<DType>(["bfloat16", "float32"]);
+    const numbers = (...shape: number[]) => laidOut(random, shape, type);
     const tokens = texts.length > 0 ? texts.reduce((sum, each) => sum + each, 0) : queries;
     const columns = texts.length > 0 ? tokens : size(random);
     const biasOf = (rows: number, length: number) =>
-      words(random, random.pick([1, batch * groups]), random.pick([1, shared * rows]), length);
+      numbers(random.pick([1, batch * groups]), random.pick([1, shared * rows]), length);
     const biases =
       texts.length > 0
         ? texts.map((each) => biasOf(each, each))
@@ -113,9 +115,9 @@ const makers: Record<string, (random: Random) => Call> = {
           ? [biasOf(queries, columns)]
           : [];
     const given = [
-      words(random, batch, groups * shared, tokens, head),
-      words(random, batch, groups, columns, head),
-      words(random, batch, groups, columns, head),
+      numbers(batch, groups * shared, tokens, head),
+      numbers(batch, groups, columns, head),
+      numbers(batch, groups, columns, head),
       biases,
       random.pick([0.125, 1, 0.3, 1e-6, 1e6]),
     ];
@@ -124,7 +126,7 @@ const makers: Record<string, (random: Random) => Call> = {
       arguments: given,
       next: ([output, measures]) => ({
         name: "fusedAttentionBackward",
-        arguments: [...given, output, measures, words(random, batch, tokens, groups * shared * head)],
+        arguments: [...given, output, measures, numbers(batch, tokens, groups * shared * head)],
       }),
     };
   },

@@ -1,5 +1,4 @@
 // Tensors that are read from a file into memory of their own: what happens to the file afterwards does not concern them.
-// (docs/decisions/0057)
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <sys/stat.h>

@@ -105,13 +105,15 @@ ASTRA_PRODUCT_LOOP(void, differentiate,
 at::Tensor turned(const Work& work, const Heads& heads) {
   const int64_t blocks = work.batch * work.groups * work.keyBlocks, numbers = work.size * kBlockSize;
   const at::Tensor result = at::empty({blocks * numbers}, at::TensorOptions().dtype(at::kFloat));
-  inPieces(blocks, kWorth, [&](int64_t from, int64_t end) {
+  float* const first = floatsOf(result);
+  inPieces(blocks, kWorth / 8, [&](int64_t from, int64_t end) {
     for (int64_t at = from; at < end; ++at) {
       const int64_t group = at / work.keyBlocks, line = at % work.keyBlocks * kBlockSize;
       const Rows rows = heads.at(group / work.groups, group % work.groups);
       for (int64_t i = 0; i < kBlockSize; ++i) {
-        const float* row = rows.at(std::min(line + i, rows.count - 1));
-        for (int64_t e = 0; e < work.size; ++e) floatsOf(result)[at * numbers + e * kBlockSize + i] = row[e];
+        const float* __restrict row = rows.at(std::min(line + i, rows.count - 1));
+        float* __restrict to = first + at * numbers + i;
+        for (int64_t e = 0; e < work.size; ++e) to[e * kBlockSize] = row[e];
       }
     }
   });

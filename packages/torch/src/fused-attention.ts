@@ -6,15 +6,15 @@ import { isGradEnabled } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 /**
- * Attention, softmax(q kᵀ · scale + bias) v, in bfloat16 on processors that multiply tiles (Intel AMX) or pairs
- * (AVX512-BF16) of such numbers, with scores, weights and sums in float32. Differentiable by query, key and value. The
- * weights, which grow with T · S, are never stored: the backward pass computes them again. Blocks of 32 queries × 32 keys
- * in which everything is forbidden take no time.
+ * Attention, softmax(q kᵀ · scale + bias) v, in float32, and in bfloat16 on processors that multiply tiles (Intel AMX) or
+ * pairs (AVX512-BF16) of such numbers, with scores, weights and sums in float32. Differentiable by query, key and value (Dao
+ * 2023, arXiv 2307.08691). The weights, which grow with T · S, are never stored: the backward pass computes them again.
+ * Blocks of 32 queries × 32 keys in which everything is forbidden take no time.
  *
  * A row's result depends neither on other rows nor on the number of threads. One that may attend to nothing is 0, and so
  * are its gradients.
  *
- * @param query [B, H, T, E], E ≤ 256
+ * @param query [B, H, T, E], E ≤ 256; in float32 a multiple of 16
  * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
  * @param value [B, G, S, E]
  * @param biases none; or one, [B·G or 1, (H/G)·T or 1, S], added to the scores: at most −1e29 = may not be attended to;

@@ -80,8 +80,8 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * The engine's own pass where it applies: bfloat16 on the CPU with tiles or pairs. Elsewhere plain products, because libtorch 1.13
- * has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
+ * The engine's own pass where it applies: on the CPU float32, and bfloat16 with tiles or pairs. Elsewhere plain products,
+ * because libtorch 1.13 has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
@@ -98,6 +98,11 @@ export function attend(
 ): Tensor {
   const fused = fusedAttention(query, key, value, biases, scale);
   if (fused !== null) return fused;
+  // Where oneDNN does not take them, libtorch adds up bfloat16 products in bfloat16; its passes over them are slow anywhere.
+  if (addsUpNarrowly(query)) {
+    const [q, k, v, ...wide] = [query, key, value, ...biases].map((each) => cast(each, "float32"));
+    return cast(attend(q!, k!, v!, wide, scale), "bfloat16");
+  }
   if (biases.length <= 1) return attendTogether(query, key, value, biases[0] ?? null, scale);
   const lengths = biases.map((bias) => bias.size(-1));
   const [queries, keys, values] = [query, key, value].map((each) => each.split(lengths, 2));
@@ -146,11 +151,6 @@ function attendTogether(
   bias: Tensor | null,
   scale: number,
 ): Tensor {
-  // Where oneDNN does not take them, libtorch adds up bfloat16 products in bfloat16; its passes over them are slow anywhere.
-  if (addsUpNarrowly(query)) {
-    const [q, k, v] = [query, key, value].map((each) => cast(each, "float32"));
-    return cast(attendTogether(q!, k!, v!, bias && cast(bias, "float32"), scale), "bfloat16");
-  }
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
