@@ -2,8 +2,6 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <new>
 

@@ -1,6 +1,8 @@
 // Attention of bfloat16 numbers on the processor's tiles: blocks of numbers and their products.
 #pragma once
 
+#include <utility>
+
 #include "fused-attention.h"
 #include "tiles.h"
 

@@ -252,8 +252,8 @@ void forwardOnVectors(const Given& given, const at::Tensor& output, const at::Te
   std::vector<Pass> passes;
   std::vector<int64_t> blocks;
   for (const Work& work : segments.works()) {
-    const Heads to = Segments::headsOf(work, output);
-    passes.push_back({work, turned(work, work.key), {}, to, rowMax, rowMax + measures.numel() / 2, to, to, to, to});
+    passes.push_back({work, turned(work, work.key), {}, Segments::headsOf(work, output), rowMax,
+                      rowMax + measures.numel() / 2, {}, {}, {}, {}});
     blocks.push_back(work.batch * work.heads * work.queryBlocks);
   }
   inPiecesOf(blocks, kWorth / segments.extent().keyBlocks + 1, [&](size_t at, int64_t from, int64_t to) {

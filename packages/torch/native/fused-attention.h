@@ -15,12 +15,13 @@
 // | D                | delta                             | the sum of dO ∘ O over E                                          |
 // | dO, dP, dS       | outputGradient, probabilityGradients, scoreGradients | dS = P ∘ (dP − D)                              |
 //
+// In float32 scores are scaled and biased, and P and ℓ are to base e.
+//
 // Scores are computed for one block of queries at a time and never leave the caches; the backward pass computes them again.
 #pragma once
 
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +30,6 @@
 #include "engine.h"
 #include "pieces.h"
 #include "plain-tensor.h"
-#include "tiles.h"
 #include "vector-math.h"
 
 namespace astra::attention {
@@ -59,9 +59,10 @@ struct RowsOf {
 // [batch, heads, rows, size], whatever the strides of the first three.
 template <typename Number>
 struct HeadsOf {
-  Number* first;
-  int64_t batchStride, headStride, rowStride, count, size;
+  Number* first = nullptr;
+  int64_t batchStride = 0, headStride = 0, rowStride = 0, count = 0, size = 0;
 
+  HeadsOf() = default;
   explicit HeadsOf(const at::Tensor& tensor)
       : first(numbersOf<Number>(tensor)), batchStride(tensor.stride(0)), headStride(tensor.stride(1)),
         rowStride(tensor.stride(2)), count(tensor.size(2)), size(tensor.size(3)) {}

@@ -2,9 +2,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
-#include <cstring>
 #include <mutex>
 
 #include "engine.h"

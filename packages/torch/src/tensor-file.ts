@@ -48,8 +48,7 @@ export class TensorFile {
     if (!isDType(dtype)) {
       throw new TorchError(`readFile: dtype must be a supported dtype, got ${describeValue(dtype)}`);
     }
-    if (this.descriptor < 0) throw new TorchError("readFile: the file has been closed");
-    const read = wrap(addon().readFile(this.descriptor, dtypeFacts[dtype].code, shape, byteOffset));
+    const read = wrap(addon().readFile(this.requireOpen(), dtypeFacts[dtype].code, shape, byteOffset));
     if (!this.isChanged()) return read;
     read.dispose();
     throw new TorchError(`readFile: ${this.path} has been changed since it was opened`);
@@ -57,9 +56,13 @@ export class TensorFile {
 
   /** Whether the file has another size or time of modification than when it was opened. */
   isChanged(): boolean {
-    if (this.descriptor < 0) throw new TorchError("readFile: the file has been closed");
-    const now = fstatSync(this.descriptor, { bigint: true });
+    const now = fstatSync(this.requireOpen(), { bigint: true });
     return now.size !== this.opened.size || now.mtimeNs !== this.opened.mtimeNs;
+  }
+
+  private requireOpen(): number {
+    if (this.descriptor < 0) throw new TorchError("readFile: the file has been closed");
+    return this.descriptor;
   }
 
   close(): void {
