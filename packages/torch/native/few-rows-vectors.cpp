@@ -221,8 +221,12 @@ ASTRA_VECTOR_LOOP(void, finish,
   }
 }
 
+// Beyond so many rows arithmetic is the bound, and blocks of both operands are faster: packed ones of pairs, the BLAS's.
+constexpr int64_t kMostRows = 128;
 // Outputs after which the next ones' sums are begun: those of many rows would else lie in more pages than are looked up.
 constexpr int64_t kTogether = 768;
+// Bytes of X that meet these outputs before the next rows do: what a second-level cache holds beside the weight.
+constexpr int64_t kRoomOfRows = 768 << 10;
 
 template <typename Number>
 at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
@@ -241,17 +245,24 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   auto* x = static_cast<Factor<Number>*>(arranged.data_ptr());
   auto* y = static_cast<float*>(sums.data_ptr());
   std::fill(x + M * padded, x + blocks * padded, Factor<Number>{});
-  for (int64_t m = 0; m < M; ++m) {
-    arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
-  }
-  const FewRows<Number> work{x, static_cast<const Number*>(weight.data_ptr()), y, M, N, K, padded, weight.stride(0)};
+  at::parallel_for(0, M, kGrain / K + 1, [&](int64_t first, int64_t last) {
+    for (int64_t m = first; m < last; ++m) {
+      arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
+    }
+  });
+  const auto* w = static_cast<const Number*>(weight.data_ptr());
+  const int64_t fitting = kRoomOfRows / (padded * static_cast<int64_t>(sizeof(Factor<Number>)));
+  const int64_t together = std::max<int64_t>(4, fitting / 4 * 4);
   const float *offsets = floatsOf(offset), *added = floatsOf(residual);
   // One piece a thread: at the start of each, fetching ahead has to find its runs again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
     for (int64_t from = first * line; from < std::min(N, last * line); from += kTogether) {
       const int64_t to = std::min({N, last * line, from + kTogether});
-      product(work, from, to);
+      for (int64_t m = 0; m < M; m += together) {
+        const int64_t rows = std::min(together, M - m);
+        product(FewRows<Number>{x + m * padded, w, y + m * N, rows, N, K, padded, weight.stride(0)}, from, to);
+      }
       for (int64_t m = 0; m < M; ++m) {
         const int64_t at = m * N + from;
         finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,
@@ -266,10 +277,13 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
 
 at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
                             const at::Tensor& residual) {
-  if (weight.scalar_type() == at::kFloat) return multiply<float>(input, weight, bias, wide, residual);
+  const bool isFloat = weight.scalar_type() == at::kFloat;
+  if ((isFloat || mayUseTiles()) && input.numel() / weight.size(1) > kMostRows) return {};
+  if (isFloat) return multiply<float>(input, weight, bias, wide, residual);
 #ifdef ASTRA_AVX512
-  if (isa() >= kIsaAvx512Bf16) return multiply<Paired>(input, weight, bias, wide, residual);
+  if (mayUseTiles()) return multiply<Paired>(input, weight, bias, wide, residual);
 #endif
+  // Of any number of rows: nothing else multiplies such numbers faster.
   return multiply<uint16_t>(input, weight, bias, wide, residual);
 }
 
