@@ -1,5 +1,5 @@
 // The product of few rows with a weight on vector registers, Y = X · Wᵀ, where the memory's rate is the bound: the weight
-// is read once, as it lies, bfloat16 or float32, and each vector of it that was loaded meets several rows.
+// is read as it lies, bfloat16 or float32, once by rows that fit the caches, and each vector that was loaded meets several.
 //
 //   M, N, K  rows of X and Y, columns of Y (outputs), columns of X and W
 //   VL       numbers of a vector register
@@ -245,7 +245,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   auto* x = static_cast<Factor<Number>*>(arranged.data_ptr());
   auto* y = static_cast<float*>(sums.data_ptr());
   std::fill(x + M * padded, x + blocks * padded, Factor<Number>{});
-  at::parallel_for(0, M, kGrain / K + 1, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, M, 4 * kGrain / K + 1, [&](int64_t first, int64_t last) {
     for (int64_t m = first; m < last; ++m) {
       arrange(static_cast<const Number*>(given.data_ptr()) + m * K, K, x + m * padded);
     }

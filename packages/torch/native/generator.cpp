@@ -17,21 +17,12 @@ at::Generator generatorOf(Call& call, size_t index) {
   return readGenerator(*call.engine, call.env, call.arguments[index], "generator");
 }
 
-uint64_t readSeed(Call& call, size_t index) {
-  uint64_t seed = 0;
-  bool lossless = false;
-  if (index < call.count && napi_get_value_bigint_uint64(call.env, call.arguments[index], &seed, &lossless) == napi_ok) {
-    if (!lossless) throw Refusal("seed must lie in 0 … 2^64 - 1");
-    return seed;
-  }
-  const int64_t whole = call.integer(index, "seed");
-  if (whole < 0) throw Refusal("seed must not be negative, got " + std::to_string(whole));
-  return static_cast<uint64_t>(whole);
-}
+// Whole numbers below 2^32: of larger ones libtorch's CPU generator would drop bits.
+uint64_t seedOf(Call& call) { return static_cast<uint32_t>(call.integer(0, "seed")); }
 
 // createGenerator(seed, device)
 napi_value createGenerator(Call& call) {
-  const uint64_t seed = readSeed(call, 0);
+  const uint64_t seed = seedOf(call);
   const c10::Device device(call.text(1, "device"));
   // A clone of the device's default generator is a generator of the right kind on any build.
   at::Generator generator = at::globalContext().defaultGenerator(device).clone();
@@ -63,7 +54,7 @@ napi_value releaseGenerator(Call& call) {
 
 // manualSeed(seed): the default generators of all devices, which operators without a generator draw from
 napi_value manualSeed(Call& call) {
-  at::manual_seed(readSeed(call, 0));
+  at::manual_seed(seedOf(call));
   return makeUndefined(call.env);
 }
 

@@ -425,17 +425,14 @@ Linear linearOf(Call& call) {
 napi_value bfloat16Linear(Call& call) {
   const at::AutoGradMode mode(false);
   const auto [input, weight, bias, residual, wide, isReadable, shape] = linearOf(call);
-  if (isReadable && weight.scalar_type() == at::kBFloat16) {
-    at::Tensor few = linearOfFewRows(input, weight, bias, wide, residual);
-    if (few.defined()) return wrapTensor(*call.engine, call.env, std::move(few));
-  }
+  at::Tensor result;
+  if (isReadable && !isWide(weight)) result = linearOfFewRows(input, weight, bias, wide, residual);
 #ifdef ASTRA_TILES
-  if (isReadable && mayUseTiles()) {
-    const at::Tensor matrix = input.reshape({-1, input.size(-1)});
-    return wrapTensor(*call.engine, call.env, productOnTiles(matrix, weight.t(), bias, wide, residual, shape));
+  if (isReadable && !result.defined() && mayUseTiles()) {
+    result = productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, residual, shape);
   }
 #endif
-  return makeNull(call.env);
+  return wrapOrNull(call, std::move(result));
 }
 
 // floatLinear(input, weight, transposed, bias, true, residual): the same of float32 numbers, where libtorch's own product is

@@ -18,13 +18,13 @@ function checkSeed(where: string, seed: unknown): void {
  * libtorch's CPU generator silently drops all but the low 32 bits of a seed. Larger seeds are mixed into 32 bits, so
  * that 2^32 is not 0 again; smaller ones give PyTorch's own streams.
  */
-function foldSeed(seed: number | bigint): number | bigint {
-  if (seed < 2 ** 32) return seed;
+function foldSeed(seed: number | bigint): number {
+  if (seed < 2 ** 32) return Number(seed);
   let mixed = BigInt(seed);
   for (const multiplier of [0xbf58476d1ce4e5b9n, 0x94d049bb133111ebn]) {
     mixed = BigInt.asUintN(64, (mixed ^ (mixed >> 29n)) * multiplier);
   }
-  return mixed >> 32n;
+  return Number(mixed >> 32n);
 }
 
 /** A stream of random numbers: the same seed gives the same stream on the same build of libtorch. */

@@ -82,12 +82,12 @@ export interface NativeAddon {
     allowUnused: boolean,
   ): (Handle | null)[];
 
-  createGenerator(seed: number | bigint, device: string): Handle;
+  createGenerator(seed: number, device: string): Handle;
   /** Of the CPU's default generator where there is none. */
   generatorState(generator: Handle | null): Handle;
   setGeneratorState(generator: Handle | null, state: Handle): void;
   releaseGenerator(generator: Handle): void;
-  manualSeed(seed: number | bigint): void;
+  manualSeed(seed: number): void;
 
   readFile(descriptor: number, dtype: number, shape: readonly number[], byteOffset: number): Handle;
 
