@@ -49,27 +49,13 @@ struct FewRows {
 template <int VL, typename Number>
 constexpr int kStep = VL * 4 / sizeof(Number);
 
-template <int VL, typename Number>
-ASTRA_INLINE void arrangeLine(const Number* from, int64_t K, Factor<Number>* to) {
-  using Words = typename Vector<VL>::Words;
-  constexpr int step = kStep<VL, Number>;
-  for (int64_t k = 0; k < K; k += step) {
-    Number rest[step] = {};
-    if (k + step > K) std::copy(from + k, from + K, rest);
-    const Words given = load<Words>(k + step > K ? rest : from + k);
-    if constexpr (std::is_same_v<Factor<Number>, Number>) {
-      std::memcpy(to + k, &given, sizeof given);
-    } else {
-      const Words even = given << 16, odd = given & 0xffff0000u;
-      std::memcpy(to + k, &even, sizeof even);
-      std::memcpy(to + k + VL, &odd, sizeof odd);
-    }
-  }
-}
-
 // NR: with 32 registers 24 of them hold sums, with 16 twelve.
 template <int VL, int MR>
 constexpr int kOutputs = MR < 4 ? VL / MR : VL < 16 ? 3 : 6;
+
+// Lines of the next outputs that a block brings to the second-level cache as it multiplies, each block of rows other ones:
+// else the first block would wait for memory, and memory for the other blocks.
+constexpr int kAhead = 3;
 
 template <typename Number, typename Floats>
 ASTRA_INLINE void addProduct(Floats& sum, const Floats& x, const Floats& weight) {
@@ -87,8 +73,9 @@ ASTRA_INLINE void addProduct(Floats& sum, const Floats& x, const Floats& weight)
 
 template <int VL, int MR, typename Number>
 ASTRA_INLINE void addStep(typename Vector<VL>::Floats* sums, const Factor<Number>* x, int64_t padded,
-                          const Number* const* w, int64_t k) {
+                          const Number* const* w, int64_t k, const Number* const* ahead) {
   using Floats = typename Vector<VL>::Floats;
+  for (int i = 0; i < kAhead; ++i) __builtin_prefetch(ahead[i] + k, 0, 2);
   constexpr int NR = kOutputs<VL, MR>, parts = sizeof(Factor<Number>) / sizeof(Number);
 #pragma GCC unroll 16
   for (int n = 0; n < NR; ++n) {
@@ -148,11 +135,16 @@ template <int VL, int MR, typename Number>
 ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t* outputs) {
   constexpr int NR = kOutputs<VL, MR>, step = kStep<VL, Number>;
   const Factor<Number>* x = work.x + m * work.padded;
-  const Number* w[NR];
+  const Number *w[NR], *ahead[kAhead];
   for (int n = 0; n < NR; ++n) w[n] = work.weight + outputs[n] * work.stride;
+  const int64_t blocks = (work.M + MR - 1) / MR;
+  for (int i = 0; i < kAhead; ++i) {
+    const int64_t n = m / MR + i * blocks;
+    ahead[i] = n < NR ? w[n] + work.stride : w[0];
+  }
   typename Vector<VL>::Floats sums[MR * NR] = {};
   int64_t k = 0;
-  for (; k + step <= work.K; k += step) addStep<VL, MR>(sums, x, work.padded, w, k);
+  for (; k + step <= work.K; k += step) addStep<VL, MR>(sums, x, work.padded, w, k, ahead);
   if (k < work.K) {
     Number rest[NR][step] = {};
     const Number* last[NR];
@@ -160,7 +152,7 @@ ASTRA_INLINE void addBlock(const FewRows<Number>& work, int64_t m, const int64_t
       std::copy(w[n] + k, w[n] + work.K, rest[n]);
       last[n] = rest[n];
     }
-    addStep<VL, MR>(sums, x + k, work.padded, last, 0);
+    addStep<VL, MR>(sums, x + k, work.padded, last, 0, last);
   }
   float total[MR * NR];
   sumLanes<VL, MR * NR>(sums, total);
@@ -183,15 +175,10 @@ ASTRA_INLINE void addOutputs(const FewRows<Number>& work, int64_t from, int64_t 
   }
 }
 
-template <int VL, typename Number>
-ASTRA_INLINE void addRows(const FewRows<Number>& work, int64_t from, int64_t to) {
-  if (work.M == 1) return addOutputs<VL, 1>(work, from, to);
-  if (work.M == 2) return addOutputs<VL, 2>(work, from, to);
-  addOutputs<VL, 4>(work, from, to);
-}
-
 ASTRA_PRODUCT_LOOP(void, product, (const FewRows<Number>& work, int64_t from, int64_t to), (work, from, to)) {
-  addRows<kLanes<VL>>(work, from, to);
+  if (work.M == 1) return addOutputs<kLanes<VL>, 1>(work, from, to);
+  if (work.M == 2) return addOutputs<kLanes<VL>, 2>(work, from, to);
+  addOutputs<kLanes<VL>, 4>(work, from, to);
 }
 
 #ifdef ASTRA_AVX512
@@ -202,7 +189,20 @@ void product(const FewRows<Paired>& work, int64_t from, int64_t to) {
 #endif
 
 ASTRA_VECTOR_LOOP(void, arrange, (const Number* from, int64_t K, Factor<Number>* to), (from, K, to)) {
-  arrangeLine<kLanes<VL>>(from, K, to);
+  using Words = typename Vector<kLanes<VL>>::Words;
+  constexpr int step = kStep<kLanes<VL>, Number>;
+  for (int64_t k = 0; k < K; k += step) {
+    Number rest[step] = {};
+    if (k + step > K) std::copy(from + k, from + K, rest);
+    const Words given = load<Words>(k + step > K ? rest : from + k);
+    if constexpr (std::is_same_v<Factor<Number>, Number>) {
+      std::memcpy(to + k, &given, sizeof given);
+    } else {
+      const Words even = given << 16, odd = given & 0xffff0000u;
+      std::memcpy(to + k, &even, sizeof even);
+      std::memcpy(to + k + kLanes<VL>, &odd, sizeof odd);
+    }
+  }
 }
 
 // What is added to the sums of a row, and the row in bfloat16 where it is wanted.
