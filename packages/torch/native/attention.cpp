@@ -20,16 +20,17 @@ namespace {
 constexpr int64_t kMostHeadSize = 256;
 // Views that repeat one number can claim any size. Up to here no product of sizes overflows; beyond it nobody decodes.
 constexpr int64_t kMostQueries = int64_t{1} << 24, kMostColumns = int64_t{1} << 30;
-constexpr int64_t kBlock = 4;  // columns whose values are added together, counted from column 0
 
 // Rows whose first columns hold the same numbers, and the heads of all of them that share keys and values.
 struct Cluster {
-  int64_t queries;    // rows · heads
-  int64_t columns;    // S, up to the end of the row that reaches furthest
-  int64_t size;
-  float* query;       // [queries, E], scaled
-  float* scores;      // [queries, S]
-  float* sums;        // [queries, E]
+  int64_t queries;  // rows · heads
+  int64_t columns;  // S, up to the end of the row that reaches furthest
+  int64_t size;     // E
+  int64_t padded;   // of a query, with zeros to whole registers, and of its sums
+  float* query;     // [queries, padded], scaled
+  float* scores;    // [queries, S]
+  float* sums;      // [queries, padded]
+  float* totals;    // [queries], of the weights
 };
 
 // Columns `from` … `to` − 1, read once for queries `first` … `first` + `count` − 1.
@@ -39,96 +40,123 @@ struct Stretch {
   int64_t keyStride, valueStride, from, to, first, count;
 };
 
-constexpr int64_t kLanes = 16;
-
-// The sum of products, by halves: compilers would add the lanes of a vector one after the other.
-ASTRA_INLINE float dot(const float* __restrict a, const float* __restrict b, int64_t size) {
-  float lanes[kLanes];
-#pragma omp simd
-  for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = a[lane] * b[lane];
-  for (int64_t e = kLanes; e < size; e += kLanes) {
-#pragma omp simd
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[e + lane] * b[e + lane];
-  }
-  float halves[8], quarters[4];
-#pragma omp simd
-  for (int64_t lane = 0; lane < 8; ++lane) halves[lane] = lanes[lane] + lanes[lane + 8];
-#pragma omp simd
-  for (int64_t lane = 0; lane < 4; ++lane) quarters[lane] = halves[lane] + halves[lane + 4];
-  return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
+// The end of a head whose size is no multiple of a register, with zeros behind it.
+template <int VL, typename Stored>
+ASTRA_INLINE typename Vector<VL>::Floats restOf(const Stored* row, int64_t e, int64_t size) {
+  Stored rest[VL] = {};
+  std::copy(row + e, row + size, rest);
+  return widened<VL>(rest);
 }
 
-template <int64_t fixedSize, typename Stored>
-ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretch) {
+// Scores of NQ queries with some columns, whose sums stay in registers. Each is added up in the order of one by itself.
+template <int VL, int NQ, int fixedSize, typename Stored>
+ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretch, int64_t first) {
+  using Floats = typename Vector<VL>::Floats;
+  constexpr int NC = VL / NQ, KC = VL == 16 ? 1 : NC < 4 ? NC : 4;
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size;
-  float key[kMostHeadSize];
+  const auto within = [&](int m) { return std::min(first + m, stretch.first + stretch.count - 1); };  // the last one again
+  for (int64_t s = stretch.from; s < stretch.to; s += NC) {
+    Floats sums[NQ * NC] = {};
+#pragma GCC unroll 16
+    for (int c = 0; c < NC; c += KC) {
+      const Stored* key[KC];
+      for (int k = 0; k < KC; ++k) {
+        const int64_t column = std::min(s + c + k, stretch.to - 1);  // the last one several times
+        key[k] = stretch.key + column * stretch.keyStride;
+        // The values, and keys further on, come from memory while these keys are worked on.
+        const Stored *value = stretch.value + column * stretch.valueStride, *later = key[k] + 16 * stretch.keyStride;
+        for (int64_t e = 0; e < size && first == stretch.first; e += 64 / static_cast<int64_t>(sizeof(Stored))) {
+          for (const Stored* line : {value + e, later + e}) __builtin_prefetch(line, 0, 2);
+        }
+      }
+#pragma GCC unroll 8
+      for (int64_t e = 0; e < size; e += VL) {
+#pragma GCC unroll 4
+        for (int k = 0; k < KC; ++k) {
+          const Floats numbers = e + VL <= size ? widened<VL>(key[k] + e) : restOf<VL>(key[k], e, size);
+#pragma GCC unroll 4
+          for (int m = 0; m < NQ; ++m) {
+            sums[m * NC + c + k] += load<Floats>(cluster.query + within(m) * cluster.padded + e) * numbers;
+          }
+        }
+      }
+    }
+    float scores[NQ * NC];
+    sumLanes<VL, NQ * NC>(sums, scores);
+    for (int m = 0; m < NQ; ++m) {
+      std::copy_n(scores + m * NC, std::min<int64_t>(NC, stretch.to - s),
+                  cluster.scores + within(m) * cluster.columns + s);
+    }
+  }
+}
+
+// Adds the weighted values of NE registers of a head to the sums of NQ queries, column after column.
+template <int VL, int NQ, int NE, typename Stored>
+ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretch, int64_t first, int64_t& e) {
+  using Floats = typename Vector<VL>::Floats;
+  const float* weights[NQ];
+  float* to[NQ];
+  Floats sums[NQ][NE];
+  for (int m = 0; m < NQ; ++m) {
+    const int64_t q = std::min(first + m, stretch.first + stretch.count - 1);
+    weights[m] = cluster.scores + q * cluster.columns;
+    to[m] = cluster.sums + q * cluster.padded + e;
+    for (int n = 0; n < NE; ++n) sums[m][n] = load<Floats>(to[m] + n * VL);
+  }
+  const bool isWhole = e + NE * VL <= cluster.size;
   for (int64_t s = stretch.from; s < stretch.to; ++s) {
-    const Stored* __restrict stored = stretch.key + s * stretch.keyStride;
     const Stored* value = stretch.value + s * stretch.valueStride;
-    const Stored* later = stored + std::min<int64_t>(16, stretch.to - 1 - s) * stretch.keyStride;
-    // The values, and keys further on, come from memory while these keys are worked on.
-    for (int64_t e = 0; e < size; e += 64 / static_cast<int64_t>(sizeof(Stored))) {
-      __builtin_prefetch(value + e);
-      __builtin_prefetch(later + e);
+#pragma GCC unroll 4
+    for (int n = 0; n < NE; ++n) {
+      const int64_t at = e + n * VL;
+      const Floats numbers = isWhole || n < NE - 1 ? widened<VL>(value + at) : restOf<VL>(value, at, cluster.size);
+#pragma GCC unroll 4
+      for (int m = 0; m < NQ; ++m) sums[m][n] += weights[m][s] * numbers;
     }
-#pragma omp simd
-    for (int64_t e = 0; e < size; ++e) key[e] = widen(stored[e]);
-    for (int64_t q = stretch.first; q < stretch.first + stretch.count; ++q) {
-      const float* __restrict query = cluster.query + q * size;
-      float score = 0;
-      if constexpr (fixedSize > 0) {
-        score = dot(query, key, fixedSize);
-      } else {
-#pragma omp simd reduction(+ : score)
-        for (int64_t e = 0; e < size; ++e) score += query[e] * key[e];
-      }
-      cluster.scores[q * cluster.columns + s] = score;
+  }
+  for (int m = 0; m < NQ; ++m) std::memcpy(to[m], sums[m], sizeof sums[m]);
+  e += NE * VL;
+}
+
+template <int VL, int NQ, typename Stored>
+ASTRA_INLINE void addQueries(const Cluster& cluster, const Stretch<Stored>& stretch, bool isOfKeys) {
+  for (int64_t q = stretch.first; q < stretch.first + stretch.count; q += NQ) {
+    if (isOfKeys) {
+      if (cluster.size == 64) scoresOf<VL, NQ, 64>(cluster, stretch, q);
+      else if (cluster.size == 128) scoresOf<VL, NQ, 128>(cluster, stretch, q);
+      else scoresOf<VL, NQ, 0>(cluster, stretch, q);
+      continue;
+    }
+    for (int64_t e = 0; e < cluster.size;) {
+      const int64_t left = (cluster.size - e + VL - 1) / VL;
+      if (left >= 4 && (NQ < 4 || VL == 16)) valuesOf<VL, NQ, 4>(cluster, stretch, q, e);
+      else if (left >= 2) valuesOf<VL, NQ, 2>(cluster, stretch, q, e);
+      else valuesOf<VL, NQ, 1>(cluster, stretch, q, e);
     }
   }
 }
 
-ASTRA_VECTOR_LOOP(void, addScores, (const Cluster& cluster, const Stretch<Number>& stretch), (cluster, stretch)) {
-  if (cluster.size == 64) return scoresOf<64>(cluster, stretch);
-  if (cluster.size == 128) return scoresOf<128>(cluster, stretch);
-  scoresOf<0>(cluster, stretch);
+template <int VL, typename Stored>
+ASTRA_INLINE void addOn(const Cluster& cluster, const Stretch<Stored>& stretch, bool isOfKeys) {
+  if (stretch.count == 1) return addQueries<VL, 1>(cluster, stretch, isOfKeys);
+  if (stretch.count < 4) return addQueries<VL, 2>(cluster, stretch, isOfKeys);
+  addQueries<VL, 4>(cluster, stretch, isOfKeys);
 }
 
-template <int64_t fixedSize, typename Stored>
-ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretch) {
-  const int64_t size = fixedSize > 0 ? fixedSize : cluster.size, stride = stretch.valueStride;
-  float values[kBlock * kMostHeadSize];
-  for (int64_t s = stretch.from - stretch.from % kBlock; s < stretch.to; s += kBlock) {
-    const int64_t present = std::min(kBlock, stretch.to - s);
-    // Of the first block some may not be meant; their weights are 0.
-    std::fill(values, values + std::max<int64_t>(0, stretch.from - s) * size, 0.0f);
-    for (int64_t at = std::max<int64_t>(0, stretch.from - s); at < present; ++at) {
-      const Stored* __restrict stored = stretch.value + (s + at) * stride;
-#pragma omp simd
-      for (int64_t e = 0; e < size; ++e) values[at * size + e] = widen(stored[e]);
-    }
-    for (int64_t q = stretch.first; q < stretch.first + stretch.count; ++q) {
-      const float* weights = cluster.scores + q * cluster.columns + s;
-      float* __restrict sums = cluster.sums + q * size;
-      if (present == kBlock) {
-        const float a = weights[0], b = weights[1], c = weights[2], d = weights[3];
-#pragma omp simd
-        for (int64_t e = 0; e < size; ++e) {
-          sums[e] += (a * values[e] + b * values[size + e]) + (c * values[2 * size + e] + d * values[3 * size + e]);
-        }
-      } else {
-        for (int64_t at = 0; at < present; ++at) {
-#pragma omp simd
-          for (int64_t e = 0; e < size; ++e) sums[e] += weights[at] * values[at * size + e];
-        }
-      }
-    }
-  }
+ASTRA_PRODUCT_LOOP(void, addStretch, (const Cluster& cluster, const Stretch<Number>& stretch, bool isOfKeys),
+                   (cluster, stretch, isOfKeys)) {
+  if (cluster.size % VL == 0) return addOn<VL>(cluster, stretch, isOfKeys);
+  addOn<(VL < 8 ? VL : 8)>(cluster, stretch, isOfKeys);
 }
 
-ASTRA_VECTOR_LOOP(void, addValues, (const Cluster& cluster, const Stretch<Number>& stretch), (cluster, stretch)) {
-  if (cluster.size == 64) return valuesOf<64>(cluster, stretch);
-  if (cluster.size == 128) return valuesOf<128>(cluster, stretch);
-  valuesOf<0>(cluster, stretch);
+ASTRA_VECTOR_LOOP(void, scaled, (const Number* __restrict from, int64_t size, float scale, float* __restrict to),
+                  (from, size, scale, to)) {
+  for (int64_t e = 0; e < size; ++e) to[e] = widen(from[e]) * scale;
+}
+
+ASTRA_VECTOR_LOOP(void, divided, (const float* __restrict from, int64_t size, float total, Number* __restrict to),
+                  (from, size, total, to)) {
+  for (int64_t e = 0; e < size; ++e) store(from[e] / total, to[e]);
 }
 
 // The columns that one query row attends to, `from` … `to` − 1 of a row of the keys.
@@ -181,7 +209,6 @@ struct Sharing {
           piece.from < 0) {
         refuse();
       }
-      if (piece.to >= 0 && piece.to % kBlock != 0) refuse();
       if (piece.to < 0) {
         if (piece.count != 1) refuse();
         piece.to = ranges[piece.row].to;
@@ -236,24 +263,25 @@ struct Decoding {
     }
     return most;
   }
-  // Numbers that one cluster needs: scaled queries, sums and scores.
+  int64_t padded() const { return (size() + 15) / 16 * 16; }
+  // Numbers that one cluster needs: scaled queries, sums, totals and scores.
   int64_t roomOf(int64_t cluster) const {
-    return wholeOf(cluster).count * shared() * (2 * size() + columnsOf(cluster));
+    return wholeOf(cluster).count * shared() * (2 * padded() + 1 + columnsOf(cluster));
   }
 
   void attend(int64_t at, int64_t group, float* room) const {
     const Sharing::Piece& whole = wholeOf(at);
-    Cluster cluster{whole.count * shared(), columnsOf(at), size(), nullptr, nullptr, nullptr};
-    cluster.query = room;
-    cluster.sums = cluster.query + cluster.queries * size();
-    cluster.scores = cluster.sums + cluster.queries * size();
-    std::fill(cluster.sums, cluster.scores, 0.0f);
+    Cluster cluster{whole.count * shared(), columnsOf(at), size(), padded(), room, nullptr, nullptr, nullptr};
+    cluster.sums = cluster.query + cluster.queries * padded();
+    cluster.totals = cluster.sums + cluster.queries * padded();
+    cluster.scores = cluster.totals + cluster.queries;
+    std::fill(cluster.query, cluster.totals, 0.0f);
     for (int64_t q = 0; q < cluster.queries; ++q) {
       const Stored* stored = numbers(query) + rowOf(whole, q) * query.stride(0) +
                              (group * shared() + q % shared()) * query.stride(1);
-      for (int64_t e = 0; e < size(); ++e) cluster.query[q * size() + e] = widen(stored[e]) * scale;
+      scaled(stored, size(), scale, cluster.query + q * padded());
     }
-    const auto forEachStretch = [&](const auto& work) {
+    const auto addAll = [&](bool isOfKeys) {
       for (size_t p = sharing.clusters[static_cast<size_t>(at)]; p < sharing.clusters[static_cast<size_t>(at) + 1]; ++p) {
         const Sharing::Piece& piece = sharing.pieces[p];
         int64_t from = piece.to;  // no row of the piece looks further back
@@ -262,33 +290,25 @@ struct Decoding {
         }
         from = std::max(piece.from, from);
         if (from >= piece.to) continue;
-        const int64_t row = ranges[piece.row].row;
-        work(cluster, Stretch<Stored>{numbers(key) + row * key.stride(0) + group * key.stride(1),
-                                      numbers(value) + row * value.stride(0) + group * value.stride(1), key.stride(2),
-                                      value.stride(2), from, piece.to, (piece.first - whole.first) * shared(),
-                                      piece.count * shared()});
+        const auto rowOf = [&](const at::Tensor& tensor) {
+          return numbers(tensor) + ranges[piece.row].row * tensor.stride(0) + group * tensor.stride(1);
+        };
+        addStretch<Stored>(cluster, {rowOf(key), rowOf(value), key.stride(2), value.stride(2), from, piece.to,
+                                     (piece.first - whole.first) * shared(), piece.count * shared()}, isOfKeys);
       }
     };
-    forEachStretch([](const Cluster& c, const Stretch<Stored>& stretch) { addScores(c, stretch); });
-    std::vector<float> totals(static_cast<size_t>(cluster.queries));
+    addAll(true);
     for (int64_t q = 0; q < cluster.queries; ++q) {
       const Range& range = ranges[rowOf(whole, q)];
       float* const scores = cluster.scores + q * cluster.columns;
       const int64_t count = range.to - range.from;
-      totals[static_cast<size_t>(q)] = weigh(scores + range.from, count, greatestOf(scores + range.from, count));
+      cluster.totals[q] = weigh(scores + range.from, count, greatestOf(scores + range.from, count));
       std::fill(scores, scores + range.from, 0.0f);
     }
-    forEachStretch([](const Cluster& c, const Stretch<Stored>& stretch) { addValues(c, stretch); });
+    addAll(false);
     for (int64_t q = 0; q < cluster.queries; ++q) {
       Stored* to = numbers(result) + (rowOf(whole, q) * heads() + group * shared() + q % shared()) * size();
-      for (int64_t e = 0; e < size(); ++e) {
-        const float sum = cluster.sums[q * size() + e] / totals[static_cast<size_t>(q)];
-        if constexpr (sizeof(Stored) == 2) {
-          to[e] = narrow(sum);
-        } else {
-          to[e] = sum;
-        }
-      }
+      divided(cluster.sums + q * padded(), size(), cluster.totals[q], to);
     }
   }
 

@@ -67,6 +67,7 @@ template <int VL>
 struct Vector {
   typedef float Floats __attribute__((vector_size(4 * VL)));
   typedef uint32_t Words __attribute__((vector_size(4 * VL)));
+  typedef uint16_t Halves __attribute__((vector_size(2 * VL)));
 };
 
 // From anywhere in memory.
@@ -75,6 +76,45 @@ ASTRA_INLINE Register load(const void* from) {
   Register result;
   std::memcpy(&result, from, sizeof result);
   return result;
+}
+
+// Halves of a vector's sums that lie in `lanes` lanes each are added, x's and then y's side by side.
+template <int VL, int lanes>
+ASTRA_INLINE typename Vector<VL>::Floats addHalves(const typename Vector<VL>::Floats& x,
+                                                   const typename Vector<VL>::Floats& y) {
+  typename Vector<VL>::Words first;
+  for (int i = 0; i < VL; ++i) first[i] = i / (VL / 2) * VL + i % (VL / 2) / (lanes / 2) * lanes + i % (lanes / 2);
+#ifdef __clang__
+  typename Vector<VL>::Floats sums;
+  for (int i = 0; i < VL; ++i) {
+    const auto& from = first[i] < VL ? x : y;
+    sums[i] = from[first[i] % VL] + from[(first[i] + lanes / 2) % VL];
+  }
+  return sums;
+#else
+  return __builtin_shuffle(x, y, first) + __builtin_shuffle(x, y, first + lanes / 2);
+#endif
+}
+
+// The sums of `count` vectors, a power of 2 up to VL: each in as many lanes as there is room for, side by side.
+template <int VL, int count>
+ASTRA_INLINE typename Vector<VL>::Floats sumsOf(const typename Vector<VL>::Floats* vectors) {
+  if constexpr (count == 1) {
+    return vectors[0];
+  } else {
+    return addHalves<VL, 2 * VL / count>(sumsOf<VL, count / 2>(vectors), sumsOf<VL, count / 2>(vectors + count / 2));
+  }
+}
+
+// The sums of all lanes of some vectors. Lanes are added by halves, whatever the number of vectors.
+template <int VL, int count>
+ASTRA_INLINE void sumLanes(const typename Vector<VL>::Floats* vectors, float* to) {
+  constexpr int together = count >= VL ? VL : count >= VL / 2 ? VL / 2 : VL / 4;
+  auto sums = sumsOf<VL, together>(vectors);
+  if constexpr (together <= VL / 4) sums = addHalves<VL, 4>(sums, sums);
+  if constexpr (together <= VL / 2) sums = addHalves<VL, 2>(sums, sums);
+  std::memcpy(to, &sums, together * sizeof(float));
+  if constexpr (count > together) sumLanes<VL, count - together>(vectors + together, to + together);
 }
 
 inline float widen(uint16_t bits) {
@@ -86,6 +126,20 @@ inline float widen(uint16_t bits) {
 
 // For loops over numbers of either type.
 inline float widen(float value) { return value; }
+
+// So many numbers as a register holds.
+template <int VL, typename Number>
+ASTRA_INLINE typename Vector<VL>::Floats widened(const Number* from) {
+  using Halves = typename Vector<VL>::Halves;
+  if constexpr (sizeof(Number) == 4) return load<typename Vector<VL>::Floats>(from);
+  typename Vector<VL>::Words words;
+  if constexpr (VL == 4) {
+    words = __builtin_convertvector(load<Halves>(from), typename Vector<VL>::Words);
+  } else {
+    asm("vpmovzxwd %1, %0" : "=v"(words) : "m"(*reinterpret_cast<const Halves*>(from)));  // compilers widen by halves
+  }
+  return reinterpret_cast<typename Vector<VL>::Floats>(words << 16);
+}
 
 inline uint16_t narrow(float value) {
   uint32_t word;

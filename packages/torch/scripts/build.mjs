@@ -193,6 +193,8 @@ export async function build({
     "-Wall",
     "-Wextra",
     "-Wno-unused-parameter",
+    // Functions that return a vector register are all inlined: no two compilers have to agree on how.
+    "-Wno-psabi",
     `-D_GLIBCXX_USE_CXX11_ABI=${usesNewStrings(layout) ? 1 : 0}`,
     "-DNAPI_VERSION=8",
     "-DNODE_GYP_MODULE_NAME=torch",

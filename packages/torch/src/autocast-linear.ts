@@ -102,7 +102,7 @@ export function autocastLinear(
       const result = addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle);
       return result === null ? plainProduct(gradient.t(), rows, matrix.dtype) : wrap(result);
     },
-    ofBias: (gradient) => wrap(addon().sumOfRows(gradient.handle)),
+    ofBias: (gradient) => gradient.sum([0], { dtype: "float32" }),
   });
 }
 

@@ -53,9 +53,9 @@ export interface SharedColumns {
   /** int32 [B]: every row once, rows that share columns beside each other. */
   order: Tensor;
   /**
-   * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, a multiple of 4, or −1
-   * for that row's end; place in `order` of the first row that it is read for; number of those rows. A piece from column 0
-   * begins a cluster of rows; within one, the pieces that concern a row follow one another without a gap.
+   * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, or −1 for that row's end;
+   * place in `order` of the first row that it is read for; number of those rows. A piece from column 0 begins a cluster of
+   * rows; within one, the pieces that concern a row follow one another without a gap.
    */
   pieces: Tensor;
 }

@@ -170,7 +170,6 @@ export interface NativeAddon {
   ): [input: Handle, weight: Handle, bias: Handle];
 
   sortedTopK(input: Handle, k: number): [values: Handle, indices: Handle];
-  sumOfRows(matrix: Handle): Handle;
   geluTanh(input: Handle, gradient: Handle | null): Handle;
   swiglu(gate: Handle, up: Handle, gradient: Handle | null): [output: Handle, ofUp?: Handle];
   rotary(input: Handle, cosine: Handle, sine: Handle, backwards: boolean): Handle;

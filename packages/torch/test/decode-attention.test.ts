@@ -88,7 +88,7 @@ describe("decodeAttention", () => {
         fc.integer({ min: 1, max: 4 }),
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 40 }),
-        fc.constantFrom(1, 2, 8, 16, 24, 64, 80, 128),
+        fc.constantFrom(1, 2, 8, 16, 24, 36, 64, 80, 128, 256),
         (dtype, draws, groups, shared, columns, size) => {
           scope(() => {
             const rows = draws.length + 2;
@@ -186,7 +186,7 @@ describe("decodeAttention", () => {
   }
   const family = fc.letrec<{ node: Family }>((tie) => ({
     node: fc.record({
-      columns: fc.integer({ min: 0, max: 9 }),
+      columns: fc.integer({ min: 0, max: 36 }),
       children: fc.oneof(
         { depthSize: "small" },
         fc.constant<Family[]>([]),
@@ -200,16 +200,16 @@ describe("decodeAttention", () => {
       fc.property(
         fc.array(family, { minLength: 1, maxLength: 3 }),
         fc.constantFrom([1, 1], [2, 1], [1, 3], [2, 2]),
-        fc.constantFrom(5, 16, 64, 128),
+        fc.constantFrom(5, 16, 24, 64, 80, 128),
         fc.constantFrom<DType>("bfloat16", "float32"),
         fc.option(fc.integer({ min: 1, max: 30 }), { nil: null }),
         fc.integer(),
         (families, [groups, shared], size, dtype, window, seed) => {
-          // Leaves are rows; a node's columns, in blocks of four, are those of all its leaves.
+          // Leaves are rows; a node's columns are those of all its leaves.
           const leaves: [from: number, to: number, node: Family][][] = [];
           const pieces: number[][] = [];
           const walk = (node: Family, from: number, path: [number, number, Family][]): number => {
-            const to = from + 4 * node.columns;
+            const to = from + node.columns;
             const own = pieces.length;
             const first = leaves.length;
             const here: [number, number, Family][] = [...path, [from, to, node]];
@@ -317,7 +317,7 @@ describe("decodeAttention", () => {
         ],
         [
           [0, 1, 2],
-          [[0, 0, 5, 0, 2], [0, 5, -1, 0, 1], [1, 5, -1, 1, 1], third],
+          [[0, 0, 5, 0, 2], [0, 6, -1, 0, 1], [1, 5, -1, 1, 1], third],
         ],
         [
           [0, 1, 2],

@@ -1,9 +1,6 @@
 import { tensor, type Device, type SharedColumns } from "@astra-rl/torch";
 import type { SessionRow } from "./session-row.js";
 
-/** Pieces end at multiples of it, so that sums are made of the same parts whether columns are shared or not. */
-const COLUMN_BLOCK = 4;
-
 /**
  * The columns that rows took over from common ancestors, as decodeAttention reads them: each ancestor's columns once for
  * all its descendants among these rows. Null where no two rows share any.
@@ -24,8 +21,7 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
     }
     for (const family of families.values()) {
       const [first] = family as [number];
-      const most = Math.min(...family.map((slot) => rows[slot]!.ancestors[level]?.columns ?? 0));
-      const to = most - (most % COLUMN_BLOCK);
+      const to = Math.min(...family.map((slot) => rows[slot]!.ancestors[level]?.columns ?? 0));
       if (family.length === 1) {
         pieces.push([first, from, -1, order.length, 1]);
         order.push(first);

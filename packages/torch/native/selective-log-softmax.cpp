@@ -1,5 +1,4 @@
-// Functions of a training step in bfloat16 that libtorch composes of many passes, each in one: log-probabilities of chosen
-// tokens, and sums of rows. Numbers are float32 inside.
+// Log-probabilities of chosen tokens, which libtorch composes of many passes, in one. Numbers are float32 inside.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -152,39 +151,8 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 
-constexpr int64_t kStrip = 256;  // columns whose sums stay in the first-level cache
-
-ASTRA_VECTOR_LOOP(void, addRows,
-                  (const Number* __restrict from, int64_t stride, int64_t rows, int64_t columns, float* __restrict sums),
-                  (from, stride, rows, columns, sums)) {
-  for (int64_t column = 0; column < columns; ++column) sums[column] = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) sums[column] += widen(from[row * stride + column]);
-  }
-}
-
-// sumOfRows(matrix): float32 [columns] of a float32 or bfloat16 matrix
-napi_value sumOfRows(Call& call) {
-  const at::AutoGradMode mode(false);
-  const at::Tensor matrix = plainTensor(call, 0, "matrix");
-  if (matrix.dim() != 2) throw Refusal("matrix must have rows and columns, got " + describeTensor(matrix));
-  const int64_t rows = matrix.size(0), columns = matrix.size(1);
-  at::Tensor result = at::empty({columns}, matrix.options().dtype(at::kFloat));
-  auto* sums = static_cast<float*>(result.data_ptr());
-  const int64_t grain = std::max<int64_t>(1, kGrain / (kStrip * std::max<int64_t>(1, rows)));
-  at::parallel_for(0, (columns + kStrip - 1) / kStrip, grain, [&](int64_t from, int64_t to) {
-    for (int64_t column = from * kStrip; column < std::min(columns, to * kStrip); column += kStrip) {
-      const int64_t count = std::min(kStrip, columns - column);
-      isWide(matrix) ? addRows(floatsOf(matrix) + column, columns, rows, count, sums + column)
-                     : addRows(words(matrix) + column, columns, rows, count, sums + column);
-    }
-  });
-  return wrapTensor(*call.engine, call.env, std::move(result));
-}
-
-const Exports exports{
-    {"sumOfRows", sumOfRows}, {"selectiveLogSoftmax", selectiveLogSoftmax},
-    {"selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward}};
+const Exports exports{{"selectiveLogSoftmax", selectiveLogSoftmax},
+                      {"selectiveLogSoftmaxBackward", selectiveLogSoftmaxBackward}};
 
 }  // namespace
 
