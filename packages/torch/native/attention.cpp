@@ -48,7 +48,7 @@ ASTRA_INLINE typename Vector<VL>::Floats restOf(const Stored* row, int64_t e, in
   return widened<VL>(rest);
 }
 
-// Scores of NQ queries with some columns, whose sums stay in registers. Each is added up in the order of one by itself.
+// Scores of NQ queries with NC columns, KC at once, whose sums stay in registers: each added up as one by itself would be.
 template <int VL, int NQ, int fixedSize, typename Stored>
 ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretch, int64_t first) {
   using Floats = typename Vector<VL>::Floats;
@@ -290,10 +290,10 @@ struct Decoding {
         }
         from = std::max(piece.from, from);
         if (from >= piece.to) continue;
-        const auto rowOf = [&](const at::Tensor& tensor) {
+        const auto headOf = [&](const at::Tensor& tensor) {
           return numbers(tensor) + ranges[piece.row].row * tensor.stride(0) + group * tensor.stride(1);
         };
-        addStretch<Stored>(cluster, {rowOf(key), rowOf(value), key.stride(2), value.stride(2), from, piece.to,
+        addStretch<Stored>(cluster, {headOf(key), headOf(value), key.stride(2), value.stride(2), from, piece.to,
                                      (piece.first - whole.first) * shared(), piece.count * shared()}, isOfKeys);
       }
     };

@@ -127,7 +127,7 @@ inline float widen(uint16_t bits) {
 // For loops over numbers of either type.
 inline float widen(float value) { return value; }
 
-// So many numbers as a register holds.
+// As many numbers as a register holds, in float32.
 template <int VL, typename Number>
 ASTRA_INLINE typename Vector<VL>::Floats widened(const Number* from) {
   using Halves = typename Vector<VL>::Halves;
