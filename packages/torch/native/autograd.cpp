@@ -35,8 +35,10 @@ napi_value setRequiresGrad(Call& call) {
 napi_value gradient(Call& call) {
   const at::Tensor tensor = call.tensor(0, "tensor");
   if (!tensor.is_leaf()) return makeNull(call.env);
-  const at::Tensor current = tensor.grad();
+  at::Tensor current = tensor.grad();
   if (!current.defined()) return makeNull(call.env);
+  // Rows of an embedding that nothing else was added to: for whoever asks, gradients are dense.
+  if (current.is_sparse()) tensor.mutable_grad() = current = current.to_dense();
   if (!call.absent(1)) {
     auto* slot = call.engine->tensors.find(call.number(1, "known"));
     if (slot != nullptr && slot->value.unsafeGetTensorImpl() == current.unsafeGetTensorImpl()) {
@@ -101,7 +103,9 @@ napi_value gradients(Call& call) {
   c10::AutoGradMode mode(true);
   const auto results = torch::autograd::grad(outputs, inputs, outputGradients, retain, create, allowUnused);
   std::vector<napi_value> handles;
-  for (const at::Tensor& result : results) handles.push_back(wrapTensor(*call.engine, call.env, result));
+  for (const at::Tensor& result : results) {
+    handles.push_back(wrapTensor(*call.engine, call.env, result.defined() && result.is_sparse() ? result.to_dense() : result));
+  }
   return makeArray(call.env, handles);
 }
 

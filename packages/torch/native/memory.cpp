@@ -219,7 +219,7 @@ class BlockPool {
 
   size_t allowance(size_t used) const {
     const size_t most = std::max(highest_, used);
-    return most + most / 32 + kSlack - used;
+    return most + most / 8 + kSlack - used;
   }
 
   // Puts a block among the free ones, joined with neighbours of its state.

@@ -175,12 +175,7 @@ napi_value normBackward(Call& call) {
       }
     });
   });
-  at::Tensor ofParameters = at::empty({2, size}, floats);
-  auto* sums = static_cast<float*>(ofParameters.data_ptr());
-  std::fill(sums, sums + 2 * size, 0.0f);
-  for (int64_t block = 0; block < blocks; ++block) {
-    for (int64_t i = 0; i < 2 * size; ++i) sums[i] += shares[2 * block * size + i];
-  }
+  const at::Tensor ofParameters = added.sum(0);
   return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(ofInput)),
                               wrapTensor(*call.engine, call.env, ofParameters.select(0, 0)),
                               wrapTensor(*call.engine, call.env, ofParameters.select(0, 1))});

@@ -20,40 +20,35 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 15;  // numbers that a thread works on at a time
 
-// What is the same for all elements of one parameter in one step. Computed in double: 1.0f - 0.999f has only
-// five correct digits.
+// One parameter in one step. Constants are computed in double: 1.0f - 0.999f has only five correct digits.
 struct AdamStep {
+  float* __restrict parameter;
+  const float* __restrict gradient;
+  float *__restrict expAvg, *__restrict expAvgSq;
   float penalty;         // weight decay that is added to the gradient (Adam); 0 for AdamW
   float shrink;          // 1 - lr * weight decay (AdamW); 1 for Adam
-  float beta1Rest;       // 1 - beta1
-  float beta2;
-  float beta2Rest;       // 1 - beta2
+  float beta1Rest, beta2, beta2Rest;  // 1 - beta1, beta2, 1 - beta2
   float rootCorrection;  // sqrt(1 - beta2^step)
   float epsilon;
   float stepSize;        // lr / (1 - beta1^step)
 };
 
-struct AdamParameter {
-  float* parameter;
-  const float* gradient;
-  float* expAvg;
-  float* expAvgSq;
-  AdamStep step;
-};
-
-ASTRA_VECTOR_LOOP(void, adam,
-                  (float* __restrict parameter, const float* __restrict gradient, float* __restrict expAvg,
-                   float* __restrict expAvgSq, int64_t count, AdamStep step),
-                  (parameter, gradient, expAvg, expAvgSq, count, step)) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = gradient[i] + step.penalty * parameter[i];
-    const float m = expAvg[i] + step.beta1Rest * (g - expAvg[i]);
-    const float v = expAvgSq[i] * step.beta2 + step.beta2Rest * g * g;
-    const float denominator = std::sqrt(v) / step.rootCorrection + step.epsilon;
-    expAvg[i] = m;
-    expAvgSq[i] = v;
-    parameter[i] = parameter[i] * step.shrink - step.stepSize * (m / denominator);
-  }
+ASTRA_VECTOR_LOOP(void, adam, (const AdamStep& step, int64_t begin, int64_t count), (step, begin, count)) {
+  float *__restrict parameter = step.parameter + begin, *__restrict expAvg = step.expAvg + begin;
+  float* __restrict expAvgSq = step.expAvgSq + begin;
+  const float* __restrict gradient = step.gradient + begin;
+  const auto work = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+    for (int64_t i = from; i < to; ++i) {
+      const float g = gradient[i] + step.penalty * parameter[i];
+      const float m = expAvg[i] + step.beta1Rest * (g - expAvg[i]);
+      const float v = expAvgSq[i] * step.beta2 + step.beta2Rest * g * g;
+      const float denominator = std::sqrt(v) / step.rootCorrection + step.epsilon;
+      expAvg[i] = m;
+      expAvgSq[i] = v;
+      parameter[i] = parameter[i] * step.shrink - step.stepSize * (m / denominator);
+    }
+  };
+  fetchingAhead(count, work, parameter, gradient, expAvg, expAvgSq);
 }
 
 // Eight partial sums, so that the loop can be vectorised without changing the order of additions by a flag.
@@ -61,6 +56,7 @@ ASTRA_VECTOR_LOOP(double, sumOfSquares, (const float* values, int64_t count), (v
   double partial[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
+    __builtin_prefetch(values + i + 1024);
 #pragma omp simd
     for (int64_t j = 0; j < 8; ++j) {
       const double value = values[i + j];
@@ -100,7 +96,7 @@ napi_value fusedAdam(Call& call) {
   if (gradients.size() != count || expAvgs.size() != count || expAvgSqs.size() != count || steps.size() != count) {
     throw Refusal("the five lists must be equally long");
   }
-  std::vector<AdamParameter> work;
+  std::vector<AdamStep> work;
   std::vector<int64_t> counts;
   for (size_t i = 0; i < count; ++i) {
     requirePlainFloat(parameters[i], "parameters", i);
@@ -121,23 +117,16 @@ napi_value fusedAdam(Call& call) {
       }
     }
     if (steps[i] < 1) throw Refusal("steps[" + std::to_string(i) + "] must be at least 1");
-    const double step = static_cast<double>(steps[i]);
-    AdamStep constants{};
-    constants.penalty = decoupled ? 0.0f : static_cast<float>(weightDecay);
-    constants.shrink = decoupled ? static_cast<float>(1.0 - learningRate * weightDecay) : 1.0f;
-    constants.beta1Rest = static_cast<float>(1.0 - beta1);
-    constants.beta2 = static_cast<float>(beta2);
-    constants.beta2Rest = static_cast<float>(1.0 - beta2);
-    constants.rootCorrection = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, step)));
-    constants.epsilon = static_cast<float>(epsilon);
-    constants.stepSize = static_cast<float>(learningRate / (1.0 - std::pow(beta1, step)));
     work.push_back({parameters[i].data_ptr<float>(), gradients[i].data_ptr<float>(), expAvgs[i].data_ptr<float>(),
-                    expAvgSqs[i].data_ptr<float>(), constants});
+                    expAvgSqs[i].data_ptr<float>(), decoupled ? 0.0f : static_cast<float>(weightDecay),
+                    decoupled ? static_cast<float>(1.0 - learningRate * weightDecay) : 1.0f,
+                    static_cast<float>(1.0 - beta1), static_cast<float>(beta2), static_cast<float>(1.0 - beta2),
+                    static_cast<float>(std::sqrt(1.0 - std::pow(beta2, steps[i]))), static_cast<float>(epsilon),
+                    static_cast<float>(learningRate / (1.0 - std::pow(beta1, steps[i])))});
     counts.push_back(parameters[i].numel());
   }
   inPiecesOf(counts, 8 * kPiece, [&](size_t at, int64_t begin, int64_t end) {
-    const AdamParameter& p = work[at];
-    adam(p.parameter + begin, p.gradient + begin, p.expAvg + begin, p.expAvgSq + begin, end - begin, p.step);
+    adam(work[at], begin, end - begin);
   });
   for (const std::vector<at::Tensor>* list : {&parameters, &expAvgs, &expAvgSqs}) {
     for (const at::Tensor& tensor : *list) noteWrite(tensor);

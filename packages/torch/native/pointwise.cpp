@@ -41,9 +41,9 @@ constexpr float kA = 0.071354816272600f;   // 0.044715 b
 
 template <bool backward, typename Number>
 ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restrict gradient, Number* __restrict output,
-                         int64_t count) {
+                         int64_t from, int64_t to) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = from; i < to; ++i) {
     const float x = widen(input[i]);
     const float square = x * x;
     const float s = sigmoid((kB + kA * square) * x);
@@ -59,7 +59,10 @@ ASTRA_INLINE void geluOf(const Number* __restrict input, const Number* __restric
 // With a gradient that arrives, that of the input.
 ASTRA_PRODUCT_LOOP(void, gelu, (const Number* input, const Number* gradient, Number* output, int64_t count),
                   (input, gradient, output, count)) {
-  gradient == nullptr ? geluOf<false>(input, gradient, output, count) : geluOf<true>(input, gradient, output, count);
+  const auto work = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+    gradient == nullptr ? geluOf<false>(input, gradient, output, from, to) : geluOf<true>(input, gradient, output, from, to);
+  };
+  fetchingAhead(count, work, input, gradient == nullptr ? input : gradient, output);
 }
 
 // geluTanh(input, gradient): any shape; with a gradient, that of the input
@@ -89,21 +92,24 @@ struct Swiglu {
 ASTRA_PRODUCT_LOOP(void, swigluOf, (const Swiglu<Number>& work), (work)) {
   const Number *__restrict gate = work.gate, *__restrict up = work.up, *__restrict gradient = work.gradient;
   Number *__restrict output = work.output, *__restrict ofUp = work.ofUp;
-  if (gradient == nullptr) {
+  const auto forward = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
 #pragma omp simd
-    for (int64_t i = 0; i < work.count; ++i) {
+    for (int64_t i = from; i < to; ++i) {
       const float x = widen(gate[i]);
       store(x * sigmoid(x) * widen(up[i]), output[i]);
     }
-    return;
-  }
+  };
+  const auto backward = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
 #pragma omp simd
-  for (int64_t i = 0; i < work.count; ++i) {
-    const float x = widen(gate[i]), arrived = widen(gradient[i]);
-    const float s = sigmoid(x);
-    store(arrived * widen(up[i]) * (s + x * (s - s * s)), output[i]);
-    store(arrived * (x * s), ofUp[i]);
-  }
+    for (int64_t i = from; i < to; ++i) {
+      const float x = widen(gate[i]), arrived = widen(gradient[i]);
+      const float s = sigmoid(x);
+      store(arrived * widen(up[i]) * (s + x * (s - s * s)), output[i]);
+      store(arrived * (x * s), ofUp[i]);
+    }
+  };
+  if (gradient == nullptr) return fetchingAhead(work.count, forward, gate, up, output);
+  fetchingAhead(work.count, backward, gate, up, gradient, output, ofUp);
 }
 
 // swiglu(gate, up, gradient): [result], any shape; with a gradient, [of gate, of up]

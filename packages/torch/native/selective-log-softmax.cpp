@@ -17,14 +17,6 @@
 namespace astra {
 namespace {
 
-at::Tensor bfloat16(Call& call, size_t index, const char* name) {
-  const at::Tensor tensor = call.tensor(index, name);
-  if (!isPlain(tensor, at::kBFloat16)) {
-    throw Refusal(std::string(name) + " must be bfloat16 on the CPU, got " + describeTensor(tensor));
-  }
-  return tensor;
-}
-
 // What a row's logits are measured by: log Σ exp(logits) = greatest + logSum. Kept apart, since beside a greatest logit of
 // −1e9 the rounding of their sum would swallow the logarithm.
 struct Normaliser {
@@ -64,10 +56,10 @@ struct Chosen {
 
 Chosen chosen(Call& call) {
   Chosen found;
-  found.logits = bfloat16(call, 0, "logits");
+  found.logits = call.tensor(0, "logits");
   const at::Tensor indices = call.tensor(1, "indices");
-  if (found.logits.dim() != 2 || found.logits.size(1) == 0) {
-    throw Refusal("logits must have rows and a vocabulary, got " + describeTensor(found.logits));
+  if (!isPlain(found.logits, at::kBFloat16) || found.logits.dim() != 2 || found.logits.size(1) == 0) {
+    throw Refusal("logits must be bfloat16[rows, vocabulary] on the CPU, got " + describeTensor(found.logits));
   }
   if (!isPlain(indices, at::kLong) || indices.dim() != 1) {
     throw Refusal("indices must be int64[chosen] on the CPU, got " + describeTensor(indices));

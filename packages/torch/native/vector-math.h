@@ -117,6 +117,20 @@ ASTRA_INLINE void sumLanes(const typename Vector<VL>::Floats* vectors, float* to
   if constexpr (count > together) sumLanes<VL, count - together>(vectors + together, to + together);
 }
 
+// Calls `work(from, to)` for one piece of [0, count) after another, and asks the caches meanwhile for what is read and written of
+// the arrays two pieces later: of loops that compute much, processors see too little ahead to hide the memory's latency.
+template <typename Work, typename Number, typename... More>
+ASTRA_INLINE void fetchingAhead(int64_t count, const Work& work, const Number* first, const More*... more) {
+  constexpr int64_t piece = 256, line = 64 / sizeof(Number);
+  for (int64_t from = 0; from < count; from += piece) {
+    for (int64_t at = from + 2 * piece; at < from + 3 * piece; at += line) {
+      __builtin_prefetch(first + at);
+      (__builtin_prefetch(more + at), ...);
+    }
+    work(from, from + piece < count ? from + piece : count);
+  }
+}
+
 inline float widen(uint16_t bits) {
   const uint32_t word = static_cast<uint32_t>(bits) << 16;
   float value;

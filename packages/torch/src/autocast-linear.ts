@@ -6,7 +6,7 @@ import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { requireTensor, wrap } from "./operator-call.js";
 import { linear } from "./operators.js";
-import { empty, zeros } from "./factories.js";
+import { empty, ones, zeros } from "./factories.js";
 import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
@@ -102,8 +102,16 @@ export function autocastLinear(
       const result = addon().bfloat16WeightGradient(gradient.handle, rows.handle, matrix.handle);
       return result === null ? plainProduct(gradient.t(), rows, matrix.dtype) : wrap(result);
     },
-    ofBias: (gradient) => gradient.sum([0], { dtype: "float32" }),
+    ofBias: (gradient) =>
+      (gradient.dtype === dtype ? columnSums(gradient) : null) ?? gradient.sum([0], { dtype: "float32" }),
   });
+}
+
+/** [n, out] → float32 [out], as a product with ones: quicker than libtorch's sum. Null where there is no such product. */
+function columnSums(gradient: Tensor): Tensor | null {
+  const rows = ones([1, gradient.size(0)], { dtype: gradient.dtype });
+  const sums = addon().bfloat16Product(rows.handle, gradient.handle, true);
+  return sums === null ? null : wrap(sums).view([-1]);
 }
 
 /** Numbers that are widened together: 4 MiB. */

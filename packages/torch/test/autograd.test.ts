@@ -78,6 +78,36 @@ describe("backward", () => {
     });
   });
 
+  it("shows the sparse gradient of a look-up as a dense one, alone, added up, and beside another use", () => {
+    scope(() => {
+      const table = tensor(
+        [
+          [1, 2],
+          [3, 4],
+          [5, 6],
+        ],
+        { requiresGrad: true },
+      );
+      const ids = tensor([0, 2, 0], { dtype: "int64" });
+      const look = () => embedding(table, ids, { sparse: true }).mul(3).sum();
+      const alone = [
+        [6, 6],
+        [0, 0],
+        [3, 3],
+      ];
+      const times = (factor: number, added = 0) =>
+        alone.map((row) => row.map((value) => factor * value + added));
+      expect(grad([look()], [table])[0]?.toArray()).toEqual(alone);
+      look().backward();
+      look().backward(); // nobody has asked in between
+      expect(table.grad?.toArray()).toEqual(times(2));
+      const first = table.grad;
+      look().add(table.sum()).backward();
+      expect(table.grad).toBe(first);
+      expect(first?.toArray()).toEqual(times(3, 1));
+    });
+  });
+
   it("says when nothing requires a gradient", () => {
     scope(() => {
       expect(() => tensor([1]).sum().backward()).toThrow(

@@ -3,8 +3,6 @@
 import {
   autocastLayerNorm,
   autocastLinear,
-  cast,
-  embedding,
   geluTanh,
   keep,
   noGrad,
@@ -157,9 +155,8 @@ class GPT2 extends ParameterizedModel {
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, cache } = options;
     return scope(() => {
-      const embedded = (name: string, indices: Tensor) =>
-        cast(embedding(this.parameter(`transformer.${name}.weight`), indices), this.residualDtype);
-      let hidden = embedded("wte", ids).add(embedded("wpe", positions)); // [B, T, D]
+      const tokens = this.embedded("transformer.wte.weight", ids, { isProjection: this.config.tied });
+      let hidden = tokens.add(this.embedded("transformer.wpe.weight", positions)); // [B, T, D]
       const biases = attentionBiases(options, ids.size(-1), {
         ...this.config,
         dtype: this.computeDtype,
@@ -187,16 +184,18 @@ class GPT2 extends ParameterizedModel {
     const prefix = `transformer.h.${layer}`;
 
     const normed = this.#norm(`${prefix}.ln_1`, hidden);
-    // [B, T, 3·D] → [B, T, 3, H, E] → three of [B, H, T, E]
-    const [query, key, value] = this.#project(`${prefix}.attn.c_attn`, normed)
-      .view([B, T, 3, H, E])
-      .permute([2, 0, 3, 1, 4])
-      .unbind(0) as [Tensor, Tensor, Tensor];
+    const projected = this.#project(`${prefix}.attn.c_attn`, normed).view([B, T, 3, H, E]);
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    const attended =
-      cache === undefined
-        ? attend(query, key, value, biases, scale)
-        : attendCached(query, cache.append(layer, key, value), scale);
+    let attended: Tensor;
+    if (cache === undefined) {
+      // Three of [B, T, H, E] → [B, H, T, E]: in this order one copy of whole lines joins their gradients.
+      const [query, key, value] = projected.unbind(2).map((part) => part.transpose(1, 2));
+      attended = attend(query!, key!, value!, biases, scale);
+    } else {
+      // The same in fewer calls: three of [B, H, T, E], where few tokens are computed at once.
+      const [query, key, value] = projected.permute([2, 0, 3, 1, 4]).unbind(0);
+      attended = attendCached(query!, cache.append(layer, key!, value!), scale);
+    }
     const middle = this.#project(`${prefix}.attn.c_proj`, attended, hidden);
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));

@@ -1,8 +1,10 @@
 import {
   autocastLinear,
+  cast,
   checkpoint,
   claimThreads,
   dispose,
+  embedding,
   keep,
   noGrad,
   UsageError,
@@ -139,6 +141,18 @@ export abstract class ParameterizedModel implements CausalLM {
     if (!this.#ownsParameters) return;
     this.#releaseThreads();
     dispose(this.parameters);
+  }
+
+  /**
+   * Rows of a table in the type of the residual stream: [B, T] → [B, T, D]. A table that is the output projection too gets a
+   * whole gradient from there. What arrives here is then added to it row by row (`sparse`), not as a second table of zeros.
+   */
+  protected embedded(name: string, indices: Tensor, { isProjection = false } = {}): Tensor {
+    const table = this.parameter(name);
+    return cast(
+      embedding(table, indices, { sparse: isProjection && table.device === "cpu" }),
+      this.residualDtype,
+    );
   }
 
   /** A parameter as it is stored. */

@@ -213,7 +213,8 @@ class RotaryDecoder extends ParameterizedModel {
       const { full, sliding } = this.#biases(ids.size(-1), options);
       const cosine = embedding(tables.cosine, positions);
       const sine = embedding(tables.sine, positions);
-      let hidden = cast(embedding(this.parameter("model.embed_tokens.weight"), ids), this.residualDtype); // [B, T, D]
+      const isProjection = this.config.tiedEmbeddings;
+      let hidden = this.embedded("model.embed_tokens.weight", ids, { isProjection }); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
         const inputs = [hidden, cosine, sine, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>

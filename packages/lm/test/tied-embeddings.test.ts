@@ -1,0 +1,105 @@
+/** A table that is looked up in and multiplied with: its gradient is the sum of what either use alone would give it. */
+import { arange, liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { initializeCausalLM, tokenLogprobs, type CausalLM, type ScoredRow } from "../src/index.js";
+
+const sizes = { vocab_size: 41, bos_token_id: 1, eos_token_id: 1, initializer_range: 0.3 };
+const families = [
+  {
+    name: "GPT-2",
+    settings: {
+      ...sizes,
+      architectures: ["GPT2LMHeadModel"],
+      model_type: "gpt2",
+      n_positions: 32,
+      n_embd: 16,
+      n_layer: 2,
+      n_head: 4,
+    },
+    table: "transformer.wte.weight",
+  },
+  {
+    name: "Qwen2",
+    settings: {
+      ...sizes,
+      architectures: ["Qwen2ForCausalLM"],
+      model_type: "qwen2",
+      max_position_embeddings: 32,
+      hidden_size: 16,
+      intermediate_size: 24,
+      num_hidden_layers: 2,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+    },
+    table: "model.embed_tokens.weight",
+  },
+];
+// Ids that come several times, in one row and in several.
+const rows: ScoredRow[] = [
+  { context: [3, 9, 27, 3, 3], continuation: [5, 15, 9] },
+  { context: [3, 9, 8], continuation: [5, 16, 40, 38, 3] },
+];
+
+let before: number;
+beforeEach(() => (before = liveTensors()));
+afterEach(() => expect(liveTensors()).toBe(before));
+
+const numbers = (given: Tensor | null | undefined) => Array.from(given!.toTypedArray(), Number);
+
+/** The same model with a projection of its own that holds the same numbers. */
+function apart(settings: Readonly<Record<string, unknown>>, tied: CausalLM, table: string): CausalLM {
+  const model = initializeCausalLM({ ...settings, tie_word_embeddings: false }, 2);
+  const sources = tied.namedParameters();
+  noGrad(() => {
+    for (const [name, parameter] of model.namedParameters())
+      parameter.copy_(sources.get(name === "lm_head.weight" ? table : name)!);
+  });
+  return model;
+}
+
+const trained = (model: CausalLM) => {
+  for (const parameter of model.namedParameters().values()) parameter.requiresGrad_();
+  return model.namedParameters();
+};
+
+describe.each(families)("a tied table of $name", ({ settings, table }) => {
+  it("gets the gradients of both uses, added up over backward passes", () => {
+    const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
+    const other = apart(settings, tied, table);
+    const [own, separate] = [trained(tied), trained(other)];
+    for (let pass = 1; pass <= 2; pass += 1) {
+      for (const model of [tied, other]) scope(() => tokenLogprobs(model, rows).sum().neg().backward());
+      const looked = numbers(separate.get(table)!.grad);
+      const projected = numbers(separate.get("lm_head.weight")!.grad);
+      const got = numbers(own.get(table)!.grad);
+      const largest = Math.max(...got.map(Math.abs));
+      expect(largest).toBeGreaterThan(0.1);
+      got.forEach((value, i) => {
+        expect(Math.abs(value - (looked[i]! + projected[i]!))).toBeLessThan(2e-6 * largest);
+      });
+    }
+    tied.dispose();
+    other.dispose();
+  });
+
+  it("has a dense gradient where it is only looked up in", () => {
+    const tied = initializeCausalLM({ ...settings, tie_word_embeddings: true }, 1);
+    const other = apart(settings, tied, table);
+    const [own, separate] = [tied, other].map((model) => {
+      const parameter = trained(model).get(table)!;
+      scope(() => {
+        const ids = tensor([[3, 9, 3, 40]], { dtype: "int64" });
+        const positions = arange(4).view([1, 4]);
+        model.forward(ids, { positions, mask: null }).select(-1, 5).sum().backward();
+      });
+      return numbers(parameter.grad);
+    });
+    // The same operators in the same order, but for how rows that come twice are added.
+    expect(own!.length).toBe(41 * 16);
+    own!.forEach((value, i) => expect(Math.abs(value - separate![i]!)).toBeLessThan(1e-5));
+    expect(own!.slice(16 * 9, 16 * 10).some((value) => Math.abs(value) > 1e-3)).toBe(true);
+    expect(own!.slice(16 * 10, 16 * 11)).toEqual(Array.from({ length: 16 }, () => 0));
+    tied.dispose();
+    other.dispose();
+  });
+});
