@@ -15,6 +15,7 @@ import {
   tensor,
   TorchError,
   type DType,
+  zeros,
   type Tensor,
 } from "../src/index.js";
 import { checkGradient } from "../src/testing.js";
@@ -263,6 +264,35 @@ describe("autocastLinear", () => {
         if (bias !== null) expectClose(numbers(bias.grad!), numbers(ones([10]).mul(rows.shape[0]!)), SUMS);
       });
     }
+  });
+
+  it("adds up a bias's gradient column by column, rounding nothing that arrives in float32", () => {
+    scope(() => {
+      const whole = (row: number, column: number) => ((7 * row + 3 * column) % 11) - 5;
+      const gradientOf = (rows: number, value: (row: number, column: number) => number) =>
+        tensor(Array.from({ length: rows }, (_, row) => Array.from({ length: 37 }, (_, c) => value(row, c))));
+      const biasGradient = (gradient: Tensor, resultDtype: "bfloat16" | "float32") => {
+        const bias = zeros([37]).requiresGrad_();
+        const rows = gradient.size(0);
+        const options = { dtype: "bfloat16", resultDtype } as const;
+        autocastLinear(ones([rows, 24]), ones([37, 24]), bias, options).backward(gradient.to(resultDtype));
+        return numbers(bias.grad!);
+      };
+      for (const rows of [1, 5, 150]) {
+        const sums = Array.from({ length: 37 }, (_, c) =>
+          Array.from({ length: rows }, (_, row) => whole(row, c)).reduce((sum, value) => sum + value, 0),
+        );
+        for (const type of ["bfloat16", "float32"] as const) {
+          expect(Array.from(biasGradient(gradientOf(rows, whole), type), Number)).toEqual(sums);
+        }
+      }
+      // 1 + 2⁻¹² is 1 in bfloat16.
+      const fine = biasGradient(
+        gradientOf(4, () => 1 + 2 ** -12),
+        "float32",
+      );
+      expect(new Set(Array.from(fine, Number))).toEqual(new Set([4 + 2 ** -10]));
+    });
   });
 
   it("keeps float32 sums where they are asked for, for one row and a strided weight as well", () => {

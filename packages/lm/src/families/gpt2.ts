@@ -185,17 +185,17 @@ class GPT2 extends ParameterizedModel {
 
     const normed = this.#norm(`${prefix}.ln_1`, hidden);
     const projected = this.#project(`${prefix}.attn.c_attn`, normed).view([B, T, 3, H, E]);
+    // Three of [B, H, T, E]: token by token, so that one copy of whole lines joins their gradients; with a cache in fewer calls.
+    const [query, key, value] = (
+      cache === undefined
+        ? projected.unbind(2).map((part) => part.transpose(1, 2))
+        : projected.permute([2, 0, 3, 1, 4]).unbind(0)
+    ) as [Tensor, Tensor, Tensor];
     const scale = (scaleAttention ? 1 / Math.sqrt(E) : 1) / (scaleByLayer ? layer + 1 : 1);
-    let attended: Tensor;
-    if (cache === undefined) {
-      // Three of [B, T, H, E] → [B, H, T, E]: in this order one copy of whole lines joins their gradients.
-      const [query, key, value] = projected.unbind(2).map((part) => part.transpose(1, 2));
-      attended = attend(query!, key!, value!, biases, scale);
-    } else {
-      // The same in fewer calls: three of [B, H, T, E], where few tokens are computed at once.
-      const [query, key, value] = projected.permute([2, 0, 3, 1, 4]).unbind(0);
-      attended = attendCached(query!, cache.append(layer, key!, value!), scale);
-    }
+    const attended =
+      cache === undefined
+        ? attend(query, key, value, biases, scale)
+        : attendCached(query, cache.append(layer, key, value), scale);
     const middle = this.#project(`${prefix}.attn.c_proj`, attended, hidden);
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
