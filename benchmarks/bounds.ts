@@ -9,6 +9,8 @@ type Computed = "float32" | "bfloat16";
 export interface ModelSizes {
   /** Weights that every token passes through, without the embedding tables. */
   body: number;
+  /** Those of them behind the last layer's attention: for tokens whose states are wanted. */
+  last: number;
   /** Weights of the output projection. */
   head: number;
   all: number;
@@ -19,14 +21,15 @@ export interface ModelSizes {
 
 export function sizesOf(model: CausalLM): ModelSizes {
   const { vocabSize, hiddenSize, layers, keyValueHeads, headDimension, contextLength } = model.config;
-  let body = 0;
-  let all = 0;
+  let [body, last, all] = [0, 0, 0];
   for (const [name, parameter] of model.namedParameters()) {
     all += parameter.numel();
-    if (parameter.ndim === 2 && !/(wte|wpe|embed_tokens|lm_head)/.test(name)) body += parameter.numel();
+    if (parameter.ndim !== 2 || /(wte|wpe|embed_tokens|lm_head)/.test(name)) continue;
+    body += parameter.numel();
+    if (name.includes(`.${layers - 1}.`) && !/\.(c_attn|[qkv]_proj)\./.test(name)) last += parameter.numel();
   }
   const cached = 2 * layers * keyValueHeads * headDimension;
-  return { body, head: vocabSize * hiddenSize, all, cached, contextLength };
+  return { body, last, head: vocabSize * hiddenSize, all, cached, contextLength };
 }
 
 /** Seconds of one step of decoding: weights and each row's cache are read once, and products run at their rate. */
@@ -41,9 +44,15 @@ export function decodeBound(
   return Math.max(bytes / roofline.read, (2 * rows * (body + head)) / roofline.gemm[dtype]);
 }
 
-/** Seconds of reading texts at the rate of products. */
-export function readBound(tokens: number, { body }: ModelSizes, dtype: Computed, roofline: Roofline): number {
-  return (2 * body * tokens) / roofline.gemm[dtype];
+/** Seconds of reading texts at the rate of products, where the states of so many of the tokens are wanted. */
+export function readBound(
+  tokens: number,
+  wanted: number,
+  { body, last }: ModelSizes,
+  dtype: Computed,
+  roofline: Roofline,
+): number {
+  return (2 * (body * tokens - last * (tokens - wanted))) / roofline.gemm[dtype];
 }
 
 /**
@@ -58,16 +67,17 @@ export function rolloutBound(
   roofline: Roofline,
 ): number {
   const within = (length: number) => Math.min(length, sizes.contextLength);
-  let tokens = openers.reduce((sum, length) => sum + within(length), 0);
+  const read = openers.reduce((sum, length) => sum + within(length), 0);
+  let heard = 0;
   let seconds = 0;
   for (let level = 1; level <= depth; level += 1) {
     const rows = openers.length * width ** level;
     const lengths = openers.map((length) => within(length + newTokens * (2 * level - 1)));
     const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
     seconds += 2 * newTokens * decodeBound(rows, mean, sizes, dtype, roofline);
-    tokens += rows * newTokens; // what the one said the other reads
+    heard += rows * newTokens; // what the one said the other reads
   }
-  return seconds + readBound(tokens, sizes, dtype, roofline);
+  return seconds + readBound(read + heard, heard, sizes, dtype, roofline);
 }
 
 /**
@@ -79,13 +89,13 @@ export function rolloutBound(
  */
 export function updateBound(
   { read, scored, updates }: { read: number; scored: number; updates: number },
-  { body, head, all }: ModelSizes,
+  { body, last, head, all }: ModelSizes,
   types: { rollouts: Computed; updates: Computed },
   roofline: Roofline,
 ): number {
   const bytes = 7 * 4 + (types.rollouts === "bfloat16" ? 6 : 0);
   return (
-    (6 * (body * read + head * scored)) / roofline.gemm[types.updates] +
+    (6 * (body * read - last * (read - scored) + head * scored)) / roofline.gemm[types.updates] +
     (updates * all * bytes) / roofline.copy
   );
 }

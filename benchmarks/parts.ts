@@ -82,7 +82,7 @@ async function read(model: CausalLM, tokenizer: Tokenizer, rows: number, rooflin
   return {
     name: `read, ${rows} rows of ${CONTEXT}`,
     tokensPerSecond: tokens / measured,
-    shareOfBound: readBound(tokens, sizesOf(model), "bfloat16", roofline) / measured,
+    shareOfBound: readBound(tokens, rows, sizesOf(model), "bfloat16", roofline) / measured,
     bound: "products at the measured rate",
   };
 }

@@ -23,7 +23,7 @@ export interface CausalLM {
    * Hidden states of the new tokens, after the final norm.
    *
    * @param ids int64 [B, T]
-   * @returns computeDtype [B, T, D]
+   * @returns computeDtype [B, T, D]; with `places` [1, N, D]
    */
   forward(ids: Tensor, options: ForwardOptions): Tensor;
 
@@ -66,6 +66,11 @@ export interface ForwardOptions {
   segments?: readonly Segment[];
   /** Keys and values of earlier tokens; the new tokens' are added to them. Absent = nothing is kept. */
   cache?: AttentionCache;
+  /**
+   * int64 [N]: the tokens whose hidden states are wanted, counted through the rows (b · T + t), in the order of the result.
+   * Behind its attention the last layer computes nothing for the others. Absent = all.
+   */
+  places?: Tensor;
   /**
    * Keeps only each layer's input for the backward pass, which computes the layer once more: less memory for a second
    * forward pass, with the same gradients. On the CPU only; of no effect without gradients or with a cache.

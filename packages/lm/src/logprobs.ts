@@ -253,12 +253,8 @@ interface ReadingOptions {
 /** What is wanted of a batch's targets, in their order: each dtype [targets]. */
 function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: ReadingOptions): TokenOutputs {
   const { dtype, gradientCheckpointing, entropy, head } = options;
-  const { hiddenSize, vocabSize } = model.config;
-  const hidden = scope(() =>
-    readBatch(model, batch, gradientCheckpointing)
-      .reshape([-1, hiddenSize])
-      .indexSelect(0, ids(scored.places, model.device)),
-  ); // [places, D]
+  const { vocabSize } = model.config;
+  const hidden = scope(() => readBatch(model, batch, scored.places, gradientCheckpointing).squeeze(0)); // [places, D]
   const limit =
     isGradEnabled() && !gradientCheckpointing ? LOGITS_AT_ONCE.training : LOGITS_AT_ONCE.inference;
   const step = Math.max(1, Math.floor(limit / vocabSize));
@@ -308,8 +304,13 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
   };
 }
 
-/** Hidden states of a batch: [1, tokens, D]. */
-function readBatch(model: CausalLM, { tries }: Batch, gradientCheckpointing: boolean): Tensor {
+/** Hidden states at some places of a batch: [1, places, D]. */
+function readBatch(
+  model: CausalLM,
+  { tries }: Batch,
+  places: readonly number[],
+  gradientCheckpointing: boolean,
+): Tensor {
   const { device } = model;
   const positions = ids(
     tries.flatMap((trie) => trie.depths),
@@ -329,6 +330,7 @@ function readBatch(model: CausalLM, { tries }: Batch, gradientCheckpointing: boo
     positions,
     mask: null,
     segments,
+    places: ids(places, device),
     gradientCheckpointing,
   });
 }

@@ -1,48 +1,7 @@
 import { dispose, liveTensors, manualSeed, noGrad, scope, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { initializeCausalLM, LoRA, tokenLogprobs, type CausalLM, type ScoredRow } from "../src/index.js";
-
-const sizes = { vocab_size: 53, bos_token_id: 1, eos_token_id: 1, initializer_range: 0.3 };
-const rotary = {
-  ...sizes,
-  max_position_embeddings: 64,
-  hidden_size: 16,
-  intermediate_size: 24,
-  num_hidden_layers: 3,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-};
-const models: [string, Record<string, unknown>, string[]][] = [
-  [
-    "GPT-2",
-    {
-      ...sizes,
-      architectures: ["GPT2LMHeadModel"],
-      model_type: "gpt2",
-      n_positions: 64,
-      n_embd: 16,
-      n_layer: 3,
-      n_head: 4,
-    },
-    ["c_attn", "c_proj"],
-  ],
-  ["Llama", { ...rotary, architectures: ["LlamaForCausalLM"], model_type: "llama" }, ["q_proj", "down_proj"]],
-  [
-    "Qwen2",
-    { ...rotary, architectures: ["Qwen2ForCausalLM"], model_type: "qwen2", tie_word_embeddings: true },
-    ["v_proj"],
-  ],
-  [
-    "Qwen3",
-    { ...rotary, architectures: ["Qwen3ForCausalLM"], model_type: "qwen3", head_dim: 6 },
-    ["q_proj", "up_proj"],
-  ],
-  [
-    "Mistral with a window of 6",
-    { ...rotary, architectures: ["MistralForCausalLM"], model_type: "mistral", sliding_window: 6 },
-    ["k_proj", "o_proj"],
-  ],
-];
+import { smallModels } from "./support/small-models.js";
 
 /** A tree (shared beginnings, so a mask) and a row apart. */
 const shared = [3, 9, 27, 28, 31, 40, 17, 51];
@@ -93,7 +52,7 @@ function expectEqual(actual: Result, expected: Result, within: number): void {
   }
 }
 
-describe.each(models)("gradient checkpointing of %s", (_, settings, targetModules) => {
+describe.each(smallModels)("gradient checkpointing of %s", (_, settings, targetModules) => {
   it("gives the loss and every gradient of the plain update in float64", () => {
     const model = initializeCausalLM(settings, 3, { dtype: "float64" });
     for (const parameter of model.namedParameters().values()) parameter.requiresGrad_();

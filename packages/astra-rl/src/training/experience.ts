@@ -19,8 +19,8 @@ export interface ExperienceFields<S, A, Batch> {
 }
 
 /**
- * What one round of rollouts gave: the graphs, their credit, and what the algorithm learns from them, in shuffled
- * batches. Iterating gives the batches of all epochs in order.
+ * What one round of rollouts gave: the graphs, their credit, and what the algorithm learns from them, in batches
+ * of a drawn order. Iterating gives the batches of all epochs in order.
  */
 export class Experience<S, A, Batch> implements Iterable<Batch> {
   readonly graphs: readonly Graph<S, A>[];

@@ -14,7 +14,7 @@ import {
   type StepResult,
 } from "../core/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
-import { shuffle } from "./shuffle.js";
+import { shuffleTrees } from "./shuffle.js";
 import { requireWhole } from "./training-configuration.js";
 
 export interface HarnessOptions<S = string, A = string> {
@@ -95,7 +95,7 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
   }
 
   /**
-   * Grows the next episodes with the tester as it is, and cuts what they teach into shuffled batches.
+   * Grows the next episodes with the tester as it is, and cuts what they teach into batches, in an order that the seed draws.
    *
    * @throws ContractError when the algorithm's epochs or a batch's weight are no usable numbers
    */
@@ -107,8 +107,12 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
     const graphs = await this.collect(starts);
     checkCount("Sampler.rolloutMany", graphs, starts.length);
     const credits = graphs.map((graph) => this.creditOf(graph));
-    const flat = graphs.flatMap((graph, index) => this.flatten(graph, credits[index]!));
-    const steps = await noGrad(() => this.algorithm.prepare(flat));
+    const flat = graphs.map((graph, index) => this.flatten(graph, credits[index]!));
+    const steps = await noGrad(() => this.algorithm.prepare(flat.flat()));
+    const trees = asTrees(
+      steps,
+      flat.map(({ length }) => length),
+    );
     const { epochs } = this.algorithm;
     if (!Number.isSafeInteger(epochs) || epochs < 1) {
       throw new ContractError(
@@ -125,7 +129,7 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
       credits,
       size: steps.length,
       epochs,
-      cut: (epoch) => this.cut(this.shuffle(steps, number, epoch)),
+      cut: (epoch) => this.cut(this.shuffle(trees, number, epoch)),
     });
   }
 
@@ -142,9 +146,14 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
     return this.algorithm.flatten(graph, credit);
   }
 
-  /** The order of an epoch: a function of the seed and of both numbers, so that a resumed run finds it again. */
-  protected shuffle(steps: readonly Step[], experience: number, epoch: number): Step[] {
-    return shuffle(steps, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
+  /**
+   * The order of an epoch: a function of the seed and of both numbers, so that a resumed run finds it again. Steps of one
+   * graph stay neighbours, since a batch reads once what its steps have in common.
+   *
+   * @param trees the steps of each graph, as `flatten` gave them; of all graphs in one where `prepare` changed their number
+   */
+  protected shuffle(trees: readonly (readonly Step[])[], experience: number, epoch: number): Step[] {
+    return shuffleTrees(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
   }
 
   /** Batches of `batchSize` steps, the last of what is left. */
@@ -192,4 +201,11 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
     this.#nextEpisode = episode;
     this.#nextExperience = experience;
   }
+}
+
+/** Prepared steps by graph again, of which each gave so many. */
+function asTrees<Step>(steps: readonly Step[], counts: readonly number[]): (readonly Step[])[] {
+  if (steps.length !== counts.reduce((sum, count) => sum + count, 0)) return [steps];
+  let end = 0;
+  return counts.map((count) => steps.slice(end, (end += count)));
 }

@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { loadCausalLM } from "@astra-rl/lm";
-import { dispose, liveTensors, scope, type Tensor } from "@astra-rl/torch";
-import { DPO, IPO } from "../../src/algorithm/index.js";
+import { dispose, liveTensors, noGrad, scope, type Tensor } from "@astra-rl/torch";
+import { DPO, IPO, RLOO } from "../../src/algorithm/index.js";
+import { rewardCredit, type StepResult } from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { HashedNgramEmbedder } from "../../src/embedder/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
@@ -13,6 +14,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import {
+  Harness,
   HFASTConfiguration,
   HFASTTrainer,
   type HFASTConfigurationOptions,
@@ -97,6 +99,39 @@ describe("training a GPT-2", () => {
     expect(textOf(folder, "checkpoints", "best", "evaluation.json")).toBe(
       textOf(whole, "checkpoints", "best", "evaluation.json"),
     );
+  });
+
+  it("reads each tree once where its branches make a batch, and every conversation again where each is one", async () => {
+    const before = liveTensors();
+    const scorer = new KeywordScorer([{ pattern: "[aeiou]", weight: 0.4 }]);
+    const generation = { tester: { maxNewTokens: 5 }, target: { maxNewTokens: 5 } };
+    const system = await HFASTSystem.load({ tester: GPT2, target: GPT2, scorer, generation });
+    const sampler = new ASTSampler(system, ["Hello there.", "What a day", "I"], { width: 2, depth: 3 });
+    const algorithm = new RLOO(system);
+    /** Tokens that the tester reads in training on these batches. */
+    const trained = async <Batch>(batches: readonly Batch[], step: (batch: Batch) => Promise<StepResult>) => {
+      const start = system.counters().tester!.trained!;
+      for (const batch of batches) (await step(batch)).loss.dispose();
+      return system.counters().tester!.trained! - start;
+    };
+    // 1 + 2 + 4 branches a tree.
+    const read = [];
+    for (const batchSize of [7, 1]) {
+      const harness = new Harness(sampler, algorithm, { numEpisodesPerExperience: 4, batchSize });
+      const { graphs, batches } = await harness.experience();
+      expect(batches).toHaveLength((4 * 7) / batchSize);
+      read.push(await trained(batches, ({ batch }) => harness.step(batch)));
+      const trees = [];
+      for (const graph of graphs) {
+        const branches = await noGrad(() => algorithm.prepare(algorithm.flatten(graph, rewardCredit(graph))));
+        trees.push(algorithm.collate(branches));
+      }
+      if (batchSize === 7) expect(read[0]).toBe(await trained(trees, (batch) => algorithm.step(batch)));
+    }
+    // A branch of depth d reads its 2d utterances before it again: 5 tokens each, where none ends early.
+    expect(read[1]).toBeGreaterThan(1.3 * read[0]!);
+    system.dispose();
+    expect(liveTensors()).toBe(before);
   });
 
   it("goes on with the histories of novelty, bit for bit", async () => {

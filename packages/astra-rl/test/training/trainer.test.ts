@@ -122,7 +122,7 @@ describe("learning", () => {
 });
 
 describe("experience", () => {
-  it("comes in shuffled batches of the configured size, the same for the same seed", async () => {
+  it("comes in batches of the configured size and in a drawn order, the same for the same seed", async () => {
     const collect = async (seed: number) => {
       const system = new BigramSystem();
       const harness = new Harness(samplerOf(system), new DPO(system), {
@@ -153,6 +153,61 @@ describe("experience", () => {
       experiences.map((experience) => [experience.graphs, [...experience]]);
     expect(contents(await collect(0))).toEqual(contents([first!, second!]));
     expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
+  });
+
+  it("keeps the steps of a graph together, whatever the size of the batches", async () => {
+    const orders: string[][] = [];
+    for (const batchSize of [1, 3, 7]) {
+      const system = new BigramSystem();
+      const harness = new Harness(samplerOf(system, 2), new REINFORCE(system, { epochs: 3 }), {
+        numEpisodesPerExperience: 5,
+        batchSize,
+      });
+      const experience = await harness.experience();
+      // Three branches a graph, of two turns each: in each epoch a graph's are read on one another's heels.
+      const turns = experience.graphs.map((graph) => [...graph.siblings()].map((siblings) => siblings[0]!));
+      expect(turns.map((of) => of.length)).toEqual([3, 3, 3, 3, 3]);
+      const name = new Map(
+        turns.flatMap((of, graph) => of.map((node, at) => [node, `${graph}.${at}`] as const)),
+      );
+      const epochs = [0, 1, 2].map((epoch) =>
+        experience.epoch(epoch).flatMap(({ batch }) => batch.sources.flatMap((node) => name.get(node) ?? [])),
+      );
+      for (const [epoch, order] of epochs.entries()) {
+        expect([...order].sort()).toEqual([...name.values()].sort());
+        for (let start = 0; start < order.length; start += 3) {
+          const [graph, first] = order[start]!.split(".").map(Number) as [number, number];
+          expect(order.slice(start, start + 3)).toEqual(
+            [0, 1, 2].map((at) => `${graph}.${(first + at) % 3}`),
+          );
+          if (epoch === 0) expect(first).toBe(0);
+        }
+      }
+      expect(new Set(epochs.map(String)).size).toBe(3);
+      expect(epochs[1]!.some((step, at) => at % 3 === 0 && !step.endsWith(".0"))).toBe(true);
+      orders.push(epochs.map(String));
+      system.dispose();
+    }
+    expect(orders[1]).toEqual(orders[0]);
+    expect(orders[2]).toEqual(orders[0]);
+  });
+
+  it("takes the steps of all graphs for those of one where prepare leaves some out", async () => {
+    class Choosy extends DPO {
+      override async prepare(steps: Parameters<DPO["prepare"]>[0]): ReturnType<DPO["prepare"]> {
+        return steps.slice(1);
+      }
+    }
+    const system = new BigramSystem();
+    const harness = new Harness(samplerOf(system), new Choosy(system), {
+      numEpisodesPerExperience: 4,
+      batchSize: 100,
+    });
+    const { graphs, batches, size } = await harness.experience();
+    const pairs = graphs.flatMap((graph) => new DPO(system).flatten(graph, rewardCredit(graph)));
+    expect(size).toBe(pairs.length - 1);
+    expect(batches[0]!.batch.chosenSources).toEqual(pairs.slice(1).map(({ chosenSource }) => chosenSource));
+    system.dispose();
   });
 
   it("refuses a sampler of width 1 and one of another system", () => {

@@ -137,6 +137,14 @@ function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   return parameters;
 }
 
+/** What a layer needs besides its input. */
+interface LayerInputs {
+  biases: Tensor[];
+  cache: AttentionCache | undefined;
+  /** The tokens that the last layer is for; all where there are none. */
+  places: Tensor | undefined;
+}
+
 /**
  * There is no dropout, in training neither: a policy's log-probabilities must be those of the policy that sampled,
  * or ratios and preference margins would measure noise.
@@ -163,10 +171,14 @@ class GPT2 extends ParameterizedModel {
         device: this.device,
       });
       for (let layer = 0; layer < this.config.layers; layer++) {
+        const wanted =
+          options.places !== undefined && layer === this.config.layers - 1 ? [options.places] : [];
+        const inputs = [hidden, ...wanted, ...biases];
         hidden = scope(() =>
-          this.layer(`transformer.h.${layer}.`, options, [hidden, ...biases], (input, ...seen) =>
-            this.#block(layer, input!, seen, cache),
-          ),
+          this.layer(`transformer.h.${layer}.`, options, inputs, (input, ...seen) => {
+            const [places] = seen.splice(0, wanted.length);
+            return this.#block(layer, input!, { biases: seen, cache, places });
+          }),
         );
       }
       return this.#norm("transformer.ln_f", hidden);
@@ -178,7 +190,7 @@ class GPT2 extends ParameterizedModel {
     return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
   }
 
-  #block(layer: number, hidden: Tensor, biases: Tensor[], cache: AttentionCache | undefined): Tensor {
+  #block(layer: number, hidden: Tensor, { biases, cache, places }: LayerInputs): Tensor {
     const { heads: H, headDimension: E, scaleAttention, scaleByLayer } = this.config;
     const [B, T] = hidden.shape as [number, number, number];
     const prefix = `transformer.h.${layer}`;
@@ -196,7 +208,8 @@ class GPT2 extends ParameterizedModel {
       cache === undefined
         ? attend(query, key, value, biases, scale)
         : attendCached(query, cache.append(layer, key, value), scale);
-    const middle = this.#project(`${prefix}.attn.c_proj`, attended, hidden);
+    const residual = this.chosen(hidden, places);
+    const middle = this.#project(`${prefix}.attn.c_proj`, this.chosen(attended, places), residual);
 
     const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
     const active = activations[this.config.activation]!(inner);

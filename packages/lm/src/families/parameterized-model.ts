@@ -132,6 +132,15 @@ export abstract class ParameterizedModel implements CausalLM {
     return checkpoint(again, inputs, [...own, ...adapter.parameters(prefix)]);
   }
 
+  /** The last layer's tokens whose states are wanted, [B, T, D] → [1, N, D]; all of them where none are named. */
+  protected chosen(states: Tensor, places: Tensor | undefined): Tensor {
+    if (places === undefined) return states;
+    return states
+      .reshape([-1, states.size(-1)])
+      .indexSelect(0, places)
+      .unsqueeze(0);
+  }
+
   /** False for a view with an adapter, which must free nothing that it shares. */
   protected get ownsParameters(): boolean {
     return this.#ownsParameters;

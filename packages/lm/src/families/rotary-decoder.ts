@@ -188,6 +188,8 @@ interface LayerInputs {
   sine: Tensor;
   biases: Tensor[];
   cache: AttentionCache | undefined;
+  /** The tokens that the last layer is for; all where there are none. */
+  places: Tensor | undefined;
 }
 
 class RotaryDecoder extends ParameterizedModel {
@@ -216,11 +218,14 @@ class RotaryDecoder extends ParameterizedModel {
       const isProjection = this.config.tiedEmbeddings;
       let hidden = this.embedded("model.embed_tokens.weight", ids, { isProjection }); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
-        const inputs = [hidden, cosine, sine, ...(this.config.slides(layer) ? sliding : full)];
+        const wanted =
+          options.places !== undefined && layer === this.config.layers - 1 ? [options.places] : [];
+        const inputs = [hidden, cosine, sine, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
-          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) =>
-            this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache }),
-          ),
+          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) => {
+            const [places] = biases.splice(0, wanted.length);
+            return this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache, places });
+          }),
         );
       }
       return this.#norm("model.norm", hidden);
@@ -249,7 +254,12 @@ class RotaryDecoder extends ParameterizedModel {
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
     const prefix = `model.layers.${layer}`;
     const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
-    const middle = this.#project(`${prefix}.self_attn.o_proj`, attended, hidden);
+    const residual = this.chosen(hidden, inputs.places);
+    const middle = this.#project(
+      `${prefix}.self_attn.o_proj`,
+      this.chosen(attended, inputs.places),
+      residual,
+    );
     const normed = this.#norm(`${prefix}.post_attention_layernorm`, middle);
     const gated = swiglu(
       this.#project(`${prefix}.mlp.gate_proj`, normed),

@@ -234,28 +234,39 @@ export class RowBatch implements CacheHolder {
         counts.map((count) => Math.max(0, Math.min(width, count - from))),
         width,
       );
+      const ending = rows.flatMap((row, at) => {
+        const column = counts[at]! - 1 - from;
+        return column >= 0 && column < width ? [{ slot: row.slot, place: at * width + column }] : [];
+      });
+      const wanted = this.#predicted(rows, starts, from, width, scored);
+      // A pass of which nothing is wanted but keys and values computes one state all the same: products of no rows are a
+      // case of their own.
+      const places = [...new Set([...ending, ...wanted].map(({ place }) => place))];
+      if (places.length === 0) places.push(0);
+      const indices = new Map(places.map((place, index) => [place, index]));
       scope(() => {
-        const hidden = model.forward(...this.#inputs(rows, starts, counts, from, width, view));
-        const states = hidden.reshape([rows.length * width, hidden.size(-1)]);
+        const [ids, options] = this.#inputs(rows, starts, counts, from, width, view);
+        const states = model.forward(ids, { ...options, places: idTensor(places, model.device) }).squeeze(0);
         this.#last ??= keep(
-          zeros([this.#rows.length, hidden.size(-1)], { dtype: hidden.dtype, device: hidden.device }),
+          zeros([this.#rows.length, states.size(-1)], { dtype: states.dtype, device: states.device }),
         );
-        const ending = rows.flatMap((row, at) => {
-          const column = counts[at]! - 1 - from;
-          return column >= 0 && column < width ? [{ slot: row.slot, state: at * width + column }] : [];
-        });
+        const chosen = (of: readonly { place: number }[]) =>
+          idTensor(
+            of.map(({ place }) => indices.get(place)!),
+            states.device,
+          );
         if (ending.length > 0) {
           const slots = idTensor(
             ending.map(({ slot }) => slot),
             states.device,
           );
-          const sources = idTensor(
-            ending.map(({ state }) => state),
-            states.device,
-          );
-          this.#last.indexCopy_(0, slots, states.indexSelect(0, sources));
+          this.#last.indexCopy_(0, slots, states.indexSelect(0, chosen(ending)));
         }
-        this.#scoreRest(states, rows, starts, from, width, scored, results);
+        if (wanted.length === 0) return;
+        const ofWanted = wanted.map(({ id }) => id);
+        this.#score(states, chosen(wanted), ofWanted).forEach((logprob, at) =>
+          results.get(wanted[at]!.row)!.push(logprob),
+        );
       });
     }
     this.#countRead(rows, counts, longest);
@@ -273,31 +284,22 @@ export class RowBatch implements CacheHolder {
     this.peek(early, ids).forEach((logprob, at) => results.get(early[at]!)!.push(logprob));
   }
 
-  /** Log-probabilities of the scored ids that are predicted in columns `from` … `from + width` − 1 of the new ones. */
-  #scoreRest(
-    states: Tensor,
+  /** The scored ids that are predicted in columns `from` … `from + width` − 1 of the new ones, and at which place of them. */
+  #predicted(
     rows: readonly SessionRow[],
     starts: readonly number[],
     from: number,
     width: number,
     scored: Scored | undefined,
-    results: Map<SessionRow, number[]>,
-  ): void {
-    const wanted: { row: SessionRow; state: number; id: number }[] = [];
-    rows.forEach((row, at) => {
-      for (const index of scored?.get(row) ?? []) {
-        const column = index - starts[at]! - 1;
-        if (column < from || column >= from + width) continue;
-        wanted.push({ row, state: at * width + column - from, id: row.ids[index]! });
-      }
-    });
-    if (wanted.length === 0) return;
-    const sources = idTensor(
-      wanted.map(({ state }) => state),
-      states.device,
+  ): { row: SessionRow; place: number; id: number }[] {
+    return rows.flatMap((row, at) =>
+      (scored?.get(row) ?? []).flatMap((index) => {
+        const column = index - starts[at]! - 1 - from;
+        return column < 0 || column >= width
+          ? []
+          : [{ row, place: at * width + column, id: row.ids[index]! }];
+      }),
     );
-    const ids = wanted.map(({ id }) => id);
-    this.#score(states, sources, ids).forEach((logprob, at) => results.get(wanted[at]!.row)!.push(logprob));
   }
 
   /** log P(ids[i]) under hidden state `states[sources[i]]`, the vocabulary in float32, a bounded part at a time. */

@@ -45,8 +45,8 @@ const COEFFICIENTS = [
  * Learning from how good each probe was: one algorithm for PPO, A2C, REINFORCE, RLOO and GRPO, whatever the loss and
  * the advantages.
  *
- * **Turns.** Every turn with credit is learned from, whatever the width of the tree. An item is a branch: siblings are
- * shuffled and cut together.
+ * **Turns.** Every turn with credit is learned from, whatever the width of the tree. An item is a branch: siblings are never
+ * cut apart.
  *
  * **Prepare.** Once an experience, before the first update: log π_old, values, and where a penalty wants it the baseline; of
  * these and the credit the advantages are made, and stay fixed over all epochs.

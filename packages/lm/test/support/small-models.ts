@@ -1,0 +1,42 @@
+const sizes = { vocab_size: 53, bos_token_id: 1, eos_token_id: 1, initializer_range: 0.3 };
+const rotary = {
+  ...sizes,
+  max_position_embeddings: 64,
+  hidden_size: 16,
+  intermediate_size: 24,
+  num_hidden_layers: 3,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+};
+/** Name, config.json and projections that an adapter may change, of a small model of each kind. */
+export const smallModels: [name: string, settings: Record<string, unknown>, targetModules: string[]][] = [
+  [
+    "GPT-2",
+    {
+      ...sizes,
+      architectures: ["GPT2LMHeadModel"],
+      model_type: "gpt2",
+      n_positions: 64,
+      n_embd: 16,
+      n_layer: 3,
+      n_head: 4,
+    },
+    ["c_attn", "c_proj"],
+  ],
+  ["Llama", { ...rotary, architectures: ["LlamaForCausalLM"], model_type: "llama" }, ["q_proj", "down_proj"]],
+  [
+    "Qwen2",
+    { ...rotary, architectures: ["Qwen2ForCausalLM"], model_type: "qwen2", tie_word_embeddings: true },
+    ["v_proj"],
+  ],
+  [
+    "Qwen3",
+    { ...rotary, architectures: ["Qwen3ForCausalLM"], model_type: "qwen3", head_dim: 6 },
+    ["q_proj", "up_proj"],
+  ],
+  [
+    "Mistral with a window of 6",
+    { ...rotary, architectures: ["MistralForCausalLM"], model_type: "mistral", sliding_window: 6 },
+    ["k_proj", "o_proj"],
+  ],
+];
