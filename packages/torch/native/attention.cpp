@@ -37,7 +37,7 @@ struct Cluster {
 template <typename Stored>
 struct Stretch {
   const Stored *key, *value;  // of column 0
-  int64_t keyStride, valueStride, from, to, first, count;
+  int64_t keyStride, valueStride, nextKeys, from, to, first, count;  // nextKeys: how far the next head's keys lie
 };
 
 // The end of a head whose size is no multiple of a register, with zeros behind it.
@@ -52,7 +52,7 @@ ASTRA_INLINE typename Vector<VL>::Floats restOf(const Stored* row, int64_t e, in
 template <int VL, int NQ, int fixedSize, typename Stored>
 ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretch, int64_t first) {
   using Floats = typename Vector<VL>::Floats;
-  constexpr int NC = VL / NQ, KC = VL == 16 ? 1 : NC < 4 ? NC : 4;
+  constexpr int NC = VL / NQ, KC = VL == 16 ? 1 : NC < 4 ? NC : 4, kLine = 64 / sizeof(Stored);
   const int64_t size = fixedSize > 0 ? fixedSize : cluster.size;
   const auto within = [&](int m) { return std::min(first + m, stretch.first + stretch.count - 1); };  // the last one again
   for (int64_t s = stretch.from; s < stretch.to; s += NC) {
@@ -63,11 +63,9 @@ ASTRA_INLINE void scoresOf(const Cluster& cluster, const Stretch<Stored>& stretc
       for (int k = 0; k < KC; ++k) {
         const int64_t column = std::min(s + c + k, stretch.to - 1);  // the last one several times
         key[k] = stretch.key + column * stretch.keyStride;
-        // The values, and keys further on, come from memory while these keys are worked on.
-        const Stored *value = stretch.value + column * stretch.valueStride, *later = key[k] + 16 * stretch.keyStride;
-        for (int64_t e = 0; e < size && first == stretch.first; e += 64 / static_cast<int64_t>(sizeof(Stored))) {
-          for (const Stored* line : {value + e, later + e}) __builtin_prefetch(line, 0, 2);
-        }
+        // The values come from memory while these keys are worked on.
+        const Stored* value = stretch.value + column * stretch.valueStride;
+        for (int64_t e = 0; e < size && first == stretch.first; e += kLine) __builtin_prefetch(value + e, 0, 2);
       }
 #pragma GCC unroll 8
       for (int64_t e = 0; e < size; e += VL) {
@@ -103,12 +101,16 @@ ASTRA_INLINE void valuesOf(const Cluster& cluster, const Stretch<Stored>& stretc
     to[m] = cluster.sums + q * cluster.padded + e;
     for (int n = 0; n < NE; ++n) sums[m][n] = load<Floats>(to[m] + n * VL);
   }
-  const bool isWhole = e + NE * VL <= cluster.size;
+  const bool isWhole = e + NE * VL <= cluster.size, isFirst = first == stretch.first;
+  constexpr int kPerLine = 64 / sizeof(Stored) / VL;  // registers in a line of the caches
   for (int64_t s = stretch.from; s < stretch.to; ++s) {
     const Stored* value = stretch.value + s * stretch.valueStride;
+    // The next head's keys come from memory meanwhile; behind the last head they are the next row's.
+    const Stored* next = stretch.key + s * stretch.keyStride + stretch.nextKeys;
 #pragma GCC unroll 4
     for (int n = 0; n < NE; ++n) {
       const int64_t at = e + n * VL;
+      if (isFirst && n % kPerLine == 0) __builtin_prefetch(next + at, 0, 2);
       const Floats numbers = isWhole || n < NE - 1 ? widened<VL>(value + at) : restOf<VL>(value, at, cluster.size);
 #pragma GCC unroll 4
       for (int m = 0; m < NQ; ++m) sums[m][n] += weights[m][s] * numbers;
@@ -293,7 +295,7 @@ struct Decoding {
         const auto headOf = [&](const at::Tensor& tensor) {
           return numbers(tensor) + ranges[piece.row].row * tensor.stride(0) + group * tensor.stride(1);
         };
-        addStretch<Stored>(cluster, {headOf(key), headOf(value), key.stride(2), value.stride(2), from, piece.to,
+        addStretch<Stored>(cluster, {headOf(key), headOf(value), key.stride(2), value.stride(2), key.stride(1), from, piece.to,
                                      (piece.first - whole.first) * shared(), piece.count * shared()}, isOfKeys);
       }
     };
@@ -319,8 +321,11 @@ struct Decoding {
       columns += columnsOf(cluster);
     }
     const at::Tensor rooms = at::empty({at::get_num_threads(), most}, query.options().dtype(at::kFloat));
-    const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) * clusters() / (columns * size() * shared()));
-    inPieces(clusters() * groups(), piece, [&](int64_t from, int64_t to) {
+    // Long pieces, since each task fetches what the next one needs first, but enough of them for all threads.
+    const int64_t tasks = clusters() * groups(), numbers = std::max<int64_t>(1, columns * size() * shared() / clusters());
+    const int64_t piece = std::max<int64_t>(1, std::clamp(tasks / (4 * at::get_num_threads()), (1 << 15) / numbers,
+                                                          (1 << 18) / numbers));
+    inPieces(tasks, piece, [&](int64_t from, int64_t to) {
       float* const room = static_cast<float*>(rooms.data_ptr()) + at::get_thread_num() * most;
       for (int64_t task = from; task < to; ++task) attend(task / groups(), task % groups(), room);
     });

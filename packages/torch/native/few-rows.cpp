@@ -15,13 +15,14 @@ namespace astra {
 
 namespace {
 
-constexpr int64_t kMostRows = 64;  // beyond it arithmetic is the bound, and blocks of all operands are faster
+constexpr int64_t kMostRows = 192;  // beyond it arithmetic is the bound, and blocks of all operands are faster
 
 #ifdef ASTRA_TILES
 // Blocks of 16 outputs that are worked on together. A tile takes every n-th output of n blocks, the next tiles those in
 // between: each of its 16 lines is then read on where it ended, from a page of memory of its own, which is what the
 // processor's fetching ahead can follow. Lines side by side lie several in one page: 28 instead of 35 GB/s.
 constexpr int64_t kTogether = 12;
+constexpr int kMostGroups = 4;  // of 16 rows that are worked on at once: a tile of sums each
 
 // The input as the tile product wants its second operand: [K/32 pieces, groups of 16 rows, 16 pairs of neighbouring
 // numbers, 16 rows]; missing rows are 0.
@@ -40,37 +41,35 @@ ASTRA_TILE_CODE void arrangeInput(const uint16_t* input, int64_t rows, int64_t i
   }
 }
 
-// Sums of 16 (or the configured number of) outputs, `apart` from one another, for all rows: [groups, 16 · apart outputs, 16
-// rows].
-template <int groups>
-ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arranged, int64_t inner, int64_t apart,
-                                     float* sums) {
+// Sums of 16 (or the configured number of) outputs, `apart` from one another, for some of `all` groups of rows: [groups,
+// 16 · apart outputs, 16 rows].
+ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arranged, int64_t inner, int64_t all,
+                                     int groups, int64_t apart, float* sums) {
   _tile_zero(0);
-  if constexpr (groups > 1) _tile_zero(1);
-  if constexpr (groups > 2) _tile_zero(2);
-  if constexpr (groups > 3) _tile_zero(3);
-  for (int64_t at = 0; at < inner; at += 32) {
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t at = 0; at < inner; at += 32, arranged += all * 512) {
     _tile_loadd(4, weight + at, inner * 2 * apart);
-    const uint16_t* piece = arranged + (at / 32) * groups * 512;
-    _tile_loadd(5, piece, 64);
+    _tile_loadd(5, arranged, 64);
     _tile_dpbf16ps(0, 4, 5);
-    if constexpr (groups > 1) {
-      _tile_loadd(6, piece + 512, 64);
+    if (groups > 1) {
+      _tile_loadd(6, arranged + 512, 64);
       _tile_dpbf16ps(1, 4, 6);
     }
-    if constexpr (groups > 2) {
-      _tile_loadd(7, piece + 1024, 64);
+    if (groups > 2) {
+      _tile_loadd(7, arranged + 1024, 64);
       _tile_dpbf16ps(2, 4, 7);
     }
-    if constexpr (groups > 3) {
-      _tile_loadd(5, piece + 1536, 64);
+    if (groups > 3) {
+      _tile_loadd(5, arranged + 1536, 64);
       _tile_dpbf16ps(3, 4, 5);
     }
   }
   _tile_stored(0, sums, 64 * apart);
-  if constexpr (groups > 1) _tile_stored(1, sums + 256 * apart, 64 * apart);
-  if constexpr (groups > 2) _tile_stored(2, sums + 512 * apart, 64 * apart);
-  if constexpr (groups > 3) _tile_stored(3, sums + 768 * apart, 64 * apart);
+  if (groups > 1) _tile_stored(1, sums + 256 * apart, 64 * apart);
+  if (groups > 2) _tile_stored(2, sums + 512 * apart, 64 * apart);
+  if (groups > 3) _tile_stored(3, sums + 768 * apart, 64 * apart);
 }
 
 struct FewRows {
@@ -82,11 +81,12 @@ struct FewRows {
   void* result;              // [rows, outputs], float32 where wide, else bfloat16
   bool wide;
   int64_t rows, outputs, inner;
+  int groups;  // of 16 rows
 };
 
-// Writes `count` outputs from `first` on, whose sums for each group of rows are `apart` blocks from the next.
-template <int groups>
-ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int64_t first, int count, const float* sums, int64_t apart) {
+// Writes `count` outputs from `first` on for some groups of rows, whose sums are `apart` blocks from the next group's.
+ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int begin, int end, int64_t first, int count, const float* sums,
+                                  int64_t apart) {
   const __mmask16 present = static_cast<__mmask16>((1u << count) - 1);
   __m512 bias = _mm512_setzero_ps();
   if (work.bias != nullptr && work.wideBias) {
@@ -94,10 +94,10 @@ ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int64_t first, int count,
   } else if (work.bias != nullptr) {
     bias = loadWide(static_cast<const uint16_t*>(work.bias) + first, present);
   }
-  for (int group = 0; group < groups; ++group) {
+  for (int group = begin; group < end; ++group) {
     __m512i lanes[16];
     for (int output = 0; output < kTile; ++output) {
-      const float* from = sums + group * apart * 256 + output * 16;
+      const float* from = sums + (group - begin) * apart * 256 + output * 16;
       lanes[output] = output < count ? _mm512_load_si512(from) : _mm512_setzero_si512();
     }
     transpose(lanes);  // [outputs, rows] → [rows, outputs]
@@ -118,32 +118,33 @@ ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int64_t first, int count,
   }
 }
 
-// `count` outputs of each of some neighbouring blocks; fewer than 16 only of one block.
-template <int groups>
+// `count` outputs of each of some neighbouring blocks, fewer than 16 only of one block: for one set of rows after another, the
+// later ones with weights that the second-level cache still holds.
 ASTRA_TILE_CODE void outputsOf(const FewRows& work, int64_t first, int64_t blocks, int count) {
-  alignas(64) float sums[groups * kTogether * 256];
-  for (int64_t block = 0; block < blocks; ++block) {
-    const uint16_t* weight = work.weight + (first + block) * work.inner;
-    multiply<groups>(weight, work.arranged, work.inner, blocks, sums + block * 16);
-  }
-  for (int64_t block = 0; block < blocks; ++block) {
-    writeOutputs<groups>(work, first + block * kTile, count, sums + block * 256, blocks);
+  alignas(64) float sums[kMostGroups * kTogether * 256];
+  const int sets = (work.groups + kMostGroups - 1) / kMostGroups;
+  for (int set = 0; set < sets; ++set) {
+    const int begin = work.groups * set / sets, end = work.groups * (set + 1) / sets;
+    for (int64_t block = 0; block < blocks; ++block) {
+      multiply(work.weight + (first + block) * work.inner, work.arranged + begin * 512, work.inner, work.groups,
+               end - begin, blocks, sums + block * 16);
+    }
+    for (int64_t block = 0; block < blocks; ++block) {
+      writeOutputs(work, begin, end, first + block * kTile, count, sums + block * 256, blocks);
+    }
   }
 }
 
-template <int groups>
 ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
-  const int64_t whole = work.outputs / kTile;
-  if (from < std::min(to, whole)) {
+  const int64_t whole = std::min(to, work.outputs / kTile);
+  if (from < whole) {
     const TileScope tiles(kTile);
-    for (int64_t block = from; block < std::min(to, whole); block += kTogether) {
-      outputsOf<groups>(work, block * kTile, std::min(kTogether, std::min(to, whole) - block), kTile);
-    }
+    for (int64_t at = from; at < whole; at += kTogether) outputsOf(work, at * kTile, std::min(kTogether, whole - at), kTile);
   }
   const int rest = static_cast<int>(work.outputs % kTile);
   if (to > whole && rest > 0) {
     const TileScope tiles(rest);
-    outputsOf<groups>(work, whole * kTile, 1, rest);
+    outputsOf(work, whole * kTile, 1, rest);
   }
 }
 
@@ -161,20 +162,13 @@ at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, con
   shape.back() = outputs;
   at::Tensor result = at::empty(shape, options.dtype(wide ? at::kFloat : at::kBFloat16));
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
-  const void* offsets = offset.defined() ? offset.data_ptr() : nullptr;
-  const bool wideBias = offset.defined() && offset.scalar_type() == at::kFloat;
-  const FewRows work{words(weight), words(arranged), offsets, wideBias, floatsOf(residual), result.data_ptr(), wide, rows, outputs,
-                     inner};
+  const FewRows work{words(weight), words(arranged), offset.defined() ? offset.data_ptr() : nullptr,
+                     offset.defined() && offset.scalar_type() == at::kFloat, floatsOf(residual), result.data_ptr(), wide, rows,
+                     outputs, inner, groups};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
   // One piece a thread: at the start of each, fetching ahead has to find its stride again.
-  at::parallel_for(0, blocks, (int64_t{1} << 17) / (kTile * inner) + 1, [&](int64_t from, int64_t to) {
-    switch (groups) {
-      case 1: return blocksOf<1>(work, from, to);
-      case 2: return blocksOf<2>(work, from, to);
-      case 3: return blocksOf<3>(work, from, to);
-      default: return blocksOf<4>(work, from, to);
-    }
-  });
+  at::parallel_for(0, blocks, (int64_t{1} << 17) / (kTile * inner) + 1,
+                   [&](int64_t from, int64_t to) { blocksOf(work, from, to); });
   return result;
 }
 #endif
