@@ -14,7 +14,7 @@ import {
   type StepResult,
 } from "../core/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
-import { shuffleTrees } from "./shuffle.js";
+import { shuffleRuns } from "./shuffle.js";
 import { requireWhole } from "./training-configuration.js";
 
 export interface HarnessOptions<S = string, A = string> {
@@ -148,12 +148,12 @@ export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
 
   /**
    * The order of an epoch: a function of the seed and of both numbers, so that a resumed run finds it again. Steps of one
-   * graph stay neighbours, since a batch reads once what its steps have in common.
+   * graph stay neighbours, a few at a time, since a batch reads once what its steps have in common.
    *
    * @param trees the steps of each graph, as `flatten` gave them; of all graphs in one where `prepare` changed their number
    */
   protected shuffle(trees: readonly (readonly Step[])[], experience: number, epoch: number): Step[] {
-    return shuffleTrees(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
+    return shuffleRuns(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
   }
 
   /** Batches of `batchSize` steps, the last of what is left. */

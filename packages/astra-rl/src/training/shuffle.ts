@@ -12,19 +12,29 @@ function shuffle<T>(values: readonly T[], key: DrawKey): T[] {
 }
 
 /**
- * All steps in a drawn order in which those of one tree stay neighbours: the trees are shuffled, and after the first epoch
- * each begins at a drawn step, from which it goes on in its own order and around, so that epochs cut it elsewhere.
+ * Steps that stay neighbours. Half a tree of width 2 and depth 3: a batch holds parts of many trees, and reads little more
+ * than if it held whole ones.
+ */
+const TOGETHER = 4;
+
+/**
+ * All steps in a drawn order, of each tree a few neighbours at a time: runs of at most four, in which a tree is cut from its
+ * first step on, after the first epoch from a drawn one on and around.
  *
  * Trees are given depth first, so that neighbours share most of what they read; a batch of steps drawn one by one from many
  * trees shares next to nothing, and reads each step's conversation from its beginning.
  *
  * @param key of the draws; its node is the epoch
  */
-export function shuffleTrees<T>(trees: readonly (readonly T[])[], key: DrawKey): T[] {
-  return shuffle([...trees.keys()], key).flatMap((tree) => {
-    const steps = trees[tree]!;
+export function shuffleRuns<T>(trees: readonly (readonly T[])[], key: DrawKey): T[] {
+  const count = trees.reduce((sum, steps) => sum + steps.length, 0);
+  const runs = trees.flatMap((steps, tree) => {
     // Draws before these are those of the shuffle.
-    const first = key.node === 0 ? 0 : Math.floor(keyedUniform(key, trees.length + tree) * steps.length);
-    return [...steps.slice(first), ...steps.slice(0, first)];
+    const first = key.node === 0 ? 0 : Math.floor(keyedUniform(key, count + tree) * steps.length);
+    const turned = [...steps.slice(first), ...steps.slice(0, first)];
+    return Array.from({ length: Math.ceil(steps.length / TOGETHER) }, (_, run) =>
+      turned.slice(run * TOGETHER, (run + 1) * TOGETHER),
+    );
   });
+  return shuffle(runs, key).flat();
 }

@@ -106,7 +106,7 @@ describe("training a GPT-2", () => {
     const scorer = new KeywordScorer([{ pattern: "[aeiou]", weight: 0.4 }]);
     const generation = { tester: { maxNewTokens: 5 }, target: { maxNewTokens: 5 } };
     const system = await HFASTSystem.load({ tester: GPT2, target: GPT2, scorer, generation });
-    const sampler = new ASTSampler(system, ["Hello there.", "What a day", "I"], { width: 2, depth: 3 });
+    const sampler = new ASTSampler(system, ["Hello there.", "What a day", "I"], { width: 2, depth: 2 });
     const algorithm = new RLOO(system);
     /** Tokens that the tester reads in training on these batches. */
     const trained = async <Batch>(batches: readonly Batch[], step: (batch: Batch) => Promise<StepResult>) => {
@@ -114,22 +114,22 @@ describe("training a GPT-2", () => {
       for (const batch of batches) (await step(batch)).loss.dispose();
       return system.counters().tester!.trained! - start;
     };
-    // 1 + 2 + 4 branches a tree.
+    // 1 + 2 branches a tree.
     const read = [];
-    for (const batchSize of [7, 1]) {
+    for (const batchSize of [3, 1]) {
       const harness = new Harness(sampler, algorithm, { numEpisodesPerExperience: 4, batchSize });
       const { graphs, batches } = await harness.experience();
-      expect(batches).toHaveLength((4 * 7) / batchSize);
+      expect(batches).toHaveLength((4 * 3) / batchSize);
       read.push(await trained(batches, ({ batch }) => harness.step(batch)));
       const trees = [];
       for (const graph of graphs) {
         const branches = await noGrad(() => algorithm.prepare(algorithm.flatten(graph, rewardCredit(graph))));
         trees.push(algorithm.collate(branches));
       }
-      if (batchSize === 7) expect(read[0]).toBe(await trained(trees, (batch) => algorithm.step(batch)));
+      if (batchSize === 3) expect(read[0]).toBe(await trained(trees, (batch) => algorithm.step(batch)));
     }
-    // A branch of depth d reads its 2d utterances before it again: 5 tokens each, where none ends early.
-    expect(read[1]).toBeGreaterThan(1.3 * read[0]!);
+    // Each of the two branches below reads the prompt and the first probe again.
+    expect(read[1]).toBeGreaterThan(1.2 * read[0]!);
     system.dispose();
     expect(liveTensors()).toBe(before);
   });

@@ -155,18 +155,19 @@ describe("experience", () => {
     expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
   });
 
-  it("keeps the steps of a graph together, whatever the size of the batches", async () => {
+  it("keeps four steps of a graph together, whatever the size of the batches", async () => {
     const orders: string[][] = [];
-    for (const batchSize of [1, 3, 7]) {
+    for (const batchSize of [1, 4, 7]) {
       const system = new BigramSystem();
-      const harness = new Harness(samplerOf(system, 2), new REINFORCE(system, { epochs: 3 }), {
+      const sampler = new ASTSampler(system, ["x", "y"], { width: 2, depth: 3 });
+      const harness = new Harness(sampler, new REINFORCE(system, { epochs: 3 }), {
         numEpisodesPerExperience: 5,
         batchSize,
       });
       const experience = await harness.experience();
-      // Three branches a graph, of two turns each: in each epoch a graph's are read on one another's heels.
+      // Branches by graph and place: 1 + 2 + 4 of each graph, known by their first turns.
       const turns = experience.graphs.map((graph) => [...graph.siblings()].map((siblings) => siblings[0]!));
-      expect(turns.map((of) => of.length)).toEqual([3, 3, 3, 3, 3]);
+      expect(turns.map((of) => of.length)).toEqual([7, 7, 7, 7, 7]);
       const name = new Map(
         turns.flatMap((of, graph) => of.map((node, at) => [node, `${graph}.${at}`] as const)),
       );
@@ -175,16 +176,19 @@ describe("experience", () => {
       );
       for (const [epoch, order] of epochs.entries()) {
         expect([...order].sort()).toEqual([...name.values()].sort());
-        for (let start = 0; start < order.length; start += 3) {
-          const [graph, first] = order[start]!.split(".").map(Number) as [number, number];
-          expect(order.slice(start, start + 3)).toEqual(
-            [0, 1, 2].map((at) => `${graph}.${(first + at) % 3}`),
-          );
-          if (epoch === 0) expect(first).toBe(0);
-        }
+        const steps = order.map((step) => step.split(".").map(Number) as [graph: number, place: number]);
+        // A run goes on where the next step is the graph's next one, around its end as well.
+        const isNext = (at: number) =>
+          steps[at]![0] === steps[at - 1]![0] && steps[at]![1] === (steps[at - 1]![1] + 1) % 7;
+        const starts = steps.flatMap((step, at) => (at === 0 || !isNext(at) ? [step] : []));
+        // Two runs of each graph, of four and three, or one where they happen to follow each other.
+        expect(starts.length).toBeLessThanOrEqual(10);
+        expect(starts.length).toBeGreaterThan(5);
+        if (epoch === 0) expect(starts.filter(([, place]) => place % 4 !== 0)).toEqual([]);
+        else expect(starts.some(([, place]) => place % 4 !== 0)).toBe(true);
+        expect(starts.map(([graph]) => graph)).not.toEqual([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
       }
       expect(new Set(epochs.map(String)).size).toBe(3);
-      expect(epochs[1]!.some((step, at) => at % 3 === 0 && !step.endsWith(".0"))).toBe(true);
       orders.push(epochs.map(String));
       system.dispose();
     }
@@ -199,14 +203,19 @@ describe("experience", () => {
       }
     }
     const system = new BigramSystem();
-    const harness = new Harness(samplerOf(system), new Choosy(system), {
-      numEpisodesPerExperience: 4,
-      batchSize: 100,
-    });
-    const { graphs, batches, size } = await harness.experience();
-    const pairs = graphs.flatMap((graph) => new DPO(system).flatten(graph, rewardCredit(graph)));
-    expect(size).toBe(pairs.length - 1);
-    expect(batches[0]!.batch.chosenSources).toEqual(pairs.slice(1).map(({ chosenSource }) => chosenSource));
+    const options = { numEpisodesPerExperience: 4, batchSize: 100 };
+    const { graphs, batches } = await new Harness(
+      samplerOf(system),
+      new Choosy(system),
+      options,
+    ).experience();
+    const pairs = graphs.flatMap((graph) => new DPO(system).flatten(graph, rewardCredit(graph))).slice(1);
+    const order = batches[0]!.batch.chosenSources.map((source) =>
+      pairs.findIndex(({ chosenSource }) => chosenSource === source),
+    );
+    expect([...order].sort((a, b) => a - b)).toEqual([...pairs.keys()]);
+    const starts = order.filter((pair, at) => at === 0 || pair !== order[at - 1]! + 1);
+    expect(starts.filter((pair) => pair % 4 !== 0)).toEqual([]);
     system.dispose();
   });
 
