@@ -28,7 +28,7 @@ export interface AutocastLinearOptions {
  *
  * In bfloat16 on the CPU, sums are in float32, and what is added to them is added before they are rounded. Where the
  * processor multiplies tiles (Intel AMX) or pairs (AVX512-BF16) of such numbers, operands are read as they are stored: master
- * weights are not copied. Few rows read the weight once, as it lies, where it is laid out by output: at most 64 on tiles (with an
+ * weights are not copied. Few rows read the weight once, as it lies, where it is laid out by output: at most 192 on tiles (with an
  * inner size that is a multiple of 32), 128 of pairs or float32, any number of bfloat16 rows that have to be widened. Among so
  * many a row's result does not depend on the others; on tiles, among any number.
  *

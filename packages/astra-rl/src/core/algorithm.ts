@@ -31,7 +31,7 @@ export interface LearningRateGroup {
  *
  * `flatten` must reach every node of the graph, leave out those without credit, and keep nodes as they are, so that
  * subclasses of Node and the token ids behind them survive. Steps that share most of their conversation should be neighbours:
- * they stay so in batches, which read once what they share.
+ * they are shuffled a few neighbours at a time, since a batch reads once what its steps share.
  */
 export abstract class Algorithm<S = string, A = string, Step = unknown, Batch = unknown> implements Stateful {
   /** How often the steps of an experience are passed over, each time in another order. */

@@ -171,8 +171,7 @@ class GPT2 extends ParameterizedModel {
         device: this.device,
       });
       for (let layer = 0; layer < this.config.layers; layer++) {
-        const wanted =
-          options.places !== undefined && layer === this.config.layers - 1 ? [options.places] : [];
+        const wanted = this.placesOf(layer, options);
         const inputs = [hidden, ...wanted, ...biases];
         hidden = scope(() =>
           this.layer(`transformer.h.${layer}.`, options, inputs, (input, ...seen) => {

@@ -132,7 +132,12 @@ export abstract class ParameterizedModel implements CausalLM {
     return checkpoint(again, inputs, [...own, ...adapter.parameters(prefix)]);
   }
 
-  /** The last layer's tokens whose states are wanted, [B, T, D] → [1, N, D]; all of them where none are named. */
+  /** What a layer chooses from its tokens: in the last one the places that the pass is for, if it names any. */
+  protected placesOf(layer: number, { places }: ForwardOptions): Tensor[] {
+    return places !== undefined && layer === this.config.layers - 1 ? [places] : [];
+  }
+
+  /** The tokens whose states are wanted, [B, T, D] → [1, N, D]; all of them where none are named. */
   protected chosen(states: Tensor, places: Tensor | undefined): Tensor {
     if (places === undefined) return states;
     return states

@@ -218,8 +218,7 @@ class RotaryDecoder extends ParameterizedModel {
       const isProjection = this.config.tiedEmbeddings;
       let hidden = this.embedded("model.embed_tokens.weight", ids, { isProjection }); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
-        const wanted =
-          options.places !== undefined && layer === this.config.layers - 1 ? [options.places] : [];
+        const wanted = this.placesOf(layer, options);
         const inputs = [hidden, cosine, sine, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
           this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) => {
