@@ -1,7 +1,8 @@
 /** `places`: the last layer computes what is wanted, and it is what a pass over everything gives there. */
 import { liveTensors, noGrad, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { initializeCausalLM, type Adapter, type CausalLM, type ForwardOptions } from "../src/index.js";
+import type { Adapter } from "../src/adapter.js";
+import { initializeCausalLM, type CausalLM, type ForwardOptions } from "../src/index.js";
 import { smallModels } from "./support/small-models.js";
 
 const [ROWS, LENGTH, HIDDEN] = [2, 7, 16];
@@ -54,61 +55,61 @@ const expectClose = (a: readonly number[], b: readonly number[]) => {
 };
 
 const [[, gpt2]] = smallModels as [(typeof smallModels)[number]];
+const models = [
+  ...smallModels,
+  ["GPT-2 of one layer", { ...gpt2, n_layer: 1 }, []] as (typeof smallModels)[number],
+];
 
-describe.each([...smallModels, ["GPT-2 of one layer", { ...gpt2, n_layer: 1 }, []] as const])(
-  "%s",
-  (_, settings) => {
-    let model: CausalLM;
-    beforeEach(() => {
-      const made = initializeCausalLM(settings, 3);
-      model = made.copy("float64");
-      made.dispose();
-      for (const parameter of model.namedParameters().values()) parameter.requiresGrad_(true);
-    });
-    afterEach(() => model.dispose());
+describe.each(models)("%s", (_, settings) => {
+  let model: CausalLM;
+  beforeEach(() => {
+    const made = initializeCausalLM(settings, 3);
+    model = made.copy("float64");
+    made.dispose();
+    for (const parameter of model.namedParameters().values()) parameter.requiresGrad_(true);
+  });
+  afterEach(() => model.dispose());
 
-    it.each([false, true])(
-      "gives the states and gradients of a whole pass, checkpointed: %s",
-      (checkpointed) => {
-        const [alone, all] = [read(model, true, checkpointed), read(model, false, checkpointed)];
-        expectClose(alone.states, all.states);
-        expect(
-          Object.values(all.gradients)
-            .flat()
-            .some((value) => Math.abs(value) > 1e-3),
-        ).toBe(true);
-        for (const [name, values] of Object.entries(all.gradients))
-          expectClose(alone.gradients[name]!, values);
+  it.each([false, true])(
+    "gives the states and gradients of a whole pass, checkpointed: %s",
+    (checkpointed) => {
+      const [alone, all] = [read(model, true, checkpointed), read(model, false, checkpointed)];
+      expectClose(alone.states, all.states);
+      expect(
+        Object.values(all.gradients)
+          .flat()
+          .some((value) => Math.abs(value) > 1e-3),
+      ).toBe(true);
+      for (const [name, values] of Object.entries(all.gradients)) expectClose(alone.gradients[name]!, values);
+    },
+  );
+
+  it("computes nothing for other tokens behind the last layer's attention", () => {
+    const rowsRead = new Map<string, number>();
+    const watching: Adapter = {
+      training: false,
+      parameters: () => [],
+      namedParameters: () => new Map(),
+      delta(projection, x) {
+        rowsRead.set(projection, x.numel() / x.size(-1));
+        return null;
       },
+    };
+    const view = model.withAdapter(watching);
+    noGrad(() =>
+      scope(() => {
+        const [ids, options] = inputs();
+        view.forward(ids, { ...options, places: whole([4], [1]) });
+      }),
     );
-
-    it("computes nothing for other tokens behind the last layer's attention", () => {
-      const rowsRead = new Map<string, number>();
-      const watching: Adapter = {
-        training: false,
-        parameters: () => [],
-        namedParameters: () => new Map(),
-        delta(projection, x) {
-          rowsRead.set(projection, x.numel() / x.size(-1));
-          return null;
-        },
-      };
-      const view = model.withAdapter(watching);
-      noGrad(() =>
-        scope(() => {
-          const [ids, options] = inputs();
-          view.forward(ids, { ...options, places: whole([4], [1]) });
-        }),
-      );
-      const names = [...rowsRead.keys()];
-      const lastOutput = names.findLast((name) => /attn\.(c_proj|o_proj)$/.test(name))!;
-      for (const [name, rows] of rowsRead) {
-        expect([name, rows]).toEqual([
-          name,
-          names.indexOf(name) >= names.indexOf(lastOutput) ? 1 : ROWS * LENGTH,
-        ]);
-      }
-      expect(names.length - names.indexOf(lastOutput)).toBeGreaterThan(2);
-    });
-  },
-);
+    const names = [...rowsRead.keys()];
+    const lastOutput = names.findLast((name) => /attn\.(c_proj|o_proj)$/.test(name))!;
+    for (const [name, rows] of rowsRead) {
+      expect([name, rows]).toEqual([
+        name,
+        names.indexOf(name) >= names.indexOf(lastOutput) ? 1 : ROWS * LENGTH,
+      ]);
+    }
+    expect(names.length - names.indexOf(lastOutput)).toBeGreaterThan(2);
+  });
+});

@@ -160,7 +160,7 @@ describe("experience", () => {
     for (const batchSize of [1, 4, 7]) {
       const system = new BigramSystem();
       const sampler = new ASTSampler(system, ["x", "y"], { width: 2, depth: 3 });
-      const harness = new Harness(sampler, new REINFORCE(system, { epochs: 3 }), {
+      const harness = new Harness(sampler, new REINFORCE(system), {
         numEpisodesPerExperience: 5,
         batchSize,
       });

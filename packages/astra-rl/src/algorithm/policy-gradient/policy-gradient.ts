@@ -266,9 +266,17 @@ export class PolicyGradient<S = string, A = string> extends Algorithm<
       ];
       const logs: Record<string, number> = { "policy/loss": losses[0]!.item() };
       if (parts.advantages.usesValues) {
-        const before = column(prepared.map((turn) => turn.values!));
-        const goal = column(prepared.map((turn) => turn.returns!));
-        const loss = mean(clippedValueLoss(output.values!.values, before, goal, options.valueClipRange));
+        // A system's tables need not be of one width.
+        const { values } = output.values!;
+        const before = tableLike(
+          prepared.map((turn) => turn.values!),
+          values,
+        );
+        const goal = tableLike(
+          prepared.map((turn) => turn.returns!),
+          values,
+        );
+        const loss = mean(clippedValueLoss(values, before, goal, options.valueClipRange));
         logs["value/loss"] = loss.item();
         losses.push(loss.mul(valueCoefficient));
       }
