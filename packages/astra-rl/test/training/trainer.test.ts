@@ -1,14 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { AdamW, liveTensors, scope, UsageError, type Tensor } from "@astra-rl/torch";
+import { AdamW, liveTensors, scope, type Tensor } from "@astra-rl/torch";
 import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/index.js";
-import {
-  Algorithm,
-  rewardCredit,
-  type EpisodeSeed,
-  type Graph,
-  type Node,
-  type StepResult,
-} from "../../src/core/index.js";
+import { Algorithm, type EpisodeSeed, type Graph, type Node, type StepResult } from "../../src/core/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
@@ -118,113 +111,6 @@ describe("learning", () => {
     expect(await meanReward(system)).toBeGreaterThan(1.5);
     optimizer.dispose();
     system.dispose();
-  });
-});
-
-describe("experience", () => {
-  it("comes in batches of the configured size and in a drawn order, the same for the same seed", async () => {
-    const collect = async (seed: number) => {
-      const system = new BigramSystem();
-      const harness = new Harness(samplerOf(system), new DPO(system), {
-        numEpisodesPerExperience: 6,
-        batchSize: 4,
-        seed,
-      });
-      const experiences = [await harness.experience(), await harness.experience()];
-      system.dispose();
-      return experiences;
-    };
-    const [first, second] = await collect(0);
-    const system = new BigramSystem();
-    const solver = new DPO(system);
-    const pairs = first!.graphs.flatMap((graph) => solver.flatten(graph, rewardCredit(graph)));
-    system.dispose();
-    expect(first!.size).toBe(pairs.length);
-    expect(first!.batches.map(({ size }) => size)).toEqual([
-      ...Array.from({ length: Math.floor(pairs.length / 4) }, () => 4),
-      ...(pairs.length % 4 > 0 ? [pairs.length % 4] : []),
-    ]);
-    const sources = [...first!].flatMap((batch) => batch.chosenSources);
-    expect(new Set(sources)).toEqual(new Set(pairs.map((pair) => pair.chosenSource)));
-    expect(sources).not.toEqual(pairs.map((pair) => pair.chosenSource));
-    // The second experience goes on with further episodes.
-    expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
-    const contents = (experiences: Awaited<ReturnType<typeof collect>>) =>
-      experiences.map((experience) => [experience.graphs, [...experience]]);
-    expect(contents(await collect(0))).toEqual(contents([first!, second!]));
-    expect(contents(await collect(1))[0]).not.toEqual(contents([first!])[0]);
-  });
-
-  it("keeps four steps of a graph together, whatever the size of the batches", async () => {
-    const orders: string[][] = [];
-    for (const batchSize of [1, 4, 7]) {
-      const system = new BigramSystem();
-      const sampler = new ASTSampler(system, ["x", "y"], { width: 2, depth: 3 });
-      const harness = new Harness(sampler, new REINFORCE(system), {
-        numEpisodesPerExperience: 5,
-        batchSize,
-      });
-      const experience = await harness.experience();
-      // Branches by graph and place: 1 + 2 + 4 of each graph, known by their first turns.
-      const turns = experience.graphs.map((graph) => [...graph.siblings()].map((siblings) => siblings[0]!));
-      expect(turns.map((of) => of.length)).toEqual([7, 7, 7, 7, 7]);
-      const name = new Map(
-        turns.flatMap((of, graph) => of.map((node, at) => [node, `${graph}.${at}`] as const)),
-      );
-      const epochs = [0, 1, 2].map((epoch) =>
-        experience.epoch(epoch).flatMap(({ batch }) => batch.sources.flatMap((node) => name.get(node) ?? [])),
-      );
-      for (const [epoch, order] of epochs.entries()) {
-        expect([...order].sort()).toEqual([...name.values()].sort());
-        const steps = order.map((step) => step.split(".").map(Number) as [graph: number, place: number]);
-        // A run goes on where the next step is the graph's next one, around its end as well.
-        const isNext = (at: number) =>
-          steps[at]![0] === steps[at - 1]![0] && steps[at]![1] === (steps[at - 1]![1] + 1) % 7;
-        const starts = steps.flatMap((step, at) => (at === 0 || !isNext(at) ? [step] : []));
-        // Two runs of each graph, of four and three, or one where they happen to follow each other.
-        expect(starts.length).toBeLessThanOrEqual(10);
-        expect(starts.length).toBeGreaterThan(5);
-        if (epoch === 0) expect(starts.filter(([, place]) => place % 4 !== 0)).toEqual([]);
-        else expect(starts.some(([, place]) => place % 4 !== 0)).toBe(true);
-        expect(starts.map(([graph]) => graph)).not.toEqual([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
-      }
-      expect(new Set(epochs.map(String)).size).toBe(3);
-      orders.push(epochs.map(String));
-      system.dispose();
-    }
-    expect(orders[1]).toEqual(orders[0]);
-    expect(orders[2]).toEqual(orders[0]);
-  });
-
-  it("takes the steps of all graphs for those of one where prepare leaves some out", async () => {
-    class Choosy extends DPO {
-      override async prepare(steps: Parameters<DPO["prepare"]>[0]): ReturnType<DPO["prepare"]> {
-        return steps.slice(1);
-      }
-    }
-    const system = new BigramSystem();
-    const options = { numEpisodesPerExperience: 4, batchSize: 100 };
-    const { graphs, batches } = await new Harness(
-      samplerOf(system),
-      new Choosy(system),
-      options,
-    ).experience();
-    const pairs = graphs.flatMap((graph) => new DPO(system).flatten(graph, rewardCredit(graph))).slice(1);
-    const order = batches[0]!.batch.chosenSources.map((source) =>
-      pairs.findIndex(({ chosenSource }) => chosenSource === source),
-    );
-    expect([...order].sort((a, b) => a - b)).toEqual([...pairs.keys()]);
-    const starts = order.filter((pair, at) => at === 0 || pair !== order[at - 1]! + 1);
-    expect(starts.filter((pair) => pair % 4 !== 0)).toEqual([]);
-    system.dispose();
-  });
-
-  it("refuses a sampler of width 1 and one of another system", () => {
-    const [system, other] = [new BigramSystem(), new BigramSystem()];
-    expect(() => new Harness(samplerOf(system, 1), new DPO(system))).toThrow(UsageError);
-    expect(() => new Harness(samplerOf(other), new DPO(system))).toThrow("must share one system");
-    system.dispose();
-    other.dispose();
   });
 });
 
