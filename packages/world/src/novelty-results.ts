@@ -64,6 +64,10 @@ function likelySuccesses({ untrained, details }: Run): EvaluationDetail[] {
   });
 }
 
+/** Of what there was none of, nothing is a multiple. */
+const ratio = (part: number, whole: number, digits: number) =>
+  whole === 0 ? "–" : (part / whole).toFixed(digits);
+
 const share = (part: number, whole: number) =>
   `${percent(part / whole)}${range(statistics.wilsonInterval(part, whole))}`;
 
@@ -102,17 +106,17 @@ for (const seed of seeds) {
   const kept = paid.after.success_rate! / unpaid.after.success_rate!;
   const against = async (other: Run) => {
     const [likely, others] = [likelySuccesses(paid), likelySuccesses(other)];
-    const times = (await diversityOf(likely)).n_clusters / (await diversityOf(others)).n_clusters;
-    return [times.toFixed(1), (likely.length / others.length).toFixed(2)];
+    const [clusters, among] = [await diversityOf(likely), await diversityOf(others)];
+    return [ratio(clusters.n_clusters, among.n_clusters, 1), ratio(likely.length, others.length, 2)];
   };
   const cells = [
     seed,
-    clusters.toFixed(1),
-    kept.toFixed(2),
+    ratio(paid.diversity.n_clusters, unpaid.diversity.n_clusters, 1),
+    ratio(paid.after.success_rate!, unpaid.after.success_rate!, 2),
     clusters >= PROMISED.clusters && kept >= PROMISED.success ? "yes" : "**no**",
     ...(await against(unpaid)),
-    (paid.diversity.n_clusters / short.diversity.n_clusters).toFixed(1),
-    (paid.after.success_rate! / short.after.success_rate!).toFixed(2),
+    ratio(paid.diversity.n_clusters, short.diversity.n_clusters, 1),
+    ratio(paid.after.success_rate!, short.after.success_rate!, 2),
     ...(await against(short)),
   ];
   verdicts.push(`| ${cells.join(" | ")} |`);
