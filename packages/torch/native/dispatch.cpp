@@ -190,11 +190,8 @@ napi_value writeValue(Engine& engine, napi_env env, const c10::IValue& value) {
   if (value.isDouble()) return makeNumber(env, value.toDouble());
   if (value.isBool()) return makeBoolean(env, value.toBool());
   if (value.isString()) return makeText(env, value.toStringRef());
+  if (value.isTensorList()) return wrapTensors(engine, env, value.toTensorVector());
   std::vector<napi_value> items;
-  if (value.isTensorList()) {
-    for (const at::Tensor& item : value.toTensorVector()) items.push_back(wrapTensor(engine, env, item));
-    return makeArray(env, items);
-  }
   if (value.isIntList()) {
     for (const int64_t item : value.toIntVector()) items.push_back(makeInteger(env, item));
     return makeArray(env, items);

@@ -111,6 +111,7 @@ c10::ScalarType readScalarTypeCode(int64_t code, const std::string& name = "dtyp
 
 // A new handle; null for an undefined tensor. Tells V8 about the memory when it is not shared.
 napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor);
+napi_value wrapTensors(Engine& engine, napi_env env, const std::vector<at::Tensor>& tensors);
 void releaseTensor(Engine& engine, double handle);
 
 // "float32[2, 3]" for messages.

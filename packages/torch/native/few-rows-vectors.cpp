@@ -190,7 +190,7 @@ constexpr int64_t kTogether = 768;
 constexpr int64_t kRoomOfRows = 768 << 10;
 
 template <typename Number>
-at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const float* bias, bool wide,
                     const at::Tensor& residual) {
   const int64_t N = weight.size(0), K = weight.size(1), M = input.numel() / K;
   const int64_t blocks = M < 3 ? M : (M + 3) / 4 * 4, step = 64 / sizeof(Number);
@@ -198,7 +198,6 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   const auto floats = at::TensorOptions().dtype(at::kFloat);
   const at::Tensor given = input.to(weight.scalar_type()).contiguous();
   const at::Tensor arranged = at::empty({blocks * padded}, sizeof(Factor<Number>) == 4 ? floats : given.options());
-  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
   std::vector<int64_t> shape = input.sizes().vec();
   shape.back() = N;
   const at::Tensor sums = at::empty(shape, floats);
@@ -214,7 +213,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
   const auto* w = static_cast<const Number*>(weight.data_ptr());
   const int64_t fitting = kRoomOfRows / (padded * static_cast<int64_t>(sizeof(Factor<Number>)));
   const int64_t together = std::max<int64_t>(4, fitting / 4 * 4);
-  const float *offsets = floatsOf(offset), *added = floatsOf(residual);
+  const float* added = floatsOf(residual);
   // One piece a thread: at the start of each, fetching ahead has to find its runs again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
@@ -226,7 +225,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
       }
       for (int64_t m = 0; m < M; ++m) {
         const int64_t at = m * N + from;
-        finish(y + at, offsets == nullptr ? nullptr : offsets + from, added == nullptr ? nullptr : added + at,
+        finish(y + at, bias == nullptr ? nullptr : bias + from, added == nullptr ? nullptr : added + at,
                wide ? nullptr : words(result) + at, to - from);
       }
     }
@@ -236,7 +235,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at:
 
 }  // namespace
 
-at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+at::Tensor fewRowsOnVectors(const at::Tensor& input, const at::Tensor& weight, const float* bias, bool wide,
                             const at::Tensor& residual) {
   const bool isFloat = weight.scalar_type() == at::kFloat;
   if ((isFloat || mayUseTiles()) && input.numel() / weight.size(1) > kMostRows) return {};

@@ -75,8 +75,7 @@ ASTRA_TILE_CODE inline void multiply(const uint16_t* weight, const uint16_t* arr
 struct FewRows {
   const uint16_t* weight;    // [outputs, inner]
   const uint16_t* arranged;  // as arrangeInput leaves it
-  const void* bias;          // [outputs] or null
-  bool wideBias;             // float32, else bfloat16
+  const float* bias;         // [outputs] or null
   const float* residual;     // [rows, outputs] or null
   void* result;              // [rows, outputs], float32 where wide, else bfloat16
   bool wide;
@@ -88,12 +87,7 @@ struct FewRows {
 ASTRA_TILE_CODE void writeOutputs(const FewRows& work, int begin, int end, int64_t first, int count, const float* sums,
                                   int64_t apart) {
   const __mmask16 present = static_cast<__mmask16>((1u << count) - 1);
-  __m512 bias = _mm512_setzero_ps();
-  if (work.bias != nullptr && work.wideBias) {
-    bias = _mm512_maskz_loadu_ps(present, static_cast<const float*>(work.bias) + first);
-  } else if (work.bias != nullptr) {
-    bias = loadWide(static_cast<const uint16_t*>(work.bias) + first, present);
-  }
+  const __m512 bias = work.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(present, work.bias + first);
   for (int group = begin; group < end; ++group) {
     __m512i lanes[16];
     for (int output = 0; output < kTile; ++output) {
@@ -148,13 +142,12 @@ ASTRA_TILE_CODE void blocksOf(const FewRows& work, int64_t from, int64_t to) {
   }
 }
 
-at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, const float* bias, bool wide,
                           const at::Tensor& residual) {
   const int64_t outputs = weight.size(0), inner = weight.size(1);
   const int64_t rows = input.numel() / inner;
   const int groups = static_cast<int>((rows + kTile - 1) / kTile);
   const at::Tensor plain = input.to(at::kBFloat16).contiguous();
-  const at::Tensor offset = bias.defined() ? bias.contiguous() : bias;
   const auto options = at::TensorOptions().dtype(at::kBFloat16);
   // at::empty aligns to 64 bytes, which the aligned stores above rely on.
   const at::Tensor arranged = at::empty({inner / 32, groups, kTile, 32}, options);
@@ -162,9 +155,7 @@ at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, con
   shape.back() = outputs;
   at::Tensor result = at::empty(shape, options.dtype(wide ? at::kFloat : at::kBFloat16));
   arrangeInput(words(plain), rows, inner, groups, words(arranged));
-  const FewRows work{words(weight), words(arranged), offset.defined() ? offset.data_ptr() : nullptr,
-                     offset.defined() && offset.scalar_type() == at::kFloat, floatsOf(residual), result.data_ptr(), wide, rows,
-                     outputs, inner, groups};
+  const FewRows work{words(weight), words(arranged), bias, floatsOf(residual), result.data_ptr(), wide, rows, outputs, inner, groups};
   const int64_t blocks = (outputs + kTile - 1) / kTile;
   // One piece a thread: at the start of each, fetching ahead has to find its stride again.
   at::parallel_for(0, blocks, (int64_t{1} << 17) / (kTile * inner) + 1,
@@ -175,7 +166,7 @@ at::Tensor fewRowsOnTiles(const at::Tensor& input, const at::Tensor& weight, con
 
 }  // namespace
 
-at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool wide,
+at::Tensor linearOfFewRows(const at::Tensor& input, const at::Tensor& weight, const float* bias, bool wide,
                            const at::Tensor& residual) {
   const bool isNarrow = isPlain(weight, at::kBFloat16);
   if (!isNarrow && !isPlain(weight, at::kFloat)) return {};

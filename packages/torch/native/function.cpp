@@ -74,7 +74,7 @@ class Function final : public torch::autograd::Node {
     napi_value callback = nullptr, receiver = nullptr;
     check(env, napi_get_reference_value(env, callback_, &callback), "a reference");
     check(env, napi_get_undefined(env, &receiver), "undefined");
-    napi_value arguments[2] = {handles(gradients), handles(saved_)};
+    napi_value arguments[2] = {wrapTensors(engine_, engine_.environment, gradients), wrapTensors(engine_, engine_.environment, saved_)};
 
     // The callback delivers its results while their handles live; a nested backward pass delivers to its own list.
     variable_list results;
@@ -92,12 +92,6 @@ class Function final : public torch::autograd::Node {
   }
 
  private:
-  napi_value handles(const variable_list& tensors) {
-    std::vector<napi_value> values;
-    for (const at::Tensor& tensor : tensors) values.push_back(wrapTensor(engine_, engine_.environment, tensor));
-    return makeArray(engine_.environment, values);
-  }
-
   // The reference belongs to the environment's thread; where the graph ends elsewhere, or after the environment, it
   // is left to the environment's own end.
   void forget() {

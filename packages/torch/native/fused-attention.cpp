@@ -118,8 +118,7 @@ napi_value fusedAttention(Call& call) {
   if (!isWide(query)) forwardOnTiles(given, output, measures);
 #endif
   if (isWide(query)) forwardOnVectors(given, output, measures);
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(output)),
-                              wrapTensor(*call.engine, call.env, std::move(measures))});
+  return wrapTensors(*call.engine, call.env, {output, measures});
 }
 
 // fusedAttentionBackward(query, key, value, biases, scale, output, measures, gradient): of the query, key and value
@@ -150,9 +149,7 @@ napi_value fusedAttentionBackward(Call& call) {
   if (!isWide(given.query)) backwardOnTiles(given, arrived, results);
 #endif
   if (isWide(given.query)) backwardOnVectors(given, arrived, results);
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(results.query)),
-                              wrapTensor(*call.engine, call.env, std::move(results.key)),
-                              wrapTensor(*call.engine, call.env, std::move(results.value))});
+  return wrapTensors(*call.engine, call.env, {results.query, results.key, results.value});
 }
 }  // namespace
 }  // namespace astra::attention

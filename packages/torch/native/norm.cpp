@@ -30,14 +30,12 @@ at::Tensor rowsOf(Call& call, size_t index, const char* name) {
 
 // One number for each of the last dimension; zeros where there are none.
 std::vector<float> parameter(Call& call, size_t index, const char* name, int64_t size) {
-  std::vector<float> numbers(static_cast<size_t>(size));
-  if (call.absent(index)) return numbers;
+  if (call.absent(index)) return std::vector<float>(static_cast<size_t>(size));
   const at::Tensor given = rowsOf(call, index, name);
   if (given.dim() != 1 || given.size(0) != size) {
     throw Refusal(std::string(name) + " must have " + std::to_string(size) + " numbers, got " + describeTensor(given));
   }
-  std::copy_n(floatsOf(given.to(at::kFloat)), size, numbers.begin());
-  return numbers;
+  return floatNumbers(given);
 }
 
 // What a row is measured by: its mean, or 0 where the norm is not centred, and what it is multiplied by.
@@ -122,23 +120,21 @@ napi_value norm(Call& call) {
   const bool centred = call.boolean(3, "centred"), wide = call.boolean(4, "wide"), recording = call.boolean(6, "recording");
   const auto epsilon = static_cast<float>(call.number(5, "epsilon"));
   if (wide && !isWide(input)) throw Refusal("a float32 result needs a float32 input, got " + describeTensor(input));
-  at::Tensor result = at::empty(input.sizes(), input.options().dtype(wide ? at::kFloat : at::kBFloat16));
-  at::Tensor measures = at::empty({recording ? rows : 0, 2}, input.options().dtype(at::kFloat));
-  auto* measured = static_cast<Measure*>(measures.data_ptr());
-  withTypes(input, result, [&](auto given, auto narrowed) {
+  std::vector<at::Tensor> results{at::empty(input.sizes(), input.options().dtype(wide ? at::kFloat : at::kBFloat16))};
+  if (recording) results.push_back(at::empty({rows, 2}, input.options().dtype(at::kFloat)));
+  auto* measured = recording ? static_cast<Measure*>(results[1].data_ptr()) : nullptr;
+  withTypes(input, results[0], [&](auto given, auto narrowed) {
     const Norm<decltype(given), decltype(narrowed)> work{
         weight.data(), bias.data(), size, centred, epsilon, numbersOf<decltype(given)>(input),
-        numbersOf<decltype(narrowed)>(result), nullptr};
+        numbersOf<decltype(narrowed)>(results[0]), nullptr};
     at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [&](int64_t from, int64_t to) {
       for (int64_t at = from; at < to; ++at) {
         const Measure by = normalise(work, at);
-        if (recording) measured[at] = by;
+        if (measured != nullptr) measured[at] = by;
       }
     });
   });
-  std::vector<napi_value> results{wrapTensor(*call.engine, call.env, std::move(result))};
-  if (recording) results.push_back(wrapTensor(*call.engine, call.env, std::move(measures)));
-  return makeArray(call.env, results);
+  return wrapTensors(*call.engine, call.env, results);
 }
 
 // normBackward(input, gradient, weight, measures, centred): gradients of input, in its type, and in float32 of weight and
@@ -176,9 +172,7 @@ napi_value normBackward(Call& call) {
     });
   });
   const at::Tensor ofParameters = added.sum(0);
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(ofInput)),
-                              wrapTensor(*call.engine, call.env, ofParameters.select(0, 0)),
-                              wrapTensor(*call.engine, call.env, ofParameters.select(0, 1))});
+  return wrapTensors(*call.engine, call.env, {ofInput, ofParameters.select(0, 0), ofParameters.select(0, 1)});
 }
 
 const Exports exports{{"norm", norm}, {"normBackward", normBackward}};

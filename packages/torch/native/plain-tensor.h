@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "engine.h"
+#include "vector-math.h"
 
 namespace astra {
 
@@ -48,5 +50,16 @@ inline void noteWrite(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->
 
 inline float* floatsOf(const at::Tensor& tensor) { return numbersOf<float>(tensor); }
 inline uint16_t* words(const at::Tensor& tensor) { return numbersOf<uint16_t>(tensor); }
+
+// A layer's parameter [n] that is readable, as float32: libtorch's own conversion takes longer than a norm of few rows.
+inline std::vector<float> floatNumbers(const at::Tensor& parameter) {
+  const at::Tensor plain = parameter.contiguous();
+  std::vector<float> numbers(static_cast<size_t>(plain.numel()));
+  const auto take = [&](const auto* from) {
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = widen(from[i]);
+  };
+  isWide(plain) ? take(floatsOf(plain)) : take(words(plain));
+  return numbers;
+}
 
 }  // namespace astra

@@ -126,9 +126,8 @@ napi_value swiglu(Call& call) {
     };
     isWide(gate) ? work(float{}) : work(uint16_t{});
   });
-  std::vector<napi_value> results{wrapTensor(*call.engine, call.env, output)};
-  if (ofUp.defined()) results.push_back(wrapTensor(*call.engine, call.env, ofUp));
-  return makeArray(call.env, results);
+  const std::vector<at::Tensor> one{output}, both{output, ofUp};
+  return wrapTensors(*call.engine, call.env, ofUp.defined() ? both : one);
 }
 
 // Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) of the heads of one token: channels i and i + E/2 are a plane.

@@ -287,10 +287,9 @@ Operand operandOf(const at::Tensor& matrix, int64_t linesAt) {
 
 // `shape` has as many numbers as the product's rows and columns. In large results rows begin at cache lines, so that there
 // may be room between them.
-at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias, bool wide,
+at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const float* bias, bool wide,
                           const at::Tensor& residual, at::IntArrayRef shape) {
   const at::Tensor plainLeft = orderly(left), plainRight = orderly(right);
-  const at::Tensor offset = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
   Work work{};
   work.left = operandOf(plainLeft, 0);
   work.right = operandOf(plainRight, 1);
@@ -304,7 +303,7 @@ at::Tensor productOnTiles(const at::Tensor& left, const at::Tensor& right, const
   at::Tensor result = at::empty_strided(shape, strides, at::TensorOptions().dtype(wide ? at::kFloat : at::kBFloat16));
   auto* numbers = static_cast<char*>(result.data_ptr());
   work.result = {numbers, wide, large && reinterpret_cast<uintptr_t>(numbers) % 64 == 0,
-                 floatsOf(offset), floatsOf(residual),
+                 bias, floatsOf(residual),
                  work.left.lines, work.right.lines, rowStride};
   work.leftMoves = work.left.lines > work.right.lines;
   work.steps = ceilingOf(work.left.inner, kStep);
@@ -355,7 +354,7 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right, bool wide) {
   }
 #ifdef ASTRA_TILES
   if (isReadable(left) && isReadable(right) && left.numel() > 0 && right.numel() > 0 && mayUseTiles()) {
-    return productOnTiles(left, right, at::Tensor(), wide, at::Tensor(), {left.size(0), right.size(1)});
+    return productOnTiles(left, right, nullptr, wide, at::Tensor(), {left.size(0), right.size(1)});
   }
 #endif
   return {};
@@ -388,9 +387,12 @@ napi_value bfloat16WeightGradient(Call& call) {
 
 // The arguments of at::linear and what is added to its result.
 struct Linear {
-  at::Tensor input, weight, bias, residual;  // [..., K], [N, K], [N] or undefined, as the result or undefined
-  bool wide, isReadable;                     // a float32 result; numbers that loops may read
-  std::vector<int64_t> shape;                // of the result
+  at::Tensor input, weight, residual;  // [..., K], [N, K], as the result or undefined
+  std::vector<float> biases;           // [N] or empty
+  bool wide, isReadable;               // a float32 result; numbers that loops may read
+  std::vector<int64_t> shape;          // of the result
+
+  const float* bias() const { return biases.empty() ? nullptr : biases.data(); }
 };
 
 // (input, weight, transposed, bias, wide, residual); only a wide result has a residual
@@ -398,8 +400,8 @@ Linear linearOf(Call& call) {
   const at::Tensor& stored = call.tensor(1, "weight");
   if (stored.dim() != 2) throw Refusal("weight must be a matrix, got " + describeTensor(stored));
   Linear given{call.tensor(0, "input"), call.boolean(2, "transposed") ? stored.t() : stored, {}, {}, false, false, {}};
-  const auto& [input, weight, bias, residual, wide, readable, shape] = given;
-  if (!call.absent(3)) given.bias = call.tensor(3, "bias");
+  const auto& [input, weight, residual, biases, wide, readable, shape] = given;
+  const at::Tensor bias = call.absent(3) ? at::Tensor() : call.tensor(3, "bias");
   given.wide = call.boolean(4, "wide");
   if (!call.absent(5)) given.residual = call.tensor(5, "residual");
   if (input.dim() < 1 || input.size(-1) != weight.size(1)) {
@@ -417,6 +419,7 @@ Linear linearOf(Call& call) {
   given.isReadable = isReadable(input) && isReadable(weight) && (!bias.defined() || isReadable(bias)) &&
                      input.numel() > 0 && weight.numel() > 0;
   if (given.isReadable && residual.defined()) given.residual = residual.contiguous();
+  if (given.isReadable && bias.defined()) given.biases = floatNumbers(bias);
   return given;
 }
 
@@ -424,12 +427,13 @@ Linear linearOf(Call& call) {
 // gradients, and added to a residual where there is one
 napi_value bfloat16Linear(Call& call) {
   const at::AutoGradMode mode(false);
-  const auto [input, weight, bias, residual, wide, isReadable, shape] = linearOf(call);
+  const Linear given = linearOf(call);
+  const auto& [input, weight, residual, biases, wide, isReadable, shape] = given;
   at::Tensor result;
-  if (isReadable && !isWide(weight)) result = linearOfFewRows(input, weight, bias, wide, residual);
+  if (isReadable && !isWide(weight)) result = linearOfFewRows(input, weight, given.bias(), wide, residual);
 #ifdef ASTRA_TILES
   if (isReadable && !result.defined() && mayUseTiles()) {
-    result = productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), bias, wide, residual, shape);
+    result = productOnTiles(input.reshape({-1, input.size(-1)}), weight.t(), given.bias(), wide, residual, shape);
   }
 #endif
   return wrapOrNull(call, std::move(result));
@@ -441,7 +445,7 @@ napi_value floatLinear(Call& call) {
   const at::AutoGradMode mode(false);
   const Linear given = linearOf(call);
   if (!given.isReadable || !given.wide || given.weight.scalar_type() != at::kFloat) return makeNull(call.env);
-  return wrapOrNull(call, linearOfFewRows(given.input, given.weight, given.bias, true, given.residual));
+  return wrapOrNull(call, linearOfFewRows(given.input, given.weight, given.bias(), true, given.residual));
 }
 
 const Exports exports{

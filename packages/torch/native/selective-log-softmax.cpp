@@ -98,8 +98,7 @@ napi_value selectiveLogSoftmax(Call& call) {
     const float logit = widen(given.row(row)[index[i] % given.vocabulary]);
     value[i] = (logit - normaliser[row].greatest) - normaliser[row].logSum;
   }
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
-                              wrapTensor(*call.engine, call.env, std::move(normalisers))});
+  return wrapTensors(*call.engine, call.env, {values, normalisers});
 }
 
 // selectiveLogSoftmaxBackward(logits, indices, normalisers, gradient): of the logits, bfloat16

@@ -186,6 +186,12 @@ napi_value wrapTensor(Engine& engine, napi_env env, at::Tensor tensor) {
   return makeNumber(env, engine.tensors.add(std::move(tensor), bytes));
 }
 
+napi_value wrapTensors(Engine& engine, napi_env env, const std::vector<at::Tensor>& tensors) {
+  std::vector<napi_value> handles;
+  for (const at::Tensor& tensor : tensors) handles.push_back(wrapTensor(engine, env, tensor));
+  return makeArray(env, handles);
+}
+
 void releaseTensor(Engine& engine, double handle) {
   auto* slot = engine.tensors.find(handle);
   if (slot == nullptr) return;

@@ -16,7 +16,8 @@
 namespace astra {
 namespace {
 
-constexpr int64_t kChunk = 64;       // numbers that are passed over together
+// Numbers that are passed over together: few where the row is short, so that the k-th largest chunk says something.
+int64_t chunkOf(int64_t size, int64_t k) { return size >= 256 * k ? 64 : 16; }
 
 // Ordered as the numbers are, both zeros alike and what is not a number above all.
 inline int32_t keyOf(float number) {
@@ -27,17 +28,17 @@ inline int32_t keyOf(float number) {
   return value != value ? INT32_MAX : ordered;
 }
 
-ASTRA_VECTOR_LOOP(void, largestOfChunks, (const Number* __restrict row, int64_t size, int32_t* __restrict largest),
-                  (row, size, largest)) {
-  for (int64_t chunk = 0; chunk * kChunk < size; ++chunk) {
-    const int64_t end = std::min(size, (chunk + 1) * kChunk);
+ASTRA_VECTOR_LOOP(void, largestOfChunks, (const Number* __restrict row, int64_t size, int64_t chunk, int32_t* __restrict largest),
+                  (row, size, chunk, largest)) {
+  for (int64_t from = 0; from < size; from += chunk) {
+    const int64_t end = std::min(size, from + chunk);
     int32_t greatest = INT32_MIN;
 #pragma omp simd reduction(max : greatest)
-    for (int64_t i = chunk * kChunk; i < end; ++i) {
+    for (int64_t i = from; i < end; ++i) {
       const int32_t key = keyOf(widen(row[i]));
       greatest = key > greatest ? key : greatest;
     }
-    largest[chunk] = greatest;
+    largest[from / chunk] = greatest;
   }
 }
 
@@ -53,9 +54,9 @@ struct Room {
 
 template <typename Number>
 void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* values, int64_t* indices) {
-  const int64_t chunks = (size + kChunk - 1) / kChunk;
+  const int64_t chunk = chunkOf(size, k), chunks = (size + chunk - 1) / chunk;
   room.largest.resize(static_cast<size_t>(chunks));
-  largestOfChunks(row, size, room.largest.data());
+  largestOfChunks(row, size, chunk, room.largest.data());
   // The k-th largest number is at least the k-th largest of the chunks' largest.
   int32_t least = INT32_MIN;
   if (k <= chunks) {
@@ -64,10 +65,10 @@ void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* val
     least = room.sorted[static_cast<size_t>(k - 1)];
   }
   room.candidates.clear();
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    if (room.largest[static_cast<size_t>(chunk)] < least) continue;
-    const int64_t end = std::min(size, (chunk + 1) * kChunk);
-    for (int64_t i = chunk * kChunk; i < end; ++i) {
+  for (int64_t from = 0; from < size; from += chunk) {
+    if (room.largest[static_cast<size_t>(from / chunk)] < least) continue;
+    const int64_t end = std::min(size, from + chunk);
+    for (int64_t i = from; i < end; ++i) {
       const int32_t key = keyOf(widen(row[i]));
       if (key >= least) room.candidates.push_back({key, i});
     }
@@ -75,7 +76,8 @@ void rankRow(const Number* row, int64_t size, int64_t k, Room& room, Number* val
   const auto isBefore = [](const Candidate& a, const Candidate& b) {
     return a.key != b.key ? a.key > b.key : a.index < b.index;
   };
-  std::partial_sort(room.candidates.begin(), room.candidates.begin() + k, room.candidates.end(), isBefore);
+  std::nth_element(room.candidates.begin(), room.candidates.begin() + (k - 1), room.candidates.end(), isBefore);
+  std::sort(room.candidates.begin(), room.candidates.begin() + k, isBefore);
   for (int64_t rank = 0; rank < k; ++rank) {
     indices[rank] = room.candidates[static_cast<size_t>(rank)].index;
     values[rank] = row[indices[rank]];
@@ -112,8 +114,7 @@ napi_value sortedTopK(Call& call) {
   at::Tensor values = at::empty({input.size(0), k}, input.options());
   at::Tensor indices = at::empty({input.size(0), k}, input.options().dtype(at::kLong));
   (isWide(input) ? rankRows<float> : rankRows<uint16_t>)(input, k, values, indices);
-  return makeArray(call.env, {wrapTensor(*call.engine, call.env, std::move(values)),
-                              wrapTensor(*call.engine, call.env, std::move(indices))});
+  return wrapTensors(*call.engine, call.env, {values, indices});
 }
 
 const Exports exports{{"sortedTopK", sortedTopK}};

@@ -54,7 +54,8 @@ export function autocastLinear(
       `${where}: resultDtype must be ${dtype} or float32, got ${describeValue(resultDtype)}`,
     );
   }
-  if (dtype !== "bfloat16" || input.device !== "cpu") {
+  // Asked of the weight, which has said so before; an input that lies elsewhere is refused either way.
+  if (dtype !== "bfloat16" || weight.device !== "cpu") {
     const few =
       dtype === "float32" ? floatLinear(cast(input, dtype), weight, bias, transposed, residual) : null;
     if (few !== null) return few;

@@ -64,19 +64,20 @@ function norm(
     [input, weight, bias].every((each) => each === null || isLoopable(each));
   if (!isOnePass) return composed(input, weight, bias, { epsilon, dtype });
 
+  const isCentred = bias !== null;
+  const normed = (recording: boolean) =>
+    addon().norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, isWide, epsilon, recording);
+  if (!isGradEnabled()) return wrap(normed(false)[0]);
+
   // The operands themselves may be gone by the time of the backward pass.
   const inputs = [input, weight, bias];
   const wanted = inputs.map((operand) => operand?.requiresGrad === true);
   const dtypes = inputs.map((operand) => operand?.dtype);
-  const isCentred = bias !== null;
-  const recording = isGradEnabled() && wanted.includes(true);
   return differentiable({
     name: where,
     inputs,
     forward: () => {
-      const [result, ...measures] = addon()
-        .norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, isWide, epsilon, recording)
-        .map(wrap);
+      const [result, ...measures] = normed(wanted.includes(true)).map(wrap);
       return { output: result!, saved: [input, weight, ...measures] };
     },
     backward: (gradOutput, [savedInput, savedWeight, measures]) =>

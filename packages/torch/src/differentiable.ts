@@ -37,9 +37,10 @@ export interface DifferentiableFunction {
  *   });
  */
 export function differentiable({ name, inputs, forward, backward }: DifferentiableFunction): Tensor {
+  if (!isGradEnabled()) return scope(() => forward().output);
   return scope(() => {
     const { output, saved } = noGrad(forward);
-    if (!isGradEnabled() || !inputs.some((input) => input?.requiresGrad)) return output;
+    if (!inputs.some((input) => input?.requiresGrad)) return output;
     const handleOf = (value: Tensor | null) => {
       if (value === null) return null;
       if (!isTensor(value)) throw new TorchError(`must be a Tensor or null, got ${describeValue(value)}`);

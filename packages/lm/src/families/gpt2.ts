@@ -137,6 +137,20 @@ function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   return parameters;
 }
 
+/** The modules of one layer, named once: they are looked up for every token. */
+function moduleNames(layer: number) {
+  const prefix = `transformer.h.${layer}.`;
+  return {
+    prefix,
+    attentionNorm: `${prefix}ln_1`,
+    queryKeyValue: `${prefix}attn.c_attn`,
+    attentionOutput: `${prefix}attn.c_proj`,
+    feedForwardNorm: `${prefix}ln_2`,
+    feedForwardInput: `${prefix}mlp.c_fc`,
+    feedForwardOutput: `${prefix}mlp.c_proj`,
+  };
+}
+
 /** What a layer needs besides its input. */
 interface LayerInputs {
   biases: Tensor[];
@@ -151,6 +165,7 @@ interface LayerInputs {
  */
 class GPT2 extends ParameterizedModel {
   protected override readonly family = gpt2;
+  readonly #names: readonly ReturnType<typeof moduleNames>[];
 
   constructor(
     override readonly config: GPT2Config,
@@ -158,13 +173,14 @@ class GPT2 extends ParameterizedModel {
     computeDtype: DType,
   ) {
     super(config, parameters, computeDtype);
+    this.#names = Array.from({ length: config.layers }, (_, layer) => moduleNames(layer));
   }
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, cache } = options;
     return scope(() => {
-      const tokens = this.embedded("transformer.wte.weight", ids, { isProjection: this.config.tied });
-      let hidden = tokens.add(this.embedded("transformer.wpe.weight", positions)); // [B, T, D]
+      const tokens = this.embedded("transformer.wte", ids, { isProjection: this.config.tied });
+      let hidden = tokens.add(this.embedded("transformer.wpe", positions)); // [B, T, D]
       const biases = attentionBiases(options, ids.size(-1), {
         ...this.config,
         dtype: this.computeDtype,
@@ -174,7 +190,7 @@ class GPT2 extends ParameterizedModel {
         const wanted = this.placesOf(layer, options);
         const inputs = [hidden, ...wanted, ...biases];
         hidden = scope(() =>
-          this.layer(`transformer.h.${layer}.`, options, inputs, (input, ...seen) => {
+          this.layer(this.#names[layer]!.prefix, options, inputs, (input, ...seen) => {
             const [places] = seen.splice(0, wanted.length);
             return this.#block(layer, input!, { biases: seen, cache, places });
           }),
@@ -185,17 +201,17 @@ class GPT2 extends ParameterizedModel {
   }
 
   logits(hidden: Tensor): Tensor {
-    const weight = this.parameter(this.config.tied ? "transformer.wte.weight" : "lm_head.weight");
+    const { weight } = this.module(this.config.tied ? "transformer.wte" : "lm_head");
     return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
   }
 
   #block(layer: number, hidden: Tensor, { biases, cache, places }: LayerInputs): Tensor {
     const { heads: H, headDimension: E, scaleAttention, scaleByLayer } = this.config;
     const [B, T] = hidden.shape as [number, number, number];
-    const prefix = `transformer.h.${layer}`;
+    const names = this.#names[layer]!;
 
-    const normed = this.#norm(`${prefix}.ln_1`, hidden);
-    const projected = this.#project(`${prefix}.attn.c_attn`, normed).view([B, T, 3, H, E]);
+    const normed = this.#norm(names.attentionNorm, hidden);
+    const projected = this.projected(names.queryKeyValue, normed).view([B, T, 3, H, E]);
     // Three of [B, H, T, E]: token by token, so that one copy of whole lines joins their gradients; with a cache in fewer calls.
     const [query, key, value] = (
       cache === undefined
@@ -208,23 +224,19 @@ class GPT2 extends ParameterizedModel {
         ? attend(query, key, value, biases, scale)
         : attendCached(query, cache.append(layer, key, value), scale);
     const residual = this.chosen(hidden, places);
-    const middle = this.#project(`${prefix}.attn.c_proj`, this.chosen(attended, places), residual);
+    const middle = this.projected(names.attentionOutput, this.chosen(attended, places), residual);
 
-    const inner = this.#project(`${prefix}.mlp.c_fc`, this.#norm(`${prefix}.ln_2`, middle));
+    const inner = this.projected(names.feedForwardInput, this.#norm(names.feedForwardNorm, middle));
     const active = activations[this.config.activation]!(inner);
-    return this.#project(`${prefix}.mlp.c_proj`, active, middle);
+    return this.projected(names.feedForwardOutput, active, middle);
   }
 
   #norm(name: string, hidden: Tensor): Tensor {
-    return autocastLayerNorm(hidden, this.parameter(`${name}.weight`), this.parameter(`${name}.bias`), {
+    const { weight, bias } = this.module(name);
+    return autocastLayerNorm(hidden, weight, bias!, {
       epsilon: this.config.normEpsilon,
       dtype: this.computeDtype,
     });
-  }
-
-  /** [..., in] → [..., out], added to the residual where there is one. */
-  #project(name: string, input: Tensor, residual: Tensor | null = null): Tensor {
-    return this.projected(name, input, this.parameter(`${name}.bias`), residual);
   }
 }
 

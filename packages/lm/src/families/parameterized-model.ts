@@ -16,6 +16,12 @@ import type { Adapter, Projection } from "../adapter.js";
 import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { CausalFamily } from "./family.js";
 
+/** The parameters of one norm, projection or table: `name.weight` and, where there is one, `name.bias`. */
+interface Module {
+  weight: Tensor;
+  bias: Tensor | null;
+}
+
 /** What all families do alike with their parameters: ownership, types, copies. Subclasses add the mathematics. */
 export abstract class ParameterizedModel implements CausalLM {
   readonly dtype: DType;
@@ -24,6 +30,7 @@ export abstract class ParameterizedModel implements CausalLM {
   protected abstract readonly family: CausalFamily;
   #adapter: Adapter | null = null;
   #ownsParameters = true;
+  readonly #modules = new Map<string, Module>();
   readonly #releaseThreads: () => void;
 
   /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
@@ -41,6 +48,11 @@ export abstract class ParameterizedModel implements CausalLM {
     this.dtype = first.dtype;
     this.device = first.device;
     keep(parameters);
+    for (const [name, weight] of parameters) {
+      if (!name.endsWith(".weight")) continue;
+      const own = name.slice(0, -".weight".length);
+      this.#modules.set(own, { weight, bias: parameters.get(`${own}.bias`) ?? null });
+    }
     this.#releaseThreads = claimThreads([...parameters.values()]);
   }
 
@@ -157,23 +169,23 @@ export abstract class ParameterizedModel implements CausalLM {
     dispose(this.parameters);
   }
 
+  /** @param name of the parameters without ".weight" and ".bias" */
+  protected module(name: string): Module {
+    const found = this.#modules.get(name);
+    if (found === undefined) throw new Error(`internal: the model has no parameter ${name}.weight`);
+    return found;
+  }
+
   /**
    * Rows of a table in the type of the residual stream: [B, T] → [B, T, D]. A table that is the output projection too gets a
    * whole gradient from there. What arrives here is then added to it row by row (`sparse`), not as a second table of zeros.
    */
   protected embedded(name: string, indices: Tensor, { isProjection = false } = {}): Tensor {
-    const table = this.parameter(name);
+    const { weight: table } = this.module(name);
     return cast(
       embedding(table, indices, { sparse: isProjection && table.device === "cpu" }),
       this.residualDtype,
     );
-  }
-
-  /** A parameter as it is stored. */
-  protected parameter(name: string): Tensor {
-    const found = this.parameters.get(name);
-    if (found === undefined) throw new Error(`internal: the model has no parameter ${name}`);
-    return found;
   }
 
   /**
@@ -183,8 +195,9 @@ export abstract class ParameterizedModel implements CausalLM {
    * @param input [..., in]
    * @param residual [..., out]
    */
-  protected projected(name: string, input: Tensor, bias: Tensor | null, residual: Tensor | null): Tensor {
-    const output = autocastLinear(input, this.parameter(`${name}.weight`), bias, {
+  protected projected(name: string, input: Tensor, residual: Tensor | null = null): Tensor {
+    const { weight, bias } = this.module(name);
+    const output = autocastLinear(input, weight, bias, {
       dtype: this.computeDtype,
       resultDtype: residual?.dtype ?? this.computeDtype,
       transposed: this.family.projectionsTransposed,

@@ -181,6 +181,25 @@ function parameterName(key: string, config: RotaryDecoderConfig): string | null 
   return key.endsWith("rotary_emb.inv_freq") ? null : key;
 }
 
+/** The modules of one layer, named once: they are looked up for every token. */
+function moduleNames(layer: number) {
+  const prefix = `model.layers.${layer}.`;
+  return {
+    prefix,
+    attentionNorm: `${prefix}input_layernorm`,
+    query: `${prefix}self_attn.q_proj`,
+    queryNorm: `${prefix}self_attn.q_norm`,
+    key: `${prefix}self_attn.k_proj`,
+    keyNorm: `${prefix}self_attn.k_norm`,
+    value: `${prefix}self_attn.v_proj`,
+    attentionOutput: `${prefix}self_attn.o_proj`,
+    feedForwardNorm: `${prefix}post_attention_layernorm`,
+    gate: `${prefix}mlp.gate_proj`,
+    up: `${prefix}mlp.up_proj`,
+    down: `${prefix}mlp.down_proj`,
+  };
+}
+
 /** What a layer needs besides its input. */
 interface LayerInputs {
   /** [B, T, E/2] in the compute type. */
@@ -193,6 +212,7 @@ interface LayerInputs {
 }
 
 class RotaryDecoder extends ParameterizedModel {
+  readonly #names: readonly ReturnType<typeof moduleNames>[];
   /** Whether any layer has a sliding window. */
   readonly #slides: boolean;
   /** [rows, E/2] in the compute type; made at the first forward pass, and shared with views. */
@@ -205,6 +225,7 @@ class RotaryDecoder extends ParameterizedModel {
     protected override readonly family: CausalFamily,
   ) {
     super(config, parameters, computeDtype);
+    this.#names = Array.from({ length: config.layers }, (_, layer) => moduleNames(layer));
     this.#slides = [...Array(config.layers).keys()].some(config.slides);
   }
 
@@ -216,12 +237,12 @@ class RotaryDecoder extends ParameterizedModel {
       const cosine = embedding(tables.cosine, positions);
       const sine = embedding(tables.sine, positions);
       const isProjection = this.config.tiedEmbeddings;
-      let hidden = this.embedded("model.embed_tokens.weight", ids, { isProjection }); // [B, T, D]
+      let hidden = this.embedded("model.embed_tokens", ids, { isProjection }); // [B, T, D]
       for (let layer = 0; layer < this.config.layers; layer++) {
         const wanted = this.placesOf(layer, options);
         const inputs = [hidden, cosine, sine, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
-          this.layer(`model.layers.${layer}.`, options, inputs, (input, cosines, sines, ...biases) => {
+          this.layer(this.#names[layer]!.prefix, options, inputs, (input, cosines, sines, ...biases) => {
             const [places] = biases.splice(0, wanted.length);
             return this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache, places });
           }),
@@ -232,9 +253,8 @@ class RotaryDecoder extends ParameterizedModel {
   }
 
   logits(hidden: Tensor): Tensor {
-    const name = this.config.tiedEmbeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    const { computeDtype: dtype } = this;
-    return scope(() => autocastLinear(hidden, this.parameter(name), null, { dtype }));
+    const { weight } = this.module(this.config.tiedEmbeddings ? "model.embed_tokens" : "lm_head");
+    return scope(() => autocastLinear(hidden, weight, null, { dtype: this.computeDtype }));
   }
 
   override withAdapter(adapter: Adapter): CausalLM {
@@ -251,37 +271,29 @@ class RotaryDecoder extends ParameterizedModel {
   }
 
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
-    const prefix = `model.layers.${layer}`;
-    const attended = this.#attention(layer, this.#norm(`${prefix}.input_layernorm`, hidden), inputs);
+    const names = this.#names[layer]!;
+    const attended = this.#attention(layer, this.#norm(names.attentionNorm, hidden), inputs);
     const residual = this.chosen(hidden, inputs.places);
-    const middle = this.#project(
-      `${prefix}.self_attn.o_proj`,
-      this.chosen(attended, inputs.places),
-      residual,
-    );
-    const normed = this.#norm(`${prefix}.post_attention_layernorm`, middle);
-    const gated = swiglu(
-      this.#project(`${prefix}.mlp.gate_proj`, normed),
-      this.#project(`${prefix}.mlp.up_proj`, normed),
-    );
-    return this.#project(`${prefix}.mlp.down_proj`, gated, middle);
+    const middle = this.projected(names.attentionOutput, this.chosen(attended, inputs.places), residual);
+    const normed = this.#norm(names.feedForwardNorm, middle);
+    const gated = swiglu(this.projected(names.gate, normed), this.projected(names.up, normed));
+    return this.projected(names.down, gated, middle);
   }
 
   #attention(layer: number, normed: Tensor, { cosine, sine, biases, cache }: LayerInputs): Tensor {
     const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
-    const prefix = `model.layers.${layer}.self_attn`;
+    const names = this.#names[layer]!;
     const [B, T] = normed.shape as [number, number, number];
     // [B, T, H·E] → [B, T, H, E]
-    const split = (part: string, count: number) =>
-      this.#project(`${prefix}.${part}_proj`, normed).view([B, T, count, E]);
-    const placed = (part: "q" | "k", count: number) => {
-      const states = split(part, count);
-      const scaled = headNorms ? this.#norm(`${prefix}.${part}_norm`, states) : states;
+    const split = (name: string, count: number) => this.projected(name, normed).view([B, T, count, E]);
+    const placed = (name: string, norm: string, count: number) => {
+      const states = split(name, count);
+      const scaled = headNorms ? this.#norm(norm, states) : states;
       return rotaryEmbedding(scaled, cosine, sine).transpose(1, 2); // [B, H, T, E]
     };
-    const query = placed("q", heads);
-    const key = placed("k", keyValueHeads);
-    const value = split("v", keyValueHeads).transpose(1, 2);
+    const query = placed(names.query, names.queryNorm, heads);
+    const key = placed(names.key, names.keyNorm, keyValueHeads);
+    const value = split(names.value, keyValueHeads).transpose(1, 2);
     const scale = 1 / Math.sqrt(E);
     if (cache === undefined) return attend(query, key, value, biases, scale);
     const window = this.config.slides(layer) ? this.config.slidingWindow : null;
@@ -290,18 +302,7 @@ class RotaryDecoder extends ParameterizedModel {
 
   #norm(name: string, x: Tensor): Tensor {
     const { normEpsilon: epsilon } = this.config;
-    return autocastRmsNorm(x, this.parameter(`${name}.weight`), { epsilon, dtype: this.computeDtype });
-  }
-
-  /** [..., in] → [..., out], added to the residual where there is one. */
-  #project(name: string, input: Tensor, residual: Tensor | null = null): Tensor {
-    return this.projected(name, input, this.#biased(name) ? this.parameter(`${name}.bias`) : null, residual);
-  }
-
-  #biased(name: string): boolean {
-    const { queryKeyValueBias, outputBias, feedForwardBias } = this.config;
-    if (name.includes(".mlp.")) return feedForwardBias;
-    return name.endsWith(".o_proj") ? outputBias : queryKeyValueBias;
+    return autocastRmsNorm(x, this.module(name).weight, { epsilon, dtype: this.computeDtype });
   }
 
   #tablesFor(positions: Tensor): { cosine: Tensor; sine: Tensor } {

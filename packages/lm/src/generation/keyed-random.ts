@@ -35,10 +35,10 @@ function multiplyHigh(a: number, b: number): number {
   const aHigh = a >>> 16;
   const bLow = b & 0xffff;
   const bHigh = b >>> 16;
-  const middle = aHigh * bLow + ((aLow * bLow) >>> 16);
-  const cross = aLow * bHigh + (middle & 0xffff);
-  // Each sum stays below 2^33, where a double is exact; >>> 0 at the end keeps the word.
-  return (aHigh * bHigh + Math.floor(middle / 0x10000) + Math.floor(cross / 0x10000)) >>> 0;
+  // Both sums are at most 65535² + 65535 < 2^32: nothing is lost where they wrap around as signed words.
+  const middle = (Math.imul(aHigh, bLow) + (Math.imul(aLow, bLow) >>> 16)) | 0;
+  const cross = (Math.imul(aLow, bHigh) + (middle & 0xffff)) | 0;
+  return (Math.imul(aHigh, bHigh) + (middle >>> 16) + (cross >>> 16)) >>> 0;
 }
 
 /** One block of Philox-4x32-10: four 32-bit words of the counter and two of the key give four random words. */
@@ -62,12 +62,15 @@ export function philox(counter: Readonly<Words>, key: readonly [number, number])
 
 /** Keys of (seed, stream name), since every row of every utterance asks for the same few. */
 const keys = new Map<string, [number, number]>();
+/** The one that was asked for last: looking it up costs more than a block. */
+let latest: { seed: number; name: string; key: [number, number] } | null = null;
 
 /**
  * 64 bits from a seed and a name: the name's code units are absorbed two at a time, each block encrypted
  * under the seed and fed into the next, so that names of any length and look differ everywhere.
  */
 function deriveKey(seed: number, name: string): [number, number] {
+  if (latest !== null && latest.seed === seed && latest.name === name) return latest.key;
   if (!Number.isSafeInteger(seed)) {
     throw new UsageError(`keyedUniform: a seed must be a whole number, got ${describeValue(seed)}`);
   }
@@ -86,6 +89,7 @@ function deriveKey(seed: number, name: string): [number, number] {
     if (keys.size >= 4096) keys.clear();
     keys.set(label, key);
   }
+  latest = { seed, name, key };
   return key;
 }
 

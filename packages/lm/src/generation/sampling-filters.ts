@@ -1,5 +1,4 @@
 import {
-  arange,
   full,
   isReadAtOnce,
   cast,
@@ -126,8 +125,7 @@ function nucleus(logprobs: Tensor, topP: number): Tensor {
   const outside = before.ge(topP);
   // Rounding must not leave a row without its first candidate.
   outside.narrow(1, 0, 1).fill_(0);
-  const kept = logprobs.maskedFill(outside, -Infinity);
-  return kept.sub(kept.logsumexp([-1], true));
+  return logprobs.maskedFill(outside, -Infinity).logSoftmax(-1);
 }
 
 /** The likeliest token of each row, the lowest id among equals: int64 [B]. */
@@ -173,9 +171,11 @@ export function spread(candidates: Candidates, vocabulary: number): Tensor {
  * @param ids int64 [B, 1]
  */
 export function sampledLogprobs(logits: Tensor, ids: Tensor): Tensor {
-  if (logits.dtype === "float32") return logits.gather(1, ids).sub(logits.logsumexp([-1], true));
   const [rows, vocabulary] = logits.shape as [number, number];
-  const starts = arange(0, rows, 1, { dtype: "int64", device: logits.device }).mul(vocabulary);
+  const starts = idTensor(
+    Array.from({ length: rows }, (_, row) => row * vocabulary),
+    logits.device,
+  );
   return selectiveLogSoftmax(logits, starts.add(ids.view([rows])), "float32").view([rows, 1]);
 }
 

@@ -76,8 +76,6 @@ interface Speaker {
 interface DecodeState {
   /** The last few hidden states [n, D], the newest last: after `tokens` sampled tokens were read. */
   history: { tokens: number; hidden: Tensor }[];
-  /** int64 [n, 1]: of the next token to read. */
-  positions: Tensor;
   /** int64 [n, longest context + maxNewTokens]: ids that the repetition penalty looks at; null = no penalty. */
   seen: Tensor | null;
   /** float64 [n, maxNewTokens]; null = greedy. */
@@ -215,10 +213,6 @@ class Decoder {
 
     return {
       history: [{ tokens: 0, hidden: last!.clone() }],
-      positions: integers(
-        Int32Array.from(rows, (row) => row.ids.length),
-        1,
-      ),
       seen,
       uniforms,
       sampled: zeros([count, maxNewTokens], { dtype: "int64", device }),
@@ -262,7 +256,7 @@ class Decoder {
   /** Reads the tokens that were drawn last. */
   #forward(step: number): void {
     const { model, checkInterval } = this.#options;
-    const { history, positions, sampled } = this.#state;
+    const { history, sampled } = this.#state;
     const starts = this.#speakers.map(({ start }) => start + this.#forwarded);
     this.#reserve(this.#forwarded + 1);
     this.#view.begin(
@@ -270,8 +264,9 @@ class Decoder {
       starts.map(() => 1),
       1,
     );
+    // A token lies in the column of its number.
+    const positions = idTensor(starts, model.device).view([starts.length, 1]);
     const hidden = model.forward(sampled.narrow(1, step, 1), { positions, mask: null, cache: this.#view });
-    positions.add_(1);
     this.#forwarded += 1;
     this.#computed += this.#speakers.length;
     history.push({
@@ -413,7 +408,6 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
   const optional = (old: Tensor | null) => (old === null ? null : replace(old));
   return {
     history: state.history.map(({ tokens, hidden }) => ({ tokens, hidden: replace(hidden) })),
-    positions: replace(state.positions),
     seen: optional(state.seen),
     uniforms: optional(state.uniforms),
     sampled: replace(state.sampled),
