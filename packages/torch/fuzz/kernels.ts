@@ -174,7 +174,7 @@ const makers: Record<string, (random: Random) => Call> = {
   },
   selectiveLogSoftmax(random) {
     const [rows, vocabulary] = [size(random), random.pick([...sizes, 300])];
-    const logits = words(random, rows, vocabulary);
+    const logits = (random.chance(0.5) ? words : floats)(random, rows, vocabulary);
     const count = random.pick([0, 1, 5, rows]);
     const chosen = indices(random, count, rows * vocabulary);
     return {

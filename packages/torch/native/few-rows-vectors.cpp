@@ -213,7 +213,6 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const flo
   const auto* w = static_cast<const Number*>(weight.data_ptr());
   const int64_t fitting = kRoomOfRows / (padded * static_cast<int64_t>(sizeof(Factor<Number>)));
   const int64_t together = std::max<int64_t>(4, fitting / 4 * 4);
-  const float* added = floatsOf(residual);
   // One piece a thread: at the start of each, fetching ahead has to find its runs again.
   constexpr int64_t line = 64;  // outputs that are not shared among threads
   at::parallel_for(0, (N + line - 1) / line, kGrain / (line * K * M) + 1, [&](int64_t first, int64_t last) {
@@ -225,7 +224,7 @@ at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const flo
       }
       for (int64_t m = 0; m < M; ++m) {
         const int64_t at = m * N + from;
-        finish(y + at, bias == nullptr ? nullptr : bias + from, added == nullptr ? nullptr : added + at,
+        finish(y + at, bias == nullptr ? nullptr : bias + from, numbersOf<float>(residual, at),
                wide ? nullptr : words(result) + at, to - from);
       }
     }

@@ -23,7 +23,7 @@ struct Normaliser {
   float greatest, logSum;
 };
 
-ASTRA_VECTOR_LOOP(Normaliser, normaliserOf, (const uint16_t* __restrict logits, int64_t count), (logits, count)) {
+ASTRA_VECTOR_LOOP(Normaliser, normaliserOf, (const Number* __restrict logits, int64_t count), (logits, count)) {
   float greatest = -INFINITY;
 #pragma omp simd reduction(max : greatest)
   for (int64_t i = 0; i < count; ++i) {
@@ -37,12 +37,11 @@ ASTRA_VECTOR_LOOP(Normaliser, normaliserOf, (const uint16_t* __restrict logits, 
 }
 
 ASTRA_VECTOR_LOOP(void, softmaxTimes,
-                  (const uint16_t* __restrict logits, Normaliser by, float factor, uint16_t* __restrict output,
-                   int64_t count),
+                  (const Number* __restrict logits, Normaliser by, float factor, Number* __restrict output, int64_t count),
                   (logits, by, factor, output, count)) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    output[i] = narrow(factor * exponential((widen(logits[i]) - by.greatest) - by.logSum));
+    store(factor * exponential((widen(logits[i]) - by.greatest) - by.logSum), output[i]);
   }
 }
 
@@ -51,15 +50,16 @@ struct Chosen {
   at::Tensor indices;        // [chosen], row · vocabulary + token
   int64_t rows, vocabulary, stride;
 
-  uint16_t* row(int64_t at) const { return words(logits) + at * stride; }
+  template <typename Number>
+  Number* row(int64_t at) const { return numbersOf<Number>(logits, at * stride); }
 };
 
 Chosen chosen(Call& call) {
   Chosen found;
   found.logits = call.tensor(0, "logits");
   const at::Tensor indices = call.tensor(1, "indices");
-  if (!isPlain(found.logits, at::kBFloat16) || found.logits.dim() != 2 || found.logits.size(1) == 0) {
-    throw Refusal("logits must be bfloat16[rows, vocabulary] on the CPU, got " + describeTensor(found.logits));
+  if (!isReadable(found.logits) || found.logits.dim() != 2 || found.logits.size(1) == 0) {
+    throw Refusal("logits must be float32 or bfloat16 [rows, vocabulary] on the CPU, got " + describeTensor(found.logits));
   }
   if (!isPlain(indices, at::kLong) || indices.dim() != 1) {
     throw Refusal("indices must be int64[chosen] on the CPU, got " + describeTensor(indices));
@@ -78,30 +78,57 @@ Chosen chosen(Call& call) {
   return found;
 }
 
+template <typename Number>
+void valuesOf(const Chosen& given, Normaliser* normaliser, float* value) {
+  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; ++row) normaliser[row] = normaliserOf(given.row<Number>(row), given.vocabulary);
+  });
+  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
+  for (int64_t i = 0; i < given.indices.numel(); ++i) {
+    const int64_t row = index[i] / given.vocabulary;
+    const float logit = widen(given.row<Number>(row)[index[i] % given.vocabulary]);
+    value[i] = (logit - normaliser[row].greatest) - normaliser[row].logSum;
+  }
+}
+
 // selectiveLogSoftmax(logits, indices): [values of the indices, normalisers [rows, 2]], both float32
 napi_value selectiveLogSoftmax(Call& call) {
   const at::AutoGradMode mode(false);
   const Chosen given = chosen(call);
   const auto floats = given.logits.options().dtype(at::kFloat);
-  at::Tensor values = at::empty({given.indices.numel()}, floats);
-  at::Tensor normalisers = at::empty({given.rows, 2}, floats);
-  auto* normaliser = static_cast<Normaliser*>(normalisers.data_ptr());
-  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; ++row) {
-      normaliser[row] = normaliserOf(given.row(row), given.vocabulary);
-    }
-  });
-  auto* value = static_cast<float*>(values.data_ptr());
-  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
-  for (int64_t i = 0; i < given.indices.numel(); ++i) {
-    const int64_t row = index[i] / given.vocabulary;
-    const float logit = widen(given.row(row)[index[i] % given.vocabulary]);
-    value[i] = (logit - normaliser[row].greatest) - normaliser[row].logSum;
-  }
+  const at::Tensor values = at::empty({given.indices.numel()}, floats);
+  const at::Tensor normalisers = at::empty({given.rows, 2}, floats);
+  const auto work = isWide(given.logits) ? valuesOf<float> : valuesOf<uint16_t>;
+  work(given, static_cast<Normaliser*>(normalisers.data_ptr()), floatsOf(values));
   return wrapTensors(*call.engine, call.env, {values, normalisers});
 }
 
-// selectiveLogSoftmaxBackward(logits, indices, normalisers, gradient): of the logits, bfloat16
+// The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
+template <typename Number>
+void gradientsOf(const Chosen& given, const Normaliser* normaliser, const float* gradient, Number* output) {
+  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
+  std::vector<float> sums(static_cast<size_t>(given.rows));
+  std::unordered_map<int64_t, float> arrived;  // a token may have been chosen more than once
+  for (int64_t i = 0; i < given.indices.numel(); ++i) {
+    sums[static_cast<size_t>(index[i] / given.vocabulary)] += gradient[i];
+    arrived[index[i]] += gradient[i];
+  }
+  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; ++row) {
+      softmaxTimes(given.row<Number>(row), normaliser[row], -sums[static_cast<size_t>(row)],
+                   output + row * given.vocabulary, given.vocabulary);
+    }
+  });
+  // Added in float32 before rounding.
+  for (const auto& [place, sum] : arrived) {
+    const int64_t row = place / given.vocabulary;
+    const float logit = widen(given.row<Number>(row)[place % given.vocabulary]);
+    const float probability = exponential((logit - normaliser[row].greatest) - normaliser[row].logSum);
+    store(sum - sums[static_cast<size_t>(row)] * probability, output[place]);
+  }
+}
+
+// selectiveLogSoftmaxBackward(logits, indices, normalisers, gradient): of the logits, in their type
 napi_value selectiveLogSoftmaxBackward(Call& call) {
   const at::AutoGradMode mode(false);
   const Chosen given = chosen(call);
@@ -116,29 +143,9 @@ napi_value selectiveLogSoftmaxBackward(Call& call) {
   const at::Tensor normalisers = floats(2, "normalisers", {given.rows, 2});
   const at::Tensor gradients = floats(3, "gradient", {given.indices.numel()});
   const auto* normaliser = static_cast<const Normaliser*>(normalisers.data_ptr());
-  const auto* gradient = static_cast<const float*>(gradients.data_ptr());
-  const auto* index = static_cast<const int64_t*>(given.indices.data_ptr());
-  // The derivative of a row's logits: what arrives at its chosen tokens, minus the row's sum of it times the softmax.
-  std::vector<float> sums(static_cast<size_t>(given.rows));
-  std::unordered_map<int64_t, float> arrived;  // a token may have been chosen more than once
-  for (int64_t i = 0; i < given.indices.numel(); ++i) {
-    sums[static_cast<size_t>(index[i] / given.vocabulary)] += gradient[i];
-    arrived[index[i]] += gradient[i];
-  }
   at::Tensor output = at::empty(given.logits.sizes(), given.logits.options());
-  at::parallel_for(0, given.rows, std::max<int64_t>(1, kGrain / given.vocabulary), [&](int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; ++row) {
-      softmaxTimes(given.row(row), normaliser[row], -sums[static_cast<size_t>(row)],
-                   words(output) + row * given.vocabulary, given.vocabulary);
-    }
-  });
-  // Added in float32 before rounding.
-  for (const auto& [place, sum] : arrived) {
-    const int64_t row = place / given.vocabulary;
-    const float logit = widen(given.row(row)[place % given.vocabulary]);
-    const float probability = exponential((logit - normaliser[row].greatest) - normaliser[row].logSum);
-    words(output)[place] = narrow(sum - sums[static_cast<size_t>(row)] * probability);
-  }
+  const auto work = [&](auto* numbers) { gradientsOf(given, normaliser, floatsOf(gradients), numbers); };
+  isWide(given.logits) ? work(floatsOf(output)) : work(words(output));
   return wrapTensor(*call.engine, call.env, std::move(output));
 }
 

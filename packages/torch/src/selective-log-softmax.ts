@@ -1,4 +1,5 @@
 import { differentiable } from "./differentiable.js";
+import { isLoopable } from "./kernels.js";
 import { addon } from "./native.js";
 import { wrap } from "./operator-call.js";
 import { scope } from "./scope.js";
@@ -7,9 +8,8 @@ import type { Tensor } from "./tensor.js";
 
 /**
  * `logits.logSoftmax(-1, dtype)` at some places only: log-probabilities of chosen tokens, logit − log Σ exp(logits).
- * Differentiable (once, from bfloat16
- * on the CPU). From bfloat16 logits on the CPU neither pass makes anything of the logits' size but their gradient;
- * sums are in float32.
+ * Differentiable (once on the CPU where the result is float32). From float32 and bfloat16 logits on the CPU neither pass makes
+ * anything of the logits' size but their gradient; sums are in float32.
  *
  * @param logits [rows, vocabulary]
  * @param indices int64 [chosen], row · vocabulary + token; a place may be chosen more than once
@@ -62,5 +62,5 @@ export function selectiveLogSoftmaxWithEntropy(
 
 /** Whether there is a loop that makes nothing of the logits' size. */
 function isFused(logits: Tensor, dtype: "float32" | "float64"): boolean {
-  return logits.device === "cpu" && logits.dtype === "bfloat16" && dtype === "float32";
+  return isLoopable(logits) && dtype === "float32";
 }

@@ -36,47 +36,56 @@ it("has the gradient that differences give", () => {
   });
 });
 
-it("is logSoftmax at the places in bfloat16, its gradient too, for any rows, vocabulary and choice", () => {
-  fc.assert(
-    fc.property(
-      fc.integer({ min: 1, max: 6 }),
-      fc.integer({ min: 1, max: 90 }),
-      fc.array(fc.nat(), { maxLength: 12 }),
-      fc.constantFrom(0.1, 1, 30),
-      (rows, vocabulary, picks, spread) => {
-        scope(() => {
-          const logits = randn([rows, vocabulary]).mul(spread).to("bfloat16").requiresGrad_();
-          const indices = places(picks.map((pick) => pick % (rows * vocabulary)));
-          const exact = logits.detach().to("float64").requiresGrad_();
-          const got = selectiveLogSoftmax(logits, indices, "float32");
-          const expected = selectiveLogSoftmax(exact, indices, "float64");
-          expect(got.dtype).toBe("float32");
-          // float32's rounding of the largest logits.
-          expectClose(numbers(got), numbers(expected), 1e-6 * Math.max(2, 4 * spread));
-          const weights = randn([picks.length]);
-          const [mine] = grad(got, logits, { gradOutputs: weights });
-          const [theirs] = grad(expected, exact, { gradOutputs: weights.to("float64") });
-          expect(mine!.dtype).toBe("bfloat16");
-          // Half a unit of bfloat16, relative to the largest of what is summed.
-          expectClose(numbers(mine!), numbers(theirs!), 2 ** -8);
-        });
-      },
-    ),
-    { numRuns: 200 },
-  );
-});
-
-it("tells of rows that are not a number or certain, and refuses places outside", () => {
-  scope(() => {
-    const logits = tensor(
-      [
-        [NaN, 1],
-        [-Infinity, 2],
-      ],
-      { dtype: "bfloat16" },
+it.each([
+  // Half a unit of bfloat16, relative to the largest of what is summed.
+  ["bfloat16", 2 ** -8],
+  ["float32", 1e-5],
+] as const)(
+  "is logSoftmax at the places in %s, its gradient too, for any rows, vocabulary and choice",
+  (dtype, unit) => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 6 }),
+        fc.integer({ min: 1, max: 90 }),
+        fc.array(fc.nat(), { maxLength: 12 }),
+        fc.constantFrom(0.1, 1, 30),
+        (rows, vocabulary, picks, spread) => {
+          scope(() => {
+            const logits = randn([rows, vocabulary]).mul(spread).to(dtype).requiresGrad_();
+            const indices = places(picks.map((pick) => pick % (rows * vocabulary)));
+            const exact = logits.detach().to("float64").requiresGrad_();
+            const got = selectiveLogSoftmax(logits, indices, "float32");
+            const expected = selectiveLogSoftmax(exact, indices, "float64");
+            expect(got.dtype).toBe("float32");
+            // float32's rounding of the largest logits.
+            expectClose(numbers(got), numbers(expected), 1e-6 * Math.max(2, 4 * spread));
+            const weights = randn([picks.length]);
+            const [mine] = grad(got, logits, { gradOutputs: weights });
+            const [theirs] = grad(expected, exact, { gradOutputs: weights.to("float64") });
+            expect(mine!.dtype).toBe(dtype);
+            expectClose(numbers(mine!), numbers(theirs!), unit);
+          });
+        },
+      ),
+      { numRuns: 200 },
     );
-    expect(numbers(selectiveLogSoftmax(logits, places([1, 2, 3]), "float32"))).toEqual([NaN, -Infinity, 0]);
-    expect(() => selectiveLogSoftmax(logits, places([4]), "float32")).toThrow(TorchError);
-    expect(() => selectiveLogSoftmax(logits, places([-1]), "float32")).toThrow(TorchError);
-  });
-});
+  },
+);
+
+it.each(["float32", "bfloat16"] as const)(
+  "tells of %s rows that are not a number or certain, and refuses places outside",
+  (dtype) => {
+    scope(() => {
+      const logits = tensor(
+        [
+          [NaN, 1],
+          [-Infinity, 2],
+        ],
+        { dtype },
+      );
+      expect(numbers(selectiveLogSoftmax(logits, places([1, 2, 3]), "float32"))).toEqual([NaN, -Infinity, 0]);
+      expect(() => selectiveLogSoftmax(logits, places([4]), "float32")).toThrow(TorchError);
+      expect(() => selectiveLogSoftmax(logits, places([-1]), "float32")).toThrow(TorchError);
+    });
+  },
+);

@@ -46,6 +46,12 @@ describe("keyedUniform", () => {
     const forward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), index));
     const backward = Array.from({ length: 50 }, (_, index) => keyedUniform(key(), 49 - index)).reverse();
     expect(backward).toEqual(forward);
+    const amongOthers = forward.map((_, index) => {
+      keyedUniform(key({ seed: 8 }), index);
+      keyedUniform(key({ stream: "target" }), index);
+      return keyedUniform(key(), index);
+    });
+    expect(amongOthers).toEqual(forward);
   });
 
   it("keeps its values for ever: a change would silently change every seeded run", () => {
