@@ -57,6 +57,14 @@ const { values } = parseArgs({
   },
 });
 
+const episodeCounts = values.episodes.split(",").map(Number);
+if (!episodeCounts.every((count) => Number.isInteger(count) && count >= 1)) {
+  console.error(
+    `--episodes must be whole numbers of at least 1 with commas between them, got "${values.episodes}"`,
+  );
+  process.exit(2);
+}
+
 const log = (line: string) => console.error(line);
 const promptFile = choosePrompts(values.prompts);
 if (!existsSync(join(values.model, "config.json"))) {
@@ -74,7 +82,7 @@ log(
     `copy ${giga(roofline.copy)} GB/s, reading ${giga(roofline.read)} GB/s`,
 );
 const parts = values["skip-parts"] ? [] : await measureParts(values.model, roofline, log);
-const rows = values.episodes.split(",").map(Number).map(compareSteps);
+const rows = episodeCounts.map(compareSteps);
 const levels = values.isas.split(",").filter((isa) => isa !== "");
 const within = levels.flatMap((isa) => {
   const auto = stepWithin(isa, "auto", rows[0]!);
