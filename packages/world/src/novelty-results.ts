@@ -106,8 +106,8 @@ for (const seed of seeds) {
   const kept = paid.after.success_rate! / unpaid.after.success_rate!;
   const against = async (other: Run) => {
     const [likely, others] = [likelySuccesses(paid), likelySuccesses(other)];
-    const [clusters, among] = [await diversityOf(likely), await diversityOf(others)];
-    return [ratio(clusters.n_clusters, among.n_clusters, 1), ratio(likely.length, others.length, 2)];
+    const [own, theirs] = [await diversityOf(likely), await diversityOf(others)];
+    return [ratio(own.n_clusters, theirs.n_clusters, 1), ratio(likely.length, others.length, 2)];
   };
   const cells = [
     seed,

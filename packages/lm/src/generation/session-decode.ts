@@ -185,8 +185,6 @@ class Decoder {
     const { rows, last } = this.#batch;
     const { device } = model;
     const count = rows.length;
-    const integers = (values: Int32Array, columns: number) =>
-      tensor(values, { dtype: "int64", shape: [count, columns], device });
     const record = (wanted: boolean) =>
       wanted ? zeros([count, maxNewTokens], { dtype: "float32", device }) : null;
 
@@ -198,7 +196,7 @@ class Decoder {
       rows.forEach((row, slot) =>
         ids.fill(row.ids[0]!, slot * wide, (slot + 1) * wide).set(row.ids, slot * wide),
       );
-      seen = integers(ids, wide);
+      seen = tensor(ids, { dtype: "int64", shape: [count, wide], device });
     }
 
     let uniforms: Tensor | null = null;
