@@ -66,7 +66,7 @@ class WatchedSampler extends ASTSampler {
 
   override async rolloutMany(starts: Parameters<ASTSampler["rolloutMany"]>[0]) {
     const graphs = await super.rolloutMany(starts);
-    this.drawn = graphs.map((graph) => graph.context);
+    this.drawn = graphs.map((graph) => graph.context.toString());
     return graphs;
   }
 }

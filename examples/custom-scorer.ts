@@ -69,6 +69,6 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const graph = await judgeConversation(folder === undefined ? {} : { folder });
   for (const { probe, response, scores } of graph.path()) {
     // What a model says may hold characters that a terminal would obey.
-    console.log(`${visible(probe)} → ${visible(response)} ${JSON.stringify(scores)}`);
+    console.log(`${visible(probe.text)} → ${visible(response.text)} ${JSON.stringify(scores)}`);
   }
 }

@@ -71,6 +71,6 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const { graph, credit } = credited.at(-1)!;
   for (const node of graph.path()) {
     const future = credit.get(node)?.toFixed(3) ?? "unknown";
-    console.log(`${node.reward.toFixed(3)} alone, ${future} with its future: ${visible(node.probe)}`);
+    console.log(`${node.reward.toFixed(3)} alone, ${future} with its future: ${visible(node.probe.text)}`);
   }
 }

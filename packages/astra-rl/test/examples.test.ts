@@ -95,7 +95,7 @@ describe("the example programs", () => {
     const graph = await judgeConversation();
     expect(graph.path()).toHaveLength(3);
     for (const { response, scores } of graph.path()) {
-      const [shouting] = await new ShoutingScorer().score([response]);
+      const [shouting] = await new ShoutingScorer().score([response.text]);
       expect(scores["response/shouting"]).toBe(shouting!.score);
       expect(scores["response"]).toBe(Math.max(scores["response/shouting"]!, scores["response/keyword"]!));
     }

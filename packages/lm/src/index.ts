@@ -43,9 +43,17 @@ export {
 } from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";
 export {
-  LocalConversation,
-  type Heard,
-  type SpeakKey,
-  type Spoken,
-} from "./conversation/local-conversation.js";
-export { LocalSpeaker, type LocalSpeakerOptions } from "./conversation/local-speaker.js";
+  Conversation,
+  conversationOf,
+  Message,
+  messageOf,
+  type From,
+  type Sampled,
+} from "./conversation/conversation.js";
+export {
+  LocalModel,
+  type LocalModelOptions,
+  type Reading,
+  type SampleKey,
+  type ScoreOptions,
+} from "./conversation/local-model.js";

@@ -65,12 +65,12 @@ export function rolloutCommand(streams: Streams) {
 }
 
 function showGraph(graph: Graph, output: Output): void {
-  output.result(`episode ${graph.episode}  ${visible(graph.context.trim())}`);
+  output.result(`episode ${graph.episode}  ${visible(String(graph.context).trim())}`);
   const show = (node: Node, indent: string) => {
     const worth =
       node.failure === null ? `reward ${plain(node.reward)}` : `failed: ${visible(node.failure.message)}`;
-    output.result(`${indent}tester  ${visible(node.probe.trim())}`);
-    output.result(`${indent}target  ${visible(node.response.trim())}   [${worth}]`);
+    output.result(`${indent}tester  ${visible(String(node.probe).trim())}`);
+    output.result(`${indent}target  ${visible(String(node.response).trim())}   [${worth}]`);
     for (const child of node.children) show(child, `${indent}  `);
   };
   for (const child of graph.children) show(child, "  ");

@@ -1,3 +1,4 @@
+import type { Conversation, Message } from "@astra-rl/lm";
 import { UsageError, type Tensor } from "@astra-rl/torch";
 import type { Credit, CreditTable } from "./credit.js";
 import type { Graph } from "./graph.js";
@@ -33,7 +34,12 @@ export interface LearningRateGroup {
  * subclasses of Node and the token ids behind them survive. Steps that share most of their conversation should be neighbours:
  * they are shuffled a few neighbours at a time, since a batch reads once what its steps share.
  */
-export abstract class Algorithm<S = string, A = string, Step = unknown, Batch = unknown> implements Stateful {
+export abstract class Algorithm<
+  S = Conversation,
+  A = Message,
+  Step = unknown,
+  Batch = unknown,
+> implements Stateful {
   /** How often the steps of an experience are passed over, each time in another order. */
   readonly epochs: number = 1;
   /** What the system must be able to tell. One that cannot is refused at assembly. */

@@ -1,3 +1,4 @@
+import type { Conversation, Message } from "@astra-rl/lm";
 import type { Graph } from "./graph.js";
 import type { Node } from "./node.js";
 
@@ -5,10 +6,10 @@ import type { Node } from "./node.js";
  * What each turn is credited with when something is learned from it. A node that is absent was not judged, which is not
  * a credit of 0: nothing is learned from it.
  */
-export type CreditTable<S = string, A = string> = ReadonlyMap<Node<S, A>, number>;
+export type CreditTable<S = Conversation, A = Message> = ReadonlyMap<Node<S, A>, number>;
 
 /** Makes the credit of a graph's nodes; it leaves the graph as it is. */
-export interface Credit<S = string, A = string> {
+export interface Credit<S = Conversation, A = Message> {
   (graph: Graph<S, A>): CreditTable<S, A>;
   /**
    * What of a turn's worth beside its own reward is in it already, so that an algorithm which adds the same can refuse

@@ -1,3 +1,6 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Message } from "@astra-rl/lm";
+
 export type { DrawKey } from "@astra-rl/lm";
 
 /**
@@ -13,6 +16,8 @@ export interface NodeKey {
   draw?: number;
   /** What the node is grown for; names no draw. Default "train". */
   purpose?: Purpose;
+  /** Which of several models in a role is asked, by its place. Default: the one whose episode it is. */
+  member?: number;
 }
 
 /** Whether turns are grown to learn from them or to measure: a reward that remembers what was tried tells them apart. */
@@ -20,3 +25,67 @@ export type Purpose = "train" | "evaluate";
 
 /** Which episode to grow: a number n is seed n, episode 0. */
 export type EpisodeSeed = number | { seed: number; episode: number };
+
+/** Whether a start names an episode, rather than being a prompt. */
+export function isEpisodeSeed(start: unknown): start is EpisodeSeed {
+  if (typeof start === "number") return true;
+  return typeof start === "object" && start !== null && "seed" in start && "episode" in start;
+}
+
+/** What calls without keys draw from. */
+interface Draws {
+  /** Names the rows of the call in progress; empty for an episode, whose calls may have any number of rows. */
+  readonly keys: readonly NodeKey[];
+  readonly seed: number;
+  readonly episode: number;
+  readonly purpose: Purpose;
+  /** Calls so far that were given no keys. */
+  calls: number;
+  /** What models have said in the call in progress, and at which node. */
+  readonly said: { key: NodeKey; message: Message }[];
+}
+
+const progress = new AsyncLocalStorage<Draws>();
+/** For calls that belong to nothing. */
+const elsewhere: Draws = { keys: [], seed: 0, episode: 0, purpose: "train", calls: 0, said: [] };
+
+/** Makes a call whose own calls, where they are given no keys, draw as these rows do. */
+export function drawingAs<T>(keys: readonly NodeKey[] | undefined, call: () => Promise<T>): Promise<T> {
+  // Without keys, the call belongs to whatever is in progress around it.
+  if (keys === undefined || keys.length === 0) return call();
+  const { seed, episode, purpose = "train" } = keys[0]!;
+  return progress.run({ keys, seed, episode, purpose, calls: 0, said: [] }, call);
+}
+
+/** Makes a call whose own calls, where they are given no keys, take the draws of an episode one after the other. */
+export function drawingFrom<T>(start: EpisodeSeed, purpose: Purpose, call: () => Promise<T>): Promise<T> {
+  const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
+  return progress.run({ keys: [], seed, episode, purpose, calls: 0, said: [] }, call);
+}
+
+/** Keys for a call that was given none: the next draws that nothing has used. */
+export function nextKeys(rows: number): NodeKey[] {
+  const draws = progress.getStore() ?? elsewhere;
+  const { keys, seed, episode, purpose } = draws;
+  // The first call for the very rows in progress is what those rows are about; any further one draws something else.
+  const draw = -draws.calls++;
+  if (keys.length === rows && draw === 0) return [...keys];
+  return Array.from({ length: rows }, (_, row): NodeKey => {
+    if (keys.length === rows) return { ...keys[row]!, draw: draw - (keys[row]!.draw ?? 0) };
+    return { seed, episode, node: row, draw: draw - 1, purpose };
+  });
+}
+
+/** Notes what models have said in the call in progress, for `saidAt`. */
+export function noteSaid(keys: readonly NodeKey[], messages: readonly Message[]): void {
+  const said = progress.getStore()?.said;
+  messages.forEach((message, row) => said?.push({ key: keys[row]!, message }));
+}
+
+/** What models have said at a node in the call in progress: a method that returns one of these as a text has returned it. */
+export function saidAt(key: NodeKey | undefined): Message[] {
+  const said = key === undefined ? [] : (progress.getStore()?.said ?? []);
+  return said.flatMap(({ key: at, message }) => {
+    return at.seed === key!.seed && at.episode === key!.episode && at.node === key!.node ? [message] : [];
+  });
+}

@@ -1,9 +1,11 @@
+import type { Conversation, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import { withMemoryAdvice } from "./memory-advice.js";
 import { nextTurn } from "./next-turn.js";
 import type { EvalRolloutOptions, Sampler } from "./sampler.js";
+import type { PromptOf } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
 export type Metric = number | string | boolean | null;
@@ -34,13 +36,13 @@ export interface EvaluateOptions extends EvalRolloutOptions {
  *
  * @typeParam Report what `aggregateMetrics` makes of all rollouts
  */
-export abstract class Evaluator<S = string, A = string, Report = unknown> {
+export abstract class Evaluator<S = Conversation, A = Message, Report = unknown> {
   /**
    * @param starts prompts or episodes; null lets `evaluate({ rollouts })` use the episodes of its seed
    */
   constructor(
     readonly sampler: Sampler<S, A>,
-    readonly starts: readonly (EpisodeSeed | S)[] | null = null,
+    readonly starts: readonly (EpisodeSeed | PromptOf<S>)[] | null = null,
   ) {
     refuseTwins(this, "computeMetrics", "computeMetricsMany", "measure");
   }
@@ -68,7 +70,7 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     return this.aggregateMetrics(metrics);
   }
 
-  #starts({ rollouts, seed = 0, episode = 0 }: EvaluateOptions): readonly (EpisodeSeed | S)[] {
+  #starts({ rollouts, seed = 0, episode = 0 }: EvaluateOptions): readonly (EpisodeSeed | PromptOf<S>)[] {
     if (rollouts !== undefined && (!Number.isInteger(rollouts) || rollouts < 0)) {
       throw new UsageError(
         `Evaluator.evaluate: rollouts must be a whole number of at least 0, got ${rollouts}`,

@@ -1,4 +1,5 @@
 import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/torch";
+import { Message } from "@astra-rl/lm";
 import { ContractError } from "./checks.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
@@ -70,5 +71,51 @@ export async function attempt<T>(
       if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
       if (delay > 0) await sleep(delay * 2 ** (tried - 1));
     }
+  }
+}
+
+/**
+ * One result for each row of a call that takes any number of them: of all at once, and where that keeps failing, row by
+ * row, so that one bad row costs only itself.
+ *
+ * @param call is given the numbers of rows, and answers in their order
+ */
+export async function attemptRows<T>(
+  stage: Failure["stage"],
+  rows: number,
+  call: (rows: readonly number[]) => Promise<readonly T[]>,
+  retry?: RetryOptions,
+): Promise<({ value: T; failure: null } | { failure: Failure })[]> {
+  if (rows === 0) return [];
+  const all = Array.from({ length: rows }, (_, row) => row);
+  const batch = await attempt(stage, () => call(all), retry);
+  if (batch.failure === null) return batch.value.map((value) => ({ value, failure: null }));
+  if (rows === 1) return [batch];
+  const results: ({ value: T; failure: null } | { failure: Failure })[] = [];
+  for (const row of all) {
+    const single = await attempt(stage, () => call([row]), retry);
+    results.push(single.failure === null ? { value: single.value[0]!, failure: null } : single);
+  }
+  return results;
+}
+
+/**
+ * What a model that failed has said in place of a message: nothing. Reading its text throws the failure, so that no
+ * override can take it for an empty answer.
+ */
+export class FailedMessage extends Message {
+  declare readonly failure: Failure;
+
+  constructor(from: "tester" | "target", failure: Failure) {
+    super(from, "");
+    Object.defineProperties(this, {
+      failure: { value: failure, enumerable: true },
+      text: {
+        get(): never {
+          throw new RecordedFailure(`${failure.stage}: ${failure.message}`, failure);
+        },
+      },
+    });
+    Object.freeze(this);
   }
 }

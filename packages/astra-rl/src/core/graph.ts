@@ -1,6 +1,7 @@
-import type { Node, NodeJSON } from "./node.js";
+import type { Conversation, Message } from "@astra-rl/lm";
+import { jsonOf, type JSONOf, type Node, type NodeJSON } from "./node.js";
 
-export interface GraphFields<S = string, A = string> {
+export interface GraphFields<S = Conversation, A = Message> {
   context: S;
   children?: Node<S, A>[];
   seed?: number;
@@ -8,8 +9,8 @@ export interface GraphFields<S = string, A = string> {
   models?: Readonly<Record<string, string>>;
 }
 
-export interface GraphJSON<S = string, A = string> {
-  context: S;
+export interface GraphJSON<S = Conversation, A = Message> {
+  context: JSONOf<S>;
   seed: number;
   episode: number;
   models?: Readonly<Record<string, string>>;
@@ -17,7 +18,7 @@ export interface GraphJSON<S = string, A = string> {
 }
 
 /** The tree of turns that grew from one prompt. */
-export class Graph<S = string, A = string> {
+export class Graph<S = Conversation, A = Message> {
   /** The prompt: the state before the first probe. */
   context: S;
   /** The first turns; empty for depth 0. */
@@ -60,7 +61,7 @@ export class Graph<S = string, A = string> {
 
   toJSON(): GraphJSON<S, A> {
     return {
-      context: this.context,
+      context: jsonOf(this.context),
       seed: this.seed,
       episode: this.episode,
       ...(Object.keys(this.models).length > 0 ? { models: this.models } : {}),

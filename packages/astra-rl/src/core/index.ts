@@ -22,7 +22,15 @@ export {
   type CreditTable,
 } from "./credit.js";
 export { disposeOnce } from "./dispose-once.js";
-export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
+export {
+  isEpisodeSeed,
+  nextKeys,
+  noteSaid,
+  type DrawKey,
+  type EpisodeSeed,
+  type NodeKey,
+  type Purpose,
+} from "./draw.js";
 export { dot, Embedder } from "./embedder.js";
 export {
   Evaluator,
@@ -33,6 +41,8 @@ export {
 } from "./evaluator.js";
 export {
   attempt,
+  attemptRows,
+  FailedMessage,
   isRecordable,
   messageOf,
   RecordedFailure,
@@ -59,14 +69,21 @@ export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from
 export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
 export { nextTurn } from "./next-turn.js";
 export {
+  checkJudged,
+  jsonOf,
   likelihoodOf,
   Node,
+  type Assessment,
+  type JSONOf,
+  type JudgedTurn,
   type Likelihood,
   type NodeFactory,
   type NodeFields,
   type NodeJSON,
   type OtherAnswer,
+  type ResponseOf,
   type TokensRecord,
+  type TurnFields,
 } from "./node.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
@@ -84,34 +101,27 @@ export {
   type ScoreOutcome,
 } from "./scorer.js";
 export type { Json, Stateful } from "./state.js";
+export { Growth, type ExpandRequest, type Outcome } from "./growth.js";
 export {
-  Growth,
-  type Assessment,
-  type ExpandRequest,
-  type GrowthMemory,
-  type Outcome,
+  Conversation,
+  Message,
+  type From,
+  type GenerateOptions,
+  type Model,
+  type Sampled,
+  type Tester,
+  type TesterOutput,
+  type TesterWants,
   type Work,
   type WorkCounters,
-} from "./growth.js";
-export type {
-  Answered,
-  Conversation,
-  Heard,
-  Line,
-  OtherUtterance,
-  Speaker,
-  Spoken,
-  Tester,
-  TesterOutput,
-  TesterWants,
-  Voice,
-} from "./roles.js";
+} from "./model.js";
 export {
   hasValues,
   requireNeeds,
   System,
   ValueFunctionSystem,
-  type Sources,
+  type PromptOf,
+  type Returned,
   type SystemNeed,
   type ValueFunction,
 } from "./system.js";

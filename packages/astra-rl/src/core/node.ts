@@ -1,3 +1,5 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { Conversation, Message } from "@astra-rl/lm";
 import type { Failure } from "./failure.js";
 
 /**
@@ -26,11 +28,14 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
   };
 }
 
+/** What a target says in a state: a message in a conversation; of systems without text, another state. */
+export type ResponseOf<S> = S extends Conversation ? Message : S;
+
 /** What another target said to the same probe, where several are asked. */
-export interface OtherAnswer<S = string> {
+export interface OtherAnswer<S = Conversation> {
   /** The target's name in the system. */
   model: string;
-  response: S;
+  response: ResponseOf<S>;
   /** What the turn would have been worth with this response. */
   reward: number;
   scores: Record<string, number>;
@@ -60,67 +65,97 @@ export interface TokensRecord {
   edited?: true;
 }
 
-/** What a node is made of; every field that is not given is empty. */
-export interface NodeFields<S = string, A = string> {
-  context: S;
-  probe: A;
-  response: S;
+/** What a turn was worth. */
+export interface Assessment<S = Conversation> {
+  /** Higher is better for the tester. NaN exactly when `failure` is set: no arithmetic can mistake it for a safe turn. */
   reward: number;
-  children?: Node<S, A>[];
-  scores?: Record<string, number>;
-  terms?: Record<string, number>;
-  likelihood?: Likelihood | null;
-  failure?: Failure | null;
+  /** Harm scores by name, for example `response` and `combined`; empty when none were recorded. */
+  scores: Record<string, number>;
+  /** What the reward is made of: the value of each of its terms, before weights; empty when the reward has no terms. */
+  terms: Record<string, number>;
+  /** null when the system does not measure likelihood. */
+  likelihood: Likelihood | null;
+  /** What went wrong with this turn after the retries; null when nothing did. */
+  failure: Failure | null;
+  /** What other targets said to the probe; `reward` is then made of all of them. Empty, or absent, where only one is asked. */
   answers?: OtherAnswer<S>[];
-  tokens?: unknown;
 }
 
-/** What a node becomes in JSON: a failed node's reward is null, since JSON has no NaN. */
-export interface NodeJSON<S = string, A = string> {
+/** One turn: the one shape that outcomes, nodes and records derive from. */
+export interface TurnFields<S = Conversation, A = Message> extends Required<Assessment<S>> {
+  /** The state in which the tester spoke. */
   context: S;
   probe: A;
-  response: S;
+  response: ResponseOf<S>;
+}
+
+/** What a node is made of; every field that is not given is empty. */
+export type NodeFields<S = Conversation, A = Message> = Pick<
+  TurnFields<S, A>,
+  "context" | "probe" | "response" | "reward"
+> &
+  Partial<TurnFields<S, A>> & {
+    children?: Node<S, A>[];
+    /** The turn as it was judged; see `Node.judged`. */
+    judged?: JudgedTurn<S, A> | null;
+  };
+
+/** What was judged, whatever a node says since. */
+export type JudgedTurn<S = Conversation, A = Message> = Readonly<
+  Pick<TurnFields<S, A>, "probe" | "response">
+>;
+
+/** A value in JSON: messages and conversations are their texts. */
+export type JSONOf<T> = T extends Conversation | Message ? string : T;
+
+/** What a node becomes in JSON: fields that are empty are left out, a failed node's reward is null, since JSON has no NaN. */
+export interface NodeJSON<S = Conversation, A = Message> {
+  context: JSONOf<S>;
+  probe: JSONOf<A>;
+  response: JSONOf<ResponseOf<S>>;
   reward: number | null;
   scores?: Record<string, number>;
   terms?: Record<string, number>;
   likelihood?: Likelihood;
   failure?: Failure;
-  answers?: OtherAnswer<S>[];
+  answers?: {
+    model: string;
+    response: JSONOf<ResponseOf<S>>;
+    reward: number;
+    scores: Record<string, number>;
+  }[];
   children: NodeJSON<S, A>[];
 }
 
 /**
  * One turn of a conversation: the tester's probe to a context, the target's response, and what followed.
  *
- * Subclass it to carry more; give the sampler a factory (`createNode`) and every algorithm takes the subclass.
+ * Subclass it to carry more; give the sampler a factory (`createNode`) and every algorithm takes the subclass. Texts in
+ * place of messages are made messages, whose ids every model makes from the text.
  */
-export class Node<S = string, A = string> {
+export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   context: S;
   probe: A;
-  response: S;
-  /** Higher is better for the tester; never changed after growth. NaN where `failure` is set: no arithmetic can mistake it for a safe turn. */
+  response: ResponseOf<S>;
   reward: number;
   children: Node<S, A>[];
-  /** Harm scores by name, for example `response` and `probe+response`; empty when none were recorded. */
   scores: Record<string, number>;
-  /** What the reward is made of: the value of each of its terms, before weights; empty when the reward has no terms. */
   terms: Record<string, number>;
-  /** null when the system that made the node does not measure likelihood. */
   likelihood: Likelihood | null;
-  /** What went wrong with this turn after the retries; null when nothing did. */
   failure: Failure | null;
-  /** What other targets said to the probe; `reward` is then made of all of them. Empty where only one is asked. */
   answers: OtherAnswer<S>[];
-  /**
-   * Belongs to the system that made the node (token ids, recorded log-probabilities); never serialised. A system may tell
-   * what of it goes into records: `ASTSystem.tokensOf`.
-   */
-  declare tokens: unknown;
+  /** The turn that reward and scores belong to; null where nobody has said. Never serialised. */
+  declare judged: JudgedTurn<S, A> | null;
 
   constructor(fields: NodeFields<S, A>) {
     this.context = fields.context;
     this.probe = fields.probe;
     this.response = fields.response;
+    if (fields.context instanceof Conversation) {
+      if (typeof fields.probe === "string") this.probe = new Message("tester", fields.probe) as A;
+      if (typeof fields.response === "string")
+        this.response = new Message("target", fields.response) as ResponseOf<S>;
+    }
     this.reward = fields.reward;
     this.children = fields.children ?? [];
     this.scores = fields.scores ?? {};
@@ -128,13 +163,8 @@ export class Node<S = string, A = string> {
     this.likelihood = fields.likelihood ?? null;
     this.failure = fields.failure ?? null;
     this.answers = fields.answers ?? [];
-    // Not enumerable: spreading, comparing, printing and serialising a node must not touch the system's data.
-    Object.defineProperty(this, "tokens", {
-      value: fields.tokens,
-      writable: true,
-      enumerable: false,
-      configurable: true,
-    });
+    // Not enumerable: spreading, comparing and printing a node is about the turn itself.
+    Object.defineProperty(this, "judged", { value: fields.judged ?? null, writable: true });
   }
 
   /** True when the turn could not be completed or scored. Such a node is no evidence of safety and makes no pair. */
@@ -142,21 +172,57 @@ export class Node<S = string, A = string> {
     return this.failure !== null;
   }
 
+  /** The state that the probe was sampled after: `context`, unless a method gave the tester another one. */
+  get spokenAfter(): S {
+    const { probe, context } = this;
+    return probe instanceof Message && probe.sampled !== null ? (probe.sampled.after as S) : context;
+  }
+
   toJSON(): NodeJSON<S, A> {
+    const { scores, terms, likelihood, failure, answers } = this;
     return {
-      context: this.context,
-      probe: this.probe,
-      response: this.response,
+      context: jsonOf(this.context),
+      probe: jsonOf(this.probe),
+      response: jsonOf(this.response),
       reward: Number.isFinite(this.reward) ? this.reward : null,
-      ...(Object.keys(this.scores).length > 0 ? { scores: this.scores } : {}),
-      ...(Object.keys(this.terms).length > 0 ? { terms: this.terms } : {}),
-      ...(this.likelihood === null ? {} : { likelihood: this.likelihood }),
-      ...(this.failure === null ? {} : { failure: this.failure }),
-      ...(this.answers.length > 0 ? { answers: this.answers } : {}),
+      ...(Object.keys(scores).length > 0 ? { scores } : {}),
+      ...(Object.keys(terms).length > 0 ? { terms } : {}),
+      ...(likelihood === null ? {} : { likelihood }),
+      ...(failure === null ? {} : { failure }),
+      ...(answers.length > 0
+        ? { answers: answers.map((answer) => ({ ...answer, response: jsonOf(answer.response) })) }
+        : {}),
       children: this.children.map((child) => child.toJSON()),
     };
   }
 }
 
 /** Makes the nodes of a graph; the default is `new Node(fields)`. */
-export type NodeFactory<S = string, A = string> = (fields: NodeFields<S, A>) => Node<S, A>;
+export type NodeFactory<S = Conversation, A = Message> = (fields: NodeFields<S, A>) => Node<S, A>;
+
+/**
+ * Refuses nodes that say something else than was judged: what is trained on, counted and shown must be one thing.
+ *
+ * @param where begins the message
+ * @throws UsageError with the texts
+ */
+export function checkJudged<S, A>(where: string, nodes: Iterable<Node<S, A>>): void {
+  for (const { judged, probe, response } of nodes) {
+    if (judged === null) continue;
+    for (const [name, now, then] of [
+      ["probe", probe, judged.probe],
+      ["response", response, judged.response],
+    ] as const) {
+      if (now === then || jsonOf(now) === jsonOf<unknown>(then)) continue;
+      throw new UsageError(
+        `${where}: the ${name} ${describeValue(jsonOf(now))} of a node was ${describeValue(jsonOf(then))} when it was judged; ` +
+          `change it where it is said (rolloutPromptWithTester, rolloutPromptWithTarget), or give the node the reward and ` +
+          `scores of what it says and judged: null`,
+      );
+    }
+  }
+}
+
+export function jsonOf<T>(value: T): JSONOf<T> {
+  return (value instanceof Message || value instanceof Conversation ? value.toJSON() : value) as JSONOf<T>;
+}

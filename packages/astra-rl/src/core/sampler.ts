@@ -1,8 +1,9 @@
+import type { Conversation, Message } from "@astra-rl/lm";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import type { EpisodeSeed } from "./draw.js";
+import { drawingFrom, isEpisodeSeed, type EpisodeSeed, type Purpose } from "./draw.js";
 import type { Graph } from "./graph.js";
 import type { Json } from "./state.js";
-import type { System } from "./system.js";
+import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
 /** Draws of an evaluation rollout that starts from a given prompt. */
@@ -23,7 +24,7 @@ export type SamplerState = { readonly [key: string]: Json };
  * no concern, `rollout` and `evalRollout`, which make one. Everything else rests on either, so what is overridden counts
  * however a sampler is called.
  */
-export abstract class Sampler<S = string, A = string> {
+export abstract class Sampler<S = Conversation, A = Message> {
   constructor(readonly system: System<S, A>) {
     refuseTwins(this, "rollout", "rolloutMany", "grow");
     refuseTwins(this, "evalRollout", "evalRolloutMany", "growEvaluation");
@@ -45,7 +46,7 @@ export abstract class Sampler<S = string, A = string> {
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     if (!overrides(this, Sampler.prototype, "rollout")) return this.grow(starts);
     const graphs: Graph<S, A>[] = [];
-    for (const start of starts) graphs.push(await this.rollout(start));
+    for (const start of starts) graphs.push(await this.#alone(start, "train", () => this.rollout(start)));
     return graphs;
   }
 
@@ -55,7 +56,7 @@ export abstract class Sampler<S = string, A = string> {
    * @param start a prompt, or an episode whose draws also choose the prompt
    */
   async evalRollout(
-    start: EpisodeSeed | S = this.nextEpisode(),
+    start: EpisodeSeed | PromptOf<S> = this.nextEpisode(),
     options: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>> {
     const isOverridden = overrides(this, Sampler.prototype, "evalRolloutMany");
@@ -67,15 +68,31 @@ export abstract class Sampler<S = string, A = string> {
 
   /** `evalRollout` for several starts; start i that is a prompt is episode `options.episode + i`. */
   async evalRolloutMany(
-    starts: readonly (EpisodeSeed | S)[],
+    starts: readonly (EpisodeSeed | PromptOf<S>)[],
     options: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>[]> {
     if (!overrides(this, Sampler.prototype, "evalRollout")) return this.growEvaluation(starts, options);
     const { seed = 0, episode = 0 } = options;
     const graphs: Graph<S, A>[] = [];
-    for (const [i, start] of starts.entries())
-      graphs.push(await this.evalRollout(start, { seed, episode: episode + i }));
+    for (const [i, start] of starts.entries()) {
+      const own = { seed, episode: episode + i };
+      const named = isEpisodeSeed(start) ? start : own;
+      graphs.push(await this.#alone(named, "evaluate", () => this.evalRollout(start, own)));
+    }
     return graphs;
+  }
+
+  /** One rollout of a subclass's own making: what it asks without keys draws from the episode. */
+  async #alone(
+    start: EpisodeSeed,
+    purpose: Purpose,
+    rollout: () => Promise<Graph<S, A>>,
+  ): Promise<Graph<S, A>> {
+    try {
+      return await drawingFrom(start, purpose, rollout);
+    } finally {
+      this.system.release();
+    }
   }
 
   /** The next episode of the sampler's own sequence. */
@@ -92,7 +109,7 @@ export abstract class Sampler<S = string, A = string> {
 
   /** The single paths of these starts, grown together. */
   protected growEvaluation(
-    _starts: readonly (EpisodeSeed | S)[],
+    _starts: readonly (EpisodeSeed | PromptOf<S>)[],
     _options: EvalRolloutOptions,
   ): Promise<Graph<S, A>[]> {
     throw new UsageError(`${this.constructor.name}: a sampler must implement growEvaluation, or evalRollout`);

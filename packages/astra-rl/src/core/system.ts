@@ -8,21 +8,21 @@ import {
   checkValues,
   type TensorRules,
 } from "./checks.js";
-import type { NodeKey } from "./draw.js";
-import { attempt, type Failure, type RetryOptions } from "./failure.js";
+import { drawingAs, saidAt, type NodeKey } from "./draw.js";
+import { attemptRows, type RetryOptions } from "./failure.js";
 import type { Graph } from "./graph.js";
-import type { Assessment, GrowthMemory, WorkCounters } from "./growth.js";
-import type { Node } from "./node.js";
-import type { TesterOutput, TesterWants } from "./roles.js";
+import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
+import type { Assessment, ResponseOf } from "./node.js";
 import type { Json, Stateful } from "./state.js";
 import type { TokenTable } from "./token-table.js";
+import { Conversation, conversationOf, Message, messageOf } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
 
-/**
- * The nodes that (context, continuation) pairs came from; a node that is growing is named by its key. Undefined for a
- * pair that came from elsewhere.
- */
-export type Sources<S = string, A = string> = readonly (Node<S, A> | NodeKey | undefined)[];
+/** What a method may return: a text stands for the message or the conversation that it says. */
+export type Returned<T> = T extends Conversation | Message ? T | string : T;
+
+/** What a sampler may begin with: a text stands for the conversation that it begins. */
+export type PromptOf<S> = S extends Conversation ? S | string : S;
 
 /** What an algorithm may need of a system that not every system can tell. */
 export type SystemNeed = "baseline" | "values";
@@ -33,9 +33,11 @@ export type SystemNeed = "baseline" | "values";
  * Implement the abstract methods. Callers use the `…AndValidate` twins, which check every result every time:
  * a wrong shape or a missing gradient does not stop training, it silently trains something else.
  *
- * S is the type of states, contexts and responses, A the type of probes.
+ * S is the type of states, A the type of probes. In conversations of language models they are Conversation and Message, and
+ * methods may return plain texts, which are made values once, by the twins: see `Returned`. A response is a Message there, and
+ * a state elsewhere.
  */
-export abstract class System<S = string, A = string> implements Stateful {
+export abstract class System<S = Conversation, A = Message> implements Stateful {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -43,32 +45,30 @@ export abstract class System<S = string, A = string> implements Stateful {
   /**
    * One probe for each context.
    *
-   * @param keys name the random draws of each row; without them the draws are those of seed 0, episode 0,
-   * node = row
+   * @param keys name the random draws of each row; a call without them takes the next draws of the rows or the episode in
+   * progress, so that the same call twice gives two answers (see `nextKeys`)
    */
-  abstract rolloutPromptWithTester(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]>;
+  abstract rolloutPromptWithTester(
+    contexts: readonly S[],
+    keys?: readonly NodeKey[],
+  ): Promise<readonly Returned<A>[]>;
 
   /** One response for each prompt, as `promptForTarget` made it. */
-  abstract rolloutPromptWithTarget(prompts: readonly S[], keys?: readonly NodeKey[]): Promise<S[]>;
+  abstract rolloutPromptWithTarget(
+    prompts: readonly S[],
+    keys?: readonly NodeKey[],
+  ): Promise<readonly Returned<ResponseOf<S>>[]>;
 
   /**
    * log P_tester of each continuation token after its context, with a gradient into `parameters()`.
    */
-  abstract getTesterLogprobs(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    sources?: Sources<S, A>,
-  ): Promise<TokenTable>;
+  abstract getTesterLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
   /**
    * log P of each continuation token under the tester that sampled it, as its rollout recorded it, over the whole vocabulary
    * and at temperature 1; null for a continuation of which nothing was recorded. The default knows none.
    */
-  getRecordedLogprobs(
-    contexts: readonly S[],
-    _continuations: readonly A[],
-    _sources?: Sources<S, A>,
-  ): (readonly number[] | null)[] {
+  getRecordedLogprobs(contexts: readonly S[], _continuations: readonly A[]): (readonly number[] | null)[] {
     return contexts.map(() => null);
   }
 
@@ -80,26 +80,25 @@ export abstract class System<S = string, A = string> implements Stateful {
   async getTesterOutput(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
     want: TesterWants = {},
   ): Promise<TesterOutput> {
-    const logprobs = await this.getTesterLogprobsAndValidate(contexts, continuations, sources);
+    const logprobs = await this.getTesterLogprobsAndValidate(contexts, continuations);
     if (want.values !== true || !hasValues(this)) return { logprobs };
-    return { logprobs, values: await this.valueAndValidate(contexts, continuations, sources) };
+    return { logprobs, values: await this.valueAndValidate(contexts, continuations) };
   }
 
   /** As `getTesterLogprobs`, under the frozen baseline; no gradient. */
-  abstract getBaselineLogprobs(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    sources?: Sources<S, A>,
-  ): Promise<TokenTable>;
+  abstract getBaselineLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
-  /** As `getTesterLogprobs`, under the target, in the target's tokens; no gradient. */
+  /**
+   * As `getTesterLogprobs`, under the target, in the target's tokens; no gradient.
+   *
+   * @param keys the nodes that the rows belong to, while they grow
+   */
   abstract getTargetLogprobs(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
+    keys?: readonly NodeKey[],
   ): Promise<TokenTable>;
 
   /**
@@ -110,15 +109,15 @@ export abstract class System<S = string, A = string> implements Stateful {
   abstract reward(
     contexts: readonly S[],
     probes: readonly A[],
-    responses: readonly S[],
+    responses: readonly ResponseOf<S>[],
     keys?: readonly NodeKey[],
   ): Promise<number[]>;
 
   /** The state after a turn. */
-  abstract advance(context: S, probe: A, response: S): S;
+  abstract advance(context: S, probe: A, response: ResponseOf<S>): Returned<S>;
 
   /** What the target reads before it responds. */
-  abstract promptForTarget(context: S, probe: A): S;
+  abstract promptForTarget(context: S, probe: A): Returned<S>;
 
   /** The tensors that training changes: every trainable one, a value head included. */
   abstract parameters(): Iterable<Tensor>;
@@ -165,12 +164,12 @@ export abstract class System<S = string, A = string> implements Stateful {
   /** Frees models and caches. The system is unusable afterwards. */
   dispose(): void {}
 
-  /**
-   * What the system keeps while a tree grows, for systems that have something to keep; null otherwise. It can change no
-   * result: see GrowthMemory.
-   */
-  growthMemory(): GrowthMemory<S, A> | null {
-    return null;
+  /** Frees what models keep to be faster. Called at the end of every rollout. */
+  release(): void {}
+
+  /** The state that a prompt stands for: a conversation for a text, where states are conversations. */
+  stateOf(prompt: PromptOf<S>): S {
+    return prompt as S;
   }
 
   /**
@@ -181,9 +180,9 @@ export abstract class System<S = string, A = string> implements Stateful {
     return {};
   }
 
-  /** Stands in for the response of a target call that failed. Systems whose states are not strings override it. */
-  emptyResponse(): S {
-    return "" as S;
+  /** Stands in for the response of a target call that failed. Systems whose states are not texts override it. */
+  emptyResponse(): Returned<ResponseOf<S>> {
+    return "" as Returned<ResponseOf<S>>;
   }
 
   /**
@@ -195,53 +194,85 @@ export abstract class System<S = string, A = string> implements Stateful {
   async assess(
     contexts: readonly S[],
     probes: readonly A[],
-    responses: readonly S[],
+    responses: readonly ResponseOf<S>[],
     keys?: readonly NodeKey[],
   ): Promise<Assessment<S>[]> {
-    if (contexts.length === 0) return [];
-    const call = (rows: readonly number[]) =>
-      attempt(
-        "scorer",
-        () =>
-          this.rewardAndValidate(
-            rows.map((row) => contexts[row]!),
-            rows.map((row) => probes[row]!),
-            rows.map((row) => responses[row]!),
-            keys && rows.map((row) => keys[row]!),
-          ),
-        this.retry,
-      );
-    const all = contexts.map((_, row) => row);
-    const batch = await call(all);
-    if (batch.failure === null) return batch.value.map((reward) => assessed(reward));
-    const assessments: Assessment<S>[] = [];
-    for (const row of all) {
-      const single = all.length === 1 ? batch : await call([row]);
-      assessments.push(single.failure === null ? assessed(single.value[0]!) : notAssessed(single.failure));
-    }
-    return assessments;
+    const results = await attemptRows(
+      "scorer",
+      contexts.length,
+      (rows) =>
+        this.rewardAndValidate(
+          rows.map((row) => contexts[row]!),
+          rows.map((row) => probes[row]!),
+          rows.map((row) => responses[row]!),
+          keys && rows.map((row) => keys[row]!),
+        ),
+      this.retry,
+    );
+    return results.map((result) => ({
+      reward: result.failure === null ? result.value : NaN,
+      scores: {},
+      terms: {},
+      likelihood: null,
+      failure: result.failure,
+    }));
   }
 
   async rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
-    const probes = await this.rolloutPromptWithTester(contexts, keys);
-    checkCount("System.rolloutPromptWithTester", probes, contexts.length);
-    return probes;
+    const where = "System.rolloutPromptWithTester";
+    return drawingAs(keys, async () => {
+      const probes = await this.rolloutPromptWithTester(contexts, keys);
+      checkCount(where, probes, contexts.length);
+      return probes.map((probe, row) => {
+        return (isTalk(contexts[row]) ? messageOf(where, probe, "tester", saidAt(keys?.[row])) : probe) as A;
+      });
+    });
   }
 
-  async rolloutPromptWithTargetAndValidate(prompts: readonly S[], keys?: readonly NodeKey[]): Promise<S[]> {
-    const responses = await this.rolloutPromptWithTarget(prompts, keys);
-    checkCount("System.rolloutPromptWithTarget", responses, prompts.length);
-    return responses;
+  async rolloutPromptWithTargetAndValidate(
+    prompts: readonly S[],
+    keys?: readonly NodeKey[],
+  ): Promise<ResponseOf<S>[]> {
+    const where = "System.rolloutPromptWithTarget";
+    return drawingAs(keys, async () => {
+      const responses = await this.rolloutPromptWithTarget(prompts, keys);
+      checkCount(where, responses, prompts.length);
+      return responses.map((response, row) => {
+        return (
+          isTalk(prompts[row]) ? messageOf(where, response, "target", saidAt(keys?.[row])) : response
+        ) as ResponseOf<S>;
+      });
+    });
+  }
+
+  /** What `promptForTarget` returned, as a value. */
+  promptForTargetAndValidate(context: S, probe: A): S {
+    const prompt = this.promptForTarget(context, probe);
+    if (!isTalk(context)) return prompt as S;
+    return conversationOf("System.promptForTarget", prompt, context, [probe as Message]) as S;
+  }
+
+  /** What `advance` returned, as a value. */
+  advanceAndValidate(context: S, probe: A, response: ResponseOf<S>): S {
+    const next = this.advance(context, probe, response);
+    if (!isTalk(context)) return next as S;
+    return conversationOf("System.advance", next, context, [probe, response] as Message[]) as S;
+  }
+
+  /** What `emptyResponse` returned, as a value. */
+  emptyResponseAndValidate(context: S): ResponseOf<S> {
+    const response = this.emptyResponse();
+    if (!isTalk(context)) return response as ResponseOf<S>;
+    return messageOf("System.emptyResponse", response, "target") as ResponseOf<S>;
   }
 
   async getTesterLogprobsAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
   ): Promise<TokenTable> {
     const where = "System.getTesterLogprobs";
     checkPaired(where, contexts, continuations);
-    const logprobs = await this.getTesterLogprobs(contexts, continuations, sources);
+    const logprobs = await this.getTesterLogprobs(contexts, continuations);
     return this.#logprobs(where, logprobs, contexts.length, trained());
   }
 
@@ -249,13 +280,12 @@ export abstract class System<S = string, A = string> implements Stateful {
   async getTesterOutputAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
     want: TesterWants = {},
   ): Promise<TesterOutput> {
     const where = "System.getTesterOutput";
     checkPaired(where, contexts, continuations);
     if (want.values === true) requireNeeds(this, ["values"], where);
-    const output = await this.getTesterOutput(contexts, continuations, sources, want);
+    const output = await this.getTesterOutput(contexts, continuations);
     const { values, entropy } = output;
     const logprobs = this.#logprobs(where, output.logprobs, contexts.length, trained());
     const rules = this.tensorRules(contexts.length, trained());
@@ -271,15 +301,11 @@ export abstract class System<S = string, A = string> implements Stateful {
   }
 
   /** What `value` says, checked. @throws UsageError for a system that tells no values */
-  async valueAndValidate(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    sources?: Sources<S, A>,
-  ): Promise<TokenTable> {
+  async valueAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
     requireNeeds(this, ["values"], where);
-    const values = await (this as unknown as ValueFunction<S, A>).value(contexts, continuations, sources);
+    const values = await (this as unknown as ValueFunction<S, A>).value(contexts, continuations);
     checkValues(where, values, this.tensorRules(contexts.length, trained()));
     this.rememberDevice(values.values);
     return values;
@@ -288,29 +314,28 @@ export abstract class System<S = string, A = string> implements Stateful {
   async getBaselineLogprobsAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
   ): Promise<TokenTable> {
     const where = "System.getBaselineLogprobs";
     checkPaired(where, contexts, continuations);
-    const logprobs = await this.getBaselineLogprobs(contexts, continuations, sources);
+    const logprobs = await this.getBaselineLogprobs(contexts, continuations);
     return this.#logprobs(where, logprobs, contexts.length, false);
   }
 
   async getTargetLogprobsAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
-    sources?: Sources<S, A>,
+    keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
     const where = "System.getTargetLogprobs";
     checkPaired(where, contexts, continuations);
-    const logprobs = await this.getTargetLogprobs(contexts, continuations, sources);
+    const logprobs = await this.getTargetLogprobs(contexts, continuations, keys);
     return this.#logprobs(where, logprobs, contexts.length, false);
   }
 
   async rewardAndValidate(
     contexts: readonly S[],
     probes: readonly A[],
-    responses: readonly S[],
+    responses: readonly ResponseOf<S>[],
     keys?: readonly NodeKey[],
   ): Promise<number[]> {
     checkPaired("System.reward", contexts, probes);
@@ -337,24 +362,20 @@ export abstract class System<S = string, A = string> implements Stateful {
 }
 
 /** What a system offers that can also say how good each token of a continuation is, for actor-critic algorithms. */
-export interface ValueFunction<S = string, A = string> {
+export interface ValueFunction<S = Conversation, A = Message> {
   /**
    * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
    * state in which token t is chosen, so the value after the last token is not included.
    */
-  value(contexts: readonly S[], continuations: readonly A[], sources?: Sources<S, A>): Promise<TokenTable>;
+  value(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 }
 
 /** A system with a value function. */
-export abstract class ValueFunctionSystem<S = string, A = string>
+export abstract class ValueFunctionSystem<S = Conversation, A = Message>
   extends System<S, A>
   implements ValueFunction<S, A>
 {
-  abstract value(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    sources?: Sources<S, A>,
-  ): Promise<TokenTable>;
+  abstract value(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 }
 
 /**
@@ -388,10 +409,5 @@ const NEEDED: Readonly<Record<SystemNeed, string>> = {
 /** Whether results under the trained weights must carry a gradient: where gradients are off, nothing will ask. */
 const trained = () => (isGradEnabled() ? true : null);
 
-function assessed<S>(reward: number): Assessment<S> {
-  return { reward, scores: {}, terms: {}, likelihood: null, failure: null };
-}
-
-function notAssessed<S>(failure: Failure): Assessment<S> {
-  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
-}
+/** Whether a state is a conversation, so that texts stand for values. */
+const isTalk = (state: unknown): state is Conversation => state instanceof Conversation;

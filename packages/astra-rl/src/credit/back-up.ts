@@ -1,6 +1,15 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { accountingFor, defineKind, isRewarded, type Credit, type Graph, type Node } from "../core/index.js";
+import {
+  accountingFor,
+  defineKind,
+  isRewarded,
+  type Credit,
+  type Graph,
+  type Node,
+  type Message,
+  type Conversation,
+} from "../core/index.js";
 
 export interface BackUpOptions {
   /** What a turn takes over from its children: the credit of the best, or the mean. @default "max" */
@@ -28,7 +37,7 @@ const DEFAULTS = options.parse({});
  *
  * @throws UsageError for an unknown op, or a γ outside of [0, 1]
  */
-export function backUp<S = string, A = string>({
+export function backUp<S = Conversation, A = Message>({
   op = DEFAULTS.op,
   gamma = DEFAULTS.gamma,
 }: BackUpOptions = {}): Credit<S, A> {

@@ -8,6 +8,8 @@ import {
   type Credit,
   type Graph,
   type Node,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 
 export interface RelativeOptions {
@@ -43,7 +45,7 @@ const DEFAULTS = options.parse({});
  *
  * @throws UsageError for an unknown baseline or scale
  */
-export function relative<S = string, A = string>({
+export function relative<S = Conversation, A = Message>({
   baseline = DEFAULTS.baseline,
   scale = DEFAULTS.scale,
 }: RelativeOptions = {}): Credit<S, A> {

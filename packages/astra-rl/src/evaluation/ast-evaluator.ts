@@ -3,11 +3,14 @@ import {
   Embedder,
   Evaluator,
   Scorer,
+  type Conversation,
   type EpisodeSeed,
   type Exchange,
   type Graph,
   type GraphMetrics,
+  type Message,
   type Node,
+  type PromptOf,
   type Sampler,
   type ScoreOutcome,
 } from "../core/index.js";
@@ -52,7 +55,7 @@ export type Scores = ReadonlyMap<Node, TurnScores>;
  * answer to its probe. Where the scorer is the system's own, the scores that its rollout recorded are used, and nothing is
  * scored twice.
  */
-export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
+export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
   readonly scorer: Scorer;
   readonly embedder: Embedder;
   readonly threshold: number;
@@ -65,7 +68,7 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
    */
   constructor(
     sampler: Sampler,
-    starts: readonly (EpisodeSeed | string)[] | null = null,
+    starts: readonly (EpisodeSeed | PromptOf<Conversation>)[] | null = null,
     { scorer, embedder, threshold = DEFAULT_THRESHOLD, confidence = 0.95 }: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
@@ -99,9 +102,9 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
     for (const node of paths.flat()) {
       const { probe, response } = node;
       if (hasProbe(node) && this.#recorded(node, "probe") === undefined)
-        asked.push({ node, which: "probe", item: { prompt: probe, response: null } });
+        asked.push({ node, which: "probe", item: { prompt: String(probe), response: null } });
       if (hasResponse(node) && this.#recorded(node, "response") === undefined)
-        asked.push({ node, which: "response", item: { prompt: probe, response } });
+        asked.push({ node, which: "response", item: { prompt: String(probe), response: String(response) } });
     }
     const outcomes =
       asked.length === 0 ? [] : await this.scorer.scoreAndValidate(asked.map(({ item }) => item));
@@ -151,9 +154,9 @@ export class ASTEvaluator extends Evaluator<string, string, EvaluationRecord> {
       reward: Number.isFinite(node.reward) ? node.reward : null,
       probe_harm: probe?.score ?? null,
       response_harm: response?.score ?? null,
-      context: node.context,
-      probe: node.probe,
-      response: node.response,
+      context: String(node.context),
+      probe: String(node.probe),
+      response: String(node.response),
       probe_nll: node.likelihood?.nll ?? null,
       probe_tokens: node.likelihood?.tokens ?? null,
       error: failure === null ? null : `${failure.stage}: ${failure.message}`,

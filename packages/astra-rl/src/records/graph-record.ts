@@ -1,43 +1,31 @@
 import { z } from "zod";
 import {
+  Conversation,
   Graph,
+  Message,
   Node,
-  type Failure,
   type GraphJSON,
+  type JSONOf,
+  type NodeFields,
   type NodeFactory,
   type NodeJSON,
   type TokensRecord,
 } from "../core/index.js";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
-/** One turn. Fields of Node subclasses (whatever their `toJSON` adds) follow behind `children`. */
-export interface NodeRecord<S = string, A = string> {
-  context: S;
-  probe: A;
-  response: S;
-  /** null for a turn that failed. */
-  reward: number | null;
+/** One turn as its `toJSON` gives it; fields of Node subclasses follow behind `children`. */
+export type NodeRecord<S = string, A = string> = Omit<NodeJSON<S, A>, "children"> & {
   children: NodeRecord<S, A>[];
-  /** Harm scores by name; absent when none were recorded. */
-  scores?: Record<string, number>;
-  /** Value of each term of the reward, before weights; absent for a reward without terms. */
-  terms?: Record<string, number>;
-  /** How likely the target finds the probe; absent where it is not measured. */
-  likelihood?: { nll: number | null; total: number; tokens: number };
-  /** Present when the turn failed. */
-  failure?: { stage: Failure["stage"]; message: string; attempts: number };
-  /** What other targets said to the probe, where several were asked: `reward` is made of all. */
-  answers?: { model: string; response: S; reward: number; scores: Record<string, number> }[];
   /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
   credit?: number;
   /** The ids that the models read and said; absent unless asked for. */
   tokens?: TokensRecord;
   [extra: string]: unknown;
-}
+};
 
 /** A whole tree. `seed` and `episode` name the draws it was made from. */
 export interface GraphRecord<S = string, A = string> {
-  context: S;
+  context: JSONOf<S>;
   children: NodeRecord<S, A>[];
   seed: number;
   episode: number;
@@ -105,7 +93,7 @@ export const graphRecordSchema = z.looseObject({
 }) as z.ZodType<GraphRecord>;
 
 /** What a record says of a graph beside the graph itself. */
-export interface GraphRecordOptions<S = string, A = string> {
+export interface GraphRecordOptions<S = Conversation, A = Message> {
   /** The training step that it was grown for. */
   step?: number;
   /** What training took each turn to be worth. */
@@ -185,37 +173,44 @@ export function parseGraphLines(text: string, where = "graphs.jsonl"): GraphReco
 }
 
 /**
- * The graph behind a record. Its nodes know no token ids, so its texts are tokenised anew where that is needed; what
- * the record says of credit is in `creditFromRecord`.
+ * The graph behind a record, of conversations and messages where it holds texts. They are nobody's samples: where ids are
+ * needed, every model makes its own of the texts. What the record says of credit is in `creditFromRecord`.
  */
-export function graphFromRecord<S = string, A = string>(
-  record: GraphRecord<S, A>,
-  createNode: NodeFactory<S, A> = (fields) => new Node(fields),
-): Graph<S, A> {
-  const toNode = (node: NodeRecord<S, A>): Node<S, A> => {
+export function graphFromRecord(
+  record: GraphRecord,
+  createNode: NodeFactory = (fields) => new Node(fields),
+): Graph {
+  const toNode = (node: NodeRecord): Node => {
     // The rest is what subclasses of Node have added.
-    const { reward, children, scores, terms, likelihood, failure, credit: _, tokens: __, ...rest } = node;
+    const { context, reward, children, answers = [], credit: _, tokens: __, ...rest } = node;
     return createNode({
-      ...rest,
+      ...(rest as unknown as NodeFields),
+      context: conversationOf(context),
       reward: reward ?? NaN,
       children: children.map(toNode),
-      scores: scores ?? {},
-      terms: terms ?? {},
-      likelihood: likelihood ?? null,
-      failure: failure ?? null,
+      answers: answers.map((answer) => ({ ...answer, response: responseOf(answer.response) })),
     });
   };
   const { context, children, seed, episode, models = {} } = record;
-  return new Graph({ context, children: children.map(toNode), seed, episode, models });
+  return new Graph({
+    context: conversationOf(context),
+    children: children.map(toNode),
+    seed,
+    episode,
+    models,
+  });
 }
 
+/** States of one's own stay as they are. */
+const conversationOf = (state: unknown) =>
+  (typeof state === "string" ? Conversation.of(state) : state) as Conversation;
+const responseOf = (response: unknown) =>
+  (typeof response === "string" ? new Message("target", response) : response) as Message;
+
 /** What training took each turn to be worth, for the graph that was made of this record. */
-export function creditFromRecord<S, A>(
-  record: GraphRecord<S, A>,
-  graph: Graph<S, A>,
-): Map<Node<S, A>, number> {
+export function creditFromRecord<S, A>(record: GraphRecord, graph: Graph<S, A>): Map<Node<S, A>, number> {
   const credit = new Map<Node<S, A>, number>();
-  const visit = (records: readonly NodeRecord<S, A>[], nodes: readonly Node<S, A>[]): void => {
+  const visit = (records: readonly NodeRecord[], nodes: readonly Node<S, A>[]): void => {
     for (const [index, node] of nodes.entries()) {
       const from = records[index]!;
       if (from.credit !== undefined) credit.set(node, from.credit);

@@ -40,7 +40,7 @@ export class CosineTerm implements RewardTerm {
 
   async observe(graphs: readonly Graph[]): Promise<void> {
     const probes = graphs.flatMap((graph) =>
-      [...graph.nodes()].flatMap(({ failed, probe }) => (failed ? [] : [probe])),
+      [...graph.nodes()].flatMap(({ failed, probe }) => (failed ? [] : [String(probe)])),
     );
     if (probes.length === 0) return;
     const vectors = await this.embedder.embedAndValidate(probes);

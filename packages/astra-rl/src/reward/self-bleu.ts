@@ -64,7 +64,7 @@ export class SelfBLEUTerm implements RewardTerm {
 
   observe(graphs: readonly Graph[]): Promise<void> {
     for (const graph of graphs)
-      for (const node of graph.nodes()) if (!node.failed) this.#remember(node.probe);
+      for (const node of graph.nodes()) if (!node.failed) this.#remember(String(node.probe));
     return Promise.resolve();
   }
 

@@ -7,7 +7,10 @@ import {
   type Graph,
   type Purpose,
   type SamplerState,
+  type PromptOf,
   type System,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 import { Archive, type Opening } from "./archive.js";
 import { ASTSampler, checkTreeSize, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
@@ -27,7 +30,7 @@ const options = z
   .superRefine(checkTreeSize);
 const DEFAULTS = options.parse({});
 
-export interface ArchiveSamplerOptions<S = string, A = string> extends ASTSamplerOptions<S, A> {
+export interface ArchiveSamplerOptions<S = Conversation, A = Message> extends ASTSamplerOptions<S, A> {
   /** Share of the training episodes that begin with an opening of the archive, by a keyed draw. Default 0.5. */
   replay?: number;
   /** Openings that are kept: those with the highest rewards. Default 100. */
@@ -44,14 +47,14 @@ export interface ArchiveSamplerOptions<S = string, A = string> extends ASTSample
  * An opening has fewer turns than a tree is deep, so that conversations stay below twice the depth. States must be JSON.
  * Evaluations begin at prompts.
  */
-export class ArchiveSampler<S = string, A = string> extends ASTSampler<S, A> {
+export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S, A> {
   readonly replay: number;
   readonly #archive: Archive<S>;
 
   /** @throws UsageError for a share outside of 0 to 1, or a capacity below 1; see also ASTSampler */
   constructor(
     system: System<S, A>,
-    prompts: readonly S[],
+    prompts: readonly PromptOf<S>[],
     {
       replay = DEFAULTS.replay,
       capacity = DEFAULTS.capacity,

@@ -1,8 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
-import { isRewarded, type Graph, type Json } from "../core/index.js";
+import { isRewarded, type Graph, type Json, type Conversation } from "../core/index.js";
 
 /** A state from which a rewarding turn was found. */
-export interface Opening<S = string> {
+export interface Opening<S = Conversation> {
   context: S;
   /** The best reward of a turn taken in this state. */
   reward: number;
@@ -24,7 +24,7 @@ export interface ArchiveOptions {
  *
  * What it holds is a function of the graphs that it was shown, in their order.
  */
-export class Archive<S = string> {
+export class Archive<S = Conversation> {
   readonly #options: ArchiveOptions;
   /** The best first. */
   #openings: Opening<S>[] = [];

@@ -5,6 +5,7 @@ import {
   defineKind,
   Graph,
   Growth,
+  isEpisodeSeed,
   nextTurn,
   Node,
   Sampler,
@@ -13,9 +14,12 @@ import {
   type ExpandRequest,
   type NodeFactory,
   type Outcome,
+  type PromptOf,
   type Purpose,
   type SamplerState,
   type System,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 
 /** A branch ends behind a turn that reaches any of these. */
@@ -26,7 +30,7 @@ export interface StopAt {
   reward?: number;
 }
 
-export interface ASTSamplerOptions<S = string, A = string> {
+export interface ASTSamplerOptions<S = Conversation, A = Message> {
   /** Probes tried in each state, at least 1. Default 2. */
   width?: number;
   /** Turns in an episode, at least 0. Default 3. */
@@ -91,7 +95,7 @@ export function turnsOfTree(width: number, depth: number): number {
 const howMany = (turns: number) => (turns < 1e15 ? turns.toLocaleString("en-US") : turns.toPrecision(2));
 
 /** A node whose children are to be grown; `parent` null stands for the prompt. */
-export interface Tip<S = string, A = string> {
+export interface Tip<S = Conversation, A = Message> {
   graph: Graph<S, A>;
   parent: Node<S, A> | null;
   context: S;
@@ -105,7 +109,7 @@ export interface Tip<S = string, A = string> {
  * All episodes of a call grow together, level by level. Every draw is named by seed, episode and node, so what grows
  * does not depend on what grows beside it. A node whose probe or response failed is kept and not grown further.
  */
-export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
+export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   readonly prompts: readonly S[];
   readonly width: number;
   readonly depth: number;
@@ -120,7 +124,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
    */
   constructor(
     system: System<S, A>,
-    prompts: readonly S[],
+    prompts: readonly PromptOf<S>[],
     {
       width = DEFAULTS.width,
       depth = DEFAULTS.depth,
@@ -145,7 +149,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     }
     if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
     checkWhole("seed", seed);
-    this.prompts = prompts;
+    this.prompts = prompts.map((prompt) => system.stateOf(prompt));
     this.width = width;
     this.depth = depth;
     this.seed = seed;
@@ -186,7 +190,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
   }
 
   protected override async growEvaluation(
-    starts: readonly (EpisodeSeed | S)[],
+    starts: readonly (EpisodeSeed | PromptOf<S>)[],
     { seed = 0, episode = 0 }: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>[]> {
     checkWhole("seed", seed);
@@ -194,7 +198,7 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     const graphs = starts.map((start, index) =>
       isEpisodeSeed(start)
         ? this.begin(start, "evaluate")
-        : this.makeGraph(start, { seed, episode: episode + index }, "evaluate"),
+        : this.makeGraph(this.system.stateOf(start), { seed, episode: episode + index }, "evaluate"),
     );
     await this.growTrees(graphs, { width: 1, purpose: "evaluate" });
     return graphs;
@@ -251,15 +255,17 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     const children = tips.flatMap((tip) =>
       Array.from({ length: width }, (_, child) => ({ tip, number: tip.number * width + child + 1 })),
     );
-    const requests = children.map(({ tip, number }): ExpandRequest<S, A> => {
+    const requests = children.map(({ tip, number }): ExpandRequest<S> => {
       const { seed, episode } = tip.graph;
-      return { context: tip.context, parent: tip.parent, key: { seed, episode, node: number, purpose } };
+      return { context: tip.context, key: { seed, episode, node: number, purpose } };
     });
     const outcomes = await growth.expand(requests);
     const next: Tip<S, A>[] = [];
     for (const [index, { tip, number }] of children.entries()) {
       const outcome = outcomes[index]!;
       const node = this.makeNode(tip, outcome);
+      // A factory that builds its nodes field by field may not know what was judged.
+      node.judged ??= outcome.judged;
       (tip.parent ?? tip.graph).children.push(node);
       const child = { graph: tip.graph, parent: node, context: outcome.next, number };
       if (this.growsOn(child, purpose)) next.push(child);
@@ -269,22 +275,8 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
 
   /** A turn's node; by default what `createNode` makes. */
   protected makeNode({ context }: Tip<S, A>, outcome: Outcome<S, A>): Node<S, A> {
-    const { probe, response, reward, scores, terms, likelihood, failure, answers = [], tokens } = outcome;
-    const node = this.#createNode({
-      context,
-      probe,
-      response,
-      reward,
-      scores,
-      terms,
-      likelihood,
-      failure,
-      answers,
-      tokens,
-    });
-    // A factory that builds its nodes field by field may not know of the system's own data.
-    node.tokens ??= tokens;
-    return node;
+    const { next: _, ...turn } = outcome;
+    return this.#createNode({ ...turn, context });
   }
 
   /**
@@ -300,11 +292,6 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     // A reward of NaN, of a turn that could not be judged, reaches nothing.
     return !((parent.scores["response"] ?? -Infinity) >= harm || parent.reward >= reward);
   }
-}
-
-function isEpisodeSeed(start: unknown): start is EpisodeSeed {
-  if (typeof start === "number") return true;
-  return typeof start === "object" && start !== null && "seed" in start && "episode" in start;
 }
 
 function checkWhole(what: string, value: number): void {

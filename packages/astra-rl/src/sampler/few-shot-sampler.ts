@@ -2,11 +2,13 @@ import { keyedUniform } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
+  Conversation,
   defineKind,
   isRewarded,
   readTextFile,
   type EpisodeSeed,
   type Graph,
+  type PromptOf,
   type Json,
   type Purpose,
   type SamplerState,
@@ -85,7 +87,7 @@ export class FewShotSampler extends ASTSampler {
   /** @throws UsageError for shots below 0, or a temperature or capacity that is not positive; see also ASTSampler */
   constructor(
     system: System,
-    prompts: readonly string[],
+    prompts: readonly PromptOf<Conversation>[],
     {
       shots = DEFAULTS.shots,
       temperature = DEFAULTS.temperature,
@@ -133,11 +135,11 @@ export class FewShotSampler extends ASTSampler {
   }
 
   protected override makeGraph(
-    context: string,
+    context: Conversation,
     start: { seed: number; episode: number },
     purpose: Purpose,
   ): Graph {
-    return super.makeGraph(this.list(context, start), start, purpose);
+    return super.makeGraph(Conversation.of(this.list(context.toString(), start)), start, purpose);
   }
 
   /** The list that an episode's tester goes on with. */
@@ -172,7 +174,7 @@ export class FewShotSampler extends ASTSampler {
 /** The probes of a graph that can stand in a list: on one line, and with a reward. */
 function casesOf(graph: Graph): Case[] {
   return [...graph.nodes()].flatMap((node) => {
-    const text = node.probe.trim();
+    const text = node.probe.text.trim();
     return isRewarded(node) && text !== "" && !/[\r\n]/u.test(text) ? [{ text, reward: node.reward }] : [];
   });
 }

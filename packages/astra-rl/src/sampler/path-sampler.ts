@@ -1,13 +1,13 @@
 import { z } from "zod";
-import { defineKind, type System } from "../core/index.js";
+import { defineKind, type PromptOf, type System, type Message, type Conversation } from "../core/index.js";
 import { ASTSampler, checkTreeSize, pathShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
-export type PathSamplerOptions<S = string, A = string> = Omit<ASTSamplerOptions<S, A>, "width">;
+export type PathSamplerOptions<S = Conversation, A = Message> = Omit<ASTSamplerOptions<S, A>, "width">;
 
 /** Single conversations, for algorithms that learn from whole episodes: a tree of width 1. */
-export class PathSampler<S = string, A = string> extends ASTSampler<S, A> {
+export class PathSampler<S = Conversation, A = Message> extends ASTSampler<S, A> {
   /** @throws UsageError, see ASTSampler */
-  constructor(system: System<S, A>, prompts: readonly S[], options: PathSamplerOptions<S, A> = {}) {
+  constructor(system: System<S, A>, prompts: readonly PromptOf<S>[], options: PathSamplerOptions<S, A> = {}) {
     super(system, prompts, { ...options, width: 1 });
   }
 }

@@ -1,77 +1,70 @@
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import { describeValue, UsageError, type Tensor } from "@astra-rl/torch";
 import {
   attempt,
+  attemptRows,
   checkCount,
   checkPaired,
+  Conversation,
   disposeOnce,
+  FailedMessage,
   likelihoodOf,
+  Message,
+  nextKeys,
+  noteSaid,
   overrides,
+  RecordedFailure,
+  System,
+  TokenTable,
   type Assessment,
   type Embedder,
   type Graph,
-  type GrowthMemory,
   type Json,
   type Likelihood,
-  type Line,
+  type Model,
   type Node,
   type NodeKey,
-  type OtherUtterance,
-  RecordedFailure,
+  type PromptOf,
+  type Returned,
   type Scorer,
-  type Sources,
-  type Speaker,
-  System,
   type SystemNeed,
   type TesterOutput,
   type TesterWants,
   type TokensRecord,
-  TokenTable,
-  type Turn,
   type WorkCounters,
 } from "../core/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import { combineAnswers, TARGET_ANSWERS, type TargetAnswers } from "./combine-answers.js";
-import { ConversationMemory } from "./conversation-memory.js";
-import type { Level, Speakers } from "./level.js";
-import { memberAt } from "./speaker-pool.js";
+import { combineAnswers, TARGET_ANSWERS, type JudgedAnswer, type TargetAnswers } from "./combine-answers.js";
+import { memberAt, ModelPool } from "./model-pool.js";
 import {
-  speakersOf,
   TARGET_READS,
+  voicesOf,
   type ASTSystemOptions,
   type SystemParts,
   type TargetReads,
+  type Voices,
 } from "./system-parts.js";
-import { isKey, tokensOf, turnTokens } from "./turn-tokens.js";
+import { tokensRecord } from "./tokens-record.js";
 
-/** Where a key's node grows. */
-interface Place {
-  level: Level;
-  row: number;
-}
-
-/** What is known of a turn while it grows. */
-interface Judgement {
-  probe: string;
-  response: string;
-  assessment: Assessment;
-}
+/** What the target reads before a probe where it reads the probe alone. */
+const NOTHING = Conversation.of("");
 
 /**
- * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversation texts, a turn
- * appends the probe and the response, and a turn is worth the harm it drew out and how likely the probe was.
+ * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversations, a turn appends
+ * the probe and the response, and a turn is worth the harm it drew out and how likely the probe was.
  *
- * Each method is implemented over the part that it needs. While a tree grows, the methods find the conversations that
- * they continue by the key objects that they are given, so no model reads a token twice; an override that calls `super`
- * with the same keys, for all rows or for some, once or more often (`redraw` gives other draws), has the same ease.
+ * Each method is implemented over the part that it needs, and is a function of the values that it is given: an override may
+ * call `super` for all rows or for some, once or more often (`redraw` gives other draws).
  */
 export class ASTSystem extends System {
   readonly parts: Readonly<SystemParts>;
   readonly #reward: Reward | null;
-  readonly #speakers: Speakers;
+  readonly #voices: Voices;
   readonly #targetAnswers: TargetAnswers;
   readonly #targetReads: TargetReads;
-  readonly #places = new WeakMap<NodeKey, Place>();
-  readonly #judgements = new WeakMap<NodeKey, Judgement>();
+  /** Whether the baseline finds what it thinks of a probe where the target has read it. */
+  readonly #scoresEnds: boolean;
+  /** Turns that are being assessed, and what the reward has made of them so far. */
+  readonly #judged = new WeakMap<Conversation, Assessment | null>();
 
   constructor(
     parts: SystemParts,
@@ -88,11 +81,11 @@ export class ASTSystem extends System {
     this.retry = retry;
     const { tester, otherTesters = [], baseline, scorer, reward } = parts;
     this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
-    if (tester !== undefined && baseline !== undefined && !baseline.sharesTokens(tester)) {
+    if (tester !== undefined && baseline !== undefined && baseline.tokens !== tester.tokens) {
       throw foreignBaseline(this.constructor.name);
     }
     for (const other of otherTesters) {
-      if (tester?.sharesTokens(other) === true) continue;
+      if (tester !== undefined && tester.tokens === other.tokens) continue;
       throw new UsageError(
         `${this.constructor.name}: ${other.name} must have the tester's tokenizer, since the tester learns from the ` +
           "tokens that it says; choose another checkpoint of the tester's family",
@@ -115,7 +108,9 @@ export class ASTSystem extends System {
     }
     this.#targetAnswers = targetAnswers;
     this.#targetReads = targetReads;
-    this.#speakers = speakersOf(parts, { targetAnswers, otherTesterShare, evaluateOtherTesters });
+    this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
+    const targets = [parts.target, ...(parts.otherTargets ?? [])];
+    this.#scoresEnds = baseline !== undefined && targets.some((target) => target?.sharesWeights?.(baseline));
     this.#reward?.checkSystem(this.constructor.name, { tellsLikelihood: this.#tellsLikelihood() });
   }
 
@@ -127,46 +122,32 @@ export class ASTSystem extends System {
     return this.parts.embedder;
   }
 
+  override stateOf(prompt: PromptOf<Conversation>): Conversation {
+    return typeof prompt === "string" ? Conversation.of(prompt) : prompt;
+  }
+
   override async rolloutPromptWithTester(
-    contexts: readonly string[],
-    keys?: readonly NodeKey[],
-  ): Promise<string[]> {
-    this.#part("tester", "rolloutPromptWithTester");
-    return this.#byLevel(keys, contexts.length, {
-      known: (level, rows, at) =>
-        level.speak(
-          rows,
-          at.map((row) => contexts[row]!),
-          at.map((row) => keys![row]!),
-        ),
-      unknown: (at) =>
-        utter(
-          this.#speakers.tester!,
-          at.map((row) => contexts[row]!),
-          namedKeys(keys, at),
-        ),
-    });
+    contexts: readonly Conversation[],
+    keys: readonly NodeKey[] = nextKeys(contexts.length),
+  ): Promise<readonly Returned<Message>[]> {
+    const where = "rolloutPromptWithTester";
+    this.#part("tester", where);
+    this.#checkValues(where, contexts);
+    return this.#say(this.#voices.tester!, contexts, keys);
   }
 
   override async rolloutPromptWithTarget(
-    prompts: readonly string[],
-    keys?: readonly NodeKey[],
-  ): Promise<string[]> {
-    this.#part("target", "rolloutPromptWithTarget");
-    return this.#byLevel(keys, prompts.length, {
-      known: (level, rows, at) =>
-        level.respond(
-          rows,
-          at.map((row) => prompts[row]!),
-          at.map((row) => keys![row]!),
-        ),
-      unknown: (at) =>
-        utter(
-          this.#speakers.target!,
-          at.map((row) => prompts[row]!),
-          namedKeys(keys, at),
-        ),
-    });
+    prompts: readonly Conversation[],
+    keys: readonly NodeKey[] = nextKeys(prompts.length),
+  ): Promise<readonly Returned<Message>[]> {
+    const where = "rolloutPromptWithTarget";
+    this.#part("target", where);
+    this.#checkValues(where, prompts);
+    const target = this.#voices.target!;
+    // What it thinks of a probe comes with the reading, unless another model is asked for that.
+    const isTeller = this.parts.likelihood === undefined && target.tellsLikelihood;
+    const score = isTeller || this.#scoresEnds ? prompts.map(lastProbe) : undefined;
+    return this.#say(target, prompts, keys, score);
   }
 
   /** The same node with other draws: the n-th further attempt at it, for overrides that want several candidates. */
@@ -174,35 +155,33 @@ export class ASTSystem extends System {
     if (!Number.isSafeInteger(n) || n < 0) {
       throw new UsageError(`ASTSystem.redraw: n must be a whole number of at least 0, got ${String(n)}`);
     }
-    return this.#alias({ ...key, draw: n }, key);
+    return { ...key, draw: n };
   }
 
   override modelsAt(key: NodeKey): Readonly<Record<string, string>> {
-    const { tester, target } = this.#speakers;
-    const several = Object.entries({ tester, target }).filter(
-      ([, speaker]) => speaker?.memberAt !== undefined,
-    );
-    return Object.fromEntries(several.map(([role, speaker]) => [role, memberAt(speaker!, key).name]));
+    const several = Object.entries(this.#voices).filter(([, model]) => model instanceof ModelPool);
+    return Object.fromEntries(several.map(([role, model]) => [role, memberAt(model, key).name]));
   }
 
   override async getTesterLogprobs(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
+    contexts: readonly Conversation[],
+    continuations: readonly Message[],
   ): Promise<TokenTable> {
     const tester = this.#part("tester", "getTesterLogprobs");
-    return tester.forward(this.#testerRows(contexts, continuations, sources)).logprobs;
+    this.#checkValues("getTesterLogprobs", contexts, continuations);
+    return tester.forward(contexts, continuations).logprobs;
   }
 
   override getRecordedLogprobs(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
+    contexts: readonly Conversation[],
+    continuations: readonly Message[],
   ): (readonly number[] | null)[] {
     // What an override gives is not what the tester's own rollout recorded.
     if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) return contexts.map(() => null);
-    const turns = turnTokens(this, contexts, continuations, sources);
-    return turns.map((tokens) => tokens?.tester?.logprobs ?? null);
+    return continuations.map(({ sampled }, row) => {
+      const isOwn = sampled?.tokens === this.parts.tester?.tokens && sampled?.after === contexts[row];
+      return isOwn ? sampled!.logprobs : null;
+    });
   }
 
   /**
@@ -210,33 +189,27 @@ export class ASTSystem extends System {
    * its part, and nobody can tell the entropy of log-probabilities that an override gave.
    */
   override async getTesterOutput(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
+    contexts: readonly Conversation[],
+    continuations: readonly Message[],
     want: TesterWants = {},
   ): Promise<TesterOutput> {
     if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) {
-      return super.getTesterOutput(contexts, continuations, sources, want);
+      return super.getTesterOutput(contexts, continuations, want);
     }
     const tester = this.#part("tester", "getTesterOutput");
     const values = want.values === true;
     const together = values && this.#isOwn("value", "valueAndValidate");
-    const rows = this.#testerRows(contexts, continuations, sources);
-    const output = tester.forward(rows, { ...want, values: together });
+    this.#checkValues("getTesterOutput", contexts, continuations);
+    const output = tester.forward(contexts, continuations, { ...want, values: together });
     if (!values || together) return output;
-    return { ...output, values: await this.valueAndValidate(contexts, continuations, sources) };
+    return { ...output, values: await this.valueAndValidate(contexts, continuations) };
   }
 
   /** What the tester's value head says; see `hasValues` for whether there is one. */
-  async value(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
-  ): Promise<TokenTable> {
+  async value(contexts: readonly Conversation[], continuations: readonly Message[]): Promise<TokenTable> {
     const tester = this.#part("tester", "value");
-    const { logprobs, values } = tester.forward(this.#testerRows(contexts, continuations, sources), {
-      values: true,
-    });
+    this.#checkValues("value", contexts, continuations);
+    const { logprobs, values } = tester.forward(contexts, continuations, { values: true });
     logprobs.dispose();
     return values!;
   }
@@ -257,74 +230,50 @@ export class ASTSystem extends System {
     return this.parts.tester?.valueParameters() ?? [];
   }
 
-  /** Recorded numbers where the rollout or an earlier call has left them; the rest is computed and recorded. */
+  /** Costs nothing where weights that the baseline shares have read the probe there. */
   override async getBaselineLogprobs(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
+    contexts: readonly Conversation[],
+    continuations: readonly Message[],
   ): Promise<TokenTable> {
     const baseline = this.#part("baseline", "getBaselineLogprobs");
-    const known = turnTokens(this, contexts, continuations, sources);
-    const rows = this.#testerRows(contexts, continuations, sources);
-    const missing = known.flatMap((tokens, row) =>
-      (tokens?.baselineLogprobs ?? null) === null ? [row] : [],
-    );
-    const scored = await baseline.score(missing.map((row) => rows[row]!));
-    const computed = new Map(missing.map((row, index) => [row, scored[index]!]));
-    for (const [row, logprobs] of computed) {
-      const tokens = known[row];
-      if (tokens?.tester) tokens.baselineLogprobs = logprobs;
-    }
-    const table = known.map((tokens, row) => computed.get(row) ?? tokens!.baselineLogprobs!);
-    return TokenTable.ofRows(table, this.parts.tester?.device);
+    this.#checkValues("getBaselineLogprobs", contexts, continuations);
+    return this.#logprobs(baseline, contexts, continuations);
   }
 
-  /** Recorded numbers where the target has heard the probe after this context; the rest is computed. */
+  /** Behind what the target reads before the probe. Costs nothing where it has read just that. */
   override async getTargetLogprobs(
-    contexts: readonly string[],
-    continuations: readonly string[],
-    sources?: Sources,
+    contexts: readonly Conversation[],
+    continuations: readonly Message[],
+    keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    if (this.parts.likelihood === undefined) this.#part("target", "getTargetLogprobs");
-    const tellers = contexts.map((_, row) => {
-      const source = sources?.[row];
-      const key = source !== undefined && isKey(source) ? source : { seed: 0, episode: 0, node: row };
-      return this.parts.likelihood ?? memberAt(this.#speakers.target!, key);
+    const { likelihood } = this.parts;
+    if (likelihood === undefined) this.#part("target", "getTargetLogprobs");
+    this.#checkValues("getTargetLogprobs", contexts, continuations);
+    if (likelihood !== undefined) return this.#logprobs(likelihood, contexts, continuations);
+    const before = contexts.map((context, row) => {
+      const probe = continuations[row]!;
+      // A prompt without the probe in it says nothing of the probe.
+      return this.promptForTargetAndValidate(context, probe).upTo(probe) ?? context;
     });
-    const turns = turnTokens(this, contexts, continuations, sources);
-    const recorded = contexts.map((context, row) => {
-      if (this.parts.likelihood !== undefined) return null;
-      const source = sources?.[row];
-      if (source === undefined) return null;
-      if (!isKey(source)) return turns[row]?.target?.logprobs ?? null;
-      const place = this.#places.get(source);
-      return place?.level.probeLogprobs(place.row, context, continuations[row]!) ?? null;
-    });
-    const missing = recorded.flatMap((logprobs, row) => (logprobs === null ? [row] : []));
-    const computed = new Map<number, number[]>();
-    for (const teller of new Set(missing.map((row) => tellers[row]!))) {
-      const rows = missing.filter((row) => tellers[row] === teller);
-      const scored = await teller.score(
-        rows.map((row) => teller.encode(contexts[row]!, continuations[row]!)),
-      );
-      rows.forEach((row, index) => computed.set(row, scored[index]!));
-    }
-    const table = recorded.map((logprobs, row) => logprobs ?? computed.get(row)!);
-    return TokenTable.ofRows(table, this.parts.tester?.device);
+    return this.#logprobs(this.#voices.target!, before, continuations, keys);
   }
 
-  override advance(context: string, probe: string, response: string): string {
-    return context + probe + response;
+  override advance(context: Conversation, probe: Message, response: Message): Returned<Conversation> {
+    return context.append(probe, response);
   }
 
-  override promptForTarget(context: string, probe: string): string {
-    return this.#targetReads === "probe" ? probe : context + probe;
+  override promptForTarget(context: Conversation, probe: Message): Returned<Conversation> {
+    return (this.#targetReads === "probe" ? NOTHING : context).append(probe);
+  }
+
+  override emptyResponse(): Returned<Message> {
+    return new Message("target", "");
   }
 
   /** How likely the target finds each probe after its context: sums of `getTargetLogprobs`. */
   async likelihood(
-    contexts: readonly string[],
-    probes: readonly string[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<Likelihood[]> {
     const table = await this.getTargetLogprobsAndValidate(contexts, probes, keys);
@@ -340,55 +289,90 @@ export class ASTSystem extends System {
    * whoever computes the reward.
    */
   override async assess(
-    contexts: readonly string[],
-    probes: readonly string[],
-    responses: readonly string[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    responses: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<Assessment[]> {
     checkPaired("ASTSystem.assess", contexts, probes);
     checkPaired("ASTSystem.assess", contexts, responses);
     if (contexts.length === 0) return [];
-    // Without keys of a growth, keys of our own carry what `reward` finds out.
-    const own = keys ?? contexts.map((_, row): NodeKey => ({ seed: 0, episode: 0, node: row }));
-    const others = own.flatMap((key, row) => this.#others(key).map((said) => ({ row, ...said })));
-    if (others.length === 0) return this.#assessOwn(contexts, probes, responses, own);
+    const others = keys === undefined ? [] : await this.#otherAnswers(contexts, probes, keys);
+    const said = others.filter(({ response }) => !(response instanceof FailedMessage));
     // What other targets said is judged as the turns themselves are, so that overrides count for it, too.
     const all = await this.#assessOwn(
-      [...contexts, ...others.map(({ row }) => contexts[row]!)],
-      [...probes, ...others.map(({ row }) => probes[row]!)],
-      [...responses, ...others.map(({ text }) => text)],
-      [...own, ...others.map(({ row }) => this.#alias({ ...own[row]! }, own[row]!))],
+      [...contexts, ...said.map(({ row }) => contexts[row]!)],
+      [...probes, ...said.map(({ row }) => probes[row]!)],
+      [...responses, ...said.map(({ response }) => response)],
+      keys && [...keys, ...said.map(({ row }) => keys[row]!)],
     );
-    return own.map((_, row) => {
-      const answers = others.flatMap((other, at) =>
-        other.row === row
-          ? [{ model: other.model, response: other.text, assessment: all[own.length + at]! }]
-          : [],
-      );
+    return contexts.map((_, row) => {
+      const answers = others.flatMap((other): JudgedAnswer[] => {
+        if (other.row !== row) return [];
+        const { model, response } = other;
+        if (response instanceof FailedMessage) return [{ model, response, assessment: failed(response) }];
+        return [{ model, response, assessment: all[contexts.length + said.indexOf(other)]! }];
+      });
       return combineAnswers(all[row]!, answers, this.#targetAnswers);
     });
   }
 
-  async #assessOwn(
-    contexts: readonly string[],
-    probes: readonly string[],
-    responses: readonly string[],
-    own: readonly NodeKey[],
-  ): Promise<Assessment[]> {
-    const rewards = await super.assess(contexts, probes, responses, own);
-    const unjudged = own.flatMap((key, row) =>
-      this.#judgements.has(key) || this.#reward === null ? [] : [row],
-    );
-    if (unjudged.length > 0) {
-      // The reward was computed without ours: scores are measured for the record all the same.
-      const pick = <T>(values: readonly T[]) => unjudged.map((row) => values[row]!);
-      await this.#judge(pick(contexts), pick(probes), pick(responses), pick(own));
+  /** What the other targets say to the same prompts, where they count, by the method that asks the row's own. */
+  async #otherAnswers(
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    keys: readonly NodeKey[],
+  ): Promise<{ row: number; model: string; response: Message }[]> {
+    const { target } = this.#voices;
+    if (this.#targetAnswers === "one" || !(target instanceof ModelPool)) return [];
+    const answers: { row: number; model: string; response: Message }[] = [];
+    for (const [member, { name: model }] of target.members.entries()) {
+      const mine = keys.flatMap((key, row) => (target.placeAt(key) === member ? [] : [row]));
+      const responses = await attemptRows(
+        "target",
+        mine.length,
+        (some) => {
+          const rows = some.map((at) => mine[at]!);
+          return this.rolloutPromptWithTargetAndValidate(
+            rows.map((row) => this.promptForTargetAndValidate(contexts[row]!, probes[row]!)),
+            rows.map((row) => ({ ...keys[row]!, member })),
+          );
+        },
+        this.retry,
+      );
+      for (const [at, { failure, ...said }] of responses.entries()) {
+        const response =
+          failure === null ? (said as { value: Message }).value : new FailedMessage("target", failure);
+        answers.push({ row: mine[at]!, model, response });
+      }
     }
-    return rewards.map(({ reward, failure }, row): Assessment => {
-      const judged = this.#judgements.get(own[row]!)?.assessment;
-      if (judged === undefined) return { reward, scores: {}, terms: {}, likelihood: null, failure };
-      return { ...judged, reward, failure };
-    });
+    return answers;
+  }
+
+  async #assessOwn(
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    responses: readonly Message[],
+    keys: readonly NodeKey[] | undefined,
+  ): Promise<Assessment[]> {
+    const turns = contexts.map((context, row) => context.append(probes[row]!, responses[row]!));
+    for (const turn of turns) this.#judged.set(turn, null);
+    try {
+      const rewards = await super.assess(contexts, probes, responses, keys);
+      const unjudged = turns.flatMap((turn, row) => (this.#judged.get(turn) === null ? [row] : []));
+      if (unjudged.length > 0 && this.#reward !== null) {
+        // The reward was computed without ours, or of other texts: the turn itself is measured for the record.
+        const pick = <T>(values: readonly T[]) => unjudged.map((row) => values[row]!);
+        await this.#judge(pick(contexts), pick(probes), pick(responses), keys && pick(keys));
+      }
+      return rewards.map((assessment, row): Assessment => {
+        const { reward, failure } = assessment;
+        const judged = this.#judged.get(turns[row]!) ?? assessment;
+        return { ...judged, reward, failure };
+      });
+    } finally {
+      for (const turn of turns) this.#judged.delete(turn);
+    }
   }
 
   /**
@@ -397,9 +381,9 @@ export class ASTSystem extends System {
    * @throws RecordedFailure when a turn could not be judged; `assess` gives such failures as data
    */
   override async reward(
-    contexts: readonly string[],
-    probes: readonly string[],
-    responses: readonly string[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    responses: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
@@ -420,16 +404,17 @@ export class ASTSystem extends System {
 
   override counters(): WorkCounters {
     const { baseline, likelihood } = this.parts;
-    const { tester, target } = this.#speakers;
-    const speakers = Object.entries({ tester, target, baseline, likelihood });
+    const models = Object.entries({ ...this.#voices, baseline, likelihood });
     return Object.fromEntries(
-      speakers.flatMap(([role, speaker]) => (speaker === undefined ? [] : [[role, speaker.work]])),
+      models.flatMap(([role, model]) => (model === undefined ? [] : [[role, model.work]])),
     );
   }
 
-  /** The token ids behind a turn, for records; null where this system did not make it. */
+  /** The token ids behind a turn, for records; null where no model of this system tells ids. */
   tokensOf(node: Node): TokensRecord | null {
-    return tokensOf(this, node)?.toRecord() ?? null;
+    return tokensRecord(node, this.#voices, (context, probe) =>
+      this.promptForTargetAndValidate(context, probe),
+    );
   }
 
   /** Writes the tester, in a format that others can load. */
@@ -440,6 +425,10 @@ export class ASTSystem extends System {
   /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
   async restoreTester(source: string): Promise<void> {
     await this.#part("tester", "restoreTester").restore(source);
+  }
+
+  override release(): void {
+    for (const model of Object.values(this.#voices) as Model[]) model.release();
   }
 
   override dispose(): void {
@@ -461,16 +450,10 @@ export class ASTSystem extends System {
     else this.#reward.setState(state);
   }
 
-  override growthMemory(): GrowthMemory {
-    return new ConversationMemory(this, this.#speakers, (key, level, row) =>
-      this.#places.set(key, { level, row }),
-    );
-  }
-
   /** Whether somebody says how likely probes are: a part, or a method of a subclass. */
   #tellsLikelihood(): boolean {
     const { likelihood } = this.parts;
-    const { target } = this.#speakers;
+    const { target } = this.#voices;
     return (
       likelihood !== undefined ||
       target?.tellsLikelihood === true ||
@@ -483,83 +466,88 @@ export class ASTSystem extends System {
     return !methods.some((method) => overrides<ASTSystem>(this, ASTSystem.prototype, method));
   }
 
-  /** What other targets said to a growing node's probe; none where they do not count. */
-  #others(key: NodeKey): readonly OtherUtterance[] {
-    const place = this.#places.get(key);
-    return place === undefined ? [] : place.level.others(place.row);
+  /** The next messages of a model; a row that failed is a message that cannot be read. */
+  async #say(
+    model: Model,
+    conversations: readonly Conversation[],
+    keys: readonly NodeKey[],
+    score?: readonly (Message | null)[],
+  ): Promise<Message[]> {
+    const options = score === undefined ? { keys } : { keys, score, ends: this.#scoresEnds };
+    const said = await model.generate(conversations, options);
+    checkCount(`${model.name}.generate`, said, conversations.length);
+    const messages = said.map((each) =>
+      each instanceof Message ? each : new FailedMessage(model.role, each),
+    );
+    noteSaid(
+      keys,
+      messages.filter((message) => !(message instanceof FailedMessage)),
+    );
+    return messages;
   }
 
-  /** Another key object for the node that a key names. */
-  #alias(alias: NodeKey, key: NodeKey): NodeKey {
-    const place = this.#places.get(key);
-    if (place !== undefined) this.#places.set(alias, place);
-    return alias;
+  async #logprobs(
+    model: Model,
+    contexts: readonly Conversation[],
+    messages: readonly Message[],
+    keys?: readonly NodeKey[],
+  ): Promise<TokenTable> {
+    if (model.logprobs === undefined) {
+      throw new UsageError(
+        `${this.constructor.name}: ${model.name} cannot tell how likely a text is; give a model as the likelihood role`,
+      );
+    }
+    const rows = await model.logprobs(contexts, messages, keys);
+    return TokenTable.ofRows(rows, this.parts.tester?.device);
   }
 
-  /** Turns judged by the reward's terms, each once while it grows. */
+  /** Turns judged by the reward's terms; those that are being assessed once, however often they are asked for. */
   async #judge(
-    contexts: readonly string[],
-    probes: readonly string[],
-    responses: readonly string[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    responses: readonly Message[],
     keys: readonly NodeKey[] | undefined,
   ): Promise<Assessment[]> {
-    const known = contexts.map((_, row) => {
-      const key = keys?.[row];
-      const judged = key === undefined ? undefined : this.#judgements.get(key);
-      const isSame = judged?.probe === probes[row] && judged?.response === responses[row];
-      return isSame ? judged!.assessment : undefined;
-    });
-    const missing = known.flatMap((assessment, row) => (assessment === undefined ? [row] : []));
-    const judged = await this.#assessTurns(
-      missing.map((row) => ({
-        context: contexts[row]!,
-        probe: probes[row]!,
-        response: responses[row]!,
-        key: keys?.[row] ?? { seed: 0, episode: 0, node: row },
-      })),
-      keys === undefined ? undefined : missing.map((row) => keys[row]!),
-    );
+    const turns = contexts.map((context, row) => context.append(probes[row]!, responses[row]!));
+    const known = turns.map((turn) => this.#judged.get(turn) ?? null);
+    const missing = known.flatMap((assessment, row) => (assessment === null ? [row] : []));
+    const pick = <T>(values: readonly T[]) => missing.map((row) => values[row]!);
+    const judged = await this.#assessTurns(pick(contexts), pick(probes), pick(responses), keys && pick(keys));
     missing.forEach((row, at) => {
       known[row] = judged[at]!;
-      const key = keys?.[row];
-      if (key !== undefined) {
-        this.#judgements.set(key, {
-          probe: probes[row]!,
-          response: responses[row]!,
-          assessment: judged[at]!,
-        });
-      }
+      if (this.#judged.has(turns[row]!)) this.#judged.set(turns[row]!, judged[at]!);
     });
     return known as Assessment[];
   }
 
   async #assessTurns(
-    turns: readonly Omit<Turn, "likelihood">[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
+    responses: readonly Message[],
     keys: readonly NodeKey[] | undefined,
   ): Promise<Assessment[]> {
-    if (turns.length === 0) return [];
-    const call = () =>
-      this.likelihood(
-        turns.map(({ context }) => context),
-        turns.map(({ probe }) => probe),
-        keys,
-      );
-    const known = await attempt("likelihood", call, this.retry);
+    if (contexts.length === 0) return [];
+    const known = await attempt("likelihood", () => this.likelihood(contexts, probes, keys), this.retry);
     const reward = this.#reward!;
-    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, turns.length);
+    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, contexts.length);
     else if (reward.needsLikelihood) {
       const { failure } = known;
-      return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
+      return contexts.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
     }
+    // Judges read texts.
+    const turns = contexts.map((context, row) => ({
+      context: context.toString(),
+      probe: probes[row]!.text,
+      response: responses[row]!.text,
+      key: keys?.[row] ?? { seed: 0, episode: 0, node: row },
+      likelihood: known.failure === null ? known.value[row]! : null,
+      testerLogprobs: probes[row]!.sampled?.logprobs ?? null,
+    }));
     const judged: Assessment[] = [];
     for (const purpose of ["train", "evaluate"] as const) {
       const rows = turns.flatMap(({ key }, row) => ((key.purpose ?? "train") === purpose ? [row] : []));
       const assessments = await reward.assess(
-        rows.map((row) => ({
-          ...turns[row]!,
-          likelihood: known.failure === null ? known.value[row]! : null,
-          testerLogprobs: this.#testerLogprobs(turns[row]!),
-        })),
+        rows.map((row) => turns[row]!),
         purpose,
         this.retry,
       );
@@ -568,45 +556,21 @@ export class ASTSystem extends System {
     return judged;
   }
 
-  #testerLogprobs({ probe, key }: Pick<Turn, "probe" | "key">): readonly number[] | null {
-    const place = this.#places.get(key);
-    return place === undefined ? null : place.level.testerLogprobs(place.row, probe);
-  }
-
-  /** Ids of contexts and probes on the tester's side: those that were sampled where the nodes are known. */
-  #testerRows(contexts: readonly string[], continuations: readonly string[], sources?: Sources) {
-    const tester = this.#part("tester", "getTesterLogprobs");
-    return turnTokens(this, contexts, continuations, sources).map((tokens, row) =>
-      tokens?.tester
-        ? { context: tokens.tester.context, continuation: tokens.tester.probe }
-        : tester.encode(contexts[row]!, continuations[row]!),
-    );
-  }
-
-  /** Calls once for each level that keys belong to, and once for those of none; answers in the order of the rows. */
-  async #byLevel(
-    keys: readonly NodeKey[] | undefined,
-    count: number,
-    calls: {
-      known: (level: Level, rows: number[], at: number[]) => Promise<string[]>;
-      unknown: (at: number[]) => Promise<string[]>;
-    },
-  ): Promise<string[]> {
-    const groups = new Map<Level | null, { rows: number[]; at: number[] }>();
-    for (let at = 0; at < count; at += 1) {
-      const key = keys?.[at];
-      const place = key === undefined ? undefined : this.#places.get(key);
-      const group = groups.get(place?.level ?? null) ?? { rows: [], at: [] };
-      groups.set(place?.level ?? null, group);
-      group.rows.push(place?.row ?? -1);
-      group.at.push(at);
+  /** @throws UsageError for texts in place of values */
+  #checkValues(method: string, contexts: readonly unknown[], messages: readonly unknown[] = []): void {
+    const where = `${this.constructor.name}.${method}`;
+    const state = contexts.find((context) => !(context instanceof Conversation));
+    if (state !== undefined) {
+      throw new UsageError(
+        `${where}: takes Conversations, got ${describeValue(state)}; make one with Conversation.of(text)`,
+      );
     }
-    const answers: string[] = Array.from({ length: count });
-    for (const [level, { rows, at }] of groups) {
-      const texts = level === null ? await calls.unknown(at) : await calls.known(level, rows, at);
-      at.forEach((row, index) => (answers[row] = texts[index]!));
+    const text = messages.find((message) => !(message instanceof Message));
+    if (text !== undefined) {
+      throw new UsageError(
+        `${where}: takes Messages, got ${describeValue(text)}; make one with new Message("tester", text)`,
+      );
     }
-    return answers;
   }
 
   #part<Name extends keyof SystemParts>(name: Name, method: string): NonNullable<SystemParts[Name]> {
@@ -626,21 +590,14 @@ export function foreignBaseline(where: string): UsageError {
   );
 }
 
-const namedKeys = (keys: readonly NodeKey[] | undefined, rows: readonly number[]): NodeKey[] =>
-  rows.map((row) => keys?.[row] ?? { seed: 0, episode: 0, node: row });
-
-/** Utterances behind texts that belong to no growing tree. */
-async function utter(
-  speaker: Speaker,
-  texts: readonly string[],
-  keys: readonly NodeKey[],
-): Promise<string[]> {
-  if (texts.length === 0) return [];
-  const starts = texts.map((text): Line[] => [{ voice: "opening", text }]);
-  const conversation = await speaker.open(starts, keys);
-  try {
-    return (await conversation.speak(keys)).map(({ text }) => text);
-  } finally {
-    conversation.close();
+/** The probe that a target is asked about: the last one, unless the target has answered it already. */
+function lastProbe(prompt: Conversation): Message | null {
+  for (let at: Conversation | null = prompt; at !== null && at.last.from !== "target"; at = at.parent) {
+    if (at.last.from === "tester") return at.last;
   }
+  return null;
 }
+
+const failed = ({ failure }: FailedMessage): Assessment => {
+  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
+};

@@ -1,4 +1,4 @@
-import type { Assessment } from "../core/index.js";
+import type { Assessment, Message } from "../core/index.js";
 
 /** What several targets do: one of them answers in an episode, or all do and their rewards are combined. */
 export const TARGET_ANSWERS = ["one", "max", "mean", "min"] as const;
@@ -7,7 +7,7 @@ export type TargetAnswers = (typeof TARGET_ANSWERS)[number];
 /** What another target said to a turn's probe, judged as the turn itself is. */
 export interface JudgedAnswer {
   model: string;
-  response: string;
+  response: Message;
   assessment: Assessment;
 }
 

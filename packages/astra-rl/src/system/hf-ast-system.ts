@@ -1,4 +1,4 @@
-import type { CausalLM, LoadedCausalLM, LocalSpeaker } from "@astra-rl/lm";
+import type { CausalLM, LoadedCausalLM, LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { ModelShelf, type ComputeTypes, type ModelSource } from "../models/index.js";
 import {
@@ -11,7 +11,7 @@ import {
 } from "../tester/index.js";
 import { ASTSystem, foreignBaseline } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
+import { ModelFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: where the tester starts. */
@@ -33,8 +33,8 @@ export interface HFASTSystemOptions extends HFSystemOptions {
 /** The parts of a system on Hugging Face checkpoints. */
 export interface HFParts extends SystemParts {
   tester: LocalTester;
-  target: LocalSpeaker;
-  baseline: LocalSpeaker;
+  target: LocalModel;
+  baseline: LocalModel;
 }
 
 /**
@@ -76,15 +76,15 @@ export class HFASTSystem extends ASTSystem {
       if (await shelf.tellsTokensApart("tester", "baseline")) throw foreignBaseline(this.name);
       const frozen = { target: await shelf.frozen("target"), baseline: await shelf.frozen("baseline") };
       const weights = await trainedWeights(shelf, options, frozen.baseline);
-      const factory = new SpeakerFactory(shelf, options);
+      const factory = new ModelFactory(shelf, options);
       const { gradientCheckpointing = false, valueHead = false } = options;
       const head = valueHead ? { valueHead: makeValueHead(shelf, weights) } : {};
       const parts: HFParts = {
         tester: new LocalTester(weights, { ...factory.options("tester"), gradientCheckpointing, ...head }),
         otherTesters: await factory.others("tester", shelf, otherTesters),
-        target: factory.speaker("target", frozen.target),
+        target: factory.model("target", frozen.target),
         otherTargets: await factory.others("target", shelf, otherTargets),
-        baseline: factory.speaker("baseline", frozen.baseline),
+        baseline: factory.model("baseline", frozen.baseline),
         scorer,
         ...(reward === undefined ? {} : { reward }),
         ...(embedder === undefined ? {} : { embedder }),
@@ -100,11 +100,11 @@ export class HFASTSystem extends ASTSystem {
     return this.parts.tester;
   }
 
-  get target(): LocalSpeaker {
+  get target(): LocalModel {
     return this.parts.target;
   }
 
-  get baseline(): LocalSpeaker {
+  get baseline(): LocalModel {
     return this.parts.baseline;
   }
 

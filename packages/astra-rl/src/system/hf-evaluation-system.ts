@@ -1,18 +1,18 @@
-import type { LocalSpeaker } from "@astra-rl/lm";
+import type { LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { SystemNeed, TokenTable } from "../core/index.js";
 import { ModelShelf } from "../models/index.js";
 import { FrozenTester } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { SpeakerFactory, type HFSystemOptions } from "./hf-parts.js";
+import { ModelFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
 /** The parts of an evaluation on Hugging Face checkpoints. */
 export interface HFEvaluationParts extends SystemParts {
   tester: FrozenTester;
-  target: LocalSpeaker;
+  target: LocalModel;
 }
 
 /**
@@ -45,15 +45,16 @@ export class HFEvaluationSystem extends ASTSystem {
     try {
       const tester = await shelf.frozen("tester");
       const target = await shelf.frozen("target");
-      const factory = new SpeakerFactory(shelf, options);
+      const factory = new ModelFactory(shelf, options);
       const parts: HFEvaluationParts = {
         tester: new FrozenTester("tester", {
           ...factory.options("tester"),
+          role: "tester",
           tokenizer: tester.tokenizer,
           model: () => tester.model,
         }),
         otherTesters: await factory.others("tester", shelf, otherTesters),
-        target: factory.speaker("target", target),
+        target: factory.model("target", target),
         otherTargets: await factory.others("target", shelf, otherTargets),
         scorer,
         ...(reward === undefined ? {} : { reward }),
@@ -70,7 +71,7 @@ export class HFEvaluationSystem extends ASTSystem {
     return this.parts.tester;
   }
 
-  get target(): LocalSpeaker {
+  get target(): LocalModel {
     return this.parts.target;
   }
 

@@ -1,5 +1,5 @@
 import { totalmem } from "node:os";
-import { CacheBudget, LocalSpeaker, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
+import { CacheBudget, LocalModel, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
 import type { Embedder, Scorer } from "../core/index.js";
 import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
@@ -34,8 +34,8 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   log?: (message: string) => void;
 }
 
-/** What the speakers of one system share, and what makes them. */
-export class SpeakerFactory {
+/** What the models of one system share, and what makes them. */
+export class ModelFactory {
   readonly #shared;
   readonly #generation: GenerationOptions;
 
@@ -51,24 +51,25 @@ export class SpeakerFactory {
     this.#shared = {
       cacheBudget: new CacheBudget(cacheBytes),
       onTruncate: log,
-      release: () => shelf.dispose(),
+      onDispose: () => shelf.dispose(),
     };
   }
 
-  /** How a role's speaker is made; the baseline never speaks, and reads as the tester does. */
+  /** How a role's model is made; the baseline never speaks, and reads as the tester does. */
   options(role: "tester" | "target" | "baseline") {
     const chosen = this.#generation[role === "target" ? "target" : "tester"];
     return { ...this.#shared, sampling: { ...DEFAULT_SAMPLING, ...chosen } };
   }
 
   /** @param number of the model among several in the role, from 1 */
-  speaker(
+  model(
     role: "tester" | "target" | "baseline",
     { model, tokenizer }: LoadedCausalLM,
     number = 1,
-  ): LocalSpeaker {
+  ): LocalModel {
     const name = number === 1 ? role : `${role}-${number}`;
-    return new LocalSpeaker(name, { ...this.options(role), tokenizer, model: () => model });
+    const own = role === "target" ? "target" : "tester";
+    return new LocalModel(name, { ...this.options(role), role: own, tokenizer, model: () => model });
   }
 
   /** The further models of a role, frozen. */
@@ -76,13 +77,13 @@ export class SpeakerFactory {
     role: "tester" | "target",
     shelf: ModelShelf,
     sources: readonly ModelSource[] = [],
-  ): Promise<LocalSpeaker[]> {
-    const speakers: LocalSpeaker[] = [];
+  ): Promise<LocalModel[]> {
+    const models: LocalModel[] = [];
     for (const [at, source] of sources.entries()) {
       const loaded = await shelf.frozen(role, source);
-      speakers.push(this.speaker(role, loaded, at + 2));
+      models.push(this.model(role, loaded, at + 2));
     }
-    return speakers;
+    return models;
   }
 }
 

@@ -1,6 +1,6 @@
 // Models behind one interface, made of parts. A system must not know samplers, algorithms or training.
 export { TARGET_ANSWERS, type TargetAnswers } from "./combine-answers.js";
-export { SpeakerPool, type SpeakerPoolOptions } from "./speaker-pool.js";
+export { ModelPool } from "./model-pool.js";
 export { ASTSystem } from "./ast-system.js";
 export { TARGET_READS, type ASTSystemOptions, type SystemParts, type TargetReads } from "./system-parts.js";
 export { HFASTSystem, type HFASTSystemOptions, type HFParts } from "./hf-ast-system.js";
@@ -10,4 +10,3 @@ export {
   type HFEvaluationSystemOptions,
 } from "./hf-evaluation-system.js";
 export { DEFAULT_SAMPLING, type GenerationOptions, type HFSystemOptions } from "./hf-parts.js";
-export { TurnTokens, type TargetTokens, type TesterTokens } from "./turn-tokens.js";

@@ -1,22 +1,21 @@
 import { keyedUniform } from "@astra-rl/lm";
-import type { Embedder, NodeKey, RetryOptions, Scorer, Speaker, Tester } from "../core/index.js";
+import type { Embedder, Model, NodeKey, RetryOptions, Scorer, Tester } from "../core/index.js";
 import type { Reward } from "../reward/index.js";
 import type { TargetAnswers } from "./combine-answers.js";
-import type { Speakers } from "./level.js";
-import { SpeakerPool } from "./speaker-pool.js";
+import { ModelPool } from "./model-pool.js";
 
 /** What a system is made of. A method whose part is missing has to be overridden. */
 export interface SystemParts {
   tester?: Tester;
   /** Further testers that speak in some episodes and are never trained; with the tester's ids. */
-  otherTesters?: readonly Speaker[];
-  target?: Speaker;
+  otherTesters?: readonly Model[];
+  target?: Model;
   /** Further models under test. */
-  otherTargets?: readonly Speaker[];
+  otherTargets?: readonly Model[];
   /** Frozen reference for the tester, with the tester's ids. */
-  baseline?: Speaker;
+  baseline?: Model;
   /** Says how likely a probe is where the target cannot tell; it never speaks. Default: the target. */
-  likelihood?: Speaker;
+  likelihood?: Model;
   scorer?: Scorer;
   /** What a turn is worth. Default: the paper's reward over the scorer. */
   reward?: Reward;
@@ -47,42 +46,39 @@ export interface ASTSystemOptions {
   evaluateOtherTesters?: boolean;
 }
 
-/** The speakers of the roles; where there are several for one, each episode's is drawn by its key. */
-export function speakersOf(
-  { tester, otherTesters = [], target, otherTargets = [], baseline }: SystemParts,
+/** The models that speak. */
+export interface Voices {
+  readonly tester?: Model;
+  readonly target?: Model;
+}
+
+/** The models of the roles that speak; where there are several for one, each episode's is drawn by its key. */
+export function voicesOf(
+  { tester, otherTesters = [], target, otherTargets = [] }: SystemParts,
   {
-    targetAnswers,
     otherTesterShare,
     evaluateOtherTesters,
-  }: Required<Omit<ASTSystemOptions, "retry" | "targetReads">>,
-): Speakers {
+  }: Required<Pick<ASTSystemOptions, "otherTesterShare" | "evaluateOtherTesters">>,
+): Voices {
   const draw = (stream: string, { seed, episode }: NodeKey, index: number) =>
     keyedUniform({ seed, stream, episode, node: 0 }, index);
   const oneOf = (count: number, stream: string, key: NodeKey, index: number) =>
     Math.floor(draw(stream, key, index) * count);
-  const testers =
-    tester === undefined || otherTesters.length === 0
-      ? tester
-      : new SpeakerPool([tester, ...otherTesters], {
-          choose: (key) => {
-            const stream = "choice of tester";
-            if (key.purpose === "evaluate") {
-              return evaluateOtherTesters ? oneOf(otherTesters.length + 1, stream, key, 0) : 0;
-            }
-            const isOther = draw(stream, key, 0) < otherTesterShare;
-            return isOther ? 1 + oneOf(otherTesters.length, stream, key, 1) : 0;
-          },
-        });
-  const targets =
-    target === undefined || otherTargets.length === 0
-      ? target
-      : new SpeakerPool([target, ...otherTargets], {
-          choose: (key) => oneOf(otherTargets.length + 1, "choice of target", key, 0),
-          everyone: targetAnswers !== "one",
-        });
+  const chooseTester = (key: NodeKey): number => {
+    const stream = "choice of tester";
+    if (key.purpose === "evaluate") {
+      return evaluateOtherTesters ? oneOf(otherTesters.length + 1, stream, key, 0) : 0;
+    }
+    const isOther = draw(stream, key, 0) < otherTesterShare;
+    return isOther ? 1 + oneOf(otherTesters.length, stream, key, 1) : 0;
+  };
+  const chooseTarget = (key: NodeKey) => oneOf(otherTargets.length + 1, "choice of target", key, 0);
+  const together = (model: Model | undefined, others: readonly Model[], choose: (key: NodeKey) => number) =>
+    model === undefined || others.length === 0 ? model : new ModelPool([model, ...others], choose);
+  const testers = together(tester, otherTesters, chooseTester);
+  const targets = together(target, otherTargets, chooseTarget);
   return {
     ...(testers === undefined ? {} : { tester: testers }),
     ...(targets === undefined ? {} : { target: targets }),
-    ...(baseline === undefined ? {} : { baseline }),
   };
 }

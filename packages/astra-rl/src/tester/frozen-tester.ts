@@ -1,10 +1,10 @@
-import { LocalSpeaker, type ScoredRow } from "@astra-rl/lm";
+import { LocalModel, type Conversation, type Message } from "@astra-rl/lm";
 import { noGrad, UsageError, type Device, type Tensor } from "@astra-rl/torch";
 import type { Tester, TesterOutput, TesterWants } from "../core/index.js";
 import { noValueHead, testerOutput } from "./tester-output.js";
 
 /** A tester that is only evaluated: one set of weights, without gradients, nothing to train. */
-export class FrozenTester extends LocalSpeaker implements Tester {
+export class FrozenTester extends LocalModel implements Tester {
   readonly tellsValues = false;
 
   get device(): Device {
@@ -20,8 +20,13 @@ export class FrozenTester extends LocalSpeaker implements Tester {
   }
 
   /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
-  forward(rows: readonly ScoredRow[], { values = false, entropy = false }: TesterWants = {}): TesterOutput {
+  forward(
+    conversations: readonly Conversation[],
+    messages: readonly Message[],
+    { values = false, entropy = false }: TesterWants = {},
+  ): TesterOutput {
     if (values) throw noValueHead(this.name);
+    const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));
     return noGrad(() => testerOutput(this.train(this.model, rows, { entropy }), rows));
   }
 

@@ -1,7 +1,7 @@
 import { saveCausalLM, type CausalLM, type LoadedCausalLM, type Tokenizer } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
 import { ModelShelf } from "../models/index.js";
-import type { TesterWeights } from "./tester-weights.js";
+import { versionOf, type TesterWeights } from "./tester-weights.js";
 
 /**
  * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. Where
@@ -26,13 +26,13 @@ export class FullWeights implements TesterWeights {
     const direct = model.dtype === shelf.dtype && model.computeDtype === shelf.dtype;
     this.#own = !direct && twin === null;
     this.#speaking = direct ? model : (twin ?? shelf.own(model.copy(shelf.dtype)));
-    this.#copied = this.#state();
+    this.#copied = this.version;
   }
 
   /** Several optimizer steps in a row cost one copy: it is made when somebody next speaks. */
   get speaking(): CausalLM {
     if (this.#speaking === this.model) return this.model;
-    const state = this.#state();
+    const state = this.version;
     if (state === this.#copied) return this.#speaking;
     this.#copied = state;
     if (this.#own) {
@@ -42,6 +42,10 @@ export class FullWeights implements TesterWeights {
       this.#own = true;
     }
     return this.#speaking;
+  }
+
+  get version(): number {
+    return versionOf(this.parameters());
   }
 
   *parameters(): Iterable<Tensor> {
@@ -65,12 +69,5 @@ export class FullWeights implements TesterWeights {
     } finally {
       shelf.dispose();
     }
-  }
-
-  /** Grows with every change of a parameter, whoever makes it. */
-  #state(): number {
-    let sum = 0;
-    for (const parameter of this.parameters()) sum += parameter.version;
-    return sum;
   }
 }

@@ -1,11 +1,14 @@
-import { LocalSpeaker, type LocalSpeakerOptions, type ScoredRow } from "@astra-rl/lm";
+import { LocalModel, type Conversation, type LocalModelOptions, type Message } from "@astra-rl/lm";
 import { isGradEnabled, type Device, type Tensor } from "@astra-rl/torch";
 import type { Tester, TesterOutput, TesterWants } from "../core/index.js";
 import { noValueHead, testerOutput } from "./tester-output.js";
 import type { TesterWeights } from "./tester-weights.js";
 import type { ValueHead } from "./value-head.js";
 
-export interface LocalTesterOptions extends Omit<LocalSpeakerOptions, "model" | "tokenizer"> {
+export interface LocalTesterOptions extends Omit<
+  LocalModelOptions,
+  "role" | "model" | "version" | "tokenizer"
+> {
   /**
    * Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, the same
    * gradients. On the CPU only. Default false.
@@ -16,7 +19,7 @@ export interface LocalTesterOptions extends Omit<LocalSpeakerOptions, "model" | 
 }
 
 /** A tester of this process whose weights are trained. */
-export class LocalTester extends LocalSpeaker implements Tester {
+export class LocalTester extends LocalModel implements Tester {
   readonly weights: TesterWeights;
   readonly valueHead: ValueHead | null;
   readonly #gradientCheckpointing: boolean;
@@ -26,7 +29,13 @@ export class LocalTester extends LocalSpeaker implements Tester {
     { gradientCheckpointing = false, valueHead, ...options }: LocalTesterOptions,
     name = "tester",
   ) {
-    super(name, { ...options, tokenizer: weights.tokenizer, model: () => weights.speaking });
+    super(name, {
+      ...options,
+      role: "tester",
+      tokenizer: weights.tokenizer,
+      model: () => weights.speaking,
+      version: () => weights.version,
+    });
     this.weights = weights;
     this.valueHead = valueHead ?? null;
     this.#gradientCheckpointing = gradientCheckpointing;
@@ -49,9 +58,14 @@ export class LocalTester extends LocalSpeaker implements Tester {
     return this.valueHead?.parameters() ?? [];
   }
 
-  forward(rows: readonly ScoredRow[], { values = false, entropy = false }: TesterWants = {}): TesterOutput {
+  forward(
+    conversations: readonly Conversation[],
+    messages: readonly Message[],
+    { values = false, entropy = false }: TesterWants = {},
+  ): TesterOutput {
     const { valueHead, weights } = this;
     if (values && valueHead === null) throw noValueHead(this.name);
+    const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));
     const options = {
       gradientCheckpointing: this.#gradientCheckpointing,
       entropy,

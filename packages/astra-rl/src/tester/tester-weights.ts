@@ -8,10 +8,19 @@ export interface TesterWeights {
   readonly model: CausalLM;
   /** What the tester speaks with now; brought up to date by itself where the parameters have changed. */
   readonly speaking: CausalLM;
+  /** Another number once a parameter has changed, whoever changed it. */
+  readonly version: number;
   parameters(): Iterable<Tensor>;
   /** Runs a computation that a gradient will flow through. */
   training<T>(compute: () => T): T;
   save(folder: string): Promise<void>;
   /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
   restore(source: string): Promise<void>;
+}
+
+/** Grows with every change of a parameter. */
+export function versionOf(parameters: Iterable<Tensor>): number {
+  let sum = 0;
+  for (const parameter of parameters) sum += parameter.version;
+  return sum;
 }

@@ -1,5 +1,12 @@
 import { AstraError, UsageError } from "@astra-rl/torch";
-import { messageOf, type Graph, type Json, type Stateful } from "../core/index.js";
+import {
+  messageOf,
+  type Graph,
+  type Json,
+  type Stateful,
+  type Message,
+  type Conversation,
+} from "../core/index.js";
 import type { MetricsRecord } from "../records/index.js";
 
 /** What a callback may ask of the trainer that calls it. */
@@ -18,7 +25,7 @@ export interface TrainingControl {
  *
  * What a callback remembers is part of checkpoints where it has `getState` and `setState`, under its name.
  */
-export interface TrainingCallback<S = string, A = string> extends Partial<Stateful> {
+export interface TrainingCallback<S = Conversation, A = Message> extends Partial<Stateful> {
   /** Tells it from the others, in messages and in checkpoints. */
   readonly name: string;
   /** Before the first step, or before that with which a resumed run goes on. */
@@ -38,7 +45,7 @@ export interface TrainingCallback<S = string, A = string> extends Partial<Statef
 type Hook = "onTrainBegin" | "onExperience" | "onStep" | "onStepKept" | "onCheckpoint" | "onTrainEnd";
 
 /** The callbacks of a trainer, in their order. */
-export class Callbacks<S = string, A = string> {
+export class Callbacks<S = Conversation, A = Message> {
   readonly #all: readonly TrainingCallback<S, A>[];
 
   /** @throws UsageError for two of one name */

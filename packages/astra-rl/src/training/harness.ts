@@ -12,12 +12,14 @@ import {
   type Json,
   type Sampler,
   type StepResult,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
 import { requireWhole } from "./training-configuration.js";
 
-export interface HarnessOptions<S = string, A = string> {
+export interface HarnessOptions<S = Conversation, A = Message> {
   /** Graphs grown for one experience. @default 32 */
   numEpisodesPerExperience?: number;
   /** Items in one batch. @default 16 */
@@ -61,7 +63,7 @@ export interface HarnessState {
  *   }
  * }
  */
-export class Harness<S = string, A = string, Step = unknown, Batch = unknown> {
+export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unknown> {
   readonly numEpisodesPerExperience: number;
   readonly batchSize: number;
   readonly seed: number;

@@ -1,7 +1,16 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import type { Algorithm, Evaluator, Json, Node, Sampler, TokensRecord } from "../core/index.js";
+import type {
+  Algorithm,
+  Evaluator,
+  Json,
+  Node,
+  Sampler,
+  TokensRecord,
+  Message,
+  Conversation,
+} from "../core/index.js";
 import {
   EVALUATION_VERSION,
   stringifyGraph,
@@ -44,12 +53,12 @@ export interface EvaluationReport {
 }
 
 /** What a system may offer so that training graphs are kept with their token ids (`keepTokens`). */
-export interface TokenTeller<S = string, A = string> {
+export interface TokenTeller<S = Conversation, A = Message> {
   /** The ids behind a turn; null for a turn that the system did not make. */
   tokensOf(node: Node<S, A>): TokensRecord | null;
 }
 
-export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOptions<S, A> {
+export interface HFASTTrainerOptions<S = Conversation, A = Message> extends TrainerOptions<S, A> {
   /** Evaluates the tester on the dev prompts; without it there are no evaluations and no `checkpoints/best`. */
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
@@ -74,7 +83,7 @@ export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOpti
  *
  * A full or read-only disk ends training with an error; what was written before stays as it is.
  */
-export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknown> extends Trainer<
+export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> extends Trainer<
   S,
   A,
   Step,

@@ -26,6 +26,8 @@ import {
   type MetricsLogger,
   type Sampler,
   type System,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
 import { Callbacks, type TrainingCallback, type TrainingControl } from "./callbacks.js";
@@ -39,7 +41,7 @@ import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import type { TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
 
-export interface TrainerOptions<S = string, A = string> {
+export interface TrainerOptions<S = Conversation, A = Message> {
   /** What turns are credited with when something is learned from them. Default: their own reward. */
   credit?: Credit<S, A>;
   /** Take part in training, in this order; `earlyStopping` of the configuration comes after them. */
@@ -85,7 +87,7 @@ export type Accumulated = "added" | "stopped" | "not finite";
  * A step is made of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and `metrics`;
  * each can be overridden. What is logged is defined in docs/metrics.md.
  */
-export class Trainer<S = string, A = string, Step = unknown, Batch = unknown> {
+export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> {
   readonly system: System<S, A>;
   readonly harness: Harness<S, A, Step, Batch>;
   readonly optimizer: Optimizer;

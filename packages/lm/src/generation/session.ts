@@ -456,7 +456,8 @@ function plan(rows: readonly SessionRow[], options: BatchOptions, reserve: numbe
   return withinBudget(rows, reserve, options).map((part) => new RowBatch(part, options));
 }
 
-function standIn(model: CausalLM): number {
+/** The id that stands for an empty text. @throws UsageError for a model that has none */
+export function standIn(model: CausalLM): number {
   const { bosId, eosIds } = model.config;
   const id = bosId ?? eosIds[0];
   if (id === undefined) {

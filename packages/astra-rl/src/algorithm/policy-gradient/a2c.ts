@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
@@ -52,7 +52,7 @@ export interface A2COptions
  *
  * @example new A2C(system, { entropyCoefficient: 0.01 })
  */
-export class A2C<S = string, A = string> extends PolicyGradient<S, A> {
+export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
     const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
     super(

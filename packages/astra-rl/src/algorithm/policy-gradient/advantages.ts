@@ -1,9 +1,16 @@
 import { UsageError } from "@astra-rl/torch";
-import { groupAdvantages, type GroupAdvantageOptions, type Json, type Node } from "../../core/index.js";
+import {
+  groupAdvantages,
+  type GroupAdvantageOptions,
+  type Json,
+  type Node,
+  type Message,
+  type Conversation,
+} from "../../core/index.js";
 import { generalizedAdvantages, type GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 
 /** What is known of a turn before it has an advantage. */
-export interface EstimatedTurn<S = string, A = string> {
+export interface EstimatedTurn<S = Conversation, A = Message> {
   node: Node<S, A>;
   credit: number;
   /** What each token of the probe earns besides: −β·KL to the baseline, 0 without a penalty. */

@@ -1,6 +1,12 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type GroupAdvantageOptions, type System } from "../../core/index.js";
+import {
+  defineKind,
+  type GroupAdvantageOptions,
+  type System,
+  type Message,
+  type Conversation,
+} from "../../core/index.js";
 import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
@@ -58,7 +64,7 @@ export interface GRPOOptions
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */
-export class GRPO<S = string, A = string> extends PolicyGradient<S, A> {
+export class GRPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: GRPOOptions = {}) {
     const { scale, ...chosen } = { ...DEFAULTS, ...given };
     if (scale !== "none" && scale !== "std") {

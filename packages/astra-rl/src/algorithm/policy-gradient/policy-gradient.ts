@@ -14,6 +14,8 @@ import {
   type TesterOutput,
   type TesterWants,
   type TokenTable,
+  type Message,
+  type Conversation,
 } from "../../core/index.js";
 import { creditConflict, requireEpochs, requireSiblings } from "../requirements.js";
 import type { EstimatedTurn } from "./advantages.js";
@@ -57,7 +59,7 @@ const COEFFICIENTS = [
  *
  * `testerOutput`, `baselineLogprobs`, `estimate` and `metrics` can each be overridden.
  */
-export class PolicyGradient<S = string, A = string> extends Algorithm<
+export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   S,
   A,
   PolicyBranch<S, A>,
@@ -221,9 +223,9 @@ export class PolicyGradient<S = string, A = string> extends Algorithm<
   override collate(branches: readonly PolicyBranch<S, A>[]): PolicyBatch<S, A> {
     const turns = branches.flatMap((branch) => branch.turns);
     return {
-      contexts: turns.map(({ node }) => node.context),
+      contexts: turns.map(({ node }) => node.spokenAfter),
       probes: turns.map(({ node }) => node.probe),
-      sources: turns.map(({ node }) => node),
+      nodes: turns.map(({ node }) => node),
       prepared: turns.map(({ prepared }) => prepared),
     };
   }
@@ -300,16 +302,13 @@ export class PolicyGradient<S = string, A = string> extends Algorithm<
   }
 
   /** What the tester says of the batch's probes, in one pass. */
-  protected testerOutput(
-    { contexts, probes, sources }: PolicyBatch<S, A>,
-    want: TesterWants,
-  ): Promise<TesterOutput> {
-    return this.system.getTesterOutputAndValidate(contexts, probes, sources, want);
+  protected testerOutput({ contexts, probes }: PolicyBatch<S, A>, want: TesterWants): Promise<TesterOutput> {
+    return this.system.getTesterOutputAndValidate(contexts, probes, want);
   }
 
   /** What the baseline says of the batch's probes, without a gradient. */
-  protected baselineLogprobs({ contexts, probes, sources }: PolicyBatch<S, A>): Promise<TokenTable> {
-    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, probes, sources));
+  protected baselineLogprobs({ contexts, probes }: PolicyBatch<S, A>): Promise<TokenTable> {
+    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, probes));
   }
 
   /**
@@ -360,7 +359,7 @@ export class PolicyGradient<S = string, A = string> extends Algorithm<
     const { advantages, usesRatio } = this.parts;
     const { oldLogprobs, klCoefficient } = this.options;
     const batch = this.collate(branches);
-    const recorded = this.system.getRecordedLogprobs(batch.contexts, batch.probes, batch.sources);
+    const recorded = this.system.getRecordedLogprobs(batch.contexts, batch.probes);
     // Where nothing is computed from log π_old, any will do that has as many tokens.
     const mattersLittle = !usesRatio && klCoefficient === 0 && this.targetKL === null;
     const takesRecorded = oldLogprobs === "recorded" || mattersLittle;

@@ -1,10 +1,10 @@
 import type { Tensor } from "@astra-rl/torch";
-import type { Node } from "../../core/index.js";
+import type { Node, Message, Conversation } from "../../core/index.js";
 import type { AdvantageEstimator } from "./advantages.js";
 import type { Normalizer } from "./token-mean.js";
 
 /** A turn that is learned from. */
-export interface PolicyTurn<S = string, A = string> {
+export interface PolicyTurn<S = Conversation, A = Message> {
   node: Node<S, A>;
   credit: number;
   /** What `prepare` found out; absent before. */
@@ -24,15 +24,15 @@ export interface PreparedTurn {
 }
 
 /** Siblings that are learned from, which stay together: they share what they read, and some algorithms compare them. */
-export interface PolicyBranch<S = string, A = string> {
+export interface PolicyBranch<S = Conversation, A = Message> {
   readonly turns: readonly PolicyTurn<S, A>[];
 }
 
 /** Turns, column by column; every array has one entry for each. */
-export interface PolicyBatch<S = string, A = string> {
+export interface PolicyBatch<S = Conversation, A = Message> {
   contexts: S[];
   probes: A[];
-  sources: Node<S, A>[];
+  nodes: Node<S, A>[];
   prepared: (PreparedTurn | undefined)[];
 }
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
@@ -71,7 +71,7 @@ export interface PPOOptions
  *
  * @example new PPO(system, { epochs: 4, klCoefficient: 0.05 })
  */
-export class PPO<S = string, A = string> extends PolicyGradient<S, A> {
+export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: PPOOptions = {}) {
     const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
     super(

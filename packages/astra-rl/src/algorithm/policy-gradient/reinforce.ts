@@ -1,6 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -40,7 +40,7 @@ export interface REINFORCEOptions extends Pick<
  *
  * @example new REINFORCE(system, { baseline: "running" })
  */
-export class REINFORCE<S = string, A = string> extends PolicyGradient<S, A> {
+export class REINFORCE<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: REINFORCEOptions = {}) {
     const { baseline, ...chosen } = { ...DEFAULTS, ...given };
     if (!BASELINES.includes(baseline)) {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
@@ -29,7 +29,7 @@ export type RLOOOptions = Pick<
  *
  * @example new RLOO(system, { klCoefficient: 0.03 })
  */
-export class RLOO<S = string, A = string> extends PolicyGradient<S, A> {
+export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: RLOOOptions = {}) {
     super(
       system,

@@ -1,6 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type CreditTable, type Graph, type System } from "../../core/index.js";
+import {
+  defineKind,
+  type CreditTable,
+  type Graph,
+  type System,
+  type Message,
+  type Conversation,
+} from "../../core/index.js";
 import { BaselineAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -30,7 +37,7 @@ export interface SupervisedOptions extends Pick<PolicyGradientOptions, "epochs" 
  *
  * @example new Supervised(system, { threshold: 0.5 })
  */
-export class Supervised<S = string, A = string> extends PolicyGradient<S, A> {
+export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   readonly threshold: number;
 
   /** @throws UsageError for a threshold that is no finite number, or epochs out of range */

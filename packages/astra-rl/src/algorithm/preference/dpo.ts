@@ -1,4 +1,4 @@
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
@@ -15,7 +15,7 @@ export interface DPOOptions extends DPOLossOptions, PairOptions {
  *
  * @example new DPO(system, { beta: 0.1 })
  */
-export class DPO<S = string, A = string> extends Preference<S, A> {
+export class DPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: DPOOptions = {}) {
     super(system, "DPO", dpoLoss, options);
   }

@@ -1,4 +1,4 @@
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
@@ -15,7 +15,7 @@ export interface IPOOptions extends IPOLossOptions, PairOptions {
  *
  * @example new IPO(system, { beta: 0.1 })
  */
-export class IPO<S = string, A = string> extends Preference<S, A> {
+export class IPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: IPOOptions = {}) {
     super(system, "IPO", ipoLoss, options);
   }

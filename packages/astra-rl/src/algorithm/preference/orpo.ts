@@ -1,5 +1,5 @@
 import { scope, tensor } from "@astra-rl/torch";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
 import {
   ORPO_DEFAULTS,
@@ -23,7 +23,7 @@ export interface ORPOOptions extends ORPOLossOptions, PairOptions {
  *
  * @example new ORPO(system, { lambda: 0.1 })
  */
-export class ORPO<S = string, A = string> extends Preference<S, A> {
+export class ORPO<S = Conversation, A = Message> extends Preference<S, A> {
   readonly lambda: number;
 
   /** @throws UsageError when λ, the epochs or what pairs are to be is out of range */

@@ -1,9 +1,9 @@
 import { UsageError } from "@astra-rl/torch";
-import type { CreditTable, Node } from "../../core/index.js";
+import type { CreditTable, Node, Message, Conversation } from "../../core/index.js";
 import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
 /** Two siblings, the first of which is preferred. */
-export interface PreferencePair<S = string, A = string> {
+export interface PreferencePair<S = Conversation, A = Message> {
   chosen: Node<S, A>;
   rejected: Node<S, A>;
 }

@@ -10,6 +10,9 @@ import {
   type System,
   type SystemNeed,
   type TokenTable,
+  Conversation,
+  jsonOf,
+  type Message,
 } from "../../core/index.js";
 import { requireEpochs, requireSiblings } from "../requirements.js";
 import { requireBeta, requireLabelSmoothing, type PreferenceLogprobs } from "./preference-margin.js";
@@ -22,25 +25,24 @@ import {
 } from "./preference-pairs.js";
 
 /** Two continuations of one context, the first of which is preferred. */
-export interface PreferenceStep<S = string, A = string> {
+export interface PreferenceStep<S = Conversation, A = Message> {
+  /** What the chosen probe follows. */
   context: S;
   chosen: A;
   rejected: A;
-  /** Where the chosen probe comes from; through it the sampled token ids travel. Absent for pairs made by hand. */
-  chosenSource?: Node<S, A>;
-  /** Where the rejected probe comes from. Absent for pairs made by hand. */
-  rejectedSource?: Node<S, A>;
+  /** What the rejected probe follows, where a method gave the tester another context for it. Absent: the same. */
+  rejectedContext?: S;
   /** log P of both probes under the baseline, summed over tokens, where `prepare` has looked it up. */
   baseline?: { chosen: number; rejected: number };
 }
 
 /** Preference steps, column by column; every array has one entry for each pair. */
-export interface PreferenceBatch<S = string, A = string> {
+export interface PreferenceBatch<S = Conversation, A = Message> {
   contexts: S[];
   chosen: A[];
   rejected: A[];
-  chosenSources: (Node<S, A> | undefined)[];
-  rejectedSources: (Node<S, A> | undefined)[];
+  /** What the rejected probes follow. Absent: `contexts`. */
+  rejectedContexts?: S[];
   /** log P of the chosen probes under the baseline, then of the rejected ones, [2B]; absent: it is asked for. */
   baselineSums?: number[];
 }
@@ -84,7 +86,7 @@ export type PreferenceLoss = (logprobs: PreferenceLogprobs, options: MarginLossO
  *
  * `selectPairs`, `logprobs`, `baselineLogprobs` and `metrics` can each be overridden.
  */
-export class Preference<S = string, A = string> extends Algorithm<
+export class Preference<S = Conversation, A = Message> extends Algorithm<
   S,
   A,
   PreferenceStep<S, A>,
@@ -129,14 +131,13 @@ export class Preference<S = string, A = string> extends Algorithm<
 
   override flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): PreferenceStep<S, A>[] {
     return this.#pairs(graph, credit).flatMap(({ chosen, rejected }) =>
-      chosen.probe === rejected.probe
+      isIdentical(chosen, rejected)
         ? []
         : {
-            context: chosen.context,
+            context: chosen.spokenAfter,
             chosen: chosen.probe,
             rejected: rejected.probe,
-            chosenSource: chosen,
-            rejectedSource: rejected,
+            ...(rejected.spokenAfter === chosen.spokenAfter ? {} : { rejectedContext: rejected.spokenAfter }),
           },
     );
   }
@@ -154,8 +155,9 @@ export class Preference<S = string, A = string> extends Algorithm<
     for (const siblings of graph.siblings()) pairs.push(...this.selectPairs(siblings, credit));
     for (const pair of pairs) {
       const [chosen, rejected] = [pair.chosen.context, pair.rejected.context];
-      // States that are objects may be equal without being the same; only plain values can be compared here.
-      if (typeof chosen === "string" && chosen !== rejected) {
+      // States of one's own may be equal without being the same; conversations and texts can be compared.
+      const isComparable = typeof chosen === "string" || chosen instanceof Conversation;
+      if (isComparable && chosen !== rejected) {
         throw new AstraError(
           `${this.name}.flatten: siblings must share their context, got ${JSON.stringify(chosen)} and ` +
             `${JSON.stringify(rejected)}; check the sampler that grew this graph`,
@@ -170,7 +172,7 @@ export class Preference<S = string, A = string> extends Algorithm<
     credits: readonly CreditTable<S, A>[],
   ): Record<string, number> {
     const pairs = graphs.flatMap((graph, index) => this.#pairs(graph, credits[index]!));
-    const identical = pairs.filter(({ chosen, rejected }) => chosen.probe === rejected.probe);
+    const identical = pairs.filter(({ chosen, rejected }) => isIdentical(chosen, rejected));
     return { "preference/identical_pairs": identical.length };
   }
 
@@ -192,8 +194,9 @@ export class Preference<S = string, A = string> extends Algorithm<
       contexts: steps.map((step) => step.context),
       chosen: steps.map((step) => step.chosen),
       rejected: steps.map((step) => step.rejected),
-      chosenSources: steps.map((step) => step.chosenSource),
-      rejectedSources: steps.map((step) => step.rejectedSource),
+      ...(steps.every(({ rejectedContext }) => rejectedContext === undefined)
+        ? {}
+        : { rejectedContexts: steps.map(({ context, rejectedContext = context }) => rejectedContext) }),
       ...(known.length < steps.length || known.length === 0
         ? {}
         : { baselineSums: [...known.map(({ chosen }) => chosen), ...known.map(({ rejected }) => rejected)] }),
@@ -233,8 +236,8 @@ export class Preference<S = string, A = string> extends Algorithm<
 
   /** Reads both sides of every pair. */
   protected async logprobs(batch: PreferenceBatch<S, A>): Promise<PairLogprobs> {
-    const { contexts, continuations, sources } = bothSides(batch);
-    const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations, sources);
+    const { contexts, continuations } = bothSides(batch);
+    const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations);
     if (!this.usesBaseline) return { tester, baselineSums: null };
     const { dtype, device } = tester.values;
     if (batch.baselineSums !== undefined) {
@@ -253,8 +256,8 @@ export class Preference<S = string, A = string> extends Algorithm<
 
   /** What the baseline says of both sides of every pair, without a gradient. */
   protected baselineLogprobs(batch: PreferenceBatch<S, A>): Promise<TokenTable> {
-    const { contexts, continuations, sources } = bothSides(batch);
-    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, continuations, sources));
+    const { contexts, continuations } = bothSides(batch);
+    return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, continuations));
   }
 
   /**
@@ -298,11 +301,13 @@ export class Preference<S = string, A = string> extends Algorithm<
 /** Chosen probes, then rejected ones, each with its context. */
 function bothSides<S, A>(batch: PreferenceBatch<S, A>) {
   return {
-    contexts: [...batch.contexts, ...batch.contexts],
+    contexts: [...batch.contexts, ...(batch.rejectedContexts ?? batch.contexts)],
     continuations: [...batch.chosen, ...batch.rejected],
-    sources: [...batch.chosenSources, ...batch.rejectedSources],
   };
 }
+
+/** Whether two probes say the same, so that neither can be preferred. */
+const isIdentical = <S, A>(one: Node<S, A>, other: Node<S, A>) => jsonOf(one.probe) === jsonOf(other.probe);
 
 function numbers(vector: Tensor): number[] {
   return Array.from(vector.detach().toTypedArray() as ArrayLike<number>);

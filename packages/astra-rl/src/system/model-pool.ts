@@ -1,0 +1,109 @@
+import { UsageError } from "@astra-rl/torch";
+import {
+  type Conversation,
+  type Failure,
+  type GenerateOptions,
+  type Message,
+  type Model,
+  type NodeKey,
+  type Work,
+} from "../core/index.js";
+
+/** Several models in one role: each episode has one of them, so that siblings stay comparable. A choice, row by row. */
+export class ModelPool implements Model {
+  readonly name: string;
+  readonly role;
+  readonly #choose: (key: NodeKey) => number;
+
+  /**
+   * @param choose the place of the member that a node's episode has; a key that names a member asks that one
+   * @throws UsageError for no members
+   */
+  constructor(
+    readonly members: readonly Model[],
+    choose: (key: NodeKey) => number,
+  ) {
+    const [first] = members;
+    if (first === undefined) throw new UsageError("ModelPool: needs at least one member, got none");
+    this.name = first.name;
+    this.role = first.role;
+    this.#choose = choose;
+  }
+
+  get tellsLikelihood(): boolean {
+    return this.members.every((member) => member.tellsLikelihood);
+  }
+
+  get work(): Required<Work> {
+    const total = { read: 0, generated: 0, trained: 0 };
+    for (const { work } of this.members) {
+      total.read += work.read;
+      total.generated += work.generated;
+      total.trained += work.trained ?? 0;
+    }
+    return total;
+  }
+
+  /** Which of the members is asked at a node. */
+  placeAt(key: NodeKey): number {
+    return key.member ?? this.#choose(key);
+  }
+
+  generate(
+    conversations: readonly Conversation[],
+    { keys, score, ends = false }: GenerateOptions,
+  ): Promise<(Message | Failure)[]> {
+    return this.#each(keys, (member, pick) =>
+      member.generate(pick(conversations), {
+        keys: pick(keys),
+        ends,
+        ...(score === undefined ? {} : { score: pick(score) }),
+      }),
+    );
+  }
+
+  logprobs(
+    conversations: readonly Conversation[],
+    messages: readonly Message[],
+    keys: readonly NodeKey[] = conversations.map((_, node) => ({ seed: 0, episode: 0, node })),
+  ): Promise<(readonly number[])[]> {
+    return this.#each(keys, (member, pick) => {
+      if (member.logprobs === undefined)
+        throw new UsageError(`${member.name}: cannot tell how likely a text is`);
+      return member.logprobs(pick(conversations), pick(messages));
+    });
+  }
+
+  release(): void {
+    for (const member of this.members) member.release();
+  }
+
+  dispose(): void {
+    for (const member of this.members) member.dispose();
+  }
+
+  /** Asks each member about its rows, all at once, and puts the answers into the order of the rows. */
+  async #each<T>(
+    keys: readonly NodeKey[],
+    ask: (member: Model, pick: <V>(values: readonly V[]) => V[]) => Promise<readonly T[]>,
+  ): Promise<T[]> {
+    const places = keys.map((key) => this.placeAt(key));
+    const answers: T[] = [];
+    for (const [place, member] of this.members.entries()) {
+      const rows = places.flatMap((own, row) => (own === place ? [row] : []));
+      if (rows.length === 0) continue;
+      const said = await ask(member, (values) => rows.map((row) => values[row]!));
+      rows.forEach((row, at) => (answers[row] = said[at]!));
+    }
+    return answers;
+  }
+}
+
+/** The one of perhaps several models of a role that speaks at a node. */
+export function memberAt(model: Model, key: NodeKey): Model {
+  return model instanceof ModelPool ? model.members[model.placeAt(key)]! : model;
+}
+
+/** The models that may speak in a role. */
+export const membersOf = (model: Model): readonly Model[] =>
+  model instanceof ModelPool ? model.members : [model];
