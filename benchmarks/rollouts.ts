@@ -107,7 +107,9 @@ async function measure(
       const started = performance.now();
       const graphs = await sampler.rolloutMany(starts);
       seconds += (performance.now() - started) / 1000;
-      const openers = graphs.map(({ context }) => lengthOf.get(`${context}`) ?? tokenizer.encode(`${context}`).length);
+      const openers = graphs.map(
+        ({ context }) => lengthOf.get(`${context}`) ?? tokenizer.encode(`${context}`).length,
+      );
       bound += rolloutBound(openers, { width, depth, newTokens }, weights, dtype, roofline);
     }
     rates.push([(generated() - before) / seconds, bound / seconds]);

@@ -3,6 +3,7 @@ import { UsageError } from "@astra-rl/torch";
 import type { EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import { withMemoryAdvice } from "./memory-advice.js";
+import { checkJudged } from "./node.js";
 import { nextTurn } from "./next-turn.js";
 import type { EvalRolloutOptions, Sampler } from "./sampler.js";
 import type { PromptOf } from "./system.js";
@@ -63,6 +64,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
       const graphs = await withMemoryAdvice("evaluation", () =>
         this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
       );
+      for (const graph of graphs) checkJudged("Evaluator.evaluate", graph.nodes());
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
       await nextTurn();
       onProgress?.(metrics.length, starts.length);

@@ -285,7 +285,7 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     const where = "System.getTesterOutput";
     checkPaired(where, contexts, continuations);
     if (want.values === true) requireNeeds(this, ["values"], where);
-    const output = await this.getTesterOutput(contexts, continuations);
+    const output = await this.getTesterOutput(contexts, continuations, want);
     const { values, entropy } = output;
     const logprobs = this.#logprobs(where, output.logprobs, contexts.length, trained());
     const rules = this.tensorRules(contexts.length, trained());

@@ -101,7 +101,7 @@ export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S,
     const draw = (index: number) => keyedUniform({ seed, stream: "replay", episode, node: 0 }, index);
     if (draw(0) >= this.replay) return graph;
     const { context } = openings[Math.floor(draw(1) * openings.length)]!;
-    return this.makeGraph(context, { seed, episode }, purpose);
+    return this.makeGraph(this.system.stateOf(context as PromptOf<S>), { seed, episode }, purpose);
   }
 }
 

@@ -1,9 +1,10 @@
 import { UsageError } from "@astra-rl/torch";
-import { isRewarded, type Graph, type Json, type Conversation } from "../core/index.js";
+import { isRewarded, jsonOf, type Conversation, type Graph, type Json, type JSONOf } from "../core/index.js";
 
 /** A state from which a rewarding turn was found. */
 export interface Opening<S = Conversation> {
-  context: S;
+  /** As JSON, a conversation as its text: what a resumed run begins with is what one that never stopped does. */
+  context: JSONOf<S>;
   /** The best reward of a turn taken in this state. */
   reward: number;
   /** Turns that lead from a prompt to it. */
@@ -80,7 +81,7 @@ function best<S, A>(graph: Graph<S, A>, before: number): Opening<S> | null {
   for (let place = open.shift(); place !== undefined; place = open.shift()) {
     const { node, turns } = place;
     if (isRewarded(node) && (found === null || node.reward > found.reward)) {
-      found = { context: node.context, reward: node.reward, turns };
+      found = { context: jsonOf(node.context), reward: node.reward, turns };
     }
     open.push(...node.children.map((child) => ({ node: child, turns: turns + 1 })));
   }

@@ -174,7 +174,7 @@ export class FewShotSampler extends ASTSampler {
 /** The probes of a graph that can stand in a list: on one line, and with a reward. */
 function casesOf(graph: Graph): Case[] {
   return [...graph.nodes()].flatMap((node) => {
-    const text = node.probe.text.trim();
+    const text = String(node.probe).trim();
     return isRewarded(node) && text !== "" && !/[\r\n]/u.test(text) ? [{ text, reward: node.reward }] : [];
   });
 }

@@ -1,6 +1,7 @@
 import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
 import {
   checkCount,
+  checkJudged,
   ContractError,
   requireNeeds,
   rewardCredit,
@@ -108,6 +109,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
     const graphs = await this.collect(starts);
     checkCount("Sampler.rolloutMany", graphs, starts.length);
+    for (const graph of graphs) checkJudged("Harness", graph.nodes());
     const credits = graphs.map((graph) => this.creditOf(graph));
     const flat = graphs.map((graph, index) => this.flatten(graph, credits[index]!));
     const steps = await noGrad(() => this.algorithm.prepare(flat.flat()));

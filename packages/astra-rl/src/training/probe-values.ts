@@ -1,10 +1,10 @@
-import type { CreditTable, Graph, Node } from "../core/index.js";
+import { jsonOf, type CreditTable, type Graph, type Node } from "../core/index.js";
 import type { MetricValue } from "../records/index.js";
 import { distinctNgrams, selfBLEU, words } from "../text/index.js";
 
 /** How different a step's probes are, and how long; null where probes are no texts. */
 export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
-  const probes = graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => probe));
+  const probes = graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => jsonOf(probe)));
   const texts = probes.filter((probe) => typeof probe === "string");
   const isText = texts.length === probes.length && texts.length > 0;
   const sequences = isText ? texts.map(words) : [];

@@ -1,5 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type EpisodeSeed, type Graph, Node, type NodeFactory, type Sampler } from "../../src/core/index.js";
+import {
+  type Conversation,
+  type EpisodeSeed,
+  type Graph,
+  jsonOf,
+  Node,
+  type NodeFactory,
+  type Sampler,
+} from "../../src/core/index.js";
 
 export interface SamplerContract {
   create: (options: { width: number; depth: number; createNode?: NodeFactory }) => Promise<Sampler>;
@@ -41,13 +49,17 @@ export function samplerContract(
 
     it("grows the whole tree, each context the state after the parent's turn", async () => {
       const graph = await sampler.rollout(3);
-      expect(prompts.map(opening)).toContain(graph.context);
+      expect(prompts.map(opening)).toContain(jsonOf(graph.context));
       expect([...graph.nodes()]).toHaveLength(2 + 4 + 8);
-      const check = (nodes: readonly Node[], context: string, depth: number): void => {
+      const check = (nodes: readonly Node[], context: Conversation, depth: number): void => {
         expect(nodes).toHaveLength(depth === 3 ? 0 : 2);
         for (const node of nodes) {
           expect(node.context).toBe(context);
-          check(node.children, sampler.system.advance(context, node.probe, node.response), depth + 1);
+          check(
+            node.children,
+            sampler.system.advanceAndValidate(context, node.probe, node.response),
+            depth + 1,
+          );
         }
       };
       check(graph.children, graph.context, 0);

@@ -92,13 +92,12 @@ describe("Graph", () => {
 });
 
 describe("Node", () => {
-  it("keeps the system's data out of everything that lists its fields", () => {
-    const item = new Node({ context: "c", probe: "p", response: "r", reward: 0, tokens: [1, 2] });
-    expect(item.tokens).toEqual([1, 2]);
-    expect(Object.keys(item)).not.toContain("tokens");
-    item.tokens = [3];
-    expect(Object.assign({}, item)).not.toHaveProperty("tokens");
-    expect(item.tokens).toEqual([3]);
+  it("keeps what was judged out of everything that lists its fields", () => {
+    const judged = { probe: "p", response: "r" };
+    const item = new Node<string, string>({ context: "c", probe: "p", response: "r", reward: 0, judged });
+    expect(item.judged).toBe(judged);
+    expect(Object.keys(item)).not.toContain("judged");
+    expect(Object.assign({}, item)).not.toHaveProperty("judged");
   });
 
   it("knows whether it failed", () => {

@@ -3,14 +3,18 @@ import { keyedUniform } from "@astra-rl/lm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  Conversation,
   type EpisodeSeed,
   Graph,
-  type GrowthMemory,
+  Message,
   Node,
   type NodeKey,
   Sampler,
 } from "../../src/core/index.js";
 import { ASTSampler, type ASTSamplerOptions } from "../../src/sampler/index.js";
+import { DPO } from "../../src/algorithm/index.js";
+import { ASTEvaluator } from "../../src/evaluation/index.js";
+import { Harness } from "../../src/training/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";
 import { ToySystem } from "../support/toy-system.js";
@@ -27,33 +31,33 @@ samplerContract("ASTSampler", {
 /** The definition that level-synchronous growth must agree with: one node at a time, depth first. */
 async function growNodeByNode(width: number, depth: number, seed: number, episode: number): Promise<unknown> {
   const system = toy();
-  const grow = async (context: string, parent: number, level: number): Promise<unknown[]> => {
+  const grow = async (context: Conversation, parent: number, level: number): Promise<unknown[]> => {
     if (level === 0) return [];
     const children = [];
     for (let child = 0; child < width; child++) {
       const key: NodeKey = { seed, episode, node: parent * width + child + 1 };
-      const [probe] = await system.rolloutPromptWithTester([context], [key]);
-      const [response] = await system.rolloutPromptWithTarget([context + probe!], [key]);
+      const [probe] = await system.rolloutPromptWithTesterAndValidate([context], [key]);
+      const [response] = await system.rolloutPromptWithTargetAndValidate([context.append(probe!)], [key]);
       const [reward] = await system.reward([context], [probe!], [response!]);
       children.push({
-        context,
-        probe,
-        response,
+        context: `${context}`,
+        probe: probe!.text,
+        response: response!.text,
         reward,
-        children: await grow(context + probe! + response!, key.node, level - 1),
+        children: await grow(context.append(probe!, response!), key.node, level - 1),
       });
     }
     return children;
   };
   const prompt =
     PROMPTS[Math.floor(keyedUniform({ seed, stream: "prompt", episode, node: 0 }, 0) * PROMPTS.length)]!;
-  return { context: prompt, children: await grow(prompt, 0, depth) };
+  return { context: prompt, children: await grow(Conversation.of(prompt), 0, depth) };
 }
 
 const bare = (node: Node): unknown => ({
-  context: node.context,
-  probe: node.probe,
-  response: node.response,
+  context: `${node.context}`,
+  probe: node.probe.text,
+  response: node.response.text,
   reward: node.reward,
   children: node.children.map(bare),
 });
@@ -69,7 +73,7 @@ describe("ASTSampler", () => {
           const graphs = await sampler({ width, depth }).rolloutMany(starts);
           for (const [index, { seed, episode }] of starts.entries()) {
             const graph = graphs[index]!;
-            expect({ context: graph.context, children: graph.children.map(bare) }).toEqual(
+            expect({ context: `${graph.context}`, children: graph.children.map(bare) }).toEqual(
               await growNodeByNode(width, depth, seed, episode),
             );
           }
@@ -85,31 +89,29 @@ describe("ASTSampler", () => {
     expect(system.batches).toEqual({ tester: [6, 12, 24], target: [6, 12, 24] });
   });
 
-  it("closes what it opened, also after an error", async () => {
+  it("has models release what they kept at the end of every rollout, also after an error", async () => {
     const events: string[] = [];
     class Watched extends ToySystem {
       broken = false;
-      override growthMemory(): GrowthMemory {
-        events.push("open");
-        return {
-          beginLevel: () => (this.broken ? Promise.reject(new UsageError("stop")) : Promise.resolve()),
-          probed: () => {},
-          endLevel: (outcomes) => outcomes.map(() => undefined),
-          close: () => events.push("close"),
-        };
+      override rolloutPromptWithTester(...args: Parameters<ToySystem["rolloutPromptWithTester"]>) {
+        events.push("say");
+        return this.broken ? Promise.reject(new UsageError("stop")) : super.rolloutPromptWithTester(...args);
+      }
+      override release(): void {
+        events.push("release");
       }
     }
     const system = new Watched(new KeywordScorer([{ term: "x" }]));
     await sampler({}, system).rollout(0);
     system.broken = true;
     await expect(sampler({}, system).rollout(0)).rejects.toThrow("stop");
-    expect(events).toEqual(["open", "close", "open", "close"]);
+    expect(events).toEqual(["say", "say", "say", "release", "say", "release"]);
   });
 
   it("keeps a node whose target failed, without children; its siblings grow on", async () => {
     class Flaky extends ToySystem {
       override rolloutPromptWithTarget(
-        prompts: readonly string[],
+        prompts: readonly Conversation[],
         keys?: readonly NodeKey[],
       ): Promise<string[]> {
         if (keys?.some((key) => key.node === 1)) return Promise.reject(new Error("timeout"));
@@ -140,22 +142,34 @@ describe("ASTSampler", () => {
     expect(purposes).toEqual(["train", "train", "evaluate"]);
   });
 
-  it("gives the system's data to nodes whose factory forgets it", async () => {
-    class Tokened extends ToySystem {
-      override growthMemory(): GrowthMemory {
-        return {
-          beginLevel: () => Promise.resolve(),
-          probed: () => {},
-          endLevel: (outcomes) => outcomes.map((_, index) => index),
-          close: () => {},
-        };
+  it("refuses nodes that say something else than was judged, whoever changed them", async () => {
+    const change: ASTSamplerOptions["createNode"] = (fields) =>
+      new Node({ ...fields, response: "fine" as never });
+    const forgetful: ASTSamplerOptions["createNode"] = ({ context, probe, reward }) =>
+      new Node({ context, probe, response: "fine" as never, reward });
+    class Later extends ASTSampler {
+      override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph[]> {
+        const graphs = await super.rolloutMany(starts);
+        for (const graph of graphs) graph.children[0]!.probe = new Message("tester", "other");
+        return graphs;
+      }
+      override async evalRolloutMany(...args: Parameters<ASTSampler["evalRolloutMany"]>): Promise<Graph[]> {
+        const graphs = await super.evalRolloutMany(...args);
+        for (const graph of graphs) graph.children[0]!.probe = new Message("tester", "other");
+        return graphs;
       }
     }
-    const system = new Tokened(new KeywordScorer([{ term: "bad" }]));
-    const createNode: ASTSamplerOptions["createNode"] = ({ context, probe, response, reward }) =>
-      new Node({ context, probe, response, reward });
-    const graph = await sampler({ depth: 1, width: 3, createNode }, system).rollout(0);
-    expect(graph.children.map((node) => node.tokens)).toEqual([0, 1, 2]);
+    for (const own of [
+      sampler({ depth: 1, createNode: change }),
+      sampler({ depth: 1, createNode: forgetful }),
+      new Later(toy(), PROMPTS, { depth: 1 }),
+    ]) {
+      await expect(new ASTEvaluator(own, [1]).evaluate()).rejects.toThrow(
+        /of a node was .* when it was judged/u,
+      );
+      const harness = new Harness(own, new DPO(own.system), { numEpisodesPerExperience: 1 });
+      await expect(harness.experience(0)).rejects.toThrow(/of a node was .* when it was judged/u);
+    }
   });
 
   it("takes its own episodes one after the other, all different", async () => {
@@ -176,7 +190,7 @@ describe("ASTSampler", () => {
     );
     for (const prompt of PROMPTS) {
       // 1000 expected, standard deviation 28: five of them leave a false alarm in 10⁶ runs.
-      const count = graphs.filter((graph) => graph.context === prompt).length;
+      const count = graphs.filter((graph) => `${graph.context}` === prompt).length;
       expect(Math.abs(count - 1000)).toBeLessThan(140);
     }
   });
@@ -196,8 +210,9 @@ describe("ASTSampler", () => {
 });
 
 describe("a sampler's methods for one and for many", () => {
+  const MARKED = Conversation.of("marked");
   const marked = (episode: EpisodeSeed) =>
-    new Graph({ context: "marked", episode: typeof episode === "number" ? episode : episode.episode });
+    new Graph({ context: MARKED, episode: typeof episode === "number" ? episode : episode.episode });
 
   class One extends ASTSampler {
     override rollout(start?: EpisodeSeed): Promise<Graph> {
@@ -226,10 +241,10 @@ describe("a sampler's methods for one and for many", () => {
 
   it.each([One, Many])("either override counts, however the sampler is called (%o)", async (Kind) => {
     const own = new Kind(toy(), PROMPTS);
-    expect((await own.rollout(1)).context).toBe("marked");
-    expect((await own.rolloutMany([1, 2])).map(({ context }) => context)).toEqual(["marked", "marked"]);
-    expect((await own.evalRollout(1)).context).toBe("marked");
-    expect((await own.evalRolloutMany([1, "x"])).map(({ context }) => context)).toEqual(["marked", "marked"]);
+    expect((await own.rollout(1)).context).toBe(MARKED);
+    expect((await own.rolloutMany([1, 2])).map(({ context }) => context)).toEqual([MARKED, MARKED]);
+    expect((await own.evalRollout(1)).context).toBe(MARKED);
+    expect((await own.evalRolloutMany([1, "x"])).map(({ context }) => context)).toEqual([MARKED, MARKED]);
   });
 
   it("an override that only calls super changes nothing", async () => {
@@ -269,7 +284,7 @@ describe("a sampler's methods for one and for many", () => {
     class Stopping extends ASTSampler {
       protected override begin(start: EpisodeSeed): Graph {
         const graph = super.begin(start);
-        graph.context = "Mine. ";
+        graph.context = Conversation.of("Mine. ");
         return graph;
       }
       protected override growsOn(tip: Parameters<ASTSampler["growLevel"]>[1][number]): boolean {
@@ -277,7 +292,7 @@ describe("a sampler's methods for one and for many", () => {
       }
     }
     const graph = await new Stopping(toy(), PROMPTS, { width: 2, depth: 3 }).rollout(3);
-    expect(graph.context).toBe("Mine. ");
+    expect(graph.context).toBe(Conversation.of("Mine. "));
     expect(graph.children.map(({ children }) => children.length)).toEqual([2, 0]);
   });
 });

@@ -18,7 +18,7 @@ const toy = () =>
 
 const texts = (nodes: readonly Node[], grows: (node: Node) => boolean = () => true): unknown =>
   nodes.map((node) => ({
-    turn: [node.context, node.probe, node.response, node.reward],
+    turn: [`${node.context}`, node.probe.text, node.response.text, node.reward],
     children: grows(node) ? texts(node.children, grows) : [],
   }));
 

@@ -1,6 +1,6 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { cat, keep, noGrad, scope, stack, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import { System, TokenTable, type NodeKey, type Sources, type WorkCounters } from "../../src/core/index.js";
+import { System, TokenTable, type NodeKey, type WorkCounters } from "../../src/core/index.js";
 
 /** The letters of the toy language; "." ends an utterance. */
 export const LETTERS = ["a", "b", "c", "."] as const;
@@ -12,7 +12,7 @@ const LONGEST = 3;
  * row is the start of an utterance. Probes have one to three letters; the target says nothing. A turn is worth the
  * number of a's in the probe minus the number of b's, so a tester that learns ends up saying "aaa".
  */
-export class BigramSystem extends System {
+export class BigramSystem extends System<string, string> {
   /** [5, 4]: logits of the next letter after each letter, and at the start. Owned by the system. */
   readonly table: Tensor;
   readonly baseline: Tensor;
@@ -60,7 +60,6 @@ export class BigramSystem extends System {
   override async getTesterLogprobs(
     _: readonly string[],
     continuations: readonly string[],
-    _sources?: Sources,
   ): Promise<TokenTable> {
     for (const continuation of continuations) this.#work.read += continuation.length;
     const { values, lengths } = logprobs(this.table, continuations);

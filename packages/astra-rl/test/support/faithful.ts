@@ -3,27 +3,21 @@ import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
 import {
   Growth,
+  type Conversation,
   type ExpandRequest,
   type Graph,
   type Node,
   type Outcome,
   type System,
+  type TokensRecord,
 } from "../../src/core/index.js";
-import type { ASTSystem, TurnTokens } from "../../src/system/index.js";
+import type { ASTSystem } from "../../src/system/index.js";
 
-export const tokensOf = (node: Node): TurnTokens => node.tokens as TurnTokens;
+/** The ids behind a turn, as records hold them. */
+export const tokensOf = (system: ASTSystem, node: Node): TokensRecord => system.tokensOf(node)!;
 
-/** Ids of the tester's probe that stay in its conversation. */
-export const keptProbe = (node: Node): readonly number[] => tokensOf(node).tester!.lines.at(-1)!.ids!;
-
-/** Ids of the target's response that stay in its conversation. */
-export const keptResponse = (node: Node): readonly number[] => tokensOf(node).target!.lines.at(-1)!.ids!;
-
-/** Ids of the probe as the target read it. */
-export function heardProbe(node: Node): readonly number[] {
-  const { heard, probe } = tokensOf(node).target!;
-  return heard.slice(...probe);
-}
+/** Ids that a message has in the conversation of the model that said it. */
+export const keptOf = ({ sampled }: Node["probe"]): readonly number[] => sampled!.ids.slice(0, sampled!.kept);
 
 /** What tokenLogprobs says of rows, one by one, without any cache. */
 export async function recomputed(folder: string, rows: readonly ScoredRow[]): Promise<number[][]> {
@@ -54,38 +48,60 @@ export function expectClose(
   expect(worst).toBeLessThan(2e-4);
 }
 
+/** The row that the target read a probe in: what stood before it, and its ids. */
+export function heardRow({ target }: TokensRecord): ScoredRow {
+  const { context, heard, probe } = target!;
+  // Nothing that a test puts behind a probe holds its ids once more.
+  const at = probe.length === 0 ? heard.length : lastOf(heard, probe);
+  return { context: [...context, ...heard.slice(0, at)], continuation: probe };
+}
+
+function lastOf(ids: readonly number[], part: readonly number[]): number {
+  for (let at = ids.length - part.length; at >= 0; at -= 1) {
+    if (part.every((id, index) => ids[at + index] === id)) return at;
+  }
+  throw new Error(`${String(part)} is not in ${String(ids)}`);
+}
+
+/** log P of a probe as the target has heard it: what its likelihood is made of. */
+export async function targetLogprobs(system: ASTSystem, nodes: readonly Node[]): Promise<number[][]> {
+  const table = await system.getTargetLogprobsAndValidate(
+    nodes.map(({ context }) => context),
+    nodes.map(({ probe }) => probe),
+  );
+  const rows = table.rows();
+  table.dispose();
+  return rows;
+}
+
 /**
  * What is recorded is what happened, for a graph whose rows never filled a window: ids decode to the record's texts, what
  * was sampled stands in the children's contexts, and the target's log-probabilities are those of its ids.
  */
 export async function expectFaithful(system: ASTSystem, graph: Graph, target: string): Promise<void> {
-  const speakers = system.parts as unknown as { tester: Decoding; target: Decoding };
-  const text = (speaker: Decoding, ids: readonly number[]) => speaker.codec.decode(without(speaker, ids));
-  const rows: ScoredRow[] = [];
-  const recorded: number[][] = [];
+  const models = system.parts as unknown as { tester: Decoding; target: Decoding };
+  const text = (model: Decoding, ids: readonly number[]) => model.codec.decode(without(model, ids));
+  const nodes = [...graph.nodes()];
   const check = (node: Node) => {
-    const { tester, target: heard } = tokensOf(node);
-    if (tester !== null) {
-      expect(text(speakers.tester, [...tester.context, ...keptProbe(node)])).toBe(node.context + node.probe);
-    }
-    if (heard !== null) {
-      const prompt = system.promptForTarget(node.context, node.probe);
-      expect(text(speakers.target, [...heard.context, ...heard.heard])).toBe(prompt);
-      rows.push({
-        context: [...heard.context, ...heard.heard.slice(0, heard.probe[0])],
-        continuation: heardProbe(node),
-      });
-      recorded.push([...heard.logprobs]);
-    }
+    const { tester, target: heard } = tokensOf(system, node);
+    expect(text(models.tester, [...tester!.context, ...tester!.probe])).toBe(`${node.context}${node.probe}`);
+    const prompt = String(system.promptForTarget(node.context, node.probe));
+    expect(text(models.target, [...heard!.context, ...heard!.heard])).toBe(prompt);
     for (const child of node.children) {
-      const before = [...tester!.context, ...keptProbe(node)];
-      if (!tokensOf(child).edited)
-        expect(tokensOf(child).tester!.context.slice(0, before.length)).toEqual(before);
+      const before = [...tester!.context, ...tester!.probe];
+      const tokens = tokensOf(system, child);
+      if (tokens.edited !== true) expect(tokens.tester!.context.slice(0, before.length)).toEqual(before);
       check(child);
     }
   };
   graph.children.forEach(check);
-  expectClose(recorded, await recomputed(target, rows));
+  const rows = nodes.map((node) => heardRow(tokensOf(system, node)));
+  const likelihoods = nodes.map(({ likelihood }) => [likelihood!.total]);
+  const expected = (await recomputed(target, rows)).map((row) => [
+    row.reduce((sum, value) => sum + value, 0),
+  ]);
+  expectClose(likelihoods, expected);
+  expectClose(await targetLogprobs(system, nodes), await recomputed(target, rows));
 }
 
 interface Decoding {
@@ -94,22 +110,11 @@ interface Decoding {
 
 const without = ({ codec }: Decoding, ids: readonly number[]) => ids.slice(codec.prefix.length);
 
-/** The ids and numbers of a turn in one flat view. */
-export function turn(node: Node) {
-  const { tester, target, baselineLogprobs } = tokensOf(node);
-  return {
-    testerContext: tester!.context,
-    targetContext: target!.context,
-    probe: { sampled: tester!.probe, kept: keptProbe(node), heard: heardProbe(node) },
-    response: { sampled: target!.response, kept: keptResponse(node) },
-    testerLogprobs: tester!.logprobs!,
-    targetLogprobs: target!.logprobs,
-    baselineLogprobs,
-  };
-}
-
 /** One level of its own. */
-export async function growLevel(system: System, requests: readonly ExpandRequest[]): Promise<Outcome[]> {
+export async function growLevel(
+  system: System,
+  requests: readonly ExpandRequest<Conversation>[],
+): Promise<Outcome[]> {
   const growth = new Growth(system);
   try {
     return await growth.expand(requests);

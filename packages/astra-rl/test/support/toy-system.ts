@@ -1,6 +1,6 @@
 import { keyedUniform } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
-import type { NodeKey, Scorer, TokenTable } from "../../src/core/index.js";
+import type { Conversation, Message, NodeKey, Scorer, TokenTable } from "../../src/core/index.js";
 import type { Reward } from "../../src/reward/index.js";
 import { ASTSystem, type ASTSystemOptions } from "../../src/system/index.js";
 import { table } from "./table.js";
@@ -20,31 +20,45 @@ export class ToySystem extends ASTSystem {
   }
 
   override rolloutPromptWithTester(
-    contexts: readonly string[],
+    contexts: readonly Conversation[],
     keys: readonly NodeKey[] = [],
   ): Promise<string[]> {
     this.batches.tester.push(contexts.length);
-    return Promise.resolve(contexts.map((context, row) => word(context, "tester", keys[row])));
+    return Promise.resolve(contexts.map((context, row) => word(`${context}`, "tester", keys[row])));
   }
 
   override rolloutPromptWithTarget(
-    prompts: readonly string[],
+    prompts: readonly Conversation[],
     keys: readonly NodeKey[] = [],
   ): Promise<string[]> {
     this.batches.target.push(prompts.length);
-    return Promise.resolve(prompts.map((prompt, row) => word(prompt, "target", keys[row])));
+    return Promise.resolve(prompts.map((prompt, row) => word(`${prompt}`, "target", keys[row])));
   }
 
-  override getTesterLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
-    return Promise.resolve(table(continuations.map(toyLogprobs), true));
+  override getTesterLogprobs(
+    _: readonly Conversation[],
+    continuations: readonly Message[],
+  ): Promise<TokenTable> {
+    return Promise.resolve(
+      table(
+        continuations.map(({ text }) => toyLogprobs(text)),
+        true,
+      ),
+    );
   }
 
-  override getBaselineLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
-    return Promise.resolve(table(continuations.map(toyLogprobs)));
+  override getBaselineLogprobs(
+    _: readonly Conversation[],
+    continuations: readonly Message[],
+  ): Promise<TokenTable> {
+    return Promise.resolve(table(continuations.map(({ text }) => toyLogprobs(text))));
   }
 
-  override getTargetLogprobs(_: readonly string[], continuations: readonly string[]): Promise<TokenTable> {
-    return Promise.resolve(table(continuations.map(toyLogprobs)));
+  override getTargetLogprobs(
+    _: readonly Conversation[],
+    continuations: readonly Message[],
+  ): Promise<TokenTable> {
+    return Promise.resolve(table(continuations.map(({ text }) => toyLogprobs(text))));
   }
 
   override parameters(): Iterable<Tensor> {

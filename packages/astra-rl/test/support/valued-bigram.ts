@@ -1,5 +1,5 @@
 import { cat, keep, scope, stack, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import { TokenTable, type Sources, type TesterOutput, type TesterWants } from "../../src/core/index.js";
+import { TokenTable, type TesterOutput, type TesterWants } from "../../src/core/index.js";
 import { BigramSystem, LETTERS } from "./bigram-system.js";
 
 /** A bigram tester with a critic that knows the letter before, and that can tell its entropy. */
@@ -19,10 +19,9 @@ export class ValuedBigram extends BigramSystem {
   override async getTesterOutput(
     contexts: readonly string[],
     continuations: readonly string[],
-    sources?: Sources,
     want: TesterWants = {},
   ): Promise<TesterOutput> {
-    const output = await super.getTesterOutput(contexts, continuations, sources, want);
+    const output = await super.getTesterOutput(contexts, continuations, want);
     if (want.entropy !== true) return output;
     const entropy = scope(() => {
       const logprobs = this.table.logSoftmax(-1);

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { isGradEnabled, noGrad, UsageError } from "@astra-rl/torch";
+import { isGradEnabled, noGrad } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
 import { PlainFormat, type Format, type Span } from "../format/format.js";
@@ -177,9 +177,9 @@ export class LocalModel {
       const message = score?.[at] ?? null;
       const ids = this.prompt(conversation);
       const split = message === null ? null : this.#split(conversation, message, ids);
-      const base = split === null ? conversation : conversation.before(message!)!;
-      const length = split?.length ?? ids.length - this.format.cue(conversation).length;
-      return { ids, base, length, body: split?.body ?? NOTHING };
+      if (split?.fits === true) return { ids, base: conversation.before(message!)!, ...split, message };
+      const length = ids.length - this.format.cue(conversation).length;
+      return { ids, base: conversation, length, body: NOTHING, message: null };
     });
     // Siblings share what stands before the message that is scored: it is read once.
     const distinct: { conversation: Conversation; ids: readonly number[] }[] = [];
@@ -201,7 +201,7 @@ export class LocalModel {
       try {
         this.#read(
           session,
-          mine.map((row) => ({ ...rows[row]!, message: score?.[row] ?? null })),
+          mine.map((row) => rows[row]!),
           ends,
         );
         const said = this.#sample(
@@ -268,8 +268,17 @@ export class LocalModel {
     if (message.from === this.role) {
       return { context: this.prompt(conversation), continuation: this.idsOf(message).ids, pinned };
     }
-    const { context, heard, body } = this.reading(conversation.append(message), message);
-    return { context: [...context, ...heard.slice(0, body[0])], continuation: heard.slice(...body), pinned };
+    const whole = conversation.append(message);
+    const ids = this.prompt(whole);
+    const split = this.#split(whole, message, ids)!;
+    if (split.fits) {
+      const [from, to] = split.body.map((at) => split.length + at) as [number, number];
+      return { context: ids.slice(0, from), continuation: ids.slice(from, to), pinned };
+    }
+    // Nothing has to be said behind it: the window is the message's.
+    const view = this.view(whole);
+    const [from, to] = view.body.map((at) => view.ids.length - at) as [number, number];
+    return { context: view.ids.slice(0, from), continuation: view.ids.slice(from, to), pinned };
   }
 
   /** Ids of a conversation, whatever the window: messages in the model's own tokens as they were sampled. */
@@ -356,31 +365,27 @@ export class LocalModel {
 
   /**
    * A row in two: how many ids stand before a message and what is around it, and where the message lies in the rest. null
-   * where it is not in the conversation.
+   * where it is not in the conversation. It does not fit where the window, with room for an answer, cuts into it.
    */
   #split(
     conversation: Conversation,
     message: Message,
     ids: readonly number[],
-  ): { length: number; body: [from: number, to: number] } | null {
+  ): { length: number; body: Span; fits: boolean } | null {
     const base = conversation.before(message);
     if (base === null) return null;
     let tail = this.format.cue(conversation).length;
-    let body: Span = [0, 0];
+    let body: Span = NOTHING;
     for (let at = conversation; at !== base; at = at.parent!) {
       const view = this.view(at);
       if (at.last === message) body = [tail + view.body[0], tail + view.body[1]];
       tail += view.added;
     }
-    const length = ids.length - tail;
-    if (length < Math.max(1, this.format.pinned)) {
-      throw new UsageError(
-        `${this.name}: a message of ${body[0] - body[1]} tokens, which is to be scored, does not fit the model's window of ` +
-          `${this.#contextLength} with room for ${this.#reserve} new ones; let the tester say less, or choose a target with a ` +
-          `longer window`,
-      );
-    }
-    return { length, body: [tail - body[0], tail - body[1]] };
+    const least = Math.max(1, this.format.pinned);
+    const fits = ids.length - tail >= least;
+    const length = fits ? ids.length - tail : Math.min(least, ids.length);
+    const place = (fromEnd: number) => Math.max(0, ids.length - length - fromEnd);
+    return { length, body: [place(body[0]), place(body[1])], fits };
   }
 
   /** Reads what stands behind the bases of some rows, and notes what the model thinks of the messages in it. */
