@@ -63,15 +63,35 @@ function lastOf(ids: readonly number[], part: readonly number[]): number {
   throw new Error(`${String(part)} is not in ${String(ids)}`);
 }
 
-/** log P of a probe as the target has heard it: what its likelihood is made of. */
-export async function targetLogprobs(system: ASTSystem, nodes: readonly Node[]): Promise<number[][]> {
-  const table = await system.getTargetLogprobsAndValidate(
-    nodes.map(({ context }) => context),
-    nodes.map(({ probe }) => probe),
-  );
+type Asked = "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs";
+
+/** Contexts and probes of nodes, as algorithms ask about them. */
+export const pairsOf = (nodes: readonly Node[]) =>
+  [nodes.map(({ spokenAfter }) => spokenAfter), nodes.map(({ probe }) => probe)] as const;
+
+/** What a method says of the probes of nodes. */
+export async function logprobsOf(
+  system: ASTSystem,
+  method: Asked,
+  nodes: readonly Node[],
+): Promise<number[][]> {
+  const table = await system[`${method}AndValidate`](...pairsOf(nodes));
   const rows = table.rows();
   table.dispose();
   return rows;
+}
+
+/** The ids of a turn in one flat view, and what its tester thought of the probe when it said it. */
+export function turn(system: ASTSystem, node: Node) {
+  const { tester, target } = tokensOf(system, node);
+  const { probe, response } = node;
+  return {
+    testerContext: tester!.context,
+    targetContext: target!.context,
+    probe: { sampled: probe.sampled!.ids, kept: tester!.probe, heard: target!.probe },
+    response: { sampled: response.sampled!.ids, kept: target!.response },
+    testerLogprobs: probe.sampled!.logprobs,
+  };
 }
 
 /**
@@ -101,7 +121,7 @@ export async function expectFaithful(system: ASTSystem, graph: Graph, target: st
     row.reduce((sum, value) => sum + value, 0),
   ]);
   expectClose(likelihoods, expected);
-  expectClose(await targetLogprobs(system, nodes), await recomputed(target, rows));
+  expectClose(await logprobsOf(system, "getTargetLogprobs", nodes), await recomputed(target, rows));
 }
 
 interface Decoding {

@@ -2,15 +2,23 @@ import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { loadCausalLM, tokenLogprobs, type ScoredRow } from "@astra-rl/lm";
+import { loadCausalLM } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Graph, Node, type NodeKey } from "../../src/core/index.js";
+import { type Conversation, Graph, Node, type NodeKey } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { samplerContract } from "../contract/sampler.contract.js";
-import { growLevel, turn as tokens } from "../support/faithful.js";
+import {
+  expectClose,
+  growLevel,
+  logprobsOf,
+  pairsOf,
+  recomputed,
+  turn as tokens,
+} from "../support/faithful.js";
+import { probes, talks } from "../support/values.js";
 import { systemContract } from "../contract/system.contract.js";
 
 // A random GPT-2 of two layers with a window of 64 tokens, and others with other tokenizers.
@@ -34,12 +42,13 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
     log: () => {},
     ...options,
   });
+const textsOf = (node: Node) => [`${node.context}`, node.probe.text, node.response.text];
 const nodesOf = (graphs: readonly Graph[]) => graphs.flatMap((graph) => [...graph.nodes()]);
 
 systemContract("HFASTSystem", {
   create: load,
-  contexts: ["Hello there. ", "", "日本 👋"],
-  continuations: ["I am well.", "a", "So it goes, and on. "],
+  contexts: talks("Hello there. ", "", "日本 👋"),
+  continuations: probes("I am well.", "a", "So it goes, and on. "),
 });
 
 samplerContract("ASTSampler over HFASTSystem", {
@@ -55,52 +64,21 @@ async function growNodeByNode(
   depth: number,
 ): Promise<Graph> {
   const copy = new Graph({ context: graph.context, seed: graph.seed, episode: graph.episode });
-  const grow = async (
-    context: string,
-    parent: Node | null,
-    number: number,
-    level: number,
-  ): Promise<Node[]> => {
+  const grow = async (context: Conversation, number: number, level: number): Promise<Node[]> => {
     if (level === 0) return [];
     const children: Node[] = [];
     for (let child = 0; child < width; child++) {
       const key: NodeKey = { seed: graph.seed, episode: graph.episode, node: number * width + child + 1 };
-      const [outcome] = await growLevel(system, [{ context, parent, key }]);
+      const [outcome] = await growLevel(system, [{ context, key }]);
       const { next, ...fields } = outcome!;
-      const node = new Node({ context, ...fields });
-      node.children = await grow(next, node, key.node, level - 1);
+      const node = new Node(fields);
+      node.children = await grow(next, key.node, level - 1);
       children.push(node);
     }
     return children;
   };
-  copy.children = await grow(graph.context, null, 0, depth);
+  copy.children = await grow(graph.context, 0, depth);
   return copy;
-}
-
-/** What tokenLogprobs says of rows, one by one, without any cache. */
-async function recomputed(folder: string, rows: readonly ScoredRow[]): Promise<number[][]> {
-  const { model } = await loadCausalLM(folder);
-  try {
-    return rows.map((row) =>
-      noGrad(() => {
-        const table = tokenLogprobs(model, [row], { packed: false });
-        const values = Array.from(table.toTypedArray() as Float32Array);
-        table.dispose();
-        return values;
-      }),
-    );
-  } finally {
-    model.dispose();
-  }
-}
-
-function expectClose(actual: readonly (readonly number[])[], expected: readonly (readonly number[])[]): void {
-  expect(actual.map((row) => row.length)).toEqual(expected.map((row) => row.length));
-  const worst = Math.max(
-    0,
-    ...actual.flatMap((row, i) => row.map((value, j) => Math.abs(value - expected[i]![j]!))),
-  );
-  expect(worst).toBeLessThan(2e-4);
 }
 
 describe("HFASTSystem rollouts", () => {
@@ -117,11 +95,9 @@ describe("HFASTSystem rollouts", () => {
     for (const graph of graphs.slice(0, 3)) {
       const single = await growNodeByNode(system, graph, 2, 2);
       const [a, b] = [[...graph.nodes()], [...single.nodes()]];
-      expect(b.map((node) => [node.context, node.probe, node.response])).toEqual(
-        a.map((node) => [node.context, node.probe, node.response]),
-      );
-      expect(b.map((node) => [tokens(node).probe, tokens(node).response])).toEqual(
-        a.map((node) => [tokens(node).probe, tokens(node).response]),
+      expect(b.map(textsOf)).toEqual(a.map(textsOf));
+      expect(b.map((node) => [tokens(system, node).probe, tokens(system, node).response])).toEqual(
+        a.map((node) => [tokens(system, node).probe, tokens(system, node).response]),
       );
       expectClose(
         b.map((node) => [node.reward, node.likelihood!.total]),
@@ -133,32 +109,31 @@ describe("HFASTSystem rollouts", () => {
   it("records the probe's log-probabilities under tester, target and baseline as recomputing gives them", async () => {
     const nodes = nodesOf(graphs.slice(0, 12));
     const heard = nodes.map((node) => ({
-      context: tokens(node).targetContext,
-      continuation: tokens(node).probe.heard,
+      context: tokens(system, node).targetContext,
+      continuation: tokens(system, node).probe.heard,
     }));
     const sampled = nodes.map((node) => ({
-      context: tokens(node).testerContext,
-      continuation: tokens(node).probe.sampled,
+      context: tokens(system, node).testerContext,
+      continuation: tokens(system, node).probe.sampled,
     }));
-    expectClose(
-      nodes.map((node) => tokens(node).targetLogprobs),
-      await recomputed(GPT2, heard),
-    );
+    const read = system.counters();
+    expectClose(await logprobsOf(system, "getTargetLogprobs", nodes), await recomputed(GPT2, heard));
     const own = await recomputed(GPT2, sampled);
     expectClose(
-      nodes.map((node) => tokens(node).testerLogprobs),
+      nodes.map((node) => tokens(system, node).testerLogprobs),
       own,
     );
-    expectClose(
-      nodes.map((node) => tokens(node).baselineLogprobs!),
-      own,
-    );
+    expectClose(await logprobsOf(system, "getBaselineLogprobs", nodes), own);
+    // Whoever has the weights that read the probes knows it all.
+    expect(system.counters()).toEqual(read);
   });
 
-  it("derives likelihood and reward from them by the paper's formula", () => {
-    for (const node of nodesOf(graphs)) {
-      const { targetLogprobs, probe } = tokens(node);
-      const total = targetLogprobs.reduce((sum, value) => sum + value, 0);
+  it("derives likelihood and reward from them by the paper's formula", async () => {
+    const nodes = nodesOf(graphs);
+    const logprobs = await logprobsOf(system, "getTargetLogprobs", nodes);
+    for (const [row, node] of nodes.entries()) {
+      const { probe } = tokens(system, node);
+      const total = logprobs[row]!.reduce((sum, value) => sum + value, 0);
       expect(node.likelihood!.tokens).toBe(probe.heard.length);
       expect(node.likelihood!.total).toBeCloseTo(total, 5);
       const nll = probe.heard.length === 0 ? 10 : -total / probe.heard.length;
@@ -172,25 +147,35 @@ describe("HFASTSystem rollouts", () => {
   it("keeps the conversation's ids: a context is the parent's context, probe and response, never encoded again", () => {
     for (const graph of graphs) {
       for (const parent of graph.children) {
-        const { testerContext, targetContext, probe, response } = tokens(parent);
+        const { testerContext, targetContext, probe, response } = tokens(system, parent);
         for (const child of parent.children) {
-          expect(tokens(child).testerContext).toEqual([...testerContext, ...probe.kept, ...response.kept]);
-          expect(tokens(child).targetContext).toEqual([...targetContext, ...probe.heard, ...response.kept]);
+          expect(tokens(system, child).testerContext).toEqual([
+            ...testerContext,
+            ...probe.kept,
+            ...response.kept,
+          ]);
+          expect(tokens(system, child).targetContext).toEqual([
+            ...targetContext,
+            ...probe.heard,
+            ...response.kept,
+          ]);
         }
       }
     }
   });
 
-  it("trains on the end-of-text token that was sampled, and leaves it out of the conversation", () => {
-    const ended = nodesOf(graphs).filter((node) => tokens(node).probe.sampled.at(-1) === 0);
+  it("trains on the end-of-text token that was sampled, and leaves it out of the conversation", async () => {
+    const ended = nodesOf(graphs).filter((node) => tokens(system, node).probe.sampled.at(-1) === 0);
     // 240 probes of up to 6 tokens, one token in 320: 4 expected.
     expect(ended.length).toBeGreaterThan(0);
-    for (const node of ended) {
-      const { probe, baselineLogprobs, targetLogprobs } = tokens(node);
+    const baseline = await logprobsOf(system, "getBaselineLogprobs", ended);
+    const target = await logprobsOf(system, "getTargetLogprobs", ended);
+    for (const [row, node] of ended.entries()) {
+      const { probe } = tokens(system, node);
       expect(probe.kept).toEqual(probe.sampled.slice(0, -1));
-      expect(baselineLogprobs).toHaveLength(probe.sampled.length);
-      expect(targetLogprobs).toHaveLength(probe.kept.length);
-      expect(node.probe).not.toContain("endoftext");
+      expect(baseline[row]).toHaveLength(probe.sampled.length);
+      expect(target[row]).toHaveLength(probe.kept.length);
+      expect(node.probe.text).not.toContain("endoftext");
     }
   });
 
@@ -199,19 +184,19 @@ describe("HFASTSystem rollouts", () => {
     const [graph] = await new ASTSampler(counting, [PROMPTS[1]!], { width: 2, depth: 3 }).rolloutMany([0]);
     const nodes = [...graph!.nodes()];
     const sum = (numbers: readonly number[]) => numbers.reduce((total, value) => total + value, 0);
-    const prompt = tokens(graph!.children[0]!).testerContext.length;
+    const prompt = tokens(counting, graph!.children[0]!).testerContext.length;
     const inner = nodes.filter((node) => node.children.length > 0);
     expect(inner).toHaveLength(6);
     expect(counting.counters()).toEqual({
       tester: {
         // The prompt once, and the responses that a probe follows on.
-        read: prompt + sum(inner.map((node) => tokens(node).response.kept.length)),
-        generated: sum(nodes.map((node) => tokens(node).probe.sampled.length)),
+        read: prompt + sum(inner.map((node) => tokens(counting, node).response.kept.length)),
+        generated: sum(nodes.map((node) => tokens(counting, node).probe.sampled.length)),
         trained: 0,
       },
       target: {
-        read: prompt + sum(nodes.map((node) => tokens(node).probe.heard.length)),
-        generated: sum(nodes.map((node) => tokens(node).response.sampled.length)),
+        read: prompt + sum(nodes.map((node) => tokens(counting, node).probe.heard.length)),
+        generated: sum(nodes.map((node) => tokens(counting, node).response.sampled.length)),
         trained: 0,
       },
       baseline: { read: 0, generated: 0, trained: 0 },
@@ -225,21 +210,21 @@ describe("HFASTSystem log-probabilities", () => {
     const system = await load();
     const graph = await new ASTSampler(system, PROMPTS, { width: 3, depth: 2 }).rollout(8);
     const nodes = [...graph.nodes()];
-    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const args = pairsOf(nodes);
     const read = system.counters().baseline!.read + system.counters().target!.read;
     const tester = await system.getTesterLogprobsAndValidate(...args);
     const baseline = await system.getBaselineLogprobsAndValidate(...args);
     const target = await system.getTargetLogprobsAndValidate(...args);
     expect(system.counters().baseline!.read + system.counters().target!.read).toBe(read);
     expect(system.counters().tester!.trained).toBeGreaterThan(0);
-    const lengths = nodes.map((node) => tokens(node).probe.sampled.length);
+    const lengths = nodes.map((node) => tokens(system, node).probe.sampled.length);
     expect(tester.lengths).toEqual(lengths);
     expect(baseline.lengths).toEqual(lengths);
     expect(tester.values.shape).toEqual([nodes.length, Math.max(...lengths)]);
     // Nothing was trained yet: tester and baseline agree, row by row, with zeros beyond each row (which the checks see).
     for (const table of [tester, baseline]) {
       for (const [row, values] of table.rows().entries()) {
-        const recorded = tokens(nodes[row]!).testerLogprobs;
+        const recorded = tokens(system, nodes[row]!).testerLogprobs;
         for (const [token, value] of values.entries())
           expect(Math.abs(value - recorded[token]!)).toBeLessThan(2e-4);
       }
@@ -248,16 +233,16 @@ describe("HFASTSystem log-probabilities", () => {
     system.dispose();
   });
 
-  it("scores by text where no node is known or its texts were changed", async () => {
+  it("scores messages that nobody sampled by their texts", async () => {
     const system = await load();
     const graph = await new ASTSampler(system, PROMPTS, { width: 1, depth: 1 }).rollout(2);
     const [node] = graph.children;
     const { tokenizer } = system.tester;
     const expected = await recomputed(GPT2, [
-      { context: tokenizer.encode(node!.context), continuation: tokenizer.encode("something else") },
+      { context: tokenizer.encode(`${node!.context}`), continuation: tokenizer.encode("something else") },
     ]);
     for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
-      const table = await system[method]([node!.context], ["something else"], [node]);
+      const table = await system[method]([node!.context], probes("something else"));
       expectClose(table.rows(), expected);
       table.dispose();
     }
@@ -269,16 +254,17 @@ describe("HFASTSystem log-probabilities", () => {
     const graphs = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rolloutMany([0, 1, 2]);
     const nodes = nodesOf(graphs);
     const rows = nodes.map((node) => ({
-      context: tokens(node).testerContext,
-      continuation: tokens(node).probe.sampled,
+      context: tokens(system, node).testerContext,
+      continuation: tokens(system, node).probe.sampled,
     }));
     const exact = (await recomputed(GPT2, rows)).flat();
     // Two hundredths are measured: these random weights give steep logits, whose rounding alone accounts for that.
     const meanDistance = (values: readonly number[]) =>
       values.reduce((sum, value, index) => sum + Math.abs(value - exact[index]!), 0) / exact.length;
-    expect(meanDistance(nodes.flatMap((node) => tokens(node).testerLogprobs))).toBeLessThan(4e-2);
-    expect(meanDistance(nodes.flatMap((node) => tokens(node).baselineLogprobs!))).toBeLessThan(4e-2);
-    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    expect(meanDistance(nodes.flatMap((node) => tokens(system, node).testerLogprobs))).toBeLessThan(4e-2);
+    const baseline = await logprobsOf(system, "getBaselineLogprobs", nodes);
+    expect(meanDistance(baseline.flat())).toBeLessThan(4e-2);
+    const args = pairsOf(nodes);
     const table = await system.getTesterLogprobsAndValidate(...args);
     expect(meanDistance(table.rows().flat())).toBeLessThan(4e-2);
     table.dispose();
@@ -289,8 +275,8 @@ describe("HFASTSystem log-probabilities", () => {
     const system = await load({ baseline: await copied(GPT2) });
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 1 }).rollout(2);
     const nodes = graph.children;
-    expect(nodes.every((node) => tokens(node).baselineLogprobs === null)).toBe(true);
-    const args = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    expect(system.counters().baseline!.read).toBe(0);
+    const args = pairsOf(nodes);
     const first = await system.getBaselineLogprobsAndValidate(...args);
     const { read } = system.counters().baseline!;
     expect(read).toBeGreaterThan(0);
@@ -298,8 +284,8 @@ describe("HFASTSystem log-probabilities", () => {
     expect(system.counters().baseline!.read).toBe(read);
     expect(second.rows()).toEqual(first.rows());
     expectClose(
-      nodes.map((node) => tokens(node).baselineLogprobs!),
-      nodes.map((node) => tokens(node).testerLogprobs),
+      second.rows(),
+      nodes.map((node) => tokens(system, node).testerLogprobs.slice()),
     );
     first.dispose();
     second.dispose();
@@ -354,20 +340,23 @@ describe("HFASTSystem weights", () => {
     "rolls out with the updated tester only (%s)",
     async (inferenceDtype) => {
       const system = await load({ inferenceDtype });
-      const context = ["Hello there. "];
-      const before = await system.rolloutPromptWithTester(context);
-      const response = await system.rolloutPromptWithTarget(context);
+      const context = talks("Hello there. ");
+      const key = [{ seed: 0, episode: 0, node: 1 }];
+      const said = async (method: "rolloutPromptWithTester" | "rolloutPromptWithTarget") =>
+        String((await system[method](context, key))[0]);
+      const before = await said("rolloutPromptWithTester");
+      const response = await said("rolloutPromptWithTarget");
       const change = async (factor: number) => {
         noGrad(() => {
           for (const parameter of system.parameters()) parameter.mul_(factor);
         });
       };
       await change(-0.5);
-      expect(await system.rolloutPromptWithTester(context)).not.toEqual(before);
-      expect(await system.rolloutPromptWithTarget(context)).toEqual(response);
+      expect(await said("rolloutPromptWithTester")).not.toEqual(before);
+      expect(await said("rolloutPromptWithTarget")).toEqual(response);
       // The second refresh goes another way than the first: in place. Powers of two lose nothing.
       await change(-2);
-      expect(await system.rolloutPromptWithTester(context)).toEqual(before);
+      expect(await said("rolloutPromptWithTester")).toEqual(before);
       system.dispose();
     },
   );
@@ -397,9 +386,9 @@ describe("HFASTSystem weights", () => {
       expect(liveTensors()).toBe(loaded);
       const [node] = graph.children;
       for (const method of ["getTesterLogprobs", "getBaselineLogprobs", "getTargetLogprobs"] as const) {
-        (await system[method]([node!.context], [node!.probe], [node])).dispose();
+        (await system[method]([node!.context], [node!.probe])).dispose();
       }
-      await system.likelihood(["Hello. "], ["a"]);
+      await system.likelihood(talks("Hello. "), probes("a"));
       expect(liveTensors()).toBe(loaded);
       system.dispose();
     }
@@ -427,24 +416,24 @@ describe("HFASTSystem with models of different kinds", () => {
     ["Qwen", QWEN],
   ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
     const system = await load({ target });
-    expect(system.target.sharesTokens(system.tester)).toBe(false);
+    expect(system.target.tokens).not.toBe(system.tester.tokens);
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
     const nodes = [...graph.nodes()];
     for (const node of nodes) {
-      expect(tokens(node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe));
+      expect(tokens(system, node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe.text));
       for (const child of node.children) {
-        const before = [...tokens(node).testerContext, ...tokens(node).probe.kept];
-        const heard = system.tester.tokenizer.encode(node.response);
-        expect(tokens(child).testerContext).toEqual([...before, ...heard]);
+        const before = [...tokens(system, node).testerContext, ...tokens(system, node).probe.kept];
+        const heard = system.tester.tokenizer.encode(node.response.text);
+        expect(tokens(system, child).testerContext).toEqual([...before, ...heard]);
       }
     }
     expectClose(
-      nodes.map((node) => tokens(node).targetLogprobs),
+      await logprobsOf(system, "getTargetLogprobs", nodes),
       await recomputed(
         target,
         nodes.map((node) => ({
-          context: tokens(node).targetContext,
-          continuation: tokens(node).probe.heard,
+          context: tokens(system, node).targetContext,
+          continuation: tokens(system, node).probe.heard,
         })),
       ),
     );
@@ -491,27 +480,30 @@ describe("HFASTSystem at the window's edge", () => {
     expect(nodes).toHaveLength(10);
     for (const node of nodes) {
       expect(Number.isFinite(node.reward)).toBe(true);
-      expect(tokens(node).testerContext.length + tokens(node).probe.sampled.length).toBeLessThanOrEqual(64);
+      expect(
+        tokens(system, node).testerContext.length + tokens(system, node).probe.sampled.length,
+      ).toBeLessThanOrEqual(64);
     }
-    const texts = [nodes.map((node) => node.context), nodes.map((node) => node.probe)] as const;
-    const table = await system.getTesterLogprobsAndValidate(...texts, nodes);
+    const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
     // What is trained on is what was sampled, under the context that the tester really had.
     expectClose(
       table.rows(),
-      nodes.map((node) => tokens(node).testerLogprobs),
+      nodes.map((node) => tokens(system, node).testerLogprobs),
     );
     table.dispose();
     // The baseline is the tester before training: it must have had the same context, though the target's, where the
     // window dropped other tokens, is another one.
-    const baseline = await system.getBaselineLogprobsAndValidate(...texts, nodes);
+    const baseline = await system.getBaselineLogprobsAndValidate(...pairsOf(nodes));
     const reference = baseline.rows();
     baseline.dispose();
-    expect(nodes.some((node) => tokens(node).targetContext.length < tokens(node).testerContext.length)).toBe(
-      true,
-    );
+    expect(
+      nodes.some(
+        (node) => tokens(system, node).targetContext.length < tokens(system, node).testerContext.length,
+      ),
+    ).toBe(true);
     expectClose(
       reference,
-      nodes.map((node) => tokens(node).testerLogprobs),
+      nodes.map((node) => tokens(system, node).testerLogprobs),
     );
     system.dispose();
   });
@@ -521,9 +513,7 @@ describe("HFASTSystem at the window's edge", () => {
     const grow = (system: HFASTSystem) =>
       new ASTSampler(system, PROMPTS, { width: 2, depth: 3 }).rolloutMany([0, 1, 2]);
     const [first, second] = [await grow(tight), await grow(free)];
-    expect(nodesOf(first).map((node) => [node.probe, node.response])).toEqual(
-      nodesOf(second).map((node) => [node.probe, node.response]),
-    );
+    expect(nodesOf(first).map(textsOf)).toEqual(nodesOf(second).map(textsOf));
     tight.dispose();
     free.dispose();
   });
@@ -553,11 +543,14 @@ describe("ordinary tokens that end an utterance", () => {
     await writeFile(path, JSON.stringify({ ...settings, eos_token_id: eos }));
     const system = await load({ tester: folder, target: folder });
     const graph = await new ASTSampler(system, ["Hello. "], { width: 4, depth: 2 }).rollout(1);
-    for (const node of graph.nodes()) {
-      const { probe, baselineLogprobs, targetLogprobs } = tokens(node);
+    const nodes = [...graph.nodes()];
+    expect(await logprobsOf(system, "getBaselineLogprobs", nodes)).toEqual(
+      await logprobsOf(system, "getTargetLogprobs", nodes),
+    );
+    for (const node of nodes) {
+      const { probe } = tokens(system, node);
       expect(probe.kept).toEqual(probe.sampled);
-      expect(baselineLogprobs).toEqual(targetLogprobs);
-      expect(node.probe).toBe(system.tester.tokenizer.decode(probe.sampled));
+      expect(node.probe.text).toBe(system.tester.tokenizer.decode(probe.sampled));
     }
     system.dispose();
   });

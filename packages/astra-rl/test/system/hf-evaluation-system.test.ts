@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
+import { probes, talks } from "../support/values.js";
 import { HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
 
 const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
@@ -27,7 +28,7 @@ it("rolls out what the training system rolls out, with one set of weights", asyn
   expect(JSON.stringify(b)).toBe(JSON.stringify(a));
   expect([...evaluation.parameters()]).toEqual([]);
   await expect(evaluation.getBaselineLogprobs()).rejects.toThrow(/no baseline/u);
-  await expect(evaluation.getTesterLogprobsAndValidate(["a"], ["b"])).rejects.toThrow(
+  await expect(evaluation.getTesterLogprobsAndValidate(talks("a"), probes("b"))).rejects.toThrow(
     /must carry a gradient/u,
   );
   training.dispose();

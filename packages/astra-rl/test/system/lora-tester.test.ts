@@ -9,6 +9,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { systemContract } from "../contract/system.contract.js";
+import { probes, talks } from "../support/values.js";
 
 const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
 const PROMPTS = ["Hello there. ", "How are you? "];
@@ -37,8 +38,8 @@ async function change(system: HFASTSystem, by: number): Promise<void> {
 
 systemContract("HFASTSystem with an adapter", {
   create: load,
-  contexts: PROMPTS,
-  continuations: ["I am well.", "a"],
+  contexts: talks(...PROMPTS),
+  continuations: probes("I am well.", "a"),
 });
 
 describe("HFASTSystem with an adapter", () => {
@@ -65,7 +66,7 @@ describe("HFASTSystem with an adapter", () => {
     const system = await load();
     await change(system, 0.01);
     await scope(async () => {
-      const logprobs = await system.getTesterLogprobsAndValidate(["Hello. "], ["I see."]);
+      const logprobs = await system.getTesterLogprobsAndValidate(talks("Hello. "), probes("I see."));
       logprobs.sums().sum().backward();
       for (const parameter of system.parameters()) {
         expect(parameter.grad!.abs().sum().item()).toBeGreaterThan(0);
@@ -78,7 +79,7 @@ describe("HFASTSystem with an adapter", () => {
 
   it("moves the tester, and neither target nor baseline", async () => {
     const system = await load();
-    const texts = [["Hello. "], ["I see."]] as const;
+    const texts = [talks("Hello. "), probes("I see.")] as const;
     const numbers = async (table: Promise<TokenTable>) => {
       const made = await table;
       const rows = made.rows();

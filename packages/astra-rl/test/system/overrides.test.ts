@@ -2,16 +2,21 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { conversationOf } from "@astra-rl/lm";
 import { liveTensors, scope, type Tensor } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DPO } from "../../src/algorithm/index.js";
 import {
+  Conversation,
   Growth,
+  Message,
   TokenTable,
   type Graph,
   type Node,
   type NodeKey,
+  type Returned,
   type System,
+  type TokensRecord,
 } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
@@ -19,7 +24,8 @@ import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js"
 import { HFASTConfiguration, HFASTTrainer, Trainer } from "../../src/training/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ActorCritic } from "../support/actor-critic.js";
-import { expectFaithful, heardProbe, keptProbe, tokensOf } from "../support/faithful.js";
+import { expectClose, expectFaithful, logprobsOf, tokensOf } from "../support/faithful.js";
+import { probes, responses, talks } from "../support/values.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -98,58 +104,82 @@ const forEachRow =
 
 const characters = (text: string): string[] => Array.from(text);
 
-const table = (continuations: readonly string[], value: number) =>
-  TokenTable.ofRows(continuations.map((text) => characters(text).map(() => value)));
+const table = (continuations: readonly Message[], value: number) =>
+  TokenTable.ofRows(continuations.map(({ text }) => characters(text).map(() => value)));
+
+/** A record's ids are not what models sampled and read. */
+const EDITED = { edited: true };
+
+/** Something stands in front of and behind the probe in what the target read. */
+function expectAround(node: Node, tokens: (node: Node) => TokensRecord): void {
+  const { heard, probe } = tokens(node).target!;
+  expect(heard.length).toBeGreaterThan(probe.length + 1);
+  expect(heard.join()).toContain(probe.join());
+  expect(heard.slice(0, probe.length)).not.toEqual(probe);
+}
 
 /** What each method's override changes, and where the graph shows it. */
-const SHOWN: Record<string, { override: Override; seen: (graph: Graph) => void }> = {
+const SHOWN: Record<
+  string,
+  { override: Override; seen: (graph: Graph, tokens: (node: Node) => TokensRecord) => void }
+> = {
   rolloutPromptWithTester: {
     override: forEachRow(() => "Say it. "),
-    seen: (graph) => {
-      expect(nodesOf(graph).map(({ probe }) => probe)).toEqual(nodesOf(graph).map(() => "Say it. "));
-      expect(tokensOf(first(graph)).edited).toBe(true);
+    seen: (graph, tokens) => {
+      expect(nodesOf(graph).map(({ probe }) => probe.text)).toEqual(nodesOf(graph).map(() => "Say it. "));
+      expect(tokens(first(graph))).toMatchObject(EDITED);
     },
   },
   rolloutPromptWithTesterAndValidate: {
-    override: forEachRow(() => "Say it. "),
-    seen: (graph) => expect(first(graph).probe).toBe("Say it. "),
+    override: forEachRow(() => new Message("tester", "Say it. ")),
+    seen: (graph) => expect(first(graph).probe.text).toBe("Say it. "),
   },
   rolloutPromptWithTarget: {
     override: forEachRow(() => "No. "),
     seen: (graph) => {
-      expect(first(graph).response).toBe("No. ");
-      expect(first(graph).children[0]!.context.endsWith("No. ")).toBe(true);
+      expect(first(graph).response.text).toBe("No. ");
+      expect(first(graph).children[0]!.context.last).toBe(first(graph).response);
     },
   },
   rolloutPromptWithTargetAndValidate: {
-    override: forEachRow(() => "No. "),
-    seen: (graph) => expect(first(graph).response).toBe("No. "),
+    override: forEachRow(() => new Message("target", "No. ")),
+    seen: (graph) => expect(first(graph).response.text).toBe("No. "),
   },
   promptForTarget: {
-    override: (_, [context, probe]) => `${context as string}<${probe as string}>`,
-    seen: (graph) => {
-      const { heard, probe } = tokensOf(first(graph)).target!;
-      expect(probe[0]).toBeGreaterThan(0);
-      expect(probe[1]).toBeLessThan(heard.length);
-    },
+    override: (_, [context, probe]) => `${String(context)}<${String(probe)}>`,
+    seen: (graph, tokens) => expectAround(first(graph), tokens),
+  },
+  promptForTargetAndValidate: {
+    override: (_, [context, probe]) =>
+      conversationOf("", `${String(context)}<${String(probe)}>`, context as Conversation, [probe as Message]),
+    seen: (graph, tokens) => expectAround(first(graph), tokens),
   },
   advance: {
-    override: (_, args) => {
-      const [context, probe, response] = args as string[];
-      return `${context}${probe}|${response}|`;
-    },
-    seen: (graph) => {
+    override: (_, [context, probe, response]) => `${String(context)}${String(probe)}|${String(response)}|`,
+    seen: (graph, tokens) => {
       const { context, probe, response, children } = first(graph);
-      expect(children[0]!.context).toBe(`${context}${probe}|${response}|`);
+      expect(`${children[0]!.context}`).toBe(`${context}${probe}|${response}|`);
+      // What is put around utterances replaces nothing.
+      expect(tokens(children[0]!)).not.toMatchObject(EDITED);
+    },
+  },
+  advanceAndValidate: {
+    override: (_, [, , response]) => Conversation.of("Forgotten. ").append(response as Message),
+    seen: (graph, tokens) => {
+      const { response, children } = first(graph);
+      expect(`${children[0]!.context}`).toBe(`Forgotten. ${response}`);
+      expect(tokens(children[0]!)).toMatchObject(EDITED);
     },
   },
   getTargetLogprobs: {
-    override: (_, [, continuations]) => Promise.resolve(table(continuations as string[], -2)),
-    seen: (graph) => expect(first(graph).likelihood!.total).toBe(-2 * characters(first(graph).probe).length),
+    override: (_, [, continuations]) => Promise.resolve(table(continuations as Message[], -2)),
+    seen: (graph) =>
+      expect(first(graph).likelihood!.total).toBe(-2 * characters(first(graph).probe.text).length),
   },
   getTargetLogprobsAndValidate: {
-    override: (_, [, continuations]) => Promise.resolve(table(continuations as string[], -2)),
-    seen: (graph) => expect(first(graph).likelihood!.total).toBe(-2 * characters(first(graph).probe).length),
+    override: (_, [, continuations]) => Promise.resolve(table(continuations as Message[], -2)),
+    seen: (graph) =>
+      expect(first(graph).likelihood!.total).toBe(-2 * characters(first(graph).probe.text).length),
   },
   likelihood: {
     override: forEachRow(() => ({ nll: 7, total: -7, tokens: 1 })),
@@ -190,9 +220,9 @@ const SHOWN: Record<string, { override: Override; seen: (graph: Graph) => void }
     override: () => ({ target: "mine" }),
     seen: (graph) => expect(graph.models).toEqual({ target: "mine" }),
   },
-  growthMemory: {
-    override: () => null,
-    seen: (graph) => expect(first(graph).tokens).toBeUndefined(),
+  stateOf: {
+    override: () => Conversation.of("Mine. "),
+    seen: (graph) => expect(graph.context).toBe(Conversation.of("Mine. ")),
   },
 };
 
@@ -216,15 +246,31 @@ const RESUMING = ["restoreTester", "setState"];
 const VALUES = ["getTesterOutput", "getTesterOutputAndValidate", "valueParameters", "lacks"];
 /** Those whose part `getTesterOutput` takes over where nobody overrides them. */
 const TAKEN_OVER = ["value", "valueAndValidate"];
-const OWNERS = ["dispose", "redraw", "emptyResponse", "tokensOf"];
+const OWNERS = ["dispose", "redraw", "emptyResponse", "emptyResponseAndValidate", "release", "tokensOf"];
 /** What only an algorithm asks that takes the rollouts' own log-probabilities. */
 const RECORDED = ["getRecordedLogprobs"];
 
 describe("overriding HFASTSystem", () => {
   let plain: Graph;
   let counters: unknown;
+  let tokens: unknown;
+  /** All that a graph's turns know beside what they say. */
+  const known = async (system: HFASTSystem, graph: Graph) => {
+    const nodes = nodesOf(graph);
+    const sampled = nodes.flatMap(({ probe, response }) => [probe.sampled!, response.sampled!]);
+    return {
+      ids: nodes.map((node) => system.tokensOf(node)),
+      sampled: sampled.map(({ ids, kept, logprobs, after }) => [ids, kept, logprobs, `${after}`]),
+      baseline: await logprobsOf(system, "getBaselineLogprobs", nodes),
+      target: await logprobsOf(system, "getTargetLogprobs", nodes),
+      counters: system.counters(),
+    };
+  };
   beforeAll(async () => {
-    plain = await grown(HFASTSystem, async (system) => void (counters = system.counters()));
+    plain = await grown(HFASTSystem, async (system, graph) => {
+      counters = system.counters();
+      tokens = await known(system, graph);
+    });
   });
 
   it("knows every method", () => {
@@ -245,24 +291,20 @@ describe("overriding HFASTSystem", () => {
     async (name) => {
       const graph = await grown(
         overriding(name, (base, args) => base(...args)),
-        async (system) => expect(system.counters()).toEqual(counters),
+        async (system, each) => {
+          expect(system.counters()).toEqual(counters);
+          expect(await known(system, each)).toEqual(tokens);
+        },
       );
       expect(graph.toJSON()).toEqual(plain.toJSON());
-      const tokens = (each: Graph) =>
-        nodesOf(each).map((node) => [
-          tokensOf(node).toRecord(),
-          tokensOf(node).baselineLogprobs,
-          tokensOf(node).tester,
-          tokensOf(node).target,
-        ]);
-      expect(tokens(graph)).toEqual(tokens(plain));
     },
   );
 
   it.each(Object.keys(SHOWN))("%s: an override shows in the graph", async (name) => {
     const { override, seen } = SHOWN[name]!;
-    const graph = await grown(overriding(name, override));
-    expect(() => seen(graph)).not.toThrow();
+    await grown(overriding(name, override), async (system, graph) => {
+      seen(graph, (node) => system.tokensOf(node)!);
+    });
   });
 
   it("counts in training, too, and when a run is taken up again", async () => {
@@ -347,7 +389,7 @@ describe("overriding HFASTSystem", () => {
     ["valueAndValidate", 7],
   ])("%s: an override counts in getTesterOutput, whatever else is wanted", async (name, number) => {
     const Kind = overriding(name, (_, [, continuations]) => {
-      const made = table(continuations as string[], number);
+      const made = table(continuations as Message[], number);
       made.values.requiresGrad_();
       return Promise.resolve(made);
     });
@@ -356,7 +398,7 @@ describe("overriding HFASTSystem", () => {
     await scope(async () => {
       // A text whose tokens are its characters, so that both tables have as many.
       const wants = { values: true, entropy: true };
-      const output = await system.getTesterOutput(["Hello"], ["zqx"], undefined, wants);
+      const output = await system.getTesterOutput(talks("Hello"), probes("zqx"), wants);
       const own = name.startsWith("value") ? output.values! : output.logprobs;
       expect(own.rows()).toEqual([[number, number, number]]);
       const others = name.startsWith("value") ? output.logprobs : output.values!;
@@ -377,146 +419,174 @@ describe("overriding HFASTSystem", () => {
       }
     }
     const graph = await grown(Failing);
-    expect(graph.children.map(({ response, failure }) => [response, failure!.message])).toEqual([
+    expect(graph.children.map(({ response, failure }) => [response.text, failure!.message])).toEqual([
       ["(nothing)", "gone"],
       ["(nothing)", "gone"],
     ]);
   });
 
-  it.each(["expand", "openGrowth"])("%s is refused, with the methods that count instead", async (name) => {
-    class Old extends HFASTSystem {}
-    Object.defineProperty(Old.prototype, name, { value: () => Promise.resolve([]) });
-    await expect(grown(Old)).rejects.toThrow(new RegExp(`Old.${name}: .*rolloutPromptWithTester`, "u"));
-  });
+  it.each(["expand", "openGrowth", "growthMemory"])(
+    "%s is refused, with the methods that count instead",
+    async (name) => {
+      class Old extends HFASTSystem {}
+      Object.defineProperty(Old.prototype, name, { value: () => Promise.resolve([]) });
+      await expect(grown(Old)).rejects.toThrow(new RegExp(`Old.${name}: .*rolloutPromptWithTester`, "u"));
+    },
+  );
 });
 
 describe("overrides that call super in their own way", () => {
-  const length = (text: string) => text.length;
+  const textOf = (said: Returned<Message>) => String(said);
 
   it("calling it twice with other draws gives two candidates; the one that is returned keeps its ids", async () => {
     const drawn: string[][] = [];
     class BestOfTwo extends HFASTSystem {
-      override async rolloutPromptWithTester(
-        contexts: readonly string[],
-        keys: readonly NodeKey[],
-      ): Promise<string[]> {
+      override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         const one = await super.rolloutPromptWithTester(contexts, keys);
         const two = await super.rolloutPromptWithTester(
           contexts,
           keys.map((key) => this.redraw(key, 1)),
         );
-        one.forEach((probe, row) => drawn.push([probe, two[row]!]));
-        return one.map((probe, row) => (length(two[row]!) > length(probe) ? two[row]! : probe));
+        one.forEach((probe, row) => drawn.push([textOf(probe), textOf(two[row]!)]));
+        return one.map((probe, row) => (textOf(two[row]!).length > textOf(probe).length ? two[row]! : probe));
       }
     }
     const graph = await grown(BestOfTwo, async (system, grownGraph) => {
       await expectFaithful(system, grownGraph, GPT2);
-      expect(nodesOf(grownGraph).some(({ tokens }) => (tokens as { edited: boolean }).edited)).toBe(false);
+      for (const node of nodesOf(grownGraph)) expect(tokensOf(system, node)).not.toMatchObject(EDITED);
     });
-    expect(drawn.some(([one, two]) => one !== two)).toBe(true);
-    expect(nodesOf(graph).some(({ probe }) => drawn.some(([one, two]) => probe === one && two !== one))).toBe(
-      true,
-    );
-    expect(nodesOf(graph).some(({ probe }) => drawn.some(([one, two]) => probe === two && two !== one))).toBe(
-      true,
-    );
+    const said = (probe: string, place: 0 | 1) =>
+      drawn.some((pair) => probe === pair[place] && pair[0] !== pair[1]);
+    expect(nodesOf(graph).some(({ probe }) => said(probe.text, 0))).toBe(true);
+    expect(nodesOf(graph).some(({ probe }) => said(probe.text, 1))).toBe(true);
+  });
+
+  it("texts of what super said keep their ids; other texts are encoded, and marked", async () => {
+    class Texts extends HFASTSystem {
+      override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
+        return (await super.rolloutPromptWithTester(contexts, keys)).map(textOf);
+      }
+      override async rolloutPromptWithTarget(prompts: readonly Conversation[], keys: readonly NodeKey[]) {
+        const said = (await super.rolloutPromptWithTarget(prompts, keys)).map(textOf);
+        return said.map((text, row) => (keys[row]!.node % 2 === 0 ? text : `${text}!`));
+      }
+    }
+    const plain = await grown(HFASTSystem);
+    await grown(Texts, async (system, graph) => {
+      for (const [row, node] of nodesOf(graph).entries()) {
+        if (row < 1) expect(node.probe.sampled!.ids).toEqual(nodesOf(plain)[row]!.probe.sampled!.ids);
+        expect(node.probe.sampled).not.toBeNull();
+        expect(node.response.sampled === null).toBe(node.response.text.endsWith("!"));
+        if (node.response.sampled === null) expect(tokensOf(system, node)).toMatchObject(EDITED);
+      }
+    });
   });
 
   it("calling it row by row, or in another order, gives the graph of one call", async () => {
     class RowByRow extends HFASTSystem {
-      override async rolloutPromptWithTester(
-        contexts: readonly string[],
-        keys: readonly NodeKey[],
-      ): Promise<string[]> {
-        const probes: string[] = [];
+      override async rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
+        const said: Returned<Message>[] = [];
         for (const [row, context] of contexts.entries())
-          probes.push((await super.rolloutPromptWithTester([context], [keys[row]!]))[0]!);
-        return probes;
+          said.push((await super.rolloutPromptWithTester([context], [keys[row]!]))[0]!);
+        return said;
       }
-      override async rolloutPromptWithTarget(
-        prompts: readonly string[],
-        keys: readonly NodeKey[],
-      ): Promise<string[]> {
+      override async rolloutPromptWithTarget(prompts: readonly Conversation[], keys: readonly NodeKey[]) {
         const backwards = await super.rolloutPromptWithTarget(prompts.toReversed(), keys.toReversed());
         return backwards.toReversed();
       }
     }
-    const plain = await grown(HFASTSystem);
-    const graph = await grown(RowByRow, (system, each) => expectFaithful(system, each, GPT2));
+    const ids = async (system: HFASTSystem, each: Graph) =>
+      nodesOf(each).map((node) => system.tokensOf(node));
+    let expected: unknown;
+    const plain = await grown(HFASTSystem, async (system, each) => void (expected = await ids(system, each)));
+    const graph = await grown(RowByRow, async (system, each) => {
+      await expectFaithful(system, each, GPT2);
+      expect(await ids(system, each)).toEqual(expected);
+    });
     const said = (each: Graph) =>
-      nodesOf(each).map(({ context, probe, response }) => [context, probe, response]);
+      nodesOf(each).map(({ context, probe, response }) => [`${context}`, probe.text, response.text]);
     expect(said(graph)).toEqual(said(plain));
-    expect(nodesOf(graph).map(({ tokens }) => (tokens as { edited: boolean }).edited)).toEqual(
-      nodesOf(graph).map(() => false),
-    );
-    const ids = (each: Graph) =>
-      nodesOf(each).map((node) => [tokensOf(node).tester!.context, keptProbe(node), heardProbe(node)]);
-    expect(ids(graph)).toEqual(ids(plain));
   });
 
-  it("copied keys belong to no growing node: a conversation of its own answers the same", async () => {
+  it("keys are values: copies name the same draws", async () => {
     class Copying extends HFASTSystem {
-      override rolloutPromptWithTester(
-        contexts: readonly string[],
-        keys: readonly NodeKey[],
-      ): Promise<string[]> {
+      override rolloutPromptWithTester(contexts: readonly Conversation[], keys: readonly NodeKey[]) {
         return super.rolloutPromptWithTester(
           contexts,
           keys.map((key) => ({ ...key })),
         );
       }
     }
+    expect((await grown(Copying)).toJSON()).toEqual((await grown(HFASTSystem)).toJSON());
+  });
+
+  it("a reward that redacts before super decides the reward, not the harm that is reported", async () => {
+    class Redacting extends HFASTSystem {
+      override reward(...[contexts, probes, said, keys]: Parameters<HFASTSystem["reward"]>) {
+        return super.reward(contexts, probes, responses(...said.map(() => "a the e")), keys);
+      }
+    }
     const plain = await grown(HFASTSystem);
-    const graph = await grown(Copying);
-    expect(graph.children.map(({ probe }) => probe)).toEqual(plain.children.map(({ probe }) => probe));
+    const graph = await grown(Redacting);
+    expect(nodesOf(graph).map(({ scores }) => scores)).toEqual(nodesOf(plain).map(({ scores }) => scores));
+    expect(nodesOf(graph).map(({ reward }) => reward)).not.toEqual(
+      nodesOf(plain).map(({ reward }) => reward),
+    );
   });
 
   it("what a method puts around utterances is read, and is no part of them", async () => {
     class Labelled extends HFASTSystem {
-      override promptForTarget(context: string, probe: string): string {
+      override promptForTarget(context: Conversation, probe: Message): string {
         return `${context}\nQ: ${probe}\nA:`;
       }
-      override advance(context: string, probe: string, response: string): string {
+      override advance(context: Conversation, probe: Message, response: Message): string {
         return `${context}\nQ: ${probe}\nA:${response}`;
       }
     }
     const graph = await grown(Labelled, async (system, each) => {
       const rows = nodesOf(each);
       for (const node of rows) {
-        const { heard } = tokensOf(node).target!;
+        const { heard, probe } = tokensOf(system, node).target!;
         expect(system.parts.target.codec.decode(heard)).toBe(`\nQ: ${node.probe}\nA:`);
-        expect(system.parts.target.codec.decode(heardProbe(node))).toBe(node.probe);
-        expect(node.likelihood!.tokens).toBe(heardProbe(node).length);
+        expect(system.parts.target.codec.decode(probe)).toBe(node.probe.text);
+        expect(node.likelihood!.tokens).toBe(probe.length);
+        expect(tokensOf(system, node)).not.toMatchObject(EDITED);
       }
       // A child's target has read the parent's turn as it was, ids and all.
       const [parent] = each.children;
       for (const child of parent!.children) {
-        const { context, heard, lines } = tokensOf(parent!).target!;
-        const before = [...context, ...heard, ...lines.at(-1)!.ids!];
-        expect(tokensOf(child).target!.context).toEqual(before);
+        const { context, heard, response } = tokensOf(system, parent!).target!;
+        expect(tokensOf(system, child).target!.context).toEqual([...context, ...heard, ...response]);
       }
     });
-    expect(first(graph).children[0]!.context).toContain("\nA:");
+    expect(`${first(graph).children[0]!.context}`).toContain("\nA:");
   });
 
   it("a context that the tester is given otherwise is what it reads, and is marked", async () => {
     class Instructed extends HFASTSystem {
       override rolloutPromptWithTester(
-        contexts: readonly string[],
+        contexts: readonly Conversation[],
         keys: readonly NodeKey[],
-      ): Promise<string[]> {
+      ): ReturnType<HFASTSystem["rolloutPromptWithTester"]> {
+        const rude = new Message("around", "Be rude. ");
         return super.rolloutPromptWithTester(
-          contexts.map((context) => `${context}Be rude. `),
+          contexts.map((context) => context.append(rude)),
           keys,
         );
       }
     }
     await grown(Instructed, async (system, graph) => {
       for (const node of nodesOf(graph)) {
-        const { tester, edited } = tokensOf(node);
+        const { tester, edited } = tokensOf(system, node);
         expect(system.parts.tester.codec.decode(tester!.context)).toBe(`${node.context}Be rude. `);
         expect(edited).toBe(true);
       }
+      // What is trained on is what the probes were sampled after.
+      const own = await logprobsOf(system, "getTesterLogprobs", nodesOf(graph));
+      expectClose(
+        own,
+        nodesOf(graph).map(({ probe }) => [...probe.sampled!.logprobs]),
+      );
     });
   });
 });
@@ -527,11 +597,11 @@ describe("a system made of parts", () => {
   it("says which part or method is missing", async () => {
     const { ASTSystem } = await import("../../src/system/index.js");
     const system: System = new ASTSystem({});
-    await expect(system.rolloutPromptWithTester(["a"])).rejects.toThrow(
+    await expect(system.rolloutPromptWithTester(talks("a"))).rejects.toThrow(
       "ASTSystem.rolloutPromptWithTester: this system has no tester; give one in its parts, or override rolloutPromptWithTester",
     );
-    await expect(system.getTargetLogprobs(["a"], ["b"])).rejects.toThrow(/no target/u);
-    await expect(system.reward(["a"], ["b"], ["c"])).rejects.toThrow(/no scorer/u);
+    await expect(system.getTargetLogprobs(talks("a"), probes("b"))).rejects.toThrow(/no target/u);
+    await expect(system.reward(talks("a"), probes("b"), responses("c"))).rejects.toThrow(/no scorer/u);
     expect([...(system.parameters() as Iterable<Tensor>)]).toEqual([]);
     expect(() => new Growth(system)).not.toThrow();
   });

@@ -3,11 +3,11 @@ import { initializeGPT2, loadCausalLM, Tokenizer, type LoadedCausalLM } from "@a
 import { liveTensors } from "@astra-rl/torch";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Growth, Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
+import { Conversation, Growth, Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
-import { growLevel, turn as tokens } from "../support/faithful.js";
+import { growLevel, logprobsOf, pairsOf, turn as tokens } from "../support/faithful.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -54,7 +54,7 @@ interface Twin {
   batched: Node;
   single: Node;
   /** Contexts of their children. */
-  next: [batched: string, single: string];
+  next: [batched: Conversation, single: Conversation];
 }
 
 describe.each<[string, string, Partial<HFASTSystemOptions>]>([
@@ -112,9 +112,8 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
               const request = (row: number, side: 0 | 1): ExpandRequest => {
                 const twin = chosen[row];
                 const key = { seed, episode: 0, node: node + row };
-                if (!twin) return { context: prompts[parents[row]! % prompts.length]!, parent: null, key };
-                const parent = side === 0 ? twin.batched : twin.single;
-                return { context: twin.next[side], parent, key };
+                if (!twin) return { context: Conversation.of(prompts[parents[row]! % prompts.length]!), key };
+                return { context: twin.next[side], key };
               };
               const rows = parents.map((_number, row) => row);
               const batched = await growth.expand(rows.map((row) => request(row, 0)));
@@ -133,10 +132,10 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
               all.push(...previous);
             }
             for (const { batched, single, next } of all) {
-              const text = ({ context, probe, response }: Node) => [context, probe, response];
+              const text = ({ context, probe, response }: Node) => [`${context}`, probe.text, response.text];
               expect(text(batched)).toEqual(text(single));
-              expect(next[0]).toBe(next[1]);
-              const [a, b] = [tokens(batched), tokens(single)];
+              expect(`${next[0]}`).toBe(`${next[1]}`);
+              const [a, b] = [tokens(system, batched), tokens(system, single)];
               expect([a.testerContext, a.targetContext, a.probe, a.response]).toEqual([
                 b.testerContext,
                 b.targetContext,
@@ -144,9 +143,12 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
                 b.response,
               ]);
               expectClose(a.testerLogprobs, b.testerLogprobs, 1e-5);
-              expectClose(a.targetLogprobs, b.targetLogprobs, 1e-5);
-              expectClose(a.baselineLogprobs, b.baselineLogprobs, 1e-5);
-              for (const logprob of [...a.testerLogprobs, ...a.targetLogprobs]) {
+              const twins = [batched, single];
+              const target = await logprobsOf(system, "getTargetLogprobs", twins);
+              const baseline = await logprobsOf(system, "getBaselineLogprobs", twins);
+              expectClose(target[0]!, target[1]!, 1e-5);
+              expectClose(baseline[0]!, baseline[1]!, 1e-5);
+              for (const logprob of [...a.testerLogprobs, ...target[0]!]) {
                 expect(Number.isFinite(logprob) && logprob <= 0).toBe(true);
               }
               expect(Math.abs(batched.reward - single.reward)).toBeLessThan(1e-5);
@@ -217,7 +219,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
     const [graph] = await new ASTSampler(system, ["How are you? "], { width: 2, depth: 3 }).rolloutMany([4]);
     const nodes = [...graph!.nodes()];
     expect(nodes).toHaveLength(14);
-    const turns = nodes.map(tokens);
+    const turns = nodes.map((node) => tokens(system, node));
     // Brothers who say the same are two nodes; this seed has none, so that beginnings tell nodes apart.
     expect(new Set(turns.map((turn) => [...turn.testerContext, ...turn.probe.kept].join())).size).toBe(14);
 
@@ -247,7 +249,7 @@ describe("the work of a tree of width 2 and depth 3", () => {
     expect(system.counters()).toEqual(rollout);
 
     // Training and the reference read every distinct beginning once; a probe's last token is predicted, not read.
-    const pairs = [nodes.map((node) => node.context), nodes.map((node) => node.probe), nodes] as const;
+    const pairs = pairsOf(nodes);
     const scored = beginnings(
       turns.map((turn) => [...turn.testerContext, ...turn.probe.sampled.slice(0, -1)]),
     ).size;
@@ -285,23 +287,19 @@ describe("a conversation of more than 1,000 tokens", () => {
     const sampler = new ASTSampler(system, ["Hello there. "], { width: 1, depth: 15 });
     const [graph] = await sampler.rolloutMany([0]);
     const nodes = [...graph!.nodes()];
-    const last = tokens(nodes.at(-1)!);
+    const last = tokens(system, nodes.at(-1)!);
     const length = last.testerContext.length + last.probe.sampled.length;
     expect(length).toBeGreaterThan(1000);
     expect(said).toEqual([]);
     const { tester, target } = system.counters();
-    const prompt = tokens(nodes[0]!).testerContext.length;
+    const prompt = tokens(system, nodes[0]!).testerContext.length;
     expect(tester!.read + tester!.generated).toBe(length);
     expect(target!.read).toBe(prompt + 15 * 36);
 
-    const table = await system.getTesterLogprobsAndValidate(
-      nodes.map((node) => node.context),
-      nodes.map((node) => node.probe),
-      nodes,
-    );
+    const table = await system.getTesterLogprobsAndValidate(...pairsOf(nodes));
     table.rows().forEach((row, index) => {
       expect(row).toHaveLength(36);
-      expectClose(row, tokens(nodes[index]!).testerLogprobs, 2e-4);
+      expectClose(row, tokens(system, nodes[index]!).testerLogprobs, 2e-4);
     });
     table.dispose();
     system.dispose();

@@ -4,12 +4,14 @@ import { fileURLToPath } from "node:url";
 import { initializeGPT2, tokenOutputs } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { hasValues, type Graph, type Node } from "../../src/core/index.js";
+import { hasValues, type Graph } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../../src/training/index.js";
 import { ValueHead } from "../../src/tester/index.js";
+import { pairsOf as pairsOfNodes } from "../support/faithful.js";
+import { probes, talks } from "../support/values.js";
 import { ActorCritic } from "../support/actor-critic.js";
 import { textOf } from "../training/support.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
@@ -30,10 +32,7 @@ const load = (options: Partial<HFASTSystemOptions> = {}) =>
 
 const numbers = (parameter: Tensor) => scope(() => Array.from(parameter.detach().toTypedArray(), Number));
 const grow = (system: HFASTSystem) => new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(5);
-const pairsOf = (graph: Graph): [string[], string[], Node[]] => {
-  const nodes = [...graph.nodes()];
-  return [nodes.map(({ context }) => context), nodes.map(({ probe }) => probe), nodes];
-};
+const pairsOf = (graph: Graph) => pairsOfNodes([...graph.nodes()]);
 
 /** Gives a head other numbers than zeros. */
 function stir(system: HFASTSystem): void {
@@ -82,10 +81,10 @@ describe.each([
       expect((await system.valueAndValidate(...pairs)).rows()).toEqual(values!.rows());
       // Of the hidden states before each id, read one by one: w · h + b.
       const { weight, bias } = system.parts.tester.valueHead!;
-      const rows = pairs[2].map((node) => {
-        const { context, probe } = (node.tokens as { tester: { context: number[]; probe: number[] } }).tester;
-        return { context, continuation: probe };
-      });
+      const rows = pairs[1].map(({ sampled }) => ({
+        context: system.parts.tester.prompt(sampled!.after),
+        continuation: sampled!.ids,
+      }));
       const head = (states: Tensor) => states.mul(weight).sum([-1]).add(bias);
       const alone = noGrad(() =>
         tokenOutputs(system.testerModel, rows, { packed: false, head }).head!.toArray(),
@@ -208,15 +207,15 @@ describe("a value head", () => {
     expect([...system.valueParameters()]).toEqual([]);
     const values = { values: true };
     for (const asked of [
-      system.getTesterOutputAndValidate(["a"], ["b"], undefined, values),
-      system.valueAndValidate(["a"], ["b"]),
+      system.getTesterOutputAndValidate(talks("a"), probes("b"), values),
+      system.valueAndValidate(talks("a"), probes("b")),
     ]) {
       await expect(asked).rejects.toThrow(
         /HFASTSystem tells no values; load an HFASTSystem with valueHead: true/u,
       );
       await expect(asked).rejects.toBeInstanceOf(UsageError);
     }
-    expect(() => system.parts.tester.forward([], values)).toThrow("tester: has no value head");
+    expect(() => system.parts.tester.forward([], [], values)).toThrow("tester: has no value head");
     system.dispose();
   });
 

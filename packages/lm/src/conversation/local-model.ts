@@ -456,18 +456,23 @@ export class LocalModel {
     const draws = keys.map(({ seed, episode, node, draw = 0 }): DrawKey => {
       return { seed, episode, node, stream: draw === 0 ? this.name : `${this.name}/${draw}` };
     });
-    const { ids, text, logprobs, kept, finished } = session.generate(this.sampling, draws);
+    const { ids, logprobs, kept, finished } = session.generate(this.sampling, draws);
     return after.map(
       (conversation, row) =>
-        new Message(this.role, text[row]!, {
-          by: this.name,
-          tokens: this.tokens,
-          ids: ids[row]!,
-          kept: kept[row]!,
-          logprobs: logprobs[row]!,
-          finished: finished[row]!,
-          after: conversation,
-        }),
+        // A special token that stays in the conversation is part of what was said, and is spelled out.
+        new Message(
+          this.role,
+          this.codec.decode(ids[row]!.slice(0, kept[row]), { skipSpecialTokens: false }),
+          {
+            by: this.name,
+            tokens: this.tokens,
+            ids: ids[row]!,
+            kept: kept[row]!,
+            logprobs: logprobs[row]!,
+            finished: finished[row]!,
+            after: conversation,
+          },
+        ),
     );
   }
 
