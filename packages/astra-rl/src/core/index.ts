@@ -13,6 +13,7 @@ export {
   NotFiniteContractError,
   type TensorRules,
 } from "./checks.js";
+export { closest } from "./closest.js";
 export {
   accountingFor,
   isRewarded,
@@ -68,6 +69,15 @@ export {
   type OtherAnswer,
   type TokensRecord,
 } from "./node.js";
+export {
+  dotted,
+  functionOption,
+  hasMethods,
+  objectOption,
+  parseOptions,
+  requireList,
+  valueAt,
+} from "./options.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
 export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export {
