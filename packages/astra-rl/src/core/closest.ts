@@ -20,6 +20,9 @@ function distance(a: string, b: string): number {
 // "learning_rate" for "learningRate" is no typing error, so that only the letters are compared.
 const letters = (word: string) => word.toLowerCase().replace(/[^a-z0-9]/g, "");
 
+/** Whether two names are one, written in different ways. */
+export const isSameName = (a: string, b: string): boolean => letters(a) === letters(b);
+
 /** "lr" of "learningRate". */
 const initials = (word: string) => letters(word.replace(/([A-Za-z])[a-z0-9]*/g, (_, first: string) => first));
 
@@ -41,7 +44,10 @@ export function closest(word: string, known: readonly string[]): string | null {
   }
   const own = letters(word);
   const containing = known.filter((candidate) => {
-    const [shorter, longer] = [own, letters(candidate)].sort((a, b) => a.length - b.length) as [string, string];
+    const [shorter, longer] = [own, letters(candidate)].sort((a, b) => a.length - b.length) as [
+      string,
+      string,
+    ];
     return shorter.length >= SHORTEST_PART && longer.includes(shorter);
   });
   return (

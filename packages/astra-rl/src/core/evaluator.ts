@@ -1,9 +1,11 @@
 import { UsageError } from "@astra-rl/torch";
-import type { EpisodeSeed } from "./draw.js";
+import { z } from "zod";
+import { isEpisodeSeed, type EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import { withMemoryAdvice } from "./memory-advice.js";
 import { nextTurn } from "./next-turn.js";
-import type { EvalRolloutOptions, Sampler } from "./sampler.js";
+import { functionOption, parseOptions, requireList } from "./options.js";
+import { EPISODES_ONLY, type EvalRolloutOptions, type Sampler } from "./sampler.js";
 import { overrides, refuseTwins } from "./twins.js";
 
 export type Metric = number | string | boolean | null;
@@ -26,6 +28,14 @@ export interface EvaluateOptions extends EvalRolloutOptions {
   batchSize?: number;
 }
 
+const evaluateOptions = z.strictObject({
+  seed: z.int().default(0),
+  episode: z.int().default(0),
+  rollouts: z.int().min(0).optional(),
+  batchSize: z.int().min(1).optional(),
+  onProgress: functionOption<NonNullable<EvaluateOptions["onProgress"]>>().optional(),
+});
+
 /**
  * Single-path rollouts → metrics per turn, per rollout, overall.
  *
@@ -43,18 +53,21 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     readonly starts: readonly (EpisodeSeed | S)[] | null = null,
   ) {
     refuseTwins(this, "computeMetrics", "computeMetricsMany", "measure");
+    if (starts === null) return;
+    requireList(this.constructor.name, "starts", starts);
+    if (sampler.startsFromPrompts === false && !starts.every(isEpisodeSeed)) {
+      throw new UsageError(
+        `${this.constructor.name}: the sampler ${sampler.constructor.name} ${EPISODES_ONLY}`,
+      );
+    }
   }
 
   /** Rolls out, measures and aggregates. */
   async evaluate(options: EvaluateOptions = {}): Promise<Report> {
-    const { seed = 0, episode = 0, onProgress } = options;
-    const starts = this.#starts(options);
-    const batchSize = options.batchSize ?? Math.max(1, starts.length);
-    if (!Number.isInteger(batchSize) || batchSize < 1) {
-      throw new UsageError(
-        `Evaluator.evaluate: batchSize must be a whole number of at least 1, got ${batchSize}`,
-      );
-    }
+    const parsed = parseOptions("Evaluator.evaluate", evaluateOptions, options);
+    const { seed, episode, rollouts, onProgress } = parsed;
+    const starts = this.#starts(rollouts, { seed, episode });
+    const batchSize = parsed.batchSize ?? Math.max(1, starts.length);
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
@@ -68,12 +81,10 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
     return this.aggregateMetrics(metrics);
   }
 
-  #starts({ rollouts, seed = 0, episode = 0 }: EvaluateOptions): readonly (EpisodeSeed | S)[] {
-    if (rollouts !== undefined && (!Number.isInteger(rollouts) || rollouts < 0)) {
-      throw new UsageError(
-        `Evaluator.evaluate: rollouts must be a whole number of at least 0, got ${rollouts}`,
-      );
-    }
+  #starts(
+    rollouts: number | undefined,
+    { seed, episode }: { seed: number; episode: number },
+  ): readonly (EpisodeSeed | S)[] {
     if (this.starts === null) {
       if (rollouts === undefined) {
         throw new UsageError(

@@ -23,7 +23,7 @@ export {
   type CreditTable,
 } from "./credit.js";
 export { disposeOnce } from "./dispose-once.js";
-export type { DrawKey, EpisodeSeed, NodeKey, Purpose } from "./draw.js";
+export { isEpisodeSeed, type DrawKey, type EpisodeSeed, type NodeKey, type Purpose } from "./draw.js";
 export { dot, Embedder } from "./embedder.js";
 export {
   Evaluator,
@@ -55,6 +55,7 @@ export {
   type Role,
   type Sections,
 } from "./kind.js";
+export { requireLoaded, type Loads } from "./loads.js";
 export { MEMORY_ADVICE, requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
 export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
@@ -79,7 +80,7 @@ export {
   valueAt,
 } from "./options.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
-export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
+export { EPISODES_ONLY, Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export {
   checkScore,
   distinctItems,
@@ -87,6 +88,7 @@ export {
   keyOf,
   scoreItems,
   Scorer,
+  scorerOption,
   type Exchange,
   type Judged,
   type Score,

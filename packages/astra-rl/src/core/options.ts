@@ -1,6 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { closest } from "./closest.js";
+import { closest, isSameName } from "./closest.js";
 
 /**
  * The options of a class or a function: checked against its schema, with the defaults filled in. `undefined` means the
@@ -48,7 +48,11 @@ export function hasMethods(value: unknown, methods: readonly string[]): boolean 
  *
  * @throws UsageError that shows how one item is given
  */
-export function requireList(where: string, what: string, value: unknown): asserts value is readonly unknown[] {
+export function requireList(
+  where: string,
+  what: string,
+  value: unknown,
+): asserts value is readonly unknown[] {
   if (Array.isArray(value)) return;
   const advice = typeof value === "string" ? `; give one as [${describeValue(value)}]` : "";
   throw new UsageError(`${where}: ${what} must be an array, got ${describeValue(value)}${advice}`);
@@ -96,16 +100,24 @@ function describeIssue(
   const got = `got ${describeValue(value)}`;
   if (issue.code === "unrecognized_keys") {
     const known = Object.keys(inside.properties ?? {});
-    return issue.keys.map((key) => `there is no option ${dotted([...path, key])}${remedy(key, known, advice)}`);
+    return issue.keys.map(
+      (key) => `there is no option ${dotted([...path, key])}${remedy(key, known, advice)}`,
+    );
   }
   const name = dotted(path) || "the options";
-  if (issue.code !== "custom") return [`${name} must be ${ruleOf(inside, value)}, ${got}`];
-  // Rules of one value do without it; those that look at several say what they found.
-  return [`${name} ${issue.message}${issue.message.startsWith("must be") ? `, ${got}` : ""}`];
+  // Of a number that is wrong, what numbers may be says more than the rule of all forms.
+  const hasCloser =
+    issue.code === "invalid_union" && typeof value === "number" && inside.anyOf?.some(isNumber) === true;
+  const isOwn = issue.message.startsWith("must be") && !hasCloser;
+  if (isOwn) return [`${name} ${issue.message}${issue.message.includes(", got ") ? "" : `, ${got}`}`];
+  // Rules that look at several options say themselves what they found.
+  return [
+    issue.code === "custom" ? `${name} ${issue.message}` : `${name} must be ${ruleOf(inside, value)}, ${got}`,
+  ];
 }
 
 function remedy(key: string, known: readonly string[], advice: Readonly<Record<string, string>>): string {
-  const instead = Object.hasOwn(advice, key) ? advice[key] : undefined;
+  const instead = Object.entries(advice).find(([name]) => isSameName(name, key))?.[1];
   if (instead !== undefined) return `; ${instead}`;
   const near = closest(key, known);
   if (near !== null) return `; did you mean ${near}?`;
@@ -126,8 +138,7 @@ function formAt(path: readonly PropertyKey[], form: Form): Form {
 /** What a value must be, as the end of a sentence. */
 function ruleOf(form: Form, value: unknown): string {
   if (form.anyOf !== undefined) {
-    // Of a number that is wrong, what numbers may be is all that helps.
-    const alike = form.anyOf.filter((each) => typeof value === "number" && isNumeric(each));
+    const alike = form.anyOf.filter((each) => typeof value === "number" && isNumber(each));
     return (alike.length > 0 ? alike : form.anyOf).map((each) => ruleOf(each, value)).join(" or ");
   }
   if (form.const !== undefined) return JSON.stringify(form.const);
@@ -135,7 +146,7 @@ function ruleOf(form: Form, value: unknown): string {
     const choices = form.enum.map((each) => (form.enum!.length > 2 ? String(each) : JSON.stringify(each)));
     return choices.length > 2 ? `one of ${choices.join(", ")}` : choices.join(" or ");
   }
-  if (isNumeric(form)) return numericRule(form);
+  if (isNumber(form)) return numericRule(form);
   switch (form.type) {
     case "boolean":
       return "true or false";
@@ -152,7 +163,8 @@ function ruleOf(form: Form, value: unknown): string {
   }
 }
 
-const isNumeric = ({ type }: Form) => type === "number" || type === "integer";
+const isNumber = ({ type, const: only }: Form) =>
+  (type === "number" || type === "integer") && only === undefined;
 
 function numericRule({ type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Form): string {
   // The limits of integers that are exact are no rule of anybody's.

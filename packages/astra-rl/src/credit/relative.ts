@@ -1,10 +1,10 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   accountingFor,
   defineKind,
   groupAdvantages,
   isRewarded,
+  parseOptions,
   type Credit,
   type Graph,
   type Node,
@@ -33,7 +33,6 @@ const options = z.strictObject({
     .default("none")
     .describe("std: divided by the standard deviation of the siblings' rewards (GRPO)"),
 });
-const DEFAULTS = options.parse({});
 
 /**
  * Credits a turn with how much better it was than its siblings: see `groupAdvantages` for the two ways to compare. Failed
@@ -43,16 +42,8 @@ const DEFAULTS = options.parse({});
  *
  * @throws UsageError for an unknown baseline or scale
  */
-export function relative<S = string, A = string>({
-  baseline = DEFAULTS.baseline,
-  scale = DEFAULTS.scale,
-}: RelativeOptions = {}): Credit<S, A> {
-  if (baseline !== "others" && baseline !== "mean") {
-    throw new UsageError(`relative: baseline must be "others" or "mean", got ${describeValue(baseline)}`);
-  }
-  if (scale !== "none" && scale !== "std") {
-    throw new UsageError(`relative: scale must be "none" or "std", got ${describeValue(scale)}`);
-  }
+export function relative<S = string, A = string>(given: RelativeOptions = {}): Credit<S, A> {
+  const { baseline, scale } = parseOptions("relative", options, given);
   return accountingFor("siblings", (graph: Graph<S, A>): Map<Node<S, A>, number> => {
     const credit = new Map<Node<S, A>, number>();
     for (const siblings of graph.siblings()) {

@@ -3,10 +3,14 @@ import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   defineKind,
+  functionOption,
   Graph,
   Growth,
+  isEpisodeSeed,
   nextTurn,
   Node,
+  parseOptions,
+  requireList,
   Sampler,
   type EpisodeSeed,
   type EvalRolloutOptions,
@@ -41,9 +45,11 @@ export interface ASTSamplerOptions<S = string, A = string> {
   createNode?: NodeFactory<S, A>;
 }
 
+const DEFAULT_DEPTH = 3;
+
 /** Options of the samplers that grow paths. */
 export const pathShape = {
-  depth: z.int().min(1).default(3).describe("Turns in an episode"),
+  depth: z.int().min(1).default(DEFAULT_DEPTH).describe("Turns in an episode"),
   maxTurns: z
     .int()
     .min(1)
@@ -81,7 +87,14 @@ export function checkTreeSize(
 }
 
 const options = z.strictObject(treeShape).superRefine(checkTreeSize);
-const DEFAULTS = options.parse({});
+
+/** What the samplers take in code and not from a configuration. */
+export const samplerShape = {
+  depth: z.int().min(0).default(DEFAULT_DEPTH),
+  seed: z.int().default(0),
+  createNode: functionOption<NodeFactory<never, never>>().optional(),
+};
+const codeOptions = z.strictObject({ ...treeShape, ...samplerShape });
 
 /** Turns of a full tree: width + width² + … + width^depth. */
 export function turnsOfTree(width: number, depth: number): number {
@@ -118,25 +131,14 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
    * @throws UsageError for no prompts, a width below 1, a depth below 0, trees of more than `maxTurns` turns, or a seed
    * that is no whole number
    */
-  constructor(
-    system: System<S, A>,
-    prompts: readonly S[],
-    {
-      width = DEFAULTS.width,
-      depth = DEFAULTS.depth,
-      maxTurns = DEFAULTS.maxTurns,
-      stopAt = {},
-      seed = 0,
-      createNode,
-    }: ASTSamplerOptions<S, A> = {},
-  ) {
+  constructor(system: System<S, A>, prompts: readonly S[], given: ASTSamplerOptions<S, A> = {}) {
     super(system);
-    if (!Number.isInteger(width) || width < 1) {
-      throw new UsageError(`ASTSampler: width must be a whole number of at least 1, got ${width}`);
-    }
-    if (!Number.isInteger(depth) || depth < 0) {
-      throw new UsageError(`ASTSampler: depth must be a whole number of at least 0, got ${depth}`);
-    }
+    const { width, depth, maxTurns, stopAt, seed, createNode } = parseOptions(
+      "ASTSampler",
+      codeOptions,
+      given,
+    );
+    requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth) > maxTurns) {
       throw new UsageError(
         `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth))} turns, and ` +
@@ -144,13 +146,12 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
       );
     }
     if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
-    checkWhole("seed", seed);
     this.prompts = prompts;
     this.width = width;
     this.depth = depth;
     this.seed = seed;
-    this.stopAt = stopAt;
-    this.#createNode = createNode ?? ((fields) => new Node(fields));
+    this.stopAt = (stopAt ?? {}) as StopAt;
+    this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
   }
 
   /** The next episode of the sampler's own sequence; moves the cursor on. */
@@ -300,11 +301,6 @@ export class ASTSampler<S = string, A = string> extends Sampler<S, A> {
     // A reward of NaN, of a turn that could not be judged, reaches nothing.
     return !((parent.scores["response"] ?? -Infinity) >= harm || parent.reward >= reward);
   }
-}
-
-function isEpisodeSeed(start: unknown): start is EpisodeSeed {
-  if (typeof start === "number") return true;
-  return typeof start === "object" && start !== null && "seed" in start && "episode" in start;
 }
 
 function checkWhole(what: string, value: number): void {

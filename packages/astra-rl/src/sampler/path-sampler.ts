@@ -1,14 +1,19 @@
 import { z } from "zod";
-import { defineKind, type System } from "../core/index.js";
-import { ASTSampler, checkTreeSize, pathShape, type ASTSamplerOptions } from "./ast-sampler.js";
+import { defineKind, parseOptions, type System } from "../core/index.js";
+import { ASTSampler, checkTreeSize, pathShape, samplerShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
 export type PathSamplerOptions<S = string, A = string> = Omit<ASTSamplerOptions<S, A>, "width">;
+
+const codeOptions = z.strictObject({ ...pathShape, ...samplerShape });
 
 /** Single conversations, for algorithms that learn from whole episodes: a tree of width 1. */
 export class PathSampler<S = string, A = string> extends ASTSampler<S, A> {
   /** @throws UsageError, see ASTSampler */
   constructor(system: System<S, A>, prompts: readonly S[], options: PathSamplerOptions<S, A> = {}) {
-    super(system, prompts, { ...options, width: 1 });
+    super(system, prompts, {
+      ...(parseOptions("PathSampler", codeOptions, options) as ASTSamplerOptions<S, A>),
+      width: 1,
+    });
   }
 }
 

@@ -1,7 +1,18 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import type { Algorithm, Evaluator, Json, Node, Sampler, TokensRecord } from "../core/index.js";
+import { z } from "zod";
+import {
+  functionOption,
+  objectOption,
+  parseOptions,
+  type Algorithm,
+  type Evaluator,
+  type Json,
+  type Node,
+  type Sampler,
+  type TokensRecord,
+} from "../core/index.js";
 import {
   EVALUATION_VERSION,
   stringifyGraph,
@@ -12,7 +23,7 @@ import {
   type MetricValue,
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
-import type { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
 import type { RunLock } from "./run-lock.js";
@@ -28,7 +39,8 @@ import {
   saveTester,
   type TrainerState,
 } from "./trainer-state.js";
-import { Trainer, type TrainerOptions } from "./trainer.js";
+import { requireConfiguration } from "./training-configuration.js";
+import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";
 
 /** Evaluation rollouts are numbered from here, far from any training episode, so that they share no draw with one. */
 const EVALUATION_EPISODE = 2 ** 40;
@@ -61,6 +73,30 @@ export interface HFASTTrainerOptions<S = string, A = string> extends TrainerOpti
   /** What must be the same for a run to go on. Default: the training configuration. */
   settings?: RunSettings;
 }
+
+const hfASTTrainerOptions = z.strictObject({
+  ...trainerOptions.shape,
+  evaluator: objectOption<Evaluator<never, never, EvaluationReport>>(
+    "must be an Evaluator (an object with the method evaluate)",
+    "evaluate",
+  ).optional(),
+  runDirectory: z.string().min(1).optional(),
+  resume: z.boolean().default(false),
+  lock: functionOption<() => RunLock>().optional(),
+  settings: objectOption<RunSettings>(
+    "must be settings of a run (record, and the method changes)",
+    "changes",
+  ).optional(),
+});
+
+/** Names of the Python toolbox. */
+const ADVICE = {
+  ...TRAINER_ADVICE,
+  devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)",
+  evalEvery: "that is new HFASTConfiguration({ evaluateEvery })",
+  evaluateEvery: "that is new HFASTConfiguration({ evaluateEvery })",
+  ckptDir: "give runDirectory",
+};
 
 /**
  * A trainer that evaluates on dev prompts, keeps its best and last tester, writes its metrics, and goes on exactly
@@ -100,8 +136,11 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     configuration: HFASTConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    { evaluator, runDirectory, resume = false, lock, settings, ...options }: HFASTTrainerOptions<S, A> = {},
+    given: HFASTTrainerOptions<S, A> = {},
   ) {
+    requireConfiguration(configuration, HFASTConfiguration);
+    const parsed = parseOptions("training", hfASTTrainerOptions, given, ADVICE) as HFASTTrainerOptions<S, A>;
+    const { evaluator, runDirectory, resume = false, lock, settings, ...options } = parsed;
     super(configuration, sampler, algorithm, options);
     this.#evaluator = evaluator ?? null;
     this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);

@@ -50,7 +50,9 @@ describe("parseOptions", () => {
       every: "auto",
       nonFinite: { stopAfter: 5 },
     });
-    expect(parseOptions("Thing", schema, { learningRate: undefined, nonFinite: undefined })).toEqual(defaults);
+    expect(parseOptions("Thing", schema, { learningRate: undefined, nonFinite: undefined })).toEqual(
+      defaults,
+    );
     expect(parseOptions("Thing", schema, { width: 3 }).width).toBe(3);
   });
 
@@ -66,7 +68,10 @@ describe("parseOptions", () => {
     [{ lr: 1 }, "Thing: there is no option lr; did you mean learningRate?"],
     [{ treeWidth: 4 }, "Thing: there is no option treeWidth; did you mean width?"],
     [{ learning_rate: 1 }, "Thing: there is no option learning_rate; did you mean learningRate?"],
-    [{ nonFinite: { stopafter: 1 } }, "Thing: there is no option nonFinite.stopafter; did you mean stopAfter?"],
+    [
+      { nonFinite: { stopafter: 1 } },
+      "Thing: there is no option nonFinite.stopafter; did you mean stopAfter?",
+    ],
     [{ learningRate: "1" }, 'Thing: learningRate must be a finite number greater than 0, got "1"'],
     [{ learningRate: NaN }, "Thing: learningRate must be a finite number greater than 0, got NaN"],
     [{ learningRate: Infinity }, "Thing: learningRate must be a finite number greater than 0, got Infinity"],
@@ -84,7 +89,10 @@ describe("parseOptions", () => {
     [{ every: "often" }, 'Thing: every must be "auto" or a whole number of at least 0, got "often"'],
     [{ betas: [0.9, 1] }, "Thing: betas[1] must be at least 0 and less than 1, got 1"],
     [{ nonFinite: 3 }, "Thing: nonFinite must be an object, got 3"],
-    [{ scorer: "detoxify" }, 'Thing: scorer must be a Scorer (an object with the method score), got "detoxify"'],
+    [
+      { scorer: "detoxify" },
+      'Thing: scorer must be a Scorer (an object with the method score), got "detoxify"',
+    ],
     [{ onProgress: 3 }, "Thing: onProgress must be a function, got 3"],
     ["runs/one", 'Thing: the options must be an object, got "runs/one"'],
     [null, "Thing: the options must be an object, got null"],
@@ -100,7 +108,9 @@ describe("parseOptions", () => {
   });
 
   it("lists what there is where no name is near, and takes advice for a known mistake", () => {
-    expect(refusal({ zzz: 1 })).toMatch(/^Thing: there is no option zzz; the options are learningRate, width, /u);
+    expect(refusal({ zzz: 1 })).toMatch(
+      /^Thing: there is no option zzz; the options are learningRate, width, /u,
+    );
     const advice = { devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)" };
     expect(() => parseOptions("Thing", schema, { devPrompts: [] }, advice)).toThrow(
       "Thing: there is no option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",

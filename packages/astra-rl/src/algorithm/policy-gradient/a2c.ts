@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System } from "../../core/index.js";
+import { defineKind, parseOptions, type System } from "../../core/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
@@ -30,8 +30,6 @@ const options = z.strictObject({
   klTarget,
 });
 
-const DEFAULTS = options.parse({});
-
 export interface A2COptions
   extends
     Partial<GeneralizedAdvantageOptions>,
@@ -54,7 +52,7 @@ export interface A2COptions
  */
 export class A2C<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
+    const { gamma, gaeLambda, ...chosen } = parseOptions("A2C", options, given);
     super(
       system,
       "A2C",

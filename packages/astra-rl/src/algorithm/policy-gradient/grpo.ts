@@ -1,6 +1,5 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type GroupAdvantageOptions, type System } from "../../core/index.js";
+import { defineKind, parseOptions, type GroupAdvantageOptions, type System } from "../../core/index.js";
 import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
@@ -8,8 +7,16 @@ import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
-  policyOptions;
+const {
+  epochs,
+  oldLogprobs,
+  targetKL,
+  clipRange,
+  clipRangeHigher,
+  entropyCoefficient,
+  klLossCoefficient,
+  normalizer,
+} = policyOptions;
 
 const options = z.strictObject({
   scale: z
@@ -23,17 +30,11 @@ const options = z.strictObject({
   clipRange,
   clipRangeHigher,
   normalizer: normalizer.default("token"),
-  klLossCoefficient: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe("Weight of the KL to the baseline, as a part of the loss"),
+  klLossCoefficient,
   entropyCoefficient,
   targetKL,
   oldLogprobs,
 });
-
-const DEFAULTS = options.parse({});
 
 export interface GRPOOptions
   extends
@@ -60,10 +61,7 @@ export interface GRPOOptions
  */
 export class GRPO<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: GRPOOptions = {}) {
-    const { scale, ...chosen } = { ...DEFAULTS, ...given };
-    if (scale !== "none" && scale !== "std") {
-      throw new UsageError(`GRPO: scale must be "none" or "std", got ${JSON.stringify(scale)}`);
-    }
+    const { scale, ...chosen } = parseOptions("GRPO", options, given);
     super(
       system,
       "GRPO",

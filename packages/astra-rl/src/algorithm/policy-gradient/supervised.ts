@@ -1,6 +1,5 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type CreditTable, type Graph, type System } from "../../core/index.js";
+import { defineKind, parseOptions, type CreditTable, type Graph, type System } from "../../core/index.js";
 import { BaselineAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -15,8 +14,6 @@ const options = z.strictObject({
   epochs: policyOptions.epochs.default(1),
   normalizer: policyOptions.normalizer.default("token"),
 });
-
-const DEFAULTS = options.parse({});
 
 export interface SupervisedOptions extends Pick<PolicyGradientOptions, "epochs" | "normalizer"> {
   /** Least credit of a probe that is learned. @default 0.5 */
@@ -35,10 +32,7 @@ export class Supervised<S = string, A = string> extends PolicyGradient<S, A> {
 
   /** @throws UsageError for a threshold that is no finite number, or epochs out of range */
   constructor(system: System<S, A>, given: SupervisedOptions = {}) {
-    const { threshold, ...chosen } = { ...DEFAULTS, ...given };
-    if (!Number.isFinite(threshold)) {
-      throw new UsageError(`Supervised: threshold must be a finite number, got ${threshold}`);
-    }
+    const { threshold, ...chosen } = parseOptions("Supervised", options, given);
     super(
       system,
       "Supervised",
