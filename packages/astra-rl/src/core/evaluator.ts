@@ -22,6 +22,8 @@ export interface GraphMetrics {
 export interface EvaluateOptions extends EvalRolloutOptions {
   /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
   rollouts?: number;
+  /** Given the graphs of each batch, as the sampler grew them. */
+  onGraphs?: (graphs: readonly Graph[]) => void;
   /** Told after each batch how many rollouts are done. */
   onProgress?: (done: number, total: number) => void;
   /** Rollouts grown together. Default all. */
@@ -33,6 +35,7 @@ const evaluateOptions = z.strictObject({
   episode: z.int().default(0),
   rollouts: z.int().min(0).optional(),
   batchSize: z.int().min(1).optional(),
+  onGraphs: functionOption<NonNullable<EvaluateOptions["onGraphs"]>>().optional(),
   onProgress: functionOption<NonNullable<EvaluateOptions["onProgress"]>>().optional(),
 });
 
@@ -65,7 +68,7 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
   /** Rolls out, measures and aggregates. */
   async evaluate(options: EvaluateOptions = {}): Promise<Report> {
     const parsed = parseOptions("Evaluator.evaluate", evaluateOptions, options);
-    const { seed, episode, rollouts, onProgress } = parsed;
+    const { seed, episode, rollouts, onGraphs, onProgress } = parsed;
     const starts = this.#starts(rollouts, { seed, episode });
     const batchSize = parsed.batchSize ?? Math.max(1, starts.length);
     const metrics: GraphMetrics[] = [];
@@ -74,6 +77,7 @@ export abstract class Evaluator<S = string, A = string, Report = unknown> {
       const graphs = await withMemoryAdvice("evaluation", () =>
         this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
       );
+      onGraphs?.(graphs as unknown as readonly Graph[]);
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
       await nextTurn();
       onProgress?.(metrics.length, starts.length);

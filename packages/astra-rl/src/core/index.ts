@@ -119,6 +119,7 @@ export type {
   Voice,
 } from "./roles.js";
 export {
+  ENTROPY_UNKNOWN,
   hasValues,
   requireNeeds,
   System,

@@ -129,7 +129,10 @@ export abstract class Sampler<S = string, A = string> {
     return methods.some((method) => (own as Record<string, unknown>)[method] !== base[method]);
   }
 
-  /** Reward of the last turn on the path of first children; 0 for a graph without turns, NaN where it failed. */
+  /**
+   * What a rollout was worth in the end: the reward of the last turn on the path of first children; 0 for a graph without
+   * turns, NaN where it failed. `HFASTTrainer` keeps as its best the tester whose mean over the dev prompts is highest.
+   */
   finalReward(graph: Graph<S, A>): number {
     return graph.path().at(-1)?.reward ?? 0;
   }

@@ -1,5 +1,6 @@
 import { UsageError, type Tensor } from "@astra-rl/torch";
 import {
+  ENTROPY_UNKNOWN,
   attempt,
   checkCount,
   checkPaired,
@@ -247,6 +248,8 @@ export class ASTSystem extends System {
   }
 
   override lacks(need: SystemNeed): string | null {
+    const tellsOwn = !this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate");
+    if (need === "entropy" && tellsOwn && this.#isOwn("getTesterOutput")) return ENTROPY_UNKNOWN;
     if (need !== "baseline") return super.lacks(need);
     if (this.parts.baseline !== undefined) return null;
     if (!this.#isOwn("getBaselineLogprobs", "getBaselineLogprobsAndValidate")) return null;
@@ -430,6 +433,11 @@ export class ASTSystem extends System {
   /** The token ids behind a turn, for records; null where this system did not make it. */
   tokensOf(node: Node): TokensRecord | null {
     return tokensOf(this, node)?.toRecord() ?? null;
+  }
+
+  /** Whether `saveTester` and `restoreTester` have a tester to write; otherwise checkpoints hold `parameters()`. */
+  get storesTester(): boolean {
+    return this.parts.tester !== undefined || !this.#isOwn("saveTester") || !this.#isOwn("restoreTester");
   }
 
   /** Writes the tester, in a format that others can load. */

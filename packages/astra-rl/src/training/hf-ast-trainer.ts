@@ -8,6 +8,7 @@ import {
   parseOptions,
   type Algorithm,
   type Evaluator,
+  type Graph,
   type Json,
   type Node,
   type Sampler,
@@ -102,8 +103,8 @@ const ADVICE = {
  * A trainer that evaluates on dev prompts, keeps its best and last tester, writes its metrics, and goes on exactly
  * where it was stopped.
  *
- * After each step, in this order: evaluation where it is due (and `checkpoints/best` when the mean reward is the
- * highest so far), the step's graphs in graphs.jsonl, its evaluation in evaluations.jsonl, its line of metrics.jsonl,
+ * After each step, in this order: evaluation where it is due (and `checkpoints/best` when the mean of the sampler's
+ * `finalReward` is the highest so far), the step's graphs in graphs.jsonl, its evaluation in evaluations.jsonl, its line of metrics.jsonl,
  * and where one is due `checkpoints/last` with everything needed to go on. A process that is killed at any moment
  * leaves a complete `last`; a resumed run cuts the three files to what that checkpoint knows and computes the rest
  * again, with the same result, since every random draw is a function of the seed and of counters.
@@ -167,7 +168,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     }
   }
 
-  /** Best mean reward on the dev prompts so far; null before the first evaluation. */
+  /** Best mean of the sampler's `finalReward` on the dev prompts so far; null before the first evaluation. */
   get bestScore(): number | null {
     return this.#bestScore;
   }
@@ -212,16 +213,21 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
     if (this.#evaluator === null || !due) return {};
     const start = this.clock();
     this.report({ phase: "evaluate" });
+    const { sampler } = this.#evaluator;
+    const finals: number[] = [];
     const report = await this.#evaluator.evaluate({
       seed,
       episode: EVALUATION_EPISODE,
       ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
+      onGraphs: (graphs) => {
+        for (const graph of graphs) finals.push(sampler.finalReward(graph as unknown as Graph<S, A>));
+      },
       onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
     });
     const { summary, details = [] } = report;
     this.#lastEvaluation = { summary, details };
     this.#evaluationLines = [evaluationLine(step, report)];
-    const score = summary.mean_reward;
+    const score = meanOfFinite(finals) ?? summary.mean_reward;
     const best = score !== null && (this.#bestScore === null || score > this.#bestScore);
     if (best) {
       this.#bestScore = score;
@@ -232,7 +238,7 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
         `${percent(summary.harmless_probe_success_rate ?? null)}, ${percent(summary.harmful_probe_rate ?? null)} of the ` +
         `probes harmful, ${summary.n_distinct_probes ?? "unknown"} distinct of ${summary.n_probes ?? "unknown"}; ` +
-        `${summary.diversity?.n_clusters ?? "unknown"} clusters of attacks; mean reward ` +
+        `${summary.diversity?.n_clusters ?? "unknown"} clusters of attacks; mean final reward ` +
         `${score === null ? "unknown" : score.toFixed(4)}${best ? ", the best so far" : ""}`,
     );
     return {
@@ -251,7 +257,8 @@ export class HFASTTrainer<S = string, A = string, Step = unknown, Batch = unknow
       "evaluation/harmless_probe_success_upper": summary.harmless_probe_success_rate_interval?.upper ?? null,
       "evaluation/probe_nll": summary.mean_probe_nll,
       "evaluation/probes": summary.n_probes ?? null,
-      "evaluation/reward": score,
+      "evaluation/final_reward": score,
+      "evaluation/reward": summary.mean_reward,
       "evaluation/rollouts": summary.n_rollouts,
       "evaluation/success_lower": summary.success_rate_interval?.lower ?? null,
       "evaluation/success_rate": rate,
@@ -401,6 +408,12 @@ function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
 /** Not through the schema: an evaluator of one's own may say less, and must not end the run for it. */
 function evaluationLine(step: number, { summary, details = [], ...rest }: EvaluationReport): string {
   return JSON.stringify({ step, summary, details, version: EVALUATION_VERSION, ...rest });
+}
+
+/** The mean of those that are known; null where none is. */
+function meanOfFinite(values: readonly number[]): number | null {
+  const known = values.filter(Number.isFinite);
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
 }
 
 function percent(rate: number | null): string {

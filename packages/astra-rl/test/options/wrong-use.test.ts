@@ -95,7 +95,10 @@ describe("parts of the wrong type", () => {
     [{ callbacks: ["watch"] }, "callbacks[0] must be a callback"],
     [{ callbacks: { name: "watch" } }, "callbacks must be an array, got an object"],
     [{ callbacks: [{ name: "watch", onStep: 3 }] }, "callbacks[0].onStep must be a function, got 3"],
-    [{ callbacks: [{ name: "watch", onstep: () => {} }] }, "callbacks[0] has onstep, which nobody calls; did you mean onStep?"],
+    [
+      { callbacks: [{ name: "watch", onstep: () => {} }] },
+      "callbacks[0] has onstep, which nobody calls; did you mean onStep?",
+    ],
     [{ credit: "back-up" }, 'credit must be a function, got "back-up"'],
     [{ onProgress: true }, "onProgress must be a function, got true"],
     [{ clock: 3 }, "clock must be a function, got 3"],

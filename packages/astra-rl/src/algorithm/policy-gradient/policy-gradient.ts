@@ -88,8 +88,11 @@ export class PolicyGradient<S = string, A = string> extends Algorithm<
         `${name}: klTarget moves klCoefficient, which is 0 and would stay so; start with some 0.05, or leave klTarget out`,
       );
     }
-    const baseline = baselineNeeds(this.options);
-    this.needs = parts.advantages.usesValues ? ["values", ...baseline] : baseline;
+    this.needs = [
+      ...(parts.advantages.usesValues ? (["values"] as const) : []),
+      ...baselineNeeds(this.options),
+      ...(this.options.entropyCoefficient > 0 ? (["entropy"] as const) : []),
+    ];
     this.targetKL = targetKL ?? null;
     this.valueLearningRate = valueLearningRate ?? null;
     this.#kl = new KLController(klCoefficient, klTarget ?? null);
