@@ -211,9 +211,14 @@ export async function describeMeasured(
   for (const { path, name, model } of configuredModels(configuration)) {
     if (path.length > 1) others[name] = await modelIdentity(model, hub);
   }
+  // A role that no model is named for is played by the system of the user's.
+  const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> =>
+    (models[role] as string | undefined) === undefined
+      ? { model: configuration.system!.type, files: { ...configuration.modules } }
+      : modelIdentity(models[role], hub);
   return {
-    tester: tester ?? (await modelIdentity(models.tester, hub)),
-    target: await modelIdentity(models.target, hub),
+    tester: tester ?? (await roleIdentity("tester")),
+    target: await roleIdentity("target"),
     ...(Object.keys(others).length === 0 ? {} : { others, target_answers: models.targetAnswers }),
     scorer: {
       ...scorer,
