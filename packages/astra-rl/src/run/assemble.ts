@@ -29,6 +29,7 @@ import { HFASTSystem, HFEvaluationSystem, type ASTSystem } from "../system/index
 import {
   HFASTConfiguration,
   HFASTTrainer,
+  restoreTester,
   tensorBoardKind,
   type HFASTConfigurationOptions,
   type HFASTTrainerOptions,
@@ -86,13 +87,18 @@ async function ownSystem(
   hub: HubOptions,
 ): Promise<System> {
   const { seed } = configuration;
+  let isLoaded = false;
   const load = (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => {
+    isLoaded = true;
     const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
     if (missing === undefined) return loadSystem(Class, configuration, hub, options);
     throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
+    const { tester } = configuration.models as { tester?: string };
+    // A system that is loaded with models has read its tester already.
+    if (purpose === "evaluate" && tester !== undefined && !isLoaded) await restoreTester(system, tester);
     const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
     // Loaded systems judge by what they were loaded with; these would be left over.
     if (!judgesOwn) disposeTogether(system, Object.values(judges));

@@ -212,10 +212,14 @@ export async function describeMeasured(
     if (path.length > 1) others[name] = await modelIdentity(model, hub);
   }
   // A role that no model is named for is played by the system of the user's.
-  const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> =>
-    (models[role] as string | undefined) === undefined
-      ? { model: configuration.system!.type, files: { ...configuration.modules } }
-      : modelIdentity(models[role], hub);
+  const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
+    const model = models[role] as string | undefined;
+    if (model === undefined)
+      return { model: configuration.system!.type, files: { ...configuration.modules } };
+    const saved = join(model, "state", "parameters.safetensors");
+    if (configuration.system === undefined || !existsSync(saved)) return modelIdentity(model, hub);
+    return { model, files: { "state/parameters.safetensors": fileDigest(saved) } };
+  };
   return {
     tester: tester ?? (await roleIdentity("tester")),
     target: await roleIdentity("target"),

@@ -28,7 +28,7 @@ export {
   type StepValues,
   type TrainerOptions,
 } from "./trainer.js";
-export { computeTypesOf } from "./trainer-state.js";
+export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {

@@ -106,6 +106,16 @@ test("an environment without language models is trained, resumed, rolled out, ev
   expect(record.summary["counted"]).toBe(2);
   expect(record.measured!.target.model).toContain("letters.ts#Letters");
 
+  const longer = join(folder, "longer");
+  await runCommand(...["train", file, "--run-dir", longer, "--quiet", "--set", "training.trainingSteps=15"]);
+  const tester = join(longer, "checkpoints/last");
+  const better = await runCommand(...["eval", file, "--tester", tester, "--json", "--quiet"]);
+  expect(better.err).toBe("");
+  const [trained15] = better.json<{ summary: { mean_reward: number }; measured: typeof record.measured }>();
+  expect(trained15!.measured!.tester.model).toBe(tester);
+  expect(Object.keys(trained15!.measured!.tester.files)).toEqual(["state/parameters.safetensors"]);
+  expect(trained15!.summary.mean_reward).toBeGreaterThan(record.summary.mean_reward!);
+
   const reported = await runCommand(...["report", run, evaluation]);
   expect(reported.code).toBe(0);
   expect(`${reported.out}${reported.err}`).toContain("report");
