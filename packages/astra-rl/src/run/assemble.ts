@@ -294,8 +294,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
   }
   // A sampler that has only a rollout evaluates as many episodes as there are prompts.
-  const evaluated =
-    paths.startsFromPrompts === false ? prompts.map((_, episode) => ({ seed, episode })) : starts;
+  const { startsFromPrompts = true } = paths as Partial<Sampler>;
+  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
   const { scorer, embedder } = system as Partial<ASTSystem>;
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
     threshold,

@@ -69,7 +69,7 @@ function environment(yaml = YAML): { folder: string; file: string } {
 test("an environment without language models is trained, resumed, rolled out, evaluated and reported", async () => {
   const { folder, file } = environment();
   const run = join(folder, "run");
-  const trained = await runCommand(...["train", file, "--run-dir", run, "--quiet"]);
+  const trained = await runCommand("train", file, "--run-dir", run, "--quiet");
   expect(trained.err).toBe("");
   expect(trained.code).toBe(0);
   const steps = parseMetricsLines(readFileSync(join(run, "metrics.jsonl"), "utf8"));
@@ -82,47 +82,51 @@ test("an environment without language models is trained, resumed, rolled out, ev
   expect(resolved).toContain("letters.ts#Letters");
 
   const resumed = await runCommand(
-    ...[
-      ...["train", join(run, "config.resolved.yaml"), "--run-dir", run, "--resume", "--quiet"],
-      ...["--set", "training.trainingSteps=3"],
-    ],
+    "train",
+    join(run, "config.resolved.yaml"),
+    "--run-dir",
+    run,
+    "--resume",
+    "--quiet",
+    "--set",
+    "training.trainingSteps=3",
   );
   expect(resumed.err).toBe("");
   const whole = join(folder, "whole");
-  await runCommand(...["train", file, "--run-dir", whole, "--quiet", "--set", "training.trainingSteps=3"]);
+  await runCommand("train", file, "--run-dir", whole, "--quiet", "--set", "training.trainingSteps=3");
   const values = (path: string) =>
     parseMetricsLines(readFileSync(join(path, "metrics.jsonl"), "utf8")).map((step) =>
       Object.fromEntries(Object.entries(step).filter(([key]) => !key.startsWith("time/"))),
     );
   expect(values(run)).toEqual(values(whole));
 
-  const rolled = await runCommand(...["rollout", file, "--episodes", "2", "--json", "--quiet"]);
+  const rolled = await runCommand("rollout", file, "--episodes", "2", "--json", "--quiet");
   expect(parseGraphLines(rolled.out)).toHaveLength(2);
 
   const evaluation = join(folder, "eval.json");
-  const evaluated = await runCommand(...["eval", file, "--output", evaluation, "--quiet"]);
+  const evaluated = await runCommand("eval", file, "--output", evaluation, "--quiet");
   expect(evaluated.err).toBe("");
   const record = parseEvaluationRecord(JSON.parse(readFileSync(evaluation, "utf8")), "eval.json");
   expect(record.summary["counted"]).toBe(2);
   expect(record.measured!.target.model).toContain("letters.ts#Letters");
 
   const longer = join(folder, "longer");
-  await runCommand(...["train", file, "--run-dir", longer, "--quiet", "--set", "training.trainingSteps=15"]);
+  await runCommand("train", file, "--run-dir", longer, "--quiet", "--set", "training.trainingSteps=15");
   const tester = join(longer, "checkpoints/last");
-  const better = await runCommand(...["eval", file, "--tester", tester, "--json", "--quiet"]);
+  const better = await runCommand("eval", file, "--tester", tester, "--json", "--quiet");
   expect(better.err).toBe("");
   const [trained15] = better.json<{ summary: { mean_reward: number }; measured: typeof record.measured }>();
   expect(trained15!.measured!.tester.model).toBe(tester);
   expect(Object.keys(trained15!.measured!.tester.files)).toEqual(["state/parameters.safetensors"]);
   expect(trained15!.summary.mean_reward).toBeGreaterThan(record.summary.mean_reward!);
 
-  const reported = await runCommand(...["report", run, evaluation]);
+  const reported = await runCommand("report", run, evaluation);
   expect(reported.code).toBe(0);
   expect(`${reported.out}${reported.err}`).toContain("report");
 });
 
 test("what is missing or mistyped is said with its line", async () => {
-  const refused = async (yaml: string) => (await runCommand(...["rollout", environment(yaml).file])).err;
+  const refused = async (yaml: string) => (await runCommand("rollout", environment(yaml).file)).err;
   expect(await refused("system: { type: letters }\n")).toContain(
     'system.type must be an export of a module such as ./file.js#name, got "letters"',
   );
