@@ -120,10 +120,10 @@ test("an environment without language models is trained, resumed, rolled out, ev
   expect(Object.keys(trained15!.measured!.tester.files)).toEqual(["state/parameters.safetensors"]);
   expect(trained15!.summary.mean_reward).toBeGreaterThan(record.summary.mean_reward!);
 
-  const reported = await runCommand("report", run, evaluation, "--format", "text", "--output", "-");
+  const reported = await runCommand("report", run, evaluation, "--format", "markdown", "--output", "-");
   expect(reported.err).toBe("");
   expect(reported.code).toBe(0);
-  expect(reported.out).toContain("letters.ts#Letters");
+  expect(reported.out).toContain("## Run run");
 });
 
 test("what is missing or mistyped is said with its line", async () => {
