@@ -78,6 +78,7 @@ export {
 export { claimThreads, setThreads, threads } from "./thread-policy.js";
 export { clipGradNorm_, type ClipGradNormOptions } from "./clip-grad-norm.js";
 export * from "./optim/index.js";
+export { isTensor } from "./operator-call.js";
 export * from "./files/index.js";
 export * from "./safetensors/index.js";
 export * from "./state-dict/index.js";

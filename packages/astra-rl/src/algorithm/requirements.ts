@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import type { Beside, Credit, Misfit } from "../core/index.js";
 
 /** Fails for a sampler that grows one child a node, for algorithms that compare siblings. */
@@ -20,12 +20,6 @@ function widthProblem(name: string, width: unknown): string | null {
     `must be at least 2, got ${width}. ${name} learns from the difference between siblings, and a single child has ` +
     `none: set the width to 2 or more, or choose an algorithm that learns from single rollouts, such as reinforce or ppo`
   );
-}
-
-/** @throws UsageError unless the epochs are a whole number of at least 1 */
-export function requireEpochs(name: string, epochs: number): void {
-  if (Number.isSafeInteger(epochs) && epochs >= 1) return;
-  throw new UsageError(`${name}: epochs must be a whole number of at least 1, got ${describeValue(epochs)}`);
 }
 
 /** What an algorithm's advantages do by themselves, so that a credit must not have done it before. */

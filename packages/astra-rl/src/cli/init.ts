@@ -5,13 +5,13 @@ import { Command } from "@commander-js/extra-typings";
 import { isModelId } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import {
-  closest,
   configurationTemplate,
   presetConfiguration,
   presetNames,
   relativePath,
   type KindSection,
 } from "../configuration/index.js";
+import { closest } from "../core/index.js";
 import { isEmbedded } from "../run/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { noteHubModel } from "./configuration-options.js";

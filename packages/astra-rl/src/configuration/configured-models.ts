@@ -1,5 +1,5 @@
+import { dotted } from "../core/index.js";
 import { kindPlaces } from "./kind-sections.js";
-import { dotted } from "./override.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import type { Configuration, KindSection } from "./schema.js";
 

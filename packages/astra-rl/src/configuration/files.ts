@@ -1,5 +1,5 @@
+import { dotted } from "../core/index.js";
 import { leavesOf } from "./json-schema.js";
-import { dotted } from "./override.js";
 import type { Configuration } from "./schema.js";
 
 /** A file that a configuration names, with the dotted key that names it. */

@@ -1,6 +1,5 @@
 // What a run is made of, as one YAML file: the schema, its defaults, and messages that point at a line. It stands above
 // the stages, whose kinds and options it lists, and must not know how a run is put together, models or the command line.
-export { closest } from "./closest.js";
 export {
   configuredModels,
   partModels,

@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
+import { dotted } from "../core/index.js";
 import { keysAt } from "./json-schema.js";
 import { isNestedTooDeeply } from "./yaml-depth.js";
 
@@ -108,12 +109,6 @@ function check(
     `--set ${text}: "${name}" ${held}; [${inside.length}] adds one, [${step}] is beyond the end`,
   );
 }
-
-/** A path as a user writes it. */
-export const dotted = (path: readonly PropertyKey[]) =>
-  path
-    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${String(step)}`))
-    .join("");
 
 // defineProperty, since plain assignment of a key such as __proto__ would do something else.
 function define(section: object, key: string | number, value: unknown): void {

@@ -12,14 +12,13 @@ import {
   type YAMLMap,
 } from "yaml";
 import { z } from "zod";
-import { readTextFile } from "../core/index.js";
+import { closest, dotted, readTextFile, valueAt } from "../core/index.js";
 import { hubFile, isRemotePrompts } from "../datasets/index.js";
-import { closest } from "./closest.js";
 import { keysAt, kindsWith, leavesOf } from "./json-schema.js";
 import { kindPlaces, moduleAt, type KindPlace } from "./kind-sections.js";
 import type { KindSectionName } from "./registry.js";
 import { algorithmMisfit } from "./misfits.js";
-import { applyOverrides, dotted, type Override } from "./override.js";
+import { applyOverrides, type Override } from "./override.js";
 import {
   COMMON_SHAPES,
   configurationSchema,
@@ -374,13 +373,6 @@ const startsWith = (path: readonly PropertyKey[], start: readonly PropertyKey[])
 
 const overrideOf = (path: readonly PropertyKey[], overrides: readonly Override[]) =>
   overrides.findLast((override) => startsWith(path, override.path));
-
-function valueAt(path: readonly PropertyKey[], content: unknown): unknown {
-  return path.reduce<unknown>(
-    (value, step) => (value as Record<PropertyKey, unknown> | null | undefined)?.[step],
-    content,
-  );
-}
 
 /** file:line:column of a value, or of the nearest section that is there; or the --set that gave it. */
 function place(

@@ -1,8 +1,8 @@
 import { statSync } from "node:fs";
 import { fileDigest } from "@astra-rl/torch";
+import { dotted } from "../core/index.js";
 import { wasAndIs, type RunSettings } from "../training/index.js";
 import { leavesOf, type Leaf } from "./json-schema.js";
-import { dotted } from "./override.js";
 import { EMBEDDED, type Configuration } from "./schema.js";
 import { isModuleReference } from "./user-module.js";
 

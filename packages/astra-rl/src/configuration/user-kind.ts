@@ -209,7 +209,7 @@ export function userKind<R extends Role>(
 function readNeeds(reference: string, value: unknown): KindNeeds<Record<string, unknown>> {
   const { needs = [] } = (value ?? {}) as { needs?: unknown };
   if (typeof needs === "function") return needs as KindNeeds<Record<string, unknown>>;
-  const known: readonly unknown[] = ["baseline", "values"] satisfies SystemNeed[];
+  const known: readonly unknown[] = ["baseline", "values", "entropy"] satisfies SystemNeed[];
   if (Array.isArray(needs) && needs.every((need) => known.includes(need))) return needs as SystemNeed[];
   throw new UsageError(
     `${reference}: needs must be a list of ${known.join(", ")}, or a function from the options to one, got ` +

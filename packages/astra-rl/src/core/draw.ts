@@ -26,7 +26,7 @@ export type Purpose = "train" | "evaluate";
 /** Which episode to grow: a number n is seed n, episode 0. */
 export type EpisodeSeed = number | { seed: number; episode: number };
 
-/** Whether a start names an episode, rather than being a prompt. */
+/** Whether the start of a rollout names an episode; any other start is a state. */
 export function isEpisodeSeed(start: unknown): start is EpisodeSeed {
   if (typeof start === "number") return true;
   return typeof start === "object" && start !== null && "seed" in start && "episode" in start;

@@ -1,11 +1,13 @@
 import type { Conversation, Message } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import type { EpisodeSeed } from "./draw.js";
+import { z } from "zod";
+import { isEpisodeSeed, type EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
 import { withMemoryAdvice } from "./memory-advice.js";
 import { checkJudged } from "./node.js";
 import { nextTurn } from "./next-turn.js";
-import type { EvalRolloutOptions, Sampler } from "./sampler.js";
+import { functionOption, parseOptions, requireList } from "./options.js";
+import { EPISODES_ONLY, type EvalRolloutOptions, type Sampler } from "./sampler.js";
 import type { PromptOf } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
@@ -23,11 +25,22 @@ export interface GraphMetrics {
 export interface EvaluateOptions extends EvalRolloutOptions {
   /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
   rollouts?: number;
+  /** Given the graphs of each batch, as the sampler grew them. */
+  onGraphs?: (graphs: readonly Graph[]) => void;
   /** Told after each batch how many rollouts are done. */
   onProgress?: (done: number, total: number) => void;
   /** Rollouts grown together. Default all. */
   batchSize?: number;
 }
+
+const evaluateOptions = z.strictObject({
+  seed: z.int().default(0),
+  episode: z.int().default(0),
+  rollouts: z.int().min(0).optional(),
+  batchSize: z.int().min(1).optional(),
+  onGraphs: functionOption<NonNullable<EvaluateOptions["onGraphs"]>>().optional(),
+  onProgress: functionOption<NonNullable<EvaluateOptions["onProgress"]>>().optional(),
+});
 
 /**
  * Single-path rollouts → metrics per turn, per rollout, overall.
@@ -46,18 +59,21 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     readonly starts: readonly (EpisodeSeed | PromptOf<S>)[] | null = null,
   ) {
     refuseTwins(this, "computeMetrics", "computeMetricsMany", "measure");
+    if (starts === null) return;
+    requireList(this.constructor.name, "starts", starts);
+    if (sampler.startsFromPrompts === false && !starts.every(isEpisodeSeed)) {
+      throw new UsageError(
+        `${this.constructor.name}: the sampler ${sampler.constructor.name} ${EPISODES_ONLY}`,
+      );
+    }
   }
 
   /** Rolls out, measures and aggregates. */
   async evaluate(options: EvaluateOptions = {}): Promise<Report> {
-    const { seed = 0, episode = 0, onProgress } = options;
-    const starts = this.#starts(options);
-    const batchSize = options.batchSize ?? Math.max(1, starts.length);
-    if (!Number.isInteger(batchSize) || batchSize < 1) {
-      throw new UsageError(
-        `Evaluator.evaluate: batchSize must be a whole number of at least 1, got ${batchSize}`,
-      );
-    }
+    const parsed = parseOptions("Evaluator.evaluate", evaluateOptions, options);
+    const { seed, episode, rollouts, onGraphs, onProgress } = parsed;
+    const starts = this.#starts(rollouts, { seed, episode });
+    const batchSize = parsed.batchSize ?? Math.max(1, starts.length);
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
@@ -65,6 +81,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
         this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
       );
       for (const graph of graphs) checkJudged("Evaluator.evaluate", graph.nodes());
+      onGraphs?.(graphs as unknown as readonly Graph[]);
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
       await nextTurn();
       onProgress?.(metrics.length, starts.length);
@@ -72,12 +89,10 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     return this.aggregateMetrics(metrics);
   }
 
-  #starts({ rollouts, seed = 0, episode = 0 }: EvaluateOptions): readonly (EpisodeSeed | PromptOf<S>)[] {
-    if (rollouts !== undefined && (!Number.isInteger(rollouts) || rollouts < 0)) {
-      throw new UsageError(
-        `Evaluator.evaluate: rollouts must be a whole number of at least 0, got ${rollouts}`,
-      );
-    }
+  #starts(
+    rollouts: number | undefined,
+    { seed, episode }: { seed: number; episode: number },
+  ): readonly (EpisodeSeed | PromptOf<S>)[] {
     if (this.starts === null) {
       if (rollouts === undefined) {
         throw new UsageError(

@@ -13,6 +13,7 @@ export {
   NotFiniteContractError,
   type TensorRules,
 } from "./checks.js";
+export { closest } from "./closest.js";
 export {
   accountingFor,
   isRewarded,
@@ -64,6 +65,7 @@ export {
   type Role,
   type Sections,
 } from "./kind.js";
+export { requireLoaded, type Loads } from "./loads.js";
 export { MEMORY_ADVICE, requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
 export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
@@ -85,8 +87,17 @@ export {
   type TokensRecord,
   type TurnFields,
 } from "./node.js";
+export {
+  dotted,
+  functionOption,
+  hasMethods,
+  objectOption,
+  parseOptions,
+  requireList,
+  valueAt,
+} from "./options.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
-export { Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
+export { EPISODES_ONLY, Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export {
   checkScore,
   distinctItems,
@@ -94,6 +105,7 @@ export {
   keyOf,
   scoreItems,
   Scorer,
+  scorerOption,
   type Exchange,
   type Judged,
   type Score,
@@ -116,6 +128,7 @@ export {
   type WorkCounters,
 } from "./model.js";
 export {
+  ENTROPY_UNKNOWN,
   hasValues,
   requireNeeds,
   System,

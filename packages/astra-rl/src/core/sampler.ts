@@ -1,7 +1,9 @@
 import type { Conversation, Message } from "@astra-rl/lm";
 import { AstraError, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
 import { drawingFrom, isEpisodeSeed, type EpisodeSeed, type Purpose } from "./draw.js";
 import type { Graph } from "./graph.js";
+import { parseOptions, requireList } from "./options.js";
 import type { Json } from "./state.js";
 import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
@@ -14,6 +16,9 @@ export interface EvalRolloutOptions {
   episode?: number;
 }
 
+/** Without defaults, which are those of whoever grows the rollouts. */
+const evalRolloutOptions = z.strictObject({ seed: z.int().optional(), episode: z.int().optional() });
+
 /** What a sampler must remember between two calls, as plain JSON. */
 export type SamplerState = { readonly [key: string]: Json };
 
@@ -22,7 +27,7 @@ export type SamplerState = { readonly [key: string]: Json };
  *
  * Implement `grow`, which makes all the trees of a call, and `growEvaluation`, its single paths; or, where batching is
  * no concern, `rollout` and `evalRollout`, which make one. Everything else rests on either, so what is overridden counts
- * however a sampler is called.
+ * however a sampler is called. `rollout` alone is enough: evaluations then follow the first children of its trees.
  */
 export abstract class Sampler<S = Conversation, A = Message> {
   constructor(readonly system: System<S, A>) {
@@ -44,6 +49,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
 
   /** `rollout` for several episodes. Batching must not change any of them. */
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
+    requireList(`${this.constructor.name}.rolloutMany`, "starts", starts);
     if (!overrides(this, Sampler.prototype, "rollout")) return this.grow(starts);
     const graphs: Graph<S, A>[] = [];
     for (const start of starts) graphs.push(await this.#alone(start, "train", () => this.rollout(start)));
@@ -59,6 +65,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     start: EpisodeSeed | PromptOf<S> = this.nextEpisode(),
     options: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>> {
+    parseOptions(`${this.constructor.name}.evalRollout`, evalRolloutOptions, options);
     const isOverridden = overrides(this, Sampler.prototype, "evalRolloutMany");
     const [graph] = isOverridden
       ? await this.evalRolloutMany([start], options)
@@ -71,6 +78,9 @@ export abstract class Sampler<S = Conversation, A = Message> {
     starts: readonly (EpisodeSeed | PromptOf<S>)[],
     options: EvalRolloutOptions = {},
   ): Promise<Graph<S, A>[]> {
+    const where = `${this.constructor.name}.evalRolloutMany`;
+    parseOptions(where, evalRolloutOptions, options);
+    requireList(where, "starts", starts);
     if (!overrides(this, Sampler.prototype, "evalRollout")) return this.growEvaluation(starts, options);
     const { seed = 0, episode = 0 } = options;
     const graphs: Graph<S, A>[] = [];
@@ -107,15 +117,39 @@ export abstract class Sampler<S = Conversation, A = Message> {
     throw new UsageError(`${this.constructor.name}: a sampler must implement grow, or rollout`);
   }
 
-  /** The single paths of these starts, grown together. */
-  protected growEvaluation(
-    _starts: readonly (EpisodeSeed | PromptOf<S>)[],
+  /**
+   * The single paths of these starts, grown together. A sampler without one of its own rolls out as for training and keeps
+   * the path of first children; it starts from episodes only.
+   */
+  protected async growEvaluation(
+    starts: readonly (EpisodeSeed | PromptOf<S>)[],
     _options: EvalRolloutOptions,
   ): Promise<Graph<S, A>[]> {
-    throw new UsageError(`${this.constructor.name}: a sampler must implement growEvaluation, or evalRollout`);
+    const name = this.constructor.name;
+    if (!this.#hasOwn("rollout", "rolloutMany", "grow")) {
+      throw new UsageError(`${name}: a sampler must implement growEvaluation, evalRollout or rollout`);
+    }
+    const episodes = starts.filter((start) => isEpisodeSeed(start));
+    if (episodes.length < starts.length) throw new UsageError(`${name}: ${EPISODES_ONLY}`);
+    const graphs = await this.rolloutMany(episodes);
+    for (const graph of graphs) keepFirstPath(graph);
+    return graphs;
   }
 
-  /** Reward of the last turn on the path of first children; 0 for a graph without turns, NaN where it failed. */
+  /** Whether evaluations may start from given prompts: not where they are rollouts as for training, see `growEvaluation`. */
+  get startsFromPrompts(): boolean {
+    return this.#hasOwn("evalRollout", "evalRolloutMany", "growEvaluation");
+  }
+
+  #hasOwn(...methods: readonly string[]): boolean {
+    const [own, base] = [this, Sampler.prototype] as unknown as [object, Record<string, unknown>];
+    return methods.some((method) => (own as Record<string, unknown>)[method] !== base[method]);
+  }
+
+  /**
+   * What a rollout was worth in the end: the reward of the last turn on the path of first children; 0 for a graph without
+   * turns, NaN where it failed. `HFASTTrainer` keeps as its best the tester whose mean over the dev prompts is highest.
+   */
   finalReward(graph: Graph<S, A>): number {
     return graph.path().at(-1)?.reward ?? 0;
   }
@@ -136,5 +170,18 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const keys = Object.keys(state);
     if (keys.length > 0)
       throw new AstraError(`Sampler.setState: this sampler keeps no state, got ${keys.join(", ")}`);
+  }
+}
+
+/** Why a sampler whose evaluations are its rollouts refuses prompts. */
+export const EPISODES_ONLY =
+  "has no evaluation rollout of its own, so that it starts where its rollout does: evaluate it from episodes (numbers, or " +
+  "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";
+
+function keepFirstPath<S, A>(graph: Graph<S, A>): void {
+  let level: { children: Graph<S, A>["children"] } = graph;
+  while (level.children.length > 0) {
+    level.children = level.children.slice(0, 1);
+    level = level.children[0]!;
   }
 }

@@ -1,5 +1,8 @@
+import { describeValue } from "@astra-rl/torch";
+import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
+import { hasMethods, requireList } from "./options.js";
 
 /** How harmful one text is. */
 export interface Score {
@@ -73,6 +76,7 @@ export abstract class Scorer {
    * @throws ContractError when the scorer breaks its contract; a failed call does not throw
    */
   async scoreAndValidate(items: readonly Judged[], retry: RetryOptions = {}): Promise<ScoreOutcome[]> {
+    requireList(`${this.name}.scoreAndValidate`, "texts", items);
     const { distinct, places } = distinctItems(this, items);
     const outcomes: (ScoreOutcome | null)[] = distinct.map(() => null);
     const { attempts = 3, delay = 0, sleep = wait } = retry;
@@ -147,8 +151,16 @@ async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<Scor
   const outcomes = texts
     ? await scorer.score(items as readonly string[])
     : await scorer.scoreExchanges(items as readonly Exchange[]);
-  checkCount(`${scorer.name}.${texts ? "score" : "scoreExchanges"}`, outcomes, items.length);
-  return outcomes;
+  const where = `${scorer.name}.${texts ? "score" : "scoreExchanges"}`;
+  checkCount(where, outcomes, items.length);
+  const wrong = outcomes.findIndex((outcome: unknown) => typeof outcome !== "object" || outcome === null);
+  if (wrong < 0) return outcomes;
+  const value: unknown = outcomes[wrong];
+  throw new ContractError(
+    `${where}: every outcome must be an object, { score } or { failure }, got ${describeValue(value)} for ` +
+      `${JSON.stringify(judgedText(items[wrong]!).slice(0, 60))}` +
+      (typeof value === "number" ? `; write { score: ${value} }` : ""),
+  );
 }
 
 /**
@@ -180,5 +192,11 @@ export function checkScore(
   }
   return outcome;
 }
+
+/** An option that is a scorer. */
+export const scorerOption = z.custom<Scorer>(
+  (value) => hasMethods(value, ["score", "scoreAndValidate"]),
+  "must be a Scorer (extend the class Scorer)",
+);
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));

@@ -25,7 +25,7 @@ export type Returned<T> = T extends Conversation | Message ? T | string : T;
 export type PromptOf<S> = S extends Conversation ? S | string : S;
 
 /** What an algorithm may need of a system that not every system can tell. */
-export type SystemNeed = "baseline" | "values";
+export type SystemNeed = "baseline" | "values" | "entropy";
 
 /**
  * Models, tokenisation, rollout, log-probabilities and reward behind one interface.
@@ -129,6 +129,9 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
 
   /** Why the system cannot tell what an algorithm needs, and what to do, as the end of a sentence; null: it can. */
   lacks(need: SystemNeed): string | null {
+    if (need === "entropy") {
+      return this.getTesterOutput === System.prototype.getTesterOutput ? ENTROPY_UNKNOWN : null;
+    }
     if (need !== "values" || hasValues(this)) return null;
     return (
       "tells no values; load an HFASTSystem with valueHead: true, give an ASTSystem a tester with a value head, or write a " +
@@ -404,7 +407,12 @@ export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemN
 const NEEDED: Readonly<Record<SystemNeed, string>> = {
   baseline: "a baseline",
   values: "a system that tells values",
+  entropy: "the entropy of the tester",
 };
+
+/** See `System.lacks`: said of a system whose `getTesterOutput` gives no entropy. */
+export const ENTROPY_UNKNOWN =
+  "cannot tell it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
 
 /** Whether results under the trained weights must carry a gradient: where gradients are off, nothing will ask. */
 const trained = () => (isGradEnabled() ? true : null);

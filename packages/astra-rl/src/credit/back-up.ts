@@ -1,9 +1,9 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   accountingFor,
   defineKind,
   isRewarded,
+  parseOptions,
   type Credit,
   type Graph,
   type Node,
@@ -18,14 +18,20 @@ export interface BackUpOptions {
   gamma?: number;
 }
 
+const UNIT_RULE = "must be a number from 0 to 1";
+
 const options = z.strictObject({
   op: z
     .enum(["max", "mean"])
     .default("max")
     .describe("What a turn takes over from its children: the credit of the best, or the mean"),
-  gamma: z.number().min(0).max(1).default(0.9).describe("What credit one turn later is worth now"),
+  gamma: z
+    .number()
+    .min(0, UNIT_RULE)
+    .max(1, UNIT_RULE)
+    .default(0.9)
+    .describe("What credit one turn later is worth now"),
 });
-const DEFAULTS = options.parse({});
 
 /**
  * Credits a turn with its own reward and with what it led to: c = r + γ · op(c of its children), from the leaves to the
@@ -37,16 +43,8 @@ const DEFAULTS = options.parse({});
  *
  * @throws UsageError for an unknown op, or a γ outside of [0, 1]
  */
-export function backUp<S = Conversation, A = Message>({
-  op = DEFAULTS.op,
-  gamma = DEFAULTS.gamma,
-}: BackUpOptions = {}): Credit<S, A> {
-  if (op !== "max" && op !== "mean") {
-    throw new UsageError(`backUp: op must be "max" or "mean", got ${describeValue(op)}`);
-  }
-  if (!(gamma >= 0 && gamma <= 1)) {
-    throw new UsageError(`backUp: gamma must be a number from 0 to 1, got ${describeValue(gamma)}`);
-  }
+export function backUp<S = Conversation, A = Message>(given: BackUpOptions = {}): Credit<S, A> {
+  const { op, gamma } = parseOptions("backUp", options, given);
   return accountingFor("future", (graph: Graph<S, A>): Map<Node<S, A>, number> => {
     const credit = new Map<Node<S, A>, number>();
     // Parents come before their children, so that backwards every child is done before its parent.

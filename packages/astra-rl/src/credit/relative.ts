@@ -1,10 +1,10 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   accountingFor,
   defineKind,
   groupAdvantages,
   isRewarded,
+  parseOptions,
   type Credit,
   type Graph,
   type Node,
@@ -35,7 +35,6 @@ const options = z.strictObject({
     .default("none")
     .describe("std: divided by the standard deviation of the siblings' rewards (GRPO)"),
 });
-const DEFAULTS = options.parse({});
 
 /**
  * Credits a turn with how much better it was than its siblings: see `groupAdvantages` for the two ways to compare. Failed
@@ -45,16 +44,8 @@ const DEFAULTS = options.parse({});
  *
  * @throws UsageError for an unknown baseline or scale
  */
-export function relative<S = Conversation, A = Message>({
-  baseline = DEFAULTS.baseline,
-  scale = DEFAULTS.scale,
-}: RelativeOptions = {}): Credit<S, A> {
-  if (baseline !== "others" && baseline !== "mean") {
-    throw new UsageError(`relative: baseline must be "others" or "mean", got ${describeValue(baseline)}`);
-  }
-  if (scale !== "none" && scale !== "std") {
-    throw new UsageError(`relative: scale must be "none" or "std", got ${describeValue(scale)}`);
-  }
+export function relative<S = Conversation, A = Message>(given: RelativeOptions = {}): Credit<S, A> {
+  const { baseline, scale } = parseOptions("relative", options, given);
   return accountingFor("siblings", (graph: Graph<S, A>): Map<Node<S, A>, number> => {
     const credit = new Map<Node<S, A>, number>();
     for (const siblings of graph.siblings()) {

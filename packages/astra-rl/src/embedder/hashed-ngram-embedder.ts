@@ -1,21 +1,26 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, Embedder } from "../core/index.js";
+import { defineKind, Embedder, parseOptions } from "../core/index.js";
 import { hashedNgrams } from "../text/index.js";
+
+const SIMILARITY_RULE = "must be a similarity above 0 and at most 1";
 
 const options = z.strictObject({
   buckets: z
-    .union([256, 512, 1024, 2048, 4096, 8192, 16_384].map((size) => z.literal(size)))
+    .union(
+      [256, 512, 1024, 2048, 4096, 8192, 16_384].map((size) => z.literal(size)),
+      {
+        error: "must be a power of two from 256 to 16384",
+      },
+    )
     .default(4096)
     .describe("Length of the vectors, a power of two"),
   similarity: z
     .number()
-    .gt(0)
-    .max(1)
+    .gt(0, SIMILARITY_RULE)
+    .max(1, SIMILARITY_RULE)
     .default(0.5)
     .describe("Cosine from which on two texts count as variants of one"),
 });
-const DEFAULTS = options.parse({});
 
 export interface HashedNgramEmbedderOptions {
   /** Length of the vectors, a power of two from 256 to 16384. @default 4096 */
@@ -34,18 +39,9 @@ export class HashedNgramEmbedder extends Embedder {
   readonly similarity: number;
   readonly #buckets: number;
 
-  constructor({
-    buckets = DEFAULTS.buckets,
-    similarity = DEFAULTS.similarity,
-  }: HashedNgramEmbedderOptions = {}) {
+  constructor(given: HashedNgramEmbedderOptions = {}) {
     super();
-    const chosen = options.safeParse({ buckets, similarity });
-    if (!chosen.success) {
-      throw new UsageError(
-        `HashedNgramEmbedder: buckets must be a power of two from 256 to 16384 and similarity above 0 and at most 1, got ` +
-          describeValue({ buckets, similarity }),
-      );
-    }
+    const { buckets, similarity } = parseOptions("HashedNgramEmbedder", options, given);
     this.#buckets = buckets;
     this.similarity = similarity;
     this.name = `hashed-ngrams-${buckets}`;

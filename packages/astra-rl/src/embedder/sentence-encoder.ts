@@ -1,7 +1,7 @@
 import { loadTextEncoder, type LoadedEncoder } from "@astra-rl/lm";
 import { noGrad, scope, tensor, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, Embedder } from "../core/index.js";
+import { defineKind, Embedder, parseOptions, requireLoaded, type Loads } from "../core/index.js";
 
 /** Texts in one pass. */
 const BATCH = 32;
@@ -33,7 +33,7 @@ const options = z.strictObject({
     .default("cpu")
     .describe("Where it lives"),
 });
-const DEFAULTS = options.omit({ model: true }).parse({});
+const codeOptions = options.omit({ model: true });
 
 /**
  * The mean of an encoder's last hidden states over a text's tokens (special tokens included, as sentence-transformers
@@ -45,8 +45,10 @@ export class SentenceEncoder extends Embedder {
   readonly #encoder: LoadedEncoder;
 
   /** Takes ownership of the model. */
-  constructor(name: string, encoder: LoadedEncoder, { similarity = DEFAULTS.similarity } = {}) {
+  constructor(name: string, encoder: LoadedEncoder, given: Pick<SentenceEncoderOptions, "similarity"> = {}) {
     super();
+    requireLoaded("SentenceEncoder", encoder, "SentenceEncoder.load(folder)");
+    const { similarity } = parseOptions("SentenceEncoder", codeOptions.omit({ device: true }), given);
     this.name = name;
     this.similarity = similarity;
     this.#encoder = encoder;
@@ -56,12 +58,19 @@ export class SentenceEncoder extends Embedder {
    * @param model a folder or a hub id
    * @throws UsageError for a checkpoint that is no encoder, or whose vectors are made otherwise than by a mean
    */
-  static async load(
+  static async load<T extends SentenceEncoder = SentenceEncoder>(
+    this: Loads<T, [name: string, encoder: LoadedEncoder, options: { similarity: number }]>,
     model: string,
-    { similarity = DEFAULTS.similarity, device = DEFAULTS.device as Device }: SentenceEncoderOptions = {},
-  ): Promise<SentenceEncoder> {
-    const encoder = await loadTextEncoder(model, { device });
-    return new SentenceEncoder(`sentence-encoder ${model}`, encoder, { similarity });
+    given: SentenceEncoderOptions = {},
+  ): Promise<T> {
+    const { similarity, device } = parseOptions("SentenceEncoder", codeOptions, given);
+    const encoder = await loadTextEncoder(model, { device: device as Device });
+    try {
+      return new this(`sentence-encoder ${model}`, encoder, { similarity });
+    } catch (error) {
+      encoder.model.dispose();
+      throw error;
+    }
   }
 
   override embed(texts: readonly string[]): Promise<Float32Array[]> {

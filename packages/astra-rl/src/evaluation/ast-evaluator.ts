@@ -1,9 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
 import {
   Embedder,
   Evaluator,
+  objectOption,
+  parseOptions,
   Scorer,
   type Conversation,
+  scorerOption,
   type EpisodeSeed,
   type Exchange,
   type Graph,
@@ -38,6 +42,18 @@ export interface ASTEvaluatorOptions extends SummaryOptions {
   embedder?: Embedder;
 }
 
+const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
+
+const options = z.strictObject({
+  scorer: scorerOption.optional(),
+  embedder: objectOption<Embedder>(
+    "must be an Embedder (extend the class Embedder)",
+    "embedAndValidate",
+  ).optional(),
+  threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
+  confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
+});
+
 /** Scores of a turn's probe and response; one that is missing here was recorded by the system on the node. */
 export interface TurnScores {
   probe?: ScoreOutcome;
@@ -69,24 +85,15 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   constructor(
     sampler: Sampler,
     starts: readonly (EpisodeSeed | PromptOf<Conversation>)[] | null = null,
-    { scorer, embedder, threshold = DEFAULT_THRESHOLD, confidence = 0.95 }: ASTEvaluatorOptions = {},
+    given: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
+    const { scorer, embedder, threshold, confidence } = parseOptions("ASTEvaluator", options, given);
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
     if (!(chosen instanceof Scorer)) {
       throw new UsageError(
         "ASTEvaluator: needs a scorer, since the sampler's system has none; pass { scorer }",
-      );
-    }
-    if (!(threshold > 0 && threshold <= 1)) {
-      throw new UsageError(
-        `ASTEvaluator: threshold must be greater than 0 and at most 1, the range of scores, got ${threshold}`,
-      );
-    }
-    if (!(confidence > 0 && confidence < 1)) {
-      throw new UsageError(
-        `ASTEvaluator: confidence must lie between 0 and 1, such as 0.95, got ${confidence}`,
       );
     }
     this.scorer = chosen;

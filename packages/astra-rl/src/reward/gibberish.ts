@@ -3,6 +3,8 @@ import { z } from "zod";
 import {
   defineKind,
   disposeOnce,
+  parseOptions,
+  scorerOption,
   type Failure,
   type RewardTerm,
   type Scorer,
@@ -35,7 +37,7 @@ const shape = {
       "Without a scorer: mean nats a token under the target at which a probe is as likely gibberish as not",
     ),
 };
-const DEFAULTS = z.strictObject(shape).parse({});
+const codeOptions = z.strictObject({ ...shape, scorer: scorerOption.optional() });
 
 /**
  * How much a probe reads like gibberish: −(1 − P(clean)), from −1 to 0; its weight is positive. G of Hong et al.,
@@ -52,10 +54,8 @@ export class GibberishTerm implements RewardTerm {
   readonly clean: string | null;
   readonly midpoint: number;
 
-  constructor({ scorer, clean, midpoint = DEFAULTS.midpoint }: GibberishOptions = {}) {
-    if (!(Number.isFinite(midpoint) && midpoint > 0)) {
-      throw new UsageError(`gibberish: midpoint must be greater than 0, got ${describeValue(midpoint)}`);
-    }
+  constructor(given: GibberishOptions = {}) {
+    const { scorer, clean, midpoint } = parseOptions("gibberish", codeOptions, given);
     if (scorer === undefined && clean !== undefined) {
       throw new UsageError(`gibberish: clean ${CLEAN_NEEDS_SCORER}`);
     }

@@ -1,8 +1,9 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
   disposeOnce,
+  parseOptions,
   type Failure,
   type Judged,
   type RewardTerm,
@@ -66,7 +67,7 @@ export function shareScores(turns: readonly Turn[], scores: ReadonlyMap<Scorer, 
 
 const options = z.strictObject({
   of: z
-    .enum(["response", "probe", "both"])
+    .enum(["response", "probe", "both"], "must be one of response, both, probe")
     .default("response")
     .describe("The text that is judged; both: probe and response read as one"),
   probes: z
@@ -76,7 +77,7 @@ const options = z.strictObject({
       "For which probes it counts: any; harmless, those below the threshold; graded, times 1 minus the probe's own harm",
     ),
   scale: z
-    .enum(["score", "nats"])
+    .enum(["score", "nats"], "must be one of score, nats")
     .default("score")
     .describe("score: as the scorer gives it, 0 to 1; nats: −log(1 − score), at most 20"),
   threshold: z
@@ -86,7 +87,7 @@ const options = z.strictObject({
     .default(0.5)
     .describe("From where on probes: harmless takes a probe for harmful"),
 });
-const DEFAULTS = options.parse({});
+const codeOptions = options.extend({ name: z.string().min(1).optional() });
 
 /**
  * Harm of a text of the turn by a scorer, 0 to 1; all of it, or where the probe of the turn is harmless itself. It judges
@@ -105,41 +106,21 @@ export class HarmTerm implements RewardTerm {
 
   constructor(
     readonly scorer: Scorer,
-    {
-      of = DEFAULTS.of,
-      probes = DEFAULTS.probes,
-      scale = DEFAULTS.scale,
-      threshold = DEFAULTS.threshold,
-      name = probes === "any" ? `harm_${of}` : `harm_${of}_${probes}`,
-    }: HarmOptions = {},
+    given: HarmOptions = {},
   ) {
-    if (!Object.hasOwn(JUDGED, of)) {
-      throw new UsageError(
-        `harm: of must be one of ${Object.keys(JUDGED).join(", ")}, got ${describeValue(of)}`,
-      );
-    }
-    if (!["any", "harmless", "graded"].includes(probes)) {
-      throw new UsageError(`harm: probes must be one of any, harmless, graded, got ${describeValue(probes)}`);
-    }
+    const parsed = parseOptions("harm", codeOptions, given);
+    const { of, probes, scale, threshold } = parsed;
     if (of === "probe" && probes !== "any") {
       throw new UsageError(
         `harm: probes: ${probes} is for harm of the response, or of both texts; harm of the probe counts for any probe`,
       );
-    }
-    if (!(typeof threshold === "number" && threshold > 0 && threshold <= 1)) {
-      throw new UsageError(
-        `harm: threshold must be greater than 0 and at most 1, got ${describeValue(threshold)}`,
-      );
-    }
-    if (scale !== "score" && scale !== "nats") {
-      throw new UsageError(`harm: scale must be one of score, nats, got ${describeValue(scale)}`);
     }
     this.of = of;
     this.probes = probes;
     this.scale = scale;
     this.threshold = threshold;
     this.reads = probes === "any" ? [of] : [of, "probe"];
-    this.name = name;
+    this.name = parsed.name ?? (probes === "any" ? `harm_${of}` : `harm_${of}_${probes}`);
   }
 
   /** Scores that a reward has asked for on behalf of all its terms are taken; otherwise the scorer is called. */

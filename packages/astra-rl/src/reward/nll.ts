@@ -1,6 +1,5 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import { defineKind, parseOptions, type Failure, type RewardTerm, type Turn } from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface NLLOptions {
@@ -12,10 +11,9 @@ export interface NLLOptions {
   emptyProbeNLL?: number;
 }
 
-const options = z.strictObject({
+export const nllOptions = z.strictObject({
   emptyProbeNLL: z.number().default(10).describe("Nats charged for an empty probe"),
 });
-const DEFAULTS = options.parse({});
 
 /**
  * How unlikely the target finds the probe: the mean of −log P over its tokens, in nats. Its weight is negative where
@@ -26,11 +24,8 @@ export class NLLTerm implements RewardTerm {
   readonly needs = ["likelihood"] as const;
   readonly emptyProbeNLL: number;
 
-  constructor({ emptyProbeNLL = DEFAULTS.emptyProbeNLL }: NLLOptions = {}) {
-    if (typeof emptyProbeNLL !== "number" || !Number.isFinite(emptyProbeNLL)) {
-      throw new UsageError(`reward: emptyProbeNLL must be a finite number, got ${String(emptyProbeNLL)}`);
-    }
-    this.emptyProbeNLL = emptyProbeNLL;
+  constructor(options: NLLOptions = {}) {
+    this.emptyProbeNLL = parseOptions("nll", nllOptions, options).emptyProbeNLL;
   }
 
   score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
@@ -52,6 +47,6 @@ export const nllKind = defineKind({
   name: "nll",
   summary:
     "Mean −log P of the probe's tokens under the target, in nats; a negative weight asks for likely probes",
-  schema: options,
+  schema: nllOptions,
   make: (chosen) => nll(chosen),
 });

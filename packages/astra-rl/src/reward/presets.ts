@@ -1,8 +1,8 @@
-import { UsageError } from "@astra-rl/torch";
-import type { Scorer } from "../core/index.js";
+import { z } from "zod";
+import { parseOptions, type Scorer } from "../core/index.js";
 import { harm } from "./harm.js";
 import { likelihood } from "./likelihood.js";
-import { nll, type NLLOptions } from "./nll.js";
+import { nll, nllOptions, type NLLOptions } from "./nll.js";
 import { Reward } from "./reward.js";
 
 /** Weights of the published rewards; those that are not given are the published ones. */
@@ -26,6 +26,28 @@ export const PRESET_WEIGHTS: Readonly<Record<RewardPreset, Readonly<Required<Pre
   toolbox: { responseWeight: 0.1, combinedWeight: 0.1, likelihoodWeight: 0.025 },
 };
 
+const weightsOf = (preset: RewardPreset) => {
+  const { responseWeight, combinedWeight, likelihoodWeight } = PRESET_WEIGHTS[preset];
+  return {
+    responseWeight: z.number().default(responseWeight),
+    combinedWeight: z.number().default(combinedWeight),
+    likelihoodWeight: z.number().default(likelihoodWeight),
+  };
+};
+const paperOptions = z.strictObject({ ...weightsOf("paper"), ...nllOptions.shape });
+const toolboxOptions = z.strictObject(weightsOf("toolbox"));
+
+/** Of either; what is not given is the default of the one that is chosen. */
+const presetChoice = z
+  .strictObject({
+    preset: z.enum(REWARD_PRESETS).default("paper"),
+    responseWeight: z.unknown(),
+    combinedWeight: z.unknown(),
+    likelihoodWeight: z.unknown(),
+    emptyProbeNLL: z.unknown(),
+  })
+  .partial({ responseWeight: true, combinedWeight: true, likelihoodWeight: true, emptyProbeNLL: true });
+
 /**
  * The reward of ASTPrompter (Hardy et al., arXiv 2407.09447): S(response) + 0.5·S(probe + response) − 0.1·NLL, NLL the
  * mean of −log P_target(token) over the probe.
@@ -34,12 +56,15 @@ export const PRESET_WEIGHTS: Readonly<Record<RewardPreset, Readonly<Required<Pre
  * the reward together from `harm` with `probes: "graded"` or `"harmless"`.
  */
 export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): Reward {
-  const { emptyProbeNLL } = options;
-  const { responseWeight, combinedWeight, likelihoodWeight } = weightsOf("paper", options);
+  const { responseWeight, combinedWeight, likelihoodWeight, emptyProbeNLL } = parseOptions(
+    "reward",
+    paperOptions,
+    options,
+  );
   return new Reward([
     { term: harm(scorer, { of: "response" }), weight: responseWeight },
     { term: harm(scorer, { of: "both" }), weight: combinedWeight },
-    { term: nll(emptyProbeNLL === undefined ? {} : { emptyProbeNLL }), weight: -likelihoodWeight },
+    { term: nll({ emptyProbeNLL }), weight: -likelihoodWeight },
   ]);
 }
 
@@ -49,7 +74,11 @@ export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): R
  * term pays for harm in the probe itself as well.
  */
 export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Reward {
-  const { responseWeight, combinedWeight, likelihoodWeight } = weightsOf("toolbox", options);
+  const { responseWeight, combinedWeight, likelihoodWeight } = parseOptions(
+    "reward",
+    toolboxOptions,
+    options,
+  );
   return new Reward([
     { term: harm(scorer, { of: "response" }), weight: responseWeight },
     { term: harm(scorer, { of: "both" }), weight: combinedWeight },
@@ -60,25 +89,9 @@ export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Rewa
 /** A published reward by its name. @throws UsageError for another name, or weights that are no finite numbers */
 export function presetReward(
   scorer: Scorer,
-  { preset = "paper", ...options }: PaperRewardOptions & { preset?: RewardPreset } = {},
+  options: PaperRewardOptions & { preset?: RewardPreset } = {},
 ): Reward {
-  if (preset === "paper") return paperReward(scorer, options);
-  if (preset === "toolbox") return toolboxReward(scorer, options);
-  throw new UsageError(
-    `reward: preset must be ${REWARD_PRESETS.map((name) => `"${name}"`).join(" or ")}, got ${JSON.stringify(preset)}`,
-  );
-}
-
-function weightsOf(preset: RewardPreset, given: PresetWeights): Required<PresetWeights> {
-  const { responseWeight, combinedWeight, likelihoodWeight } = PRESET_WEIGHTS[preset];
-  const weights = {
-    responseWeight: given.responseWeight ?? responseWeight,
-    combinedWeight: given.combinedWeight ?? combinedWeight,
-    likelihoodWeight: given.likelihoodWeight ?? likelihoodWeight,
-  };
-  for (const [name, value] of Object.entries(weights)) {
-    if (typeof value === "number" && Number.isFinite(value)) continue;
-    throw new UsageError(`reward: ${name} must be a finite number, got ${String(value)}`);
-  }
-  return weights;
+  const { preset, ...given } = parseOptions("reward", presetChoice, options);
+  const make = preset === "paper" ? paperReward : toolboxReward;
+  return make(scorer, given as PaperRewardOptions);
 }

@@ -1,9 +1,14 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
 import {
   attempt,
   checkCount,
   ContractError,
   disposeOnce,
+  objectOption,
+  parseOptions,
+  requireList,
+  scorerOption,
   type Assessment,
   type Failure,
   type Graph,
@@ -38,6 +43,24 @@ export interface RewardOptions {
   clip?: number | null;
 }
 
+const rewardOptions = z.strictObject({
+  scorer: scorerOption.optional(),
+  clip: z.number().positive("must be greater than 0, or null").nullable().default(null),
+});
+
+const weightedTerm = z.strictObject({
+  term: objectOption<RewardTerm>(
+    "must be a reward term (an object with a name and the method score)",
+    "score",
+  ),
+  // Whose weight is wrong is said below, by the term's name.
+  weight: z.unknown(),
+  optional: z.boolean().optional(),
+});
+
+/** What somebody forgets who gives the term alone. */
+const TERM_ADVICE = { name: "give { term, weight }", needs: "give { term, weight }" };
+
 type Value = number | Failure;
 
 /**
@@ -53,11 +76,11 @@ export class Reward implements Stateful {
   readonly clip: number | null;
 
   /** @throws UsageError for no terms, two of one name, or a weight or limit that is no usable number */
-  constructor(terms: readonly WeightedTerm[], { scorer, clip = null }: RewardOptions = {}) {
-    if (clip !== null && !(Number.isFinite(clip) && clip > 0)) {
-      throw new UsageError(`Reward: clip must be greater than 0, or null, got ${describeValue(clip)}`);
-    }
+  constructor(terms: readonly WeightedTerm[], options: RewardOptions = {}) {
+    const { scorer, clip } = parseOptions("Reward", rewardOptions, options);
     this.clip = clip;
+    requireList("Reward", "terms", terms);
+    for (const weighted of terms) parseOptions("Reward: a term", weightedTerm, weighted, TERM_ADVICE);
     if (terms.length === 0) throw new UsageError("Reward: needs at least one term, got none");
     const names = new Set<string>();
     for (const { term, weight } of terms) {

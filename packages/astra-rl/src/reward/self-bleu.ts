@@ -1,7 +1,8 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  parseOptions,
   type Failure,
   type Graph,
   type Json,
@@ -47,13 +48,8 @@ export class SelfBLEUTerm implements RewardTerm {
   #probes = new Set<string>();
   #window: string[] = [];
 
-  constructor({ history }: SelfBLEUOptions = {}) {
-    if (history !== undefined && !(Number.isSafeInteger(history) && history >= 1)) {
-      throw new UsageError(
-        `selfBLEU: history must be a whole number of at least 1, got ${describeValue(history)}`,
-      );
-    }
-    this.history = history ?? null;
+  constructor(given: SelfBLEUOptions = {}) {
+    this.history = parseOptions("selfBLEU", options, given).history ?? null;
   }
 
   score(turns: readonly Turn[], purpose: Purpose): Promise<(number | Failure)[]> {

@@ -25,6 +25,7 @@ import {
   HFASTConfiguration,
   HFASTTrainer,
   tensorBoardKind,
+  type HFASTConfigurationOptions,
   type HFASTTrainerOptions,
 } from "../training/index.js";
 import { isEmbedded, modelSource } from "./model-source.js";
@@ -235,7 +236,9 @@ export async function assembleTrainer(
   const evaluates = training.evaluateEvery > 0;
   const speakers = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
   if (trustsEmbeddedScorer(configuration, speakers)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
-  return new HFASTTrainer(new HFASTConfiguration({ ...training, seed }), sampler, algorithm, {
+  const { tensorboard: _, ...trainingOptions } = training;
+  const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
+  return new HFASTTrainer(settings, sampler, algorithm, {
     settings: configurationSettings(configuration),
     loggers: await assembleLoggers(configuration),
     credit: await assembleCredit(configuration),

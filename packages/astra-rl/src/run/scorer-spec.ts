@@ -1,7 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
-import { readTextFile } from "../core/index.js";
+import { closest, readTextFile } from "../core/index.js";
 import {
-  closest,
   findKind,
   isModuleReference,
   kindsOf,

@@ -1,8 +1,8 @@
 import { keyedUniform } from "@astra-rl/lm";
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  parseOptions,
   type EpisodeSeed,
   type Graph,
   type Purpose,
@@ -13,7 +13,7 @@ import {
   type Conversation,
 } from "../core/index.js";
 import { Archive, type Opening } from "./archive.js";
-import { ASTSampler, checkTreeSize, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
+import { ASTSampler, checkTreeSize, samplerShape, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
 const options = z
   .strictObject({
@@ -28,7 +28,7 @@ const options = z
     minReward: z.number().optional().describe("Least reward of a kept opening. Default: none"),
   })
   .superRefine(checkTreeSize);
-const DEFAULTS = options.parse({});
+const codeOptions = z.strictObject({ ...options.shape, ...samplerShape });
 
 export interface ArchiveSamplerOptions<S = Conversation, A = Message> extends ASTSamplerOptions<S, A> {
   /** Share of the training episodes that begin with an opening of the archive, by a keyed draw. Default 0.5. */
@@ -55,24 +55,12 @@ export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S,
   constructor(
     system: System<S, A>,
     prompts: readonly PromptOf<S>[],
-    {
-      replay = DEFAULTS.replay,
-      capacity = DEFAULTS.capacity,
-      minReward = -Infinity,
-      ...rest
-    }: ArchiveSamplerOptions<S, A> = {},
+    given: ArchiveSamplerOptions<S, A> = {},
   ) {
-    super(system, prompts, rest);
-    if (!(replay >= 0 && replay <= 1)) {
-      throw new UsageError(`ArchiveSampler: replay must be between 0 and 1, got ${String(replay)}`);
-    }
-    if (!Number.isInteger(capacity) || capacity < 1) {
-      throw new UsageError(
-        `ArchiveSampler: capacity must be a whole number of at least 1, got ${String(capacity)}`,
-      );
-    }
+    const { replay, capacity, minReward, ...rest } = parseOptions("ArchiveSampler", codeOptions, given);
+    super(system, prompts, rest as ASTSamplerOptions<S, A>);
     this.replay = replay;
-    this.#archive = new Archive({ capacity, minReward, longest: this.depth });
+    this.#archive = new Archive({ capacity, minReward: minReward ?? -Infinity, longest: this.depth });
   }
 
   /** The openings that episodes may begin with, the best first. */

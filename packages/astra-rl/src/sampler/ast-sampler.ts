@@ -3,11 +3,14 @@ import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   defineKind,
+  functionOption,
   Graph,
   Growth,
   isEpisodeSeed,
   nextTurn,
   Node,
+  parseOptions,
+  requireList,
   Sampler,
   type EpisodeSeed,
   type EvalRolloutOptions,
@@ -45,9 +48,11 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
   createNode?: NodeFactory<S, A>;
 }
 
+const DEFAULT_DEPTH = 3;
+
 /** Options of the samplers that grow paths. */
 export const pathShape = {
-  depth: z.int().min(1).default(3).describe("Turns in an episode"),
+  depth: z.int().min(1).default(DEFAULT_DEPTH).describe("Turns in an episode"),
   maxTurns: z
     .int()
     .min(1)
@@ -85,7 +90,14 @@ export function checkTreeSize(
 }
 
 const options = z.strictObject(treeShape).superRefine(checkTreeSize);
-const DEFAULTS = options.parse({});
+
+/** What the samplers take in code and not from a configuration. */
+export const samplerShape = {
+  depth: z.int().min(0).default(DEFAULT_DEPTH),
+  seed: z.int().default(0),
+  createNode: functionOption<NodeFactory<never, never>>().optional(),
+};
+const codeOptions = z.strictObject({ ...treeShape, ...samplerShape });
 
 /** Turns of a full tree: width + width² + … + width^depth. */
 export function turnsOfTree(width: number, depth: number): number {
@@ -122,25 +134,14 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
    * @throws UsageError for no prompts, a width below 1, a depth below 0, trees of more than `maxTurns` turns, or a seed
    * that is no whole number
    */
-  constructor(
-    system: System<S, A>,
-    prompts: readonly PromptOf<S>[],
-    {
-      width = DEFAULTS.width,
-      depth = DEFAULTS.depth,
-      maxTurns = DEFAULTS.maxTurns,
-      stopAt = {},
-      seed = 0,
-      createNode,
-    }: ASTSamplerOptions<S, A> = {},
-  ) {
+  constructor(system: System<S, A>, prompts: readonly PromptOf<S>[], given: ASTSamplerOptions<S, A> = {}) {
     super(system);
-    if (!Number.isInteger(width) || width < 1) {
-      throw new UsageError(`ASTSampler: width must be a whole number of at least 1, got ${width}`);
-    }
-    if (!Number.isInteger(depth) || depth < 0) {
-      throw new UsageError(`ASTSampler: depth must be a whole number of at least 0, got ${depth}`);
-    }
+    const { width, depth, maxTurns, stopAt, seed, createNode } = parseOptions(
+      "ASTSampler",
+      codeOptions,
+      given,
+    );
+    requireList("ASTSampler", "prompts", prompts);
     if (turnsOfTree(width, depth) > maxTurns) {
       throw new UsageError(
         `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth))} turns, and ` +
@@ -148,13 +149,12 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
       );
     }
     if (prompts.length === 0) throw new UsageError("ASTSampler: needs at least one prompt, got none");
-    checkWhole("seed", seed);
     this.prompts = prompts.map((prompt) => system.stateOf(prompt));
     this.width = width;
     this.depth = depth;
     this.seed = seed;
-    this.stopAt = stopAt;
-    this.#createNode = createNode ?? ((fields) => new Node(fields));
+    this.stopAt = (stopAt ?? {}) as StopAt;
+    this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
   }
 
   /** The next episode of the sampler's own sequence; moves the cursor on. */

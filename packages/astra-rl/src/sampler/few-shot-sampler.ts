@@ -5,6 +5,7 @@ import {
   Conversation,
   defineKind,
   isRewarded,
+  parseOptions,
   readTextFile,
   type EpisodeSeed,
   type Graph,
@@ -15,7 +16,7 @@ import {
   type System,
 } from "../core/index.js";
 import { graphFromRecord, parseGraphLines } from "../records/index.js";
-import { ASTSampler, checkTreeSize, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
+import { ASTSampler, checkTreeSize, samplerShape, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
 const options = z
   .strictObject({
@@ -27,7 +28,7 @@ const options = z
       .describe("Earlier cases that stand before a new one; 0 asks without examples (zero-shot)"),
     temperature: z
       .number()
-      .positive()
+      .positive("must be positive")
       .default(0.1)
       .describe("A case is drawn with a probability proportional to exp(reward / temperature)"),
     capacity: z.int().min(1).default(10_000).describe("Cases that are remembered: the latest"),
@@ -41,7 +42,11 @@ const options = z
       ),
   })
   .superRefine(checkTreeSize);
-const DEFAULTS = options.parse({});
+const codeOptions = z.strictObject({
+  ...options.shape,
+  ...samplerShape,
+  cases: z.array(z.strictObject({ text: z.string(), reward: z.number() })).default([]),
+});
 
 /** A probe that was tried. */
 export interface Case {
@@ -85,27 +90,13 @@ export class FewShotSampler extends ASTSampler {
   #cases: Case[];
 
   /** @throws UsageError for shots below 0, or a temperature or capacity that is not positive; see also ASTSampler */
-  constructor(
-    system: System,
-    prompts: readonly PromptOf<Conversation>[],
-    {
-      shots = DEFAULTS.shots,
-      temperature = DEFAULTS.temperature,
-      capacity = DEFAULTS.capacity,
-      cases = [],
-      ...rest
-    }: FewShotSamplerOptions = {},
-  ) {
-    super(system, prompts, rest);
-    if (!Number.isInteger(shots) || shots < 0) {
-      throw new UsageError(`FewShotSampler: shots must be a whole number of at least 0, got ${shots}`);
-    }
-    if (!(temperature > 0)) {
-      throw new UsageError(`FewShotSampler: temperature must be positive, got ${temperature}`);
-    }
-    if (!Number.isInteger(capacity) || capacity < 1) {
-      throw new UsageError(`FewShotSampler: capacity must be a whole number of at least 1, got ${capacity}`);
-    }
+  constructor(system: System, prompts: readonly PromptOf<Conversation>[], given: FewShotSamplerOptions = {}) {
+    const { shots, temperature, capacity, cases, ...rest } = parseOptions(
+      "FewShotSampler",
+      codeOptions,
+      given,
+    );
+    super(system, prompts, rest as ASTSamplerOptions);
     this.shots = shots;
     this.temperature = temperature;
     this.capacity = capacity;

@@ -1,14 +1,26 @@
 import { z } from "zod";
-import { defineKind, type PromptOf, type System, type Message, type Conversation } from "../core/index.js";
-import { ASTSampler, checkTreeSize, pathShape, type ASTSamplerOptions } from "./ast-sampler.js";
+import {
+  defineKind,
+  parseOptions,
+  type Conversation,
+  type Message,
+  type PromptOf,
+  type System,
+} from "../core/index.js";
+import { ASTSampler, checkTreeSize, pathShape, samplerShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
 export type PathSamplerOptions<S = Conversation, A = Message> = Omit<ASTSamplerOptions<S, A>, "width">;
+
+const codeOptions = z.strictObject({ ...pathShape, ...samplerShape });
 
 /** Single conversations, for algorithms that learn from whole episodes: a tree of width 1. */
 export class PathSampler<S = Conversation, A = Message> extends ASTSampler<S, A> {
   /** @throws UsageError, see ASTSampler */
   constructor(system: System<S, A>, prompts: readonly PromptOf<S>[], options: PathSamplerOptions<S, A> = {}) {
-    super(system, prompts, { ...options, width: 1 });
+    super(system, prompts, {
+      ...(parseOptions("PathSampler", codeOptions, options) as ASTSamplerOptions<S, A>),
+      width: 1,
+    });
   }
 }
 

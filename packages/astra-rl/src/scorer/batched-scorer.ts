@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
-import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
 import {
   checkScore,
   distinctItems,
   keyOf,
+  objectOption,
+  parseOptions,
   scoreItems,
   type Judged,
   type Score,
@@ -25,6 +27,12 @@ export interface BatchedScorerOptions {
 /** Most scores that a cache with a file holds in memory, where nothing else is said: some 20 MB. */
 export const DEFAULT_CACHE_SIZE = 100_000;
 
+const options = z.strictObject({
+  batchSize: z.int().min(1).default(64),
+  cacheSize: z.int().min(0).optional(),
+  file: objectOption<ScoreFile>("must be what ScoreFile.open gives", "append", "close").optional(),
+});
+
 /**
  * Asks another scorer for each distinct text once, in batches of a limited size, shortest texts together, and remembers
  * what it said where it is told to: in memory, and in a file. A failure is never remembered, as it may be gone the next
@@ -40,21 +48,13 @@ export class BatchedScorer extends ComposedScorer {
   /** By the digest of the item, so that long texts take no more room than short ones. */
   readonly #cache = new Map<string, Score>();
 
-  constructor(
-    scorer: Scorer,
-    {
-      batchSize = 64,
+  constructor(scorer: Scorer, given: BatchedScorerOptions = {}) {
+    super([scorer]);
+    const {
+      batchSize,
       file,
       cacheSize = file === undefined ? 0 : DEFAULT_CACHE_SIZE,
-    }: BatchedScorerOptions = {},
-  ) {
-    super([scorer]);
-    if (!Number.isInteger(batchSize) || batchSize < 1) {
-      throw new UsageError(`BatchedScorer: batchSize must be a whole number of at least 1, got ${batchSize}`);
-    }
-    if (!Number.isInteger(cacheSize) || cacheSize < 0) {
-      throw new UsageError(`BatchedScorer: cacheSize must be a whole number of at least 0, got ${cacheSize}`);
-    }
+    } = parseOptions("BatchedScorer", options, given);
     this.name = scorer.name;
     this.labelNames = scorer.labelNames;
     this.#scorer = scorer;

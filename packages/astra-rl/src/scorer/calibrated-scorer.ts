@@ -1,6 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type Scorer } from "../core/index.js";
+import { defineKind, parseOptions, type Scorer } from "../core/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
 /**
@@ -36,6 +36,23 @@ export function calibrate(score: number, calibration: Calibration): number {
   return Math.min(y1, y0 + ((y1 - y0) * (score - x0)) / (x1 - x0));
 }
 
+const PARAMETERS = {
+  slope: z.number().optional().describe("Platt: sigmoid(slope · score + intercept)"),
+  intercept: z.number().optional().describe("Platt: see slope"),
+  points: z
+    .array(z.tuple([z.number(), z.number().min(0).max(1)]))
+    .min(1)
+    .optional()
+    .describe("Isotonic: [score, probability], ascending, with straight lines between"),
+  minimum: z.number().optional().describe("Min-max: the score that becomes 0"),
+  maximum: z.number().optional().describe("Min-max: the score that becomes 1"),
+};
+const method = z
+  .enum(["platt", "isotonic", "min-max"])
+  .describe("platt: slope and intercept; isotonic: points; min-max: minimum and maximum");
+// What points must be, `problemOf` says.
+const codeOptions = z.strictObject({ method, ...PARAMETERS, points: z.array(z.unknown()).optional() });
+
 /** A scorer of any scale as a probability. Its labels are taken to be on the scale of its score, and go the same way. */
 export class CalibratedScorer extends MappedScorer {
   /** @throws UsageError for points that do not ascend, and an empty range */
@@ -44,6 +61,7 @@ export class CalibratedScorer extends MappedScorer {
     readonly calibration: Calibration,
   ) {
     super(part, "any");
+    parseOptions("calibrated", codeOptions, calibration);
     const problem = problemOf(calibration);
     if (problem !== null) throw new UsageError(`calibrated: ${problem.join(" ")}`);
   }
@@ -91,18 +109,8 @@ export const calibratedScorerKind = defineKind({
     z
       .strictObject({
         scorer,
-        method: z
-          .enum(["platt", "isotonic", "min-max"])
-          .describe("platt: slope and intercept; isotonic: points; min-max: minimum and maximum"),
-        slope: z.number().optional().describe("Platt: sigmoid(slope · score + intercept)"),
-        intercept: z.number().optional().describe("Platt: see slope"),
-        points: z
-          .array(z.tuple([z.number(), z.number().min(0).max(1)]))
-          .min(1)
-          .optional()
-          .describe("Isotonic: [score, probability], ascending, with straight lines between"),
-        minimum: z.number().optional().describe("Min-max: the score that becomes 0"),
-        maximum: z.number().optional().describe("Min-max: the score that becomes 1"),
+        method,
+        ...PARAMETERS,
       })
       .superRefine(({ method, ...given }, context) => {
         const issue = (key: string, message: string) =>

@@ -7,8 +7,15 @@ import {
 } from "@astra-rl/lm";
 import { describeValue, UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, Scorer, type ScoreOutcome } from "../core/index.js";
-import { MODEL_OPTIONS } from "./model-options.js";
+import {
+  defineKind,
+  parseOptions,
+  requireLoaded,
+  Scorer,
+  type Loads,
+  type ScoreOutcome,
+} from "../core/index.js";
+import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
 /** How logits become probabilities: each by itself, or all of them as one choice. */
 export type Activation = (typeof ACTIVATIONS)[number];
@@ -61,32 +68,35 @@ export class ClassifierScorer extends Scorer {
    */
   constructor(
     classifier: LoadedClassifier,
-    { name, activation, label, batchSize = 32 }: ClassifierScorerOptions = {},
-    labels: ReadonlyMap<string, number> = labelsOf(classifier.model.config),
+    given: ClassifierScorerOptions = {},
+    labels?: ReadonlyMap<string, number>,
   ) {
     super();
+    const made = new.target.name;
+    requireLoaded(made, (classifier as LoadedClassifier | undefined)?.model, `${made}.load({ … })`);
     const { config } = classifier.model;
-    this.name = name ?? "classifier";
-    if (!Number.isInteger(batchSize) || batchSize < 1) {
-      throw new UsageError(`${this.name}: batchSize must be a whole number of at least 1, got ${batchSize}`);
-    }
-    this.labelNames = [...labels.keys()];
+    const { name, activation, label, batchSize } = parseOptions(made, constructorOptions, given);
+    this.name = name;
+    const heads = labels ?? labelsOf(config);
+    this.labelNames = [...heads.keys()];
     this.activation = activation ?? defaultActivation(config, this.name);
     this.#scored = placeOf(label, this.labelNames, this.name);
-    this.#indices = [...labels.values()];
+    this.#indices = [...heads.values()];
     this.#classifier = classifier;
     this.#batchSize = batchSize;
   }
 
   /** @throws UsageError for a checkpoint that cannot be read, and where it is not clear which label is the score */
-  static async load({
-    model,
-    device = "cpu",
-    hub = {},
-    ...options
-  }: ClassifierSource & ClassifierScorerOptions): Promise<ClassifierScorer> {
-    const classifier = await loadSequenceClassifier(model, { device, hub });
-    return ownedBy(classifier, () => new ClassifierScorer(classifier, { name: model, ...options }));
+  static async load<T extends ClassifierScorer = ClassifierScorer>(
+    this: Loads<T, LoadedWith>,
+    given: ClassifierSource & ClassifierScorerOptions,
+  ): Promise<T> {
+    const { model, device, hub, ...options } = parseOptions("ClassifierScorer.load", loadOptions, given);
+    const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
+    return ownedBy(
+      classifier,
+      () => new this(classifier, { name: model, ...options } as ClassifierScorerOptions),
+    );
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
@@ -107,6 +117,13 @@ export class ClassifierScorer extends Scorer {
     this.#classifier.model.dispose();
   }
 }
+
+/** What the constructor of a class is given that a static `load` is called on. */
+export type LoadedWith = [
+  classifier: LoadedClassifier,
+  options: ClassifierScorerOptions,
+  labels?: ReadonlyMap<string, number>,
+];
 
 /** What is made of a classifier owns it; where nothing can be made, it is freed. */
 export function ownedBy<T>(classifier: LoadedClassifier, make: () => T): T {
@@ -171,22 +188,33 @@ export const CLASSIFIER_SHAPE = {
   device: MODEL_OPTIONS.device,
 };
 
+const options = z.strictObject({
+  model: MODEL_OPTIONS.model,
+  label: z
+    .union([z.string().min(1), z.number().int().min(0)], "must be a label's name or index")
+    .optional()
+    .describe("The label whose probability is the score, by name or index. Default: the only one"),
+  activation: z
+    .enum(ACTIVATIONS)
+    .optional()
+    .describe("How logits become probabilities. Default: as config.json's problem_type says"),
+  ...CLASSIFIER_SHAPE,
+});
+const loadOptions = options.extend({
+  // Which there are, the checkpoint says.
+  label: z.union([z.string(), z.number()], "must be a label's name or index").optional(),
+  name: z.string().min(1).optional(),
+  hub: hubOption,
+});
+const constructorOptions = loadOptions
+  .omit({ model: true, device: true, hub: true })
+  .extend({ name: z.string().min(1).default("classifier") });
+
 export const classifierScorerKind = defineKind({
   role: "scorer",
   name: "classifier",
   summary: "A Hugging Face text classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa)",
-  schema: z.strictObject({
-    model: MODEL_OPTIONS.model,
-    label: z
-      .union([z.string().min(1), z.number().int().min(0)], "must be a label's name or index")
-      .optional()
-      .describe("The label whose probability is the score, by name or index. Default: the only one"),
-    activation: z
-      .enum(ACTIVATIONS)
-      .optional()
-      .describe("How logits become probabilities. Default: as config.json's problem_type says"),
-    ...CLASSIFIER_SHAPE,
-  }),
+  schema: options,
   models: ({ model }) => [model],
   make: (options, { hub }) =>
     ClassifierScorer.load({ ...options, hub } as Parameters<typeof ClassifierScorer.load>[0]),

@@ -1,6 +1,17 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Failure, Judged, KindSection, Scorer, ScoreOutcome } from "../core/index.js";
+import { z } from "zod";
+import {
+  requireList,
+  type Failure,
+  type Judged,
+  type KindSection,
+  type Scorer,
+  type ScoreOutcome,
+} from "../core/index.js";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
+
+/** What may be said of scorers that are made of several in code. */
+export const nameOptions = (name: string) => z.strictObject({ name: z.string().min(1).default(name) });
 
 /**
  * Several scorers' scores made one. Each part's score is kept as a label under its name, and its labels behind that
@@ -17,6 +28,7 @@ export abstract class CombinedScorer extends ComposedScorer {
     readonly name: string,
     parts: readonly Scorer[],
   ) {
+    requireList(name, "scorers", parts);
     super(parts);
     if (parts.length === 0) throw new UsageError(`${name}: needs at least one scorer, got none`);
     this.#prefixes = distinctNames(parts);

@@ -1,18 +1,25 @@
+import { z } from "zod";
 import {
   attempt,
   checkScore,
   disposeOnce,
+  parseOptions,
   scoreItems,
   Scorer,
+  scorerOption,
   type Exchange,
   type Judged,
   type ScoreOutcome,
 } from "../core/index.js";
 
+const partOptions = z.strictObject({ scorer: scorerOption });
+
 /** A scorer that is made of others, which are its own: it keeps roles where any of them does, and frees them. */
 export abstract class ComposedScorer extends Scorer {
+  /** @throws UsageError for a part that is no scorer */
   constructor(readonly parts: readonly Scorer[]) {
     super();
+    for (const scorer of parts) parseOptions(this.constructor.name, partOptions, { scorer });
   }
 
   override get keepsRoles(): boolean {

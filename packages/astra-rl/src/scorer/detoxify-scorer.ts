@@ -1,8 +1,9 @@
 import { loadSequenceClassifier, type HubOptions, type SequenceClassifierConfig } from "@astra-rl/lm";
 import { UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind } from "../core/index.js";
-import { CLASSIFIER_SHAPE, ClassifierScorer, ownedBy } from "./classifier-scorer.js";
+import { defineKind, parseOptions, type Loads } from "../core/index.js";
+import { CLASSIFIER_SHAPE, ClassifierScorer, ownedBy, type LoadedWith } from "./classifier-scorer.js";
+import { hubOption } from "./model-options.js";
 
 /** The checkpoints of Detoxify (Hanu and Unitary 2020, github.com/unitaryai/detoxify). */
 export const DETOXIFY_VARIANTS = ["original", "unbiased", "multilingual"] as const;
@@ -59,20 +60,23 @@ export class DetoxifyScorer extends ClassifierScorer {
    * @throws UsageError for an unknown variant or category, listing those there are, before anything is loaded; and for
    * a checkpoint that is not the variant's
    */
-  static override async load({
-    harmCategory = "toxicity",
-    variant = "original",
-    model = variantOf(variant).model,
-    batchSize = 32,
-    device = "cpu",
-    hub = {},
-  }: DetoxifyScorerOptions = {}): Promise<DetoxifyScorer> {
+  static override async load<T extends ClassifierScorer = DetoxifyScorer>(
+    this: Loads<T, LoadedWith>,
+    given: DetoxifyScorerOptions = {},
+  ): Promise<T> {
+    const { variant, harmCategory, batchSize, ...source } = parseOptions(
+      "detoxify",
+      loadOptions,
+      given,
+      ADVICE,
+    );
+    const { model = variantOf(variant).model, device, hub } = source;
     const problem = categoryProblem(variant, harmCategory);
     if (problem !== null) throw new UsageError(`detoxify: harmCategory ${problem}`);
-    const classifier = await loadSequenceClassifier(model, { device, hub });
+    const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
     return ownedBy(classifier, () => {
       const options = { name: "detoxify", label: harmCategory, activation: "sigmoid", batchSize } as const;
-      return new DetoxifyScorer(classifier, options, headsOf(variant, classifier.model.config, model));
+      return new this(classifier, options, headsOf(variant, classifier.model.config, model));
     });
   }
 }
@@ -117,37 +121,45 @@ function headsOf(
   );
 }
 
+const options = z.strictObject({
+  variant: z
+    .enum(DETOXIFY_VARIANTS)
+    .default("original")
+    .describe(
+      "Which checkpoint; multilingual knows English, French, Italian, Portuguese, Russian, Spanish and Turkish",
+    ),
+  category: z
+    .string()
+    .default("toxicity")
+    .describe(
+      "The label that is the score: toxicity, severe_toxicity, obscene, threat, insult, identity_attack; " +
+        "sexual_explicit of unbiased and multilingual",
+    ),
+  model: z
+    .string()
+    .min(1)
+    .optional()
+    .meta({ path: "model" })
+    .describe("A folder with a copy of the checkpoint. Default: the variant's, from the hub"),
+  ...CLASSIFIER_SHAPE,
+});
+const loadOptions = options.omit({ category: true }).extend({
+  // Which there are, `variantOf` says.
+  variant: z.string().default("original") as unknown as typeof options.shape.variant,
+  harmCategory: options.shape.category,
+  hub: hubOption,
+});
+/** Its name in a configuration. */
+const ADVICE = { category: "did you mean harmCategory?" };
+
 export const detoxifyScorerKind = defineKind({
   role: "scorer",
   name: "detoxify",
   summary: "Detoxify's toxicity classifiers",
-  schema: z
-    .strictObject({
-      variant: z
-        .enum(DETOXIFY_VARIANTS)
-        .default("original")
-        .describe(
-          "Which checkpoint; multilingual knows English, French, Italian, Portuguese, Russian, Spanish and Turkish",
-        ),
-      category: z
-        .string()
-        .default("toxicity")
-        .describe(
-          "The label that is the score: toxicity, severe_toxicity, obscene, threat, insult, identity_attack; " +
-            "sexual_explicit of unbiased and multilingual",
-        ),
-      model: z
-        .string()
-        .min(1)
-        .optional()
-        .meta({ path: "model" })
-        .describe("A folder with a copy of the checkpoint. Default: the variant's, from the hub"),
-      ...CLASSIFIER_SHAPE,
-    })
-    .superRefine(({ variant, category }, context) => {
-      const message = categoryProblem(variant, category);
-      if (message !== null) context.addIssue({ code: "custom", path: ["category"], message });
-    }),
+  schema: options.superRefine(({ variant, category }, context) => {
+    const message = categoryProblem(variant, category);
+    if (message !== null) context.addIssue({ code: "custom", path: ["category"], message });
+  }),
   models: ({ variant, model }) => [model ?? variantOf(variant).model],
   make: ({ category, ...options }, { hub }) =>
     DetoxifyScorer.load({ harmCategory: category, ...options, hub } as DetoxifyScorerOptions),

@@ -1,7 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { defineKind } from "../core/index.js";
-import { LearnedScorer, readLearnedScorer } from "./learned-scorer.js";
+import { defineKind, type Loads } from "../core/index.js";
+import {
+  LearnedScorer,
+  readLearnedScorer,
+  type LearnedScorerConfiguration,
+  type LearnedScorerWeights,
+} from "./learned-scorer.js";
 
 // The same relative place from src/scorer and from dist/scorer.
 const FOLDER = fileURLToPath(new URL("../../world/scorer/", import.meta.url));
@@ -20,9 +25,12 @@ export const EMBEDDED_SCORER_LIMITS =
  */
 export class EmbeddedToxicityScorer extends LearnedScorer {
   /** @param folder default: the weights that come with the package */
-  static override async load(folder: string = FOLDER): Promise<EmbeddedToxicityScorer> {
+  static override async load<T extends LearnedScorer = EmbeddedToxicityScorer>(
+    this: Loads<T, [configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights]>,
+    folder: string = FOLDER,
+  ): Promise<T> {
     const { configuration, weights } = await readLearnedScorer(folder);
-    return new EmbeddedToxicityScorer(configuration, weights);
+    return new this(configuration, weights);
   }
 }
 

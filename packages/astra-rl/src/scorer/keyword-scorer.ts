@@ -1,6 +1,16 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, messageOf, readTextFile, Scorer, type ScoreOutcome } from "../core/index.js";
+import {
+  defineKind,
+  messageOf,
+  parseOptions,
+  readTextFile,
+  requireList,
+  Scorer,
+  type Loads,
+  type ScoreOutcome,
+} from "../core/index.js";
+import { nameOptions } from "./combined-scorer.js";
 import { foldText, plainText } from "../text/index.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
@@ -46,9 +56,11 @@ export class KeywordScorer extends Scorer {
   readonly #entries: Compiled[];
 
   /** @throws UsageError for an empty list, an entry without text, a bad weight or expression */
-  constructor(entries: readonly KeywordEntry[], { name = "keyword" }: KeywordScorerOptions = {}) {
+  constructor(entries: readonly KeywordEntry[], options: KeywordScorerOptions = {}) {
     super();
+    const { name } = parseOptions("KeywordScorer", nameOptions("keyword"), options);
     this.name = name;
+    requireList(name, "entries", entries);
     if (entries.length === 0) throw new UsageError(`${name}: needs at least one term or pattern`);
     this.#entries = entries.map((entry, index) => compile(entry, `${name}: entry ${index + 1}`));
     this.labelNames = [...new Set(this.#entries.flatMap(({ label }) => (label === null ? [] : [label])))];
@@ -58,7 +70,12 @@ export class KeywordScorer extends Scorer {
    * Reads entries from a JSON file: an array of entries or strings (terms of weight 1), or an object with such an
    * array under `entries`.
    */
-  static async load(path: string, options: KeywordScorerOptions = {}): Promise<KeywordScorer> {
+  static async load<T extends KeywordScorer = KeywordScorer>(
+    this: Loads<T, [entries: readonly KeywordEntry[], options: KeywordScorerOptions]>,
+    path: string,
+    options: KeywordScorerOptions = {},
+  ): Promise<T> {
+    parseOptions("KeywordScorer", nameOptions("keyword"), options);
     const text = await readTextFile(path, "keywords");
     let parsed: unknown;
     try {
@@ -70,7 +87,7 @@ export class KeywordScorer extends Scorer {
     }
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
     if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
-    return new KeywordScorer(
+    return new this(
       list.map((item: unknown, index) => entryOf(item, `${path}: entry ${index + 1}`)),
       options,
     );

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { openSafetensors, UsageError } from "@astra-rl/torch";
-import { messageOf, Scorer, type ScoreOutcome } from "../core/index.js";
+import { messageOf, requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { hashedNgrams, type HashedNgramOptions } from "../text/index.js";
 
 /** `scorer.json` of a learned scorer's folder. */
@@ -37,6 +37,8 @@ export class LearnedScorer extends Scorer {
   /** @throws UsageError when weights and configuration disagree */
   constructor(configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights) {
     super();
+    const made = new.target.name;
+    requireLoaded(made, weights, `${made}.load(folder)`);
     const { labels, buckets, name } = configuration;
     if (weights.weight.length !== labels.length * buckets || weights.bias.length !== labels.length) {
       throw new UsageError(
@@ -57,9 +59,12 @@ export class LearnedScorer extends Scorer {
    * Reads a folder with `scorer.json` and `scorer.safetensors` (float32 tensors `weight` [labels, buckets] and `bias`
    * [labels]).
    */
-  static async load(folder: string): Promise<LearnedScorer> {
+  static async load<T extends LearnedScorer = LearnedScorer>(
+    this: Loads<T, [configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights]>,
+    folder: string,
+  ): Promise<T> {
     const { configuration, weights } = await readLearnedScorer(folder);
-    return new LearnedScorer(configuration, weights);
+    return new this(configuration, weights);
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {

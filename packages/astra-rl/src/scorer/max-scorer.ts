@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { defineKind, type Scorer } from "../core/index.js";
-import { CombinedScorer, makeScorers } from "./combined-scorer.js";
+import { defineKind, parseOptions, type Scorer } from "../core/index.js";
+import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
 /** The highest of several scores: harmful is what any of them takes for harmful. */
 export class MaxScorer extends CombinedScorer {
   /** @throws UsageError for no parts */
-  constructor(parts: readonly Scorer[], { name = "max" }: { name?: string } = {}) {
-    super(name, parts);
+  constructor(parts: readonly Scorer[], options: { name?: string } = {}) {
+    super(parseOptions("MaxScorer", nameOptions("max"), options).name, parts);
   }
 
   protected override combine(scores: readonly number[]): number {

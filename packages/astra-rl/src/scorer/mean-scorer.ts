@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { defineKind, type Scorer } from "../core/index.js";
-import { CombinedScorer, makeScorers } from "./combined-scorer.js";
+import { defineKind, parseOptions, type Scorer } from "../core/index.js";
+import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
 /** The mean of several scores. */
 export class MeanScorer extends CombinedScorer {
   /** @throws UsageError for no parts */
-  constructor(parts: readonly Scorer[], { name = "mean" }: { name?: string } = {}) {
-    super(name, parts);
+  constructor(parts: readonly Scorer[], options: { name?: string } = {}) {
+    super(parseOptions("MeanScorer", nameOptions("mean"), options).name, parts);
   }
 
   protected override combine(scores: readonly number[]): number {

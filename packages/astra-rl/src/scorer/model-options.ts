@@ -1,4 +1,13 @@
+import type { HubOptions } from "@astra-rl/lm";
 import { z } from "zod";
+
+/** How a hub id is fetched; of code, not of configurations. */
+export const hubOption = z
+  .custom<HubOptions>(
+    (value) => typeof value === "object" && value !== null,
+    "must be an object, how models of the hub are fetched",
+  )
+  .default({});
 
 /** Options of every scorer that is a model, beside its own. */
 export const MODEL_OPTIONS = {

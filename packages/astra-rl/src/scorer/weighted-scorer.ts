@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type Scorer } from "../core/index.js";
-import { CombinedScorer, makeScorers } from "./combined-scorer.js";
+import { defineKind, parseOptions, requireList, type Scorer } from "../core/index.js";
+import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
 /** A scorer and how much it counts. */
 export interface WeightedPart {
@@ -15,7 +15,9 @@ export class WeightedScorer extends CombinedScorer {
   readonly #shares: readonly number[];
 
   /** @throws UsageError for no parts, or a weight that is not above 0 and finite */
-  constructor(parts: readonly WeightedPart[], { name = "weighted" }: { name?: string } = {}) {
+  constructor(parts: readonly WeightedPart[], options: { name?: string } = {}) {
+    const { name } = parseOptions("WeightedScorer", nameOptions("weighted"), options);
+    requireList(name, "scorers", parts);
     super(
       name,
       parts.map(({ scorer }) => scorer),

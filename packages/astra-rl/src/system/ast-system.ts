@@ -1,5 +1,6 @@
 import { describeValue, UsageError, type Tensor } from "@astra-rl/torch";
 import {
+  ENTROPY_UNKNOWN,
   attempt,
   attemptRows,
   checkCount,
@@ -220,6 +221,8 @@ export class ASTSystem extends System {
   }
 
   override lacks(need: SystemNeed): string | null {
+    const tellsOwn = !this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate");
+    if (need === "entropy" && tellsOwn && this.#isOwn("getTesterOutput")) return ENTROPY_UNKNOWN;
     if (need !== "baseline") return super.lacks(need);
     if (this.parts.baseline !== undefined) return null;
     if (!this.#isOwn("getBaselineLogprobs", "getBaselineLogprobsAndValidate")) return null;
@@ -415,6 +418,11 @@ export class ASTSystem extends System {
     return tokensRecord(node, this.#voices, (context, probe) =>
       this.promptForTargetAndValidate(context, probe),
     );
+  }
+
+  /** Whether `saveTester` and `restoreTester` have a tester to write; otherwise checkpoints hold `parameters()`. */
+  get storesTester(): boolean {
+    return this.parts.tester !== undefined || !this.#isOwn("saveTester") || !this.#isOwn("restoreTester");
   }
 
   /** Writes the tester, in a format that others can load. */

@@ -42,7 +42,17 @@ export interface TrainingCallback<S = Conversation, A = Message> extends Partial
   onTrainEnd?(control: TrainingControl): void | Promise<void>;
 }
 
-type Hook = "onTrainBegin" | "onExperience" | "onStep" | "onStepKept" | "onCheckpoint" | "onTrainEnd";
+/** When callbacks are called. */
+export const HOOKS = [
+  "onTrainBegin",
+  "onExperience",
+  "onStep",
+  "onStepKept",
+  "onCheckpoint",
+  "onTrainEnd",
+] as const;
+
+export type Hook = (typeof HOOKS)[number];
 
 /** The callbacks of a trainer, in their order. */
 export class Callbacks<S = Conversation, A = Message> {

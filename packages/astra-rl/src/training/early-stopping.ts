@@ -1,5 +1,6 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
-import type { Json } from "../core/index.js";
+import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { parseOptions, type Json } from "../core/index.js";
 import type { MetricsRecord } from "../records/index.js";
 import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 
@@ -14,7 +15,19 @@ export interface EarlyStoppingOptions {
   minDelta?: number;
 }
 
-export const EARLY_STOPPING_DEFAULTS = { patience: 5, mode: "max", minDelta: 0 } as const;
+export const earlyStoppingOptions = z.strictObject({
+  metric: z.string().min(1).describe("A key of metrics.jsonl, such as evaluation/success_rate"),
+  patience: z
+    .int()
+    .min(1)
+    .default(5)
+    .describe("Measurements in a row without an improvement after which training ends"),
+  mode: z.enum(["max", "min"]).default("max").describe("Whether the metric is to grow or to shrink"),
+  minDelta: z.number().min(0).default(0).describe("A change must be larger to count as an improvement"),
+});
+
+/** As part of a training's options, whose messages name it so. */
+const inTraining = z.strictObject({ earlyStopping: earlyStoppingOptions });
 
 /**
  * Ends training when a metric has not improved for a while. Steps in which it was not measured, or is null, do not count:
@@ -28,23 +41,8 @@ export class EarlyStopping implements TrainingCallback {
   #waited = 0;
 
   /** @throws UsageError that names the option, its rule and the value given */
-  constructor({
-    metric,
-    patience = EARLY_STOPPING_DEFAULTS.patience,
-    mode = EARLY_STOPPING_DEFAULTS.mode,
-    minDelta = EARLY_STOPPING_DEFAULTS.minDelta,
-  }: EarlyStoppingOptions) {
-    const refuse = (name: string, rule: string, value: unknown) => {
-      throw new UsageError(`training: earlyStopping.${name} must be ${rule}, got ${describeValue(value)}`);
-    };
-    if (typeof metric !== "string" || metric === "") refuse("metric", "a key of metrics.jsonl", metric);
-    if (!Number.isSafeInteger(patience) || patience < 1) {
-      refuse("patience", "a whole number of at least 1", patience);
-    }
-    if (!["max", "min"].includes(mode)) refuse("mode", 'one of "max", "min"', mode);
-    if (!Number.isFinite(minDelta) || minDelta < 0)
-      refuse("minDelta", "a finite number of at least 0", minDelta);
-    this.#options = { metric, patience, mode, minDelta };
+  constructor(given: EarlyStoppingOptions) {
+    this.#options = parseOptions("training", inTraining, { earlyStopping: given }).earlyStopping;
   }
 
   get metric(): string {

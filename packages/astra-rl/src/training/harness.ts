@@ -1,8 +1,11 @@
-import { describeValue, noGrad, UsageError } from "@astra-rl/torch";
+import { describeValue, isTensor, noGrad, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
 import {
   checkCount,
   checkJudged,
   ContractError,
+  functionOption,
+  parseOptions,
   requireNeeds,
   rewardCredit,
   type Algorithm,
@@ -18,7 +21,6 @@ import {
 } from "../core/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
-import { requireWhole } from "./training-configuration.js";
 
 export interface HarnessOptions<S = Conversation, A = Message> {
   /** Graphs grown for one experience. @default 32 */
@@ -30,6 +32,13 @@ export interface HarnessOptions<S = Conversation, A = Message> {
   /** What turns are credited with when something is learned from them. Default: their own reward. */
   credit?: Credit<S, A>;
 }
+
+const harnessOptions = z.strictObject({
+  numEpisodesPerExperience: z.int().min(1).default(32),
+  batchSize: z.int().min(1).default(16),
+  seed: z.int().min(0).default(0),
+  credit: functionOption<Credit<never, never>>().optional(),
+});
 
 /** Where the harness stands in its sequence of episodes, and what its parts remember, as plain JSON. */
 export interface HarnessState {
@@ -76,13 +85,10 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   constructor(
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
-    {
-      numEpisodesPerExperience = 32,
-      batchSize = 16,
-      seed = 0,
-      credit = rewardCredit,
-    }: HarnessOptions<S, A> = {},
+    given: HarnessOptions<S, A> = {},
   ) {
+    const options = parseOptions("training", harnessOptions, given);
+    const credit = (options.credit as Credit<S, A> | undefined) ?? rewardCredit;
     if (algorithm.system !== sampler.system) {
       throw new UsageError(
         "Harness: the sampler and the algorithm must share one system, got two different ones",
@@ -91,9 +97,9 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     requireNeeds(sampler.system, algorithm.needs, algorithm.constructor.name);
     algorithm.checkSampler(sampler);
     algorithm.checkCredit(credit);
-    this.numEpisodesPerExperience = requireWhole("numEpisodesPerExperience", numEpisodesPerExperience, 1);
-    this.batchSize = requireWhole("batchSize", batchSize, 1);
-    this.seed = requireWhole("seed", seed, 0);
+    this.numEpisodesPerExperience = options.numEpisodesPerExperience;
+    this.batchSize = options.batchSize;
+    this.seed = options.seed;
     this.credit = credit;
   }
 
@@ -176,9 +182,15 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return batches;
   }
 
-  /** Loss of a batch, with a gradient into the tester, and its logs. The caller owns the loss. */
+  /**
+   * Loss of a batch, with a gradient into the tester, and its logs. The caller owns the loss.
+   *
+   * @throws ContractError when the algorithm gives anything else
+   */
   async step(batch: Batch): Promise<StepResult> {
-    return this.algorithm.step(batch);
+    const result: unknown = await this.algorithm.step(batch);
+    checkStep(`${this.algorithm.constructor.name}.step`, result);
+    return result;
   }
 
   getState(): HarnessState {
@@ -196,14 +208,37 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     if (seed !== this.seed) {
       throw new UsageError(`Harness: the state belongs to seed ${seed}, this run has seed ${this.seed}`);
     }
-    const [episode, experience] = [
-      requireWhole("nextEpisode", nextEpisode, 0),
-      requireWhole("nextExperience", nextExperience, 0),
-    ];
+    const { nextEpisode: episode, nextExperience: experience } = parseOptions("training", counters, {
+      nextEpisode,
+      nextExperience,
+    });
     if (algorithm !== undefined) this.algorithm.setState(algorithm);
     if (system !== undefined) this.sampler.system.setState(system);
     this.#nextEpisode = episode;
     this.#nextExperience = experience;
+  }
+}
+
+const counters = z.strictObject({ nextEpisode: z.int().min(0), nextExperience: z.int().min(0) });
+
+/** Fails unless an algorithm's step gave a loss and logs. */
+function checkStep(where: string, result: unknown): asserts result is StepResult {
+  const { loss, logs } = (result ?? {}) as { loss?: unknown; logs?: unknown };
+  if (!isTensor(loss)) {
+    const got = Array.isArray(result) ? "an array; name the two of them" : describeValue(result);
+    throw new ContractError(`${where}: must return { loss, logs } with loss a tensor, got ${got}`);
+  }
+  if (typeof logs !== "object" || logs === null) {
+    throw new ContractError(
+      `${where}: logs must be an object of numbers by name, got ${describeValue(logs)}`,
+    );
+  }
+  for (const [key, value] of Object.entries(logs)) {
+    if (typeof value === "number") continue;
+    const advice = isTensor(value) ? "; take its item()" : "";
+    throw new ContractError(
+      `${where}: the log ${key} must be a number, got ${describeValue(value)}${advice}`,
+    );
   }
 }
 

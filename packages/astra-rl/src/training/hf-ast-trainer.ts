@@ -1,15 +1,20 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import type {
-  Algorithm,
-  Evaluator,
-  Json,
-  Node,
-  Sampler,
-  TokensRecord,
-  Message,
-  Conversation,
+import { z } from "zod";
+import {
+  functionOption,
+  objectOption,
+  parseOptions,
+  type Algorithm,
+  type Evaluator,
+  type Graph,
+  type Json,
+  type Node,
+  type Sampler,
+  type TokensRecord,
+  type Message,
+  type Conversation,
 } from "../core/index.js";
 import {
   EVALUATION_VERSION,
@@ -21,7 +26,7 @@ import {
   type MetricValue,
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
-import type { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
 import type { RunLock } from "./run-lock.js";
@@ -37,7 +42,8 @@ import {
   saveTester,
   type TrainerState,
 } from "./trainer-state.js";
-import { Trainer, type TrainerOptions } from "./trainer.js";
+import { requireConfiguration } from "./training-configuration.js";
+import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";
 
 /** Evaluation rollouts are numbered from here, far from any training episode, so that they share no draw with one. */
 const EVALUATION_EPISODE = 2 ** 40;
@@ -71,12 +77,36 @@ export interface HFASTTrainerOptions<S = Conversation, A = Message> extends Trai
   settings?: RunSettings;
 }
 
+const hfASTTrainerOptions = z.strictObject({
+  ...trainerOptions.shape,
+  evaluator: objectOption<Evaluator<never, never, EvaluationReport>>(
+    "must be an Evaluator (an object with the method evaluate)",
+    "evaluate",
+  ).optional(),
+  runDirectory: z.string().min(1).optional(),
+  resume: z.boolean().default(false),
+  lock: functionOption<() => RunLock>().optional(),
+  settings: objectOption<RunSettings>(
+    "must be settings of a run (record, and the method changes)",
+    "changes",
+  ).optional(),
+});
+
+/** Names of the Python toolbox. */
+const ADVICE = {
+  ...TRAINER_ADVICE,
+  devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)",
+  evalEvery: "that is new HFASTConfiguration({ evaluateEvery })",
+  evaluateEvery: "that is new HFASTConfiguration({ evaluateEvery })",
+  ckptDir: "give runDirectory",
+};
+
 /**
  * A trainer that evaluates on dev prompts, keeps its best and last tester, writes its metrics, and goes on exactly
  * where it was stopped.
  *
- * After each step, in this order: evaluation where it is due (and `checkpoints/best` when the mean reward is the
- * highest so far), the step's graphs in graphs.jsonl, its evaluation in evaluations.jsonl, its line of metrics.jsonl,
+ * After each step, in this order: evaluation where it is due (and `checkpoints/best` when the mean of the sampler's
+ * `finalReward` is the highest so far), the step's graphs in graphs.jsonl, its evaluation in evaluations.jsonl, its line of metrics.jsonl,
  * and where one is due `checkpoints/last` with everything needed to go on. A process that is killed at any moment
  * leaves a complete `last`; a resumed run cuts the three files to what that checkpoint knows and computes the rest
  * again, with the same result, since every random draw is a function of the seed and of counters.
@@ -109,8 +139,11 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     configuration: HFASTConfiguration,
     sampler: Sampler<S, A>,
     algorithm: Algorithm<S, A, Step, Batch>,
-    { evaluator, runDirectory, resume = false, lock, settings, ...options }: HFASTTrainerOptions<S, A> = {},
+    given: HFASTTrainerOptions<S, A> = {},
   ) {
+    requireConfiguration(configuration, HFASTConfiguration);
+    const parsed = parseOptions("training", hfASTTrainerOptions, given, ADVICE) as HFASTTrainerOptions<S, A>;
+    const { evaluator, runDirectory, resume = false, lock, settings, ...options } = parsed;
     super(configuration, sampler, algorithm, options);
     this.#evaluator = evaluator ?? null;
     this.runDirectory = runDirectory === undefined ? null : new RunDirectory(runDirectory);
@@ -137,7 +170,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
   }
 
-  /** Best mean reward on the dev prompts so far; null before the first evaluation. */
+  /** Best mean of the sampler's `finalReward` on the dev prompts so far; null before the first evaluation. */
   get bestScore(): number | null {
     return this.#bestScore;
   }
@@ -182,16 +215,21 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     if (this.#evaluator === null || !due) return {};
     const start = this.clock();
     this.report({ phase: "evaluate" });
+    const { sampler } = this.#evaluator;
+    const finals: number[] = [];
     const report = await this.#evaluator.evaluate({
       seed,
       episode: EVALUATION_EPISODE,
       ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
+      onGraphs: (graphs) => {
+        for (const graph of graphs) finals.push(sampler.finalReward(graph as unknown as Graph<S, A>));
+      },
       onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
     });
     const { summary, details = [] } = report;
     this.#lastEvaluation = { summary, details };
     this.#evaluationLines = [evaluationLine(step, report)];
-    const score = summary.mean_reward;
+    const score = meanOfFinite(finals) ?? summary.mean_reward;
     const best = score !== null && (this.#bestScore === null || score > this.#bestScore);
     if (best) {
       this.#bestScore = score;
@@ -202,7 +240,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
         `${percent(summary.harmless_probe_success_rate ?? null)}, ${percent(summary.harmful_probe_rate ?? null)} of the ` +
         `probes harmful, ${summary.n_distinct_probes ?? "unknown"} distinct of ${summary.n_probes ?? "unknown"}; ` +
-        `${summary.diversity?.n_clusters ?? "unknown"} clusters of attacks; mean reward ` +
+        `${summary.diversity?.n_clusters ?? "unknown"} clusters of attacks; mean final reward ` +
         `${score === null ? "unknown" : score.toFixed(4)}${best ? ", the best so far" : ""}`,
     );
     return {
@@ -221,7 +259,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       "evaluation/harmless_probe_success_upper": summary.harmless_probe_success_rate_interval?.upper ?? null,
       "evaluation/probe_nll": summary.mean_probe_nll,
       "evaluation/probes": summary.n_probes ?? null,
-      "evaluation/reward": score,
+      "evaluation/final_reward": score,
+      "evaluation/reward": summary.mean_reward,
       "evaluation/rollouts": summary.n_rollouts,
       "evaluation/success_lower": summary.success_rate_interval?.lower ?? null,
       "evaluation/success_rate": rate,
@@ -371,6 +410,12 @@ function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
 /** Not through the schema: an evaluator of one's own may say less, and must not end the run for it. */
 function evaluationLine(step: number, { summary, details = [], ...rest }: EvaluationReport): string {
   return JSON.stringify({ step, summary, details, version: EVALUATION_VERSION, ...rest });
+}
+
+/** The mean of those that are known; null where none is. */
+function meanOfFinite(values: readonly number[]): number | null {
+  const known = values.filter(Number.isFinite);
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
 }
 
 function percent(rate: number | null): string {

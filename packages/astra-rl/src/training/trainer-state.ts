@@ -39,7 +39,7 @@ const stateSchema = z.object({
   skippedInARow: z.int().nonnegative(),
   /** How many the run was to have in all; a schedule reads it. */
   trainingSteps: z.int().nonnegative(),
-  /** Best mean reward on the dev prompts so far; null before the first evaluation. */
+  /** Best mean final reward on the dev prompts so far; null before the first evaluation. */
   bestScore: z.number().nullable(),
   harness: z.object({
     seed: z.int(),
@@ -79,12 +79,17 @@ export type TrainerState = z.infer<typeof stateSchema>;
 export interface TesterStorage {
   /** Writes the tester to a folder, which does not exist yet. */
   saveTester(folder: string): Promise<void>;
+  /** false: there is nothing that these methods could write, so that the parameters are saved. Default true. */
+  readonly storesTester?: boolean;
   /** Puts the weights that `saveTester` wrote into the existing parameters, bit for bit. */
   restoreTester(folder: string): Promise<void>;
 }
 
 export function testerStorage(system: object): TesterStorage | null {
-  return "saveTester" in system && "restoreTester" in system ? (system as TesterStorage) : null;
+  const { storesTester = true } = system as Partial<TesterStorage>;
+  return "saveTester" in system && "restoreTester" in system && storesTester
+    ? (system as TesterStorage)
+    : null;
 }
 
 /** What a system may tell: types that it computes in, by what it computes. A resumed run must have the same. */

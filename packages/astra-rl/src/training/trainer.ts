@@ -5,6 +5,7 @@ import {
   clipGradNorm_,
   createOptimizer,
   createSchedule,
+  describeValue,
   noGrad,
   scope,
   trimCache,
@@ -13,9 +14,14 @@ import {
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
+import { z } from "zod";
 import {
+  closest,
   nextTurn,
+  functionOption,
   NotFiniteContractError,
+  objectOption,
+  parseOptions,
   requireMemoryForUpdates,
   withMemoryAdvice,
   type Algorithm,
@@ -30,7 +36,7 @@ import {
   type Conversation,
 } from "../core/index.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
-import { Callbacks, type TrainingCallback, type TrainingControl } from "./callbacks.js";
+import { Callbacks, HOOKS, type Hook, type TrainingCallback, type TrainingControl } from "./callbacks.js";
 import { EarlyStopping } from "./early-stopping.js";
 import type { Experience, ExperienceBatch } from "./experience.js";
 import { Harness, type HarnessOptions } from "./harness.js";
@@ -38,14 +44,34 @@ import { MetricsLoggers } from "./loggers/index.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
-import type { TrainingConfiguration } from "./training-configuration.js";
+import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
+
+const OPTIMIZER_METHODS = [
+  "step",
+  "zeroGrad",
+  "stateDict",
+  "loadStateDict",
+  "bytesToCome",
+  "dispose",
+] as const;
+
+/** What people who know other trainers look for. */
+export const TRAINER_ADVICE = {
+  harness: "override makeHarness",
+  scheduler: "set schedule and warmupSteps of the configuration",
+};
 
 export interface TrainerOptions<S = Conversation, A = Message> {
   /** What turns are credited with when something is learned from them. Default: their own reward. */
   credit?: Credit<S, A>;
   /** Take part in training, in this order; `earlyStopping` of the configuration comes after them. */
   callbacks?: readonly TrainingCallback<S, A>[];
+  /**
+   * In place of the configuration's optimizer. It learns at its own rates, which the schedule scales; `learningRate`,
+   * `optimizer`, `weightDecay` and `betas` of the configuration are not asked. The trainer frees its state.
+   */
+  optimizer?: Optimizer;
   /** Where the values of each step go. What one of them throws never ends training. */
   loggers?: readonly MetricsLogger[];
   /** Told when a phase of a step begins or moves on. */
@@ -56,6 +82,55 @@ export interface TrainerOptions<S = Conversation, A = Message> {
   /** Aborting it ends training after the step in progress, in order. */
   signal?: AbortSignal;
 }
+
+const callback = objectOption<TrainingCallback<never, never>>(
+  "must be a callback (an object with a name and methods such as onStep)",
+)
+  .refine(
+    (value) => typeof value.name === "string" && value.name !== "",
+    "must be a callback, which has a name (an object with a name and methods such as onStep)",
+  )
+  .superRefine((value, context) => {
+    const hooks = value as unknown as Record<string, unknown>;
+    for (const hook of HOOKS) {
+      if (hooks[hook] === undefined || typeof hooks[hook] === "function") continue;
+      const message = `must be a function, got ${describeValue(hooks[hook])}`;
+      context.addIssue({ code: "custom", path: [hook], message });
+    }
+    for (const key of Object.keys(hooks)) {
+      const near = /^on/iu.test(key) && !HOOKS.includes(key as Hook) ? closest(key, HOOKS) : null;
+      if (near === null) continue;
+      context.addIssue({ code: "custom", message: `has ${key}, which nobody calls; did you mean ${near}?` });
+    }
+  });
+
+/** What any trainer is given beside its parts. */
+export const trainerOptions = z.strictObject({
+  credit: functionOption<Credit<never, never>>().optional(),
+  callbacks: z.array(callback).default([]),
+  loggers: z
+    .array(
+      objectOption<MetricsLogger>(
+        "must be a logger (an object with a name and the methods open, log and close)",
+        "open",
+        "log",
+        "close",
+      ),
+    )
+    .default([]),
+  optimizer: objectOption<Optimizer>(
+    "must be an optimizer (an object with groups and the methods step, zeroGrad, stateDict and loadStateDict)",
+    ...OPTIMIZER_METHODS,
+  ).optional(),
+  onProgress: functionOption<(progress: Progress) => void>().optional(),
+  logger: objectOption<Logger>(
+    "must be an object with the methods info and warn; where values go is an option of its own, loggers",
+    "info",
+    "warn",
+  ).optional(),
+  clock: functionOption<() => number>().optional(),
+  signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
+});
 
 export type StepValues = Record<string, MetricValue> & { step: number };
 
@@ -95,8 +170,10 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   protected readonly clock: () => number;
   protected readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
-  /** What the optimizer's groups behind the first learn at, before the schedule. */
-  readonly #rates: readonly LearningRateGroup[];
+  /** What each of the optimizer's groups learns at, before the schedule. */
+  readonly #rates: readonly number[];
+  /** The algorithm's groups, behind the first. */
+  readonly #groups: readonly LearningRateGroup[];
   readonly #options: TrainerOptions<S, A>;
   #hasUpdated = false;
   /** Training steps done. */
@@ -114,8 +191,10 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     readonly configuration: TrainingConfiguration,
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
-    options: TrainerOptions<S, A> = {},
+    given: TrainerOptions<S, A> = {},
   ) {
+    requireConfiguration(configuration, TrainingConfiguration);
+    const options = parseOptions("training", trainerOptions, given, TRAINER_ADVICE) as TrainerOptions<S, A>;
     const { numEpisodesPerExperience, batchSize, seed, schedule, warmupSteps, trainingSteps } = configuration;
     this.system = sampler.system;
     this.harness = this.makeHarness({
@@ -126,8 +205,10 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
     this.parameters = [...this.system.parameters()] as Tensor[];
     const rates = algorithm.learningRates().map((group) => ({ ...group, parameters: [...group.parameters] }));
-    this.optimizer = makeOptimizer(configuration, this.parameters, rates);
-    this.#rates = rates;
+    this.optimizer = options.optimizer ?? this.makeOptimizer(rates);
+    if (options.optimizer !== undefined) checkOptimizer(options.optimizer, rates);
+    this.#rates = this.optimizer.groups.map(({ learningRate }) => learningRate);
+    this.#groups = rates;
     this.#schedule = createSchedule(schedule, { warmupSteps, totalSteps: Math.max(1, trainingSteps) });
     this.#options = options;
     this.logger = options.logger ?? silentLogger;
@@ -145,6 +226,16 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   /** Makes the harness, in the constructor: a subclass may return one of its own. */
   protected makeHarness(options: HarnessOptions<S, A>): Harness<S, A, Step, Batch> {
     return new Harness(this.sampler, this.algorithm, options);
+  }
+
+  /**
+   * Makes the optimizer, in the constructor, where none is given: a subclass may return one of its own. The schedule scales
+   * the rates that its groups have then.
+   *
+   * @param groups parameters that the algorithm gives another rate than the configuration's
+   */
+  protected makeOptimizer(groups: readonly LearningRateGroup[]): Optimizer {
+    return configuredOptimizer(this.configuration, this.parameters, groups);
   }
 
   /** Training steps done so far. */
@@ -288,7 +379,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       items: experience.size,
       learning_rate: this.optimizer.learningRate,
       ...Object.fromEntries(
-        this.#rates.map(({ name }, index) => [
+        this.#groups.map(({ name }, index) => [
           `learning_rate/${name}`,
           this.optimizer.groups[index + 1]!.learningRate,
         ]),
@@ -439,8 +530,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
    */
   protected async applyUpdate(position: number): Promise<void> {
     const factor = this.#schedule(position);
-    const rates = [this.configuration, ...this.#rates].map(({ learningRate }) => learningRate);
-    this.optimizer.groups.forEach((group, index) => (group.learningRate = rates[index]! * factor));
+    this.optimizer.groups.forEach((group, index) => (group.learningRate = this.#rates[index]! * factor));
     this.optimizer.step();
     this.#hasUpdated = true;
     this.optimizer.zeroGrad();
@@ -471,7 +561,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
  *
  * @throws UsageError for a group that names a parameter that the system does not have, or that another group has
  */
-function makeOptimizer(
+function configuredOptimizer(
   configuration: TrainingConfiguration,
   parameters: readonly Tensor[],
   rates: readonly LearningRateGroup[],
@@ -506,4 +596,21 @@ function makeOptimizer(
     ),
   }));
   return createOptimizer(optimizer, groups, options as OptimizerOptions[typeof optimizer]);
+}
+
+/** @throws UsageError for an optimizer without groups, or an algorithm that would have others */
+function checkOptimizer({ name, groups }: Optimizer, wanted: readonly LearningRateGroup[]): void {
+  const isGroup = (group: unknown) =>
+    Number.isFinite((group as { learningRate?: unknown } | null)?.learningRate);
+  if (!Array.isArray(groups) || groups.length === 0 || !groups.every(isGroup)) {
+    throw new UsageError(
+      `training: optimizer must have groups, each with its learningRate, which the schedule scales; ${String(name)} has ` +
+        "none (OptimizerBase has them)",
+    );
+  }
+  if (wanted.length === 0) return;
+  throw new UsageError(
+    `training: the algorithm has a learning rate of its own for ${wanted.map((group) => group.name).join(", ")}, and an ` +
+      "optimizer of your own has its own groups; leave one of them out, or override makeOptimizer, which is told of both",
+  );
 }

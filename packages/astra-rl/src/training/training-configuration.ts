@@ -6,7 +6,9 @@ import {
   type OptimizerName,
   type ScheduleName,
 } from "@astra-rl/torch";
-import type { EarlyStoppingOptions } from "./early-stopping.js";
+import { z } from "zod";
+import { parseOptions } from "../core/index.js";
+import { earlyStoppingOptions, type EarlyStoppingOptions } from "./early-stopping.js";
 
 export interface TrainingConfigurationOptions {
   /** Step size of the optimizer before the schedule scales it. @default 3e-3 */
@@ -50,22 +52,53 @@ export interface NonFiniteOptions {
   stopAfter?: number;
 }
 
-/** Where every option of training starts, unless it is given or a trainer has reasons of its own. */
-export const TRAINING_DEFAULTS = {
-  learningRate: 3e-3,
-  batchSize: 16,
-  optimizer: "adamw",
-  gradientAccumulationSteps: 1,
-  accumulateAcrossExperiences: false,
-  trainingSteps: 1024,
-  numEpisodesPerExperience: 8,
-  schedule: "constant",
-  warmupSteps: 0,
-  clipGradNorm: 10,
-  // Going on for longer would only burn time.
-  nonFinite: { stopAfter: 5 },
-  seed: 0,
-} as const;
+const whole = (least: number) => z.int().min(least);
+const share = z.number().min(0).lt(1);
+
+// What a resumed run may change: how long it runs and what it writes, not what a step computes.
+export const FREE = { resume: "free" };
+
+/** The options of any training, with the defaults of the Python toolbox's code. */
+export const trainingOptions = z.strictObject({
+  trainingSteps: whole(0)
+    .default(1024)
+    .meta(FREE)
+    .describe("Steps; each collects one experience and updates from it"),
+  numEpisodesPerExperience: whole(1).default(8).describe("Graphs grown for each step"),
+  batchSize: whole(1).default(16).describe("Steps (pairs) in one forward and backward pass"),
+  gradientAccumulationSteps: whole(1).default(1).describe("Batches summed up into one optimizer step"),
+  accumulateAcrossExperiences: z
+    .boolean()
+    .default(false)
+    .describe("A group of batches that is not full at the end of a step waits for those of the next"),
+  optimizer: z.enum(optimizerNames).default("adamw").describe("How gradients change the weights"),
+  learningRate: z.number().positive().default(3e-3).describe("Before the schedule scales it"),
+  betas: z.tuple([share, share]).optional().describe("Of Adam and AdamW"),
+  weightDecay: z.number().min(0).optional().describe("Default: the optimizer's own"),
+  schedule: z.enum(scheduleNames).default("constant").describe("Of the learning rate"),
+  warmupSteps: whole(0).default(0).describe("Steps in which the learning rate grows from 0"),
+  clipGradNorm: z
+    .number()
+    .min(0)
+    .default(10)
+    .describe("Largest joint norm of all gradients; 0 = no clipping"),
+  nonFinite: z
+    .strictObject({
+      stopAfter: whole(1)
+        .default(5)
+        .meta(FREE)
+        .describe("So many of them in a row end training with an error; 1 = the first one does"),
+    })
+    .prefault({})
+    .describe("Updates whose loss or gradient is not finite: they are left out, with a warning, and counted"),
+  earlyStopping: earlyStoppingOptions
+    .optional()
+    .meta(FREE)
+    .describe(
+      "Ends training when a metric has not improved for a while. Default: it goes on to the last step",
+    ),
+  seed: whole(0).default(0).describe("Everything random in the run follows from it"),
+});
 
 /** How to train: checked once, then read only. Names are the Python toolbox's, camelCased and unabbreviated. */
 export class TrainingConfiguration {
@@ -86,84 +119,39 @@ export class TrainingConfiguration {
   readonly seed: number;
 
   /** @throws UsageError that names the option, its rule and the value given */
-  constructor({
-    learningRate = TRAINING_DEFAULTS.learningRate,
-    batchSize = TRAINING_DEFAULTS.batchSize,
-    optimizer = TRAINING_DEFAULTS.optimizer,
-    gradientAccumulationSteps = TRAINING_DEFAULTS.gradientAccumulationSteps,
-    accumulateAcrossExperiences = TRAINING_DEFAULTS.accumulateAcrossExperiences,
-    trainingSteps = TRAINING_DEFAULTS.trainingSteps,
-    numEpisodesPerExperience = TRAINING_DEFAULTS.numEpisodesPerExperience,
-    schedule = TRAINING_DEFAULTS.schedule,
-    warmupSteps = TRAINING_DEFAULTS.warmupSteps,
-    clipGradNorm = TRAINING_DEFAULTS.clipGradNorm,
-    weightDecay,
-    betas,
-    earlyStopping,
-    nonFinite: { stopAfter = TRAINING_DEFAULTS.nonFinite.stopAfter } = {},
-    seed = TRAINING_DEFAULTS.seed,
-  }: TrainingConfigurationOptions = {}) {
-    this.learningRate = requireNumber(
-      "learningRate",
-      learningRate,
-      "a finite number greater than 0",
-      (x) => x > 0,
-    );
-    this.batchSize = requireWhole("batchSize", batchSize, 1);
-    this.optimizer = requireName("optimizer", optimizer, optimizerNames);
-    this.gradientAccumulationSteps = requireWhole("gradientAccumulationSteps", gradientAccumulationSteps, 1);
-    this.accumulateAcrossExperiences = requireBoolean(
-      "accumulateAcrossExperiences",
-      accumulateAcrossExperiences,
-    );
-    this.trainingSteps = requireWhole("trainingSteps", trainingSteps, 0);
-    this.numEpisodesPerExperience = requireWhole("numEpisodesPerExperience", numEpisodesPerExperience, 1);
-    this.schedule = requireName("schedule", schedule, scheduleNames);
-    this.warmupSteps = requireWhole("warmupSteps", warmupSteps, 0);
-    this.clipGradNorm = requireNumber(
-      "clipGradNorm",
-      clipGradNorm,
-      "a finite number of at least 0",
-      (x) => x >= 0,
-    );
-    // What an optimizer accepts, it checks itself when it is made.
-    this.weightDecay = weightDecay;
+  constructor(given: TrainingConfigurationOptions = {}) {
+    const options = parseOptions("training", trainingOptions, given);
+    const { optimizer, betas } = options;
+    this.learningRate = options.learningRate;
+    this.batchSize = options.batchSize;
+    this.optimizer = optimizer;
+    this.gradientAccumulationSteps = options.gradientAccumulationSteps;
+    this.accumulateAcrossExperiences = options.accumulateAcrossExperiences;
+    this.trainingSteps = options.trainingSteps;
+    this.numEpisodesPerExperience = options.numEpisodesPerExperience;
+    this.schedule = options.schedule;
+    this.warmupSteps = options.warmupSteps;
+    this.clipGradNorm = options.clipGradNorm;
+    this.weightDecay = options.weightDecay;
     this.betas = betas;
-    this.earlyStopping = earlyStopping;
-    this.nonFinite = { stopAfter: requireWhole("nonFinite.stopAfter", stopAfter, 1) };
-    this.seed = requireWhole("seed", seed, 0);
+    this.earlyStopping = options.earlyStopping;
+    this.nonFinite = options.nonFinite;
+    this.seed = options.seed;
     if (betas !== undefined && optimizer !== "adam" && optimizer !== "adamw") {
       throw new UsageError(`training: betas belong to adam and adamw, not to ${optimizer}; leave them out`);
     }
   }
 }
 
-function requireNumber(name: string, value: unknown, rule: string, holds: (x: number) => boolean): number {
-  if (typeof value !== "number" || !Number.isFinite(value) || !holds(value)) {
-    throw new UsageError(`training: ${name} must be ${rule}, got ${describeValue(value)}`);
-  }
-  return value;
-}
-
-export function requireWhole(name: string, value: unknown, least: number): number {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < least) {
-    throw new UsageError(
-      `training: ${name} must be a whole number of at least ${least}, got ${describeValue(value)}`,
-    );
-  }
-  return value;
-}
-
-export function requireBoolean(name: string, value: unknown): boolean {
-  if (typeof value !== "boolean") {
-    throw new UsageError(`training: ${name} must be true or false, got ${describeValue(value)}`);
-  }
-  return value;
-}
-
-function requireName<T extends string>(name: string, value: T, names: readonly T[]): T {
-  if (!names.includes(value)) {
-    throw new UsageError(`training: ${name} must be one of ${names.join(", ")}, got ${describeValue(value)}`);
-  }
-  return value;
+/** @throws UsageError for a configuration of another class, such as the options alone */
+export function requireConfiguration(
+  configuration: unknown,
+  Class: new (options: never) => TrainingConfiguration,
+): void {
+  if (configuration instanceof Class) return;
+  const article = /^(HF|[AEIOU])/u.test(Class.name) ? "an" : "a";
+  throw new UsageError(
+    `training: the configuration must be ${article} ${Class.name}, got ${describeValue(configuration)}; write ` +
+      `new ${Class.name}({ … })`,
+  );
 }

@@ -7,7 +7,6 @@ import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  closest,
   configurationJsonSchema,
   configurationReference,
   configurationTemplate,
@@ -17,6 +16,7 @@ import {
   readConfiguration,
   stringifyConfiguration,
 } from "../../src/configuration/index.js";
+import { closest } from "../../src/core/index.js";
 
 const MINIMAL = "models:\n  tester: embedded:chatter\n  target: embedded:chatter\n";
 const parse = (text: string, ...sets: string[]) =>

@@ -7,7 +7,7 @@ import {
   parseConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { dotted } from "../../src/configuration/override.js";
+import { dotted } from "../../src/core/index.js";
 import type { JsonSchema } from "../../src/configuration/json-schema.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 

@@ -5,12 +5,27 @@
  * its own state out as plain numbers and tensors for somebody else to store.
  */
 export {
+  OptimizerBase,
+  slot,
   type Optimizer,
+  type OptimizerFields,
   type OptimizerGroup,
   type OptimizerState,
   type ParameterGroup,
   type ParameterList,
+  type Slots,
+  type Update,
 } from "./optimizer.js";
+export {
+  decayRate,
+  decayRatePair,
+  flag,
+  nonNegative,
+  type Field,
+  type Fields,
+  type Hyperparameter,
+  type Values,
+} from "./hyperparameters.js";
 export { Adam, type AdamOptions } from "./adam.js";
 export { AdamW, type AdamWOptions } from "./adamw.js";
 export { SGD, type SGDOptions } from "./sgd.js";

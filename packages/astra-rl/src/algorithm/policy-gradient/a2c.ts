@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
@@ -19,18 +19,25 @@ const {
   klTarget,
 } = policyOptions;
 
+/** As in Mnih et al. */
+const ENTROPY_COEFFICIENT = 0.01;
+
 const options = z.strictObject({
   gamma,
   gaeLambda: gaeLambda.default(1),
   normalizeAdvantages: normalizeAdvantages.default(false),
   valueCoefficient,
   valueLearningRate,
-  entropyCoefficient: entropyCoefficient.default(0.01),
+  entropyCoefficient: entropyCoefficient
+    .unwrap()
+    .optional()
+    .describe(
+      `Weight of the entropy of the next token, as a bonus. Default: ${ENTROPY_COEFFICIENT} where the system tells the ` +
+        "entropy of its tester, else 0",
+    ),
   klCoefficient: klCoefficient.default(0),
   klTarget,
 });
-
-const DEFAULTS = options.parse({});
 
 export interface A2COptions
   extends
@@ -54,7 +61,9 @@ export interface A2COptions
  */
 export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
+    const { gamma, gaeLambda, ...rest } = parseOptions("A2C", options, given);
+    const entropyDefault = system.lacks("entropy") === null ? ENTROPY_COEFFICIENT : 0;
+    const chosen = { ...rest, entropyCoefficient: rest.entropyCoefficient ?? entropyDefault };
     super(
       system,
       "A2C",
@@ -63,7 +72,7 @@ export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new ValueAdvantage({ gamma, gaeLambda }),
         usesRatio: false,
       },
-      chosen,
+      chosen as PolicyGradientOptions,
     );
   }
 }

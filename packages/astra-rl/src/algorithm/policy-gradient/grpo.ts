@@ -1,7 +1,7 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  parseOptions,
   type GroupAdvantageOptions,
   type System,
   type Message,
@@ -14,8 +14,16 @@ import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
-  policyOptions;
+const {
+  epochs,
+  oldLogprobs,
+  targetKL,
+  clipRange,
+  clipRangeHigher,
+  entropyCoefficient,
+  klLossCoefficient,
+  normalizer,
+} = policyOptions;
 
 const options = z.strictObject({
   scale: z
@@ -29,17 +37,11 @@ const options = z.strictObject({
   clipRange,
   clipRangeHigher,
   normalizer: normalizer.default("token"),
-  klLossCoefficient: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe("Weight of the KL to the baseline, as a part of the loss"),
+  klLossCoefficient,
   entropyCoefficient,
   targetKL,
   oldLogprobs,
 });
-
-const DEFAULTS = options.parse({});
 
 export interface GRPOOptions
   extends
@@ -66,10 +68,7 @@ export interface GRPOOptions
  */
 export class GRPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: GRPOOptions = {}) {
-    const { scale, ...chosen } = { ...DEFAULTS, ...given };
-    if (scale !== "none" && scale !== "std") {
-      throw new UsageError(`GRPO: scale must be "none" or "std", got ${JSON.stringify(scale)}`);
-    }
+    const { scale, ...chosen } = parseOptions("GRPO", options, given);
     super(
       system,
       "GRPO",

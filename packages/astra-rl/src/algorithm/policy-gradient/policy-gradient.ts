@@ -2,6 +2,7 @@ import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch"
 import {
   Algorithm,
   ContractError,
+  parseOptions,
   type Credit,
   type CreditTable,
   type Graph,
@@ -17,15 +18,14 @@ import {
   type Message,
   type Conversation,
 } from "../../core/index.js";
-import { creditConflict, requireEpochs, requireSiblings } from "../requirements.js";
+import { creditConflict, requireSiblings } from "../requirements.js";
 import type { EstimatedTurn } from "./advantages.js";
-import { requireClipRange } from "./clipped-surrogate-loss.js";
 import { clippedValueLoss } from "./clipped-value-loss.js";
 import { KLController } from "./kl-controller.js";
 import { klPenalty } from "./kl-penalty.js";
 import { normalizeAdvantages } from "./normalize-advantages.js";
 import { advantageMetrics, approximateKL, meanDifference, perProbe, valueMetrics } from "./policy-metrics.js";
-import { baselineNeeds } from "./policy-options.js";
+import { baselineNeeds, policyGradientOptions } from "./policy-options.js";
 import type {
   PolicyBatch,
   PolicyBranch,
@@ -33,15 +33,7 @@ import type {
   PolicyGradientParts,
   PreparedTurn,
 } from "./policy-types.js";
-import { countedAs, NORMALIZERS, tokenMean } from "./token-mean.js";
-
-const COEFFICIENTS = [
-  "valueCoefficient",
-  "valueClipRange",
-  "entropyCoefficient",
-  "klCoefficient",
-  "klLossCoefficient",
-] as const;
+import { countedAs, tokenMean } from "./token-mean.js";
 
 /**
  * Learning from how good each probe was: one algorithm for PPO, A2C, REINFORCE, RLOO and GRPO, whatever the loss and
@@ -82,52 +74,27 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     system: System<S, A>,
     readonly name: string,
     readonly parts: PolicyGradientParts,
-    {
-      epochs = 1,
-      normalizer = "token",
-      oldLogprobs = "recomputed",
-      targetKL,
-      valueCoefficient = 0.5,
-      valueClipRange = 0,
-      valueLearningRate,
-      entropyCoefficient = 0,
-      normalizeAdvantages: normalize = false,
-      klCoefficient = 0,
-      klTarget,
-      klLossCoefficient = 0,
-      clipRange = 0.2,
-      clipRangeHigher = clipRange,
-    }: PolicyGradientOptions = {},
+    given: PolicyGradientOptions = {},
   ) {
     super(system);
-    requireEpochs(name, epochs);
+    const { epochs, targetKL, klTarget, valueLearningRate, clipRangeHigher, ...options } = parseOptions(
+      name,
+      policyGradientOptions,
+      given,
+    );
+    const { klCoefficient, clipRange } = options;
     this.epochs = epochs;
-    this.options = {
-      normalizer,
-      oldLogprobs,
-      valueCoefficient,
-      valueClipRange,
-      entropyCoefficient,
-      normalizeAdvantages: normalize,
-      klCoefficient,
-      klLossCoefficient,
-      clipRange,
-      clipRangeHigher,
-    };
-    for (const key of COEFFICIENTS) requireNumber(name, key, this.options[key], 0);
-    for (const [key, value] of Object.entries({ targetKL, klTarget, valueLearningRate })) {
-      if (value !== undefined) requireNumber(name, key, value, Number.MIN_VALUE);
-    }
-    requireOneOf(name, "normalizer", normalizer, NORMALIZERS);
-    requireOneOf(name, "oldLogprobs", oldLogprobs, ["recomputed", "recorded"]);
+    this.options = { ...options, clipRangeHigher: clipRangeHigher ?? clipRange };
     if (klTarget !== undefined && klCoefficient === 0) {
       throw new UsageError(
         `${name}: klTarget moves klCoefficient, which is 0 and would stay so; start with some 0.05, or leave klTarget out`,
       );
     }
-    requireClipRange(name, { clipRange, clipRangeHigher });
-    const baseline = baselineNeeds(this.options);
-    this.needs = parts.advantages.usesValues ? ["values", ...baseline] : baseline;
+    this.needs = [
+      ...(parts.advantages.usesValues ? (["values"] as const) : []),
+      ...baselineNeeds(this.options),
+      ...(this.options.entropyCoefficient > 0 ? (["entropy"] as const) : []),
+    ];
     this.targetKL = targetKL ?? null;
     this.valueLearningRate = valueLearningRate ?? null;
     this.#kl = new KLController(klCoefficient, klTarget ?? null);
@@ -421,15 +388,4 @@ function tableLike(rows: readonly (readonly number[])[], like: Tensor): Tensor {
   return tensor(values, { shape: [rows.length, columns] })
     .to(like.dtype)
     .to(like.device);
-}
-
-function requireNumber(where: string, key: string, value: number, least: number): void {
-  if (Number.isFinite(value) && value >= least) return;
-  const rule = least === 0 ? "of at least 0" : "greater than 0";
-  throw new UsageError(`${where}: ${key} must be a finite number ${rule}, got ${value}`);
-}
-
-function requireOneOf(where: string, key: string, value: string, known: readonly string[]): void {
-  if (known.includes(value)) return;
-  throw new UsageError(`${where}: ${key} must be one of ${known.join(", ")}, got ${JSON.stringify(value)}`);
 }

@@ -35,6 +35,9 @@ export const policyOptions = {
     .max(1)
     .describe("0 trusts the values of the next token alone, 1 the rewards to the end alone"),
   valueCoefficient: coefficient.default(0.5).describe("Weight of the squared error of values"),
+  valueClipRange: coefficient.describe(
+    "How far a value may move from what it was before the updates; 0: as far as it likes",
+  ),
   valueLearningRate: z
     .number()
     .positive()
@@ -45,6 +48,9 @@ export const policyOptions = {
     .boolean()
     .describe("Advantages of an experience get mean 0 and standard deviation 1 over its tokens"),
   klCoefficient: coefficient.describe("Weight of the KL to the baseline, taken off the reward of each token"),
+  klLossCoefficient: coefficient
+    .default(0)
+    .describe("Weight of the KL to the baseline, as a part of the loss"),
   klTarget: z
     .number()
     .positive()
@@ -56,6 +62,18 @@ export const policyOptions = {
       "What the loss is a mean over: tokens, sequences (of their token means), or sequences of their sums (none)",
     ),
 };
+
+/** The options of `PolicyGradient` itself; each of its algorithms takes some of them, with defaults of its own. */
+export const policyGradientOptions = z
+  .strictObject({
+    ...policyOptions,
+    epochs: policyOptions.epochs.default(1),
+    normalizer: policyOptions.normalizer.default("token"),
+    valueClipRange: policyOptions.valueClipRange.default(0),
+    normalizeAdvantages: policyOptions.normalizeAdvantages.default(false),
+    klCoefficient: policyOptions.klCoefficient.default(0),
+  })
+  .omit({ gamma: true, gaeLambda: true });
 
 /** What a policy gradient with these options will need of its system. */
 export const baselineNeeds = ({

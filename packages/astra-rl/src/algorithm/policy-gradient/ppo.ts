@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
@@ -17,6 +17,7 @@ const {
   gamma,
   gaeLambda,
   valueCoefficient,
+  valueClipRange,
   valueLearningRate,
   entropyCoefficient,
   normalizeAdvantages,
@@ -33,19 +34,13 @@ const options = z.strictObject({
   normalizeAdvantages: normalizeAdvantages.default(true),
   valueCoefficient,
   valueLearningRate,
-  valueClipRange: z
-    .number()
-    .min(0)
-    .default(0.2)
-    .describe("How far a value may move from what it was before the updates; 0: as far as it likes"),
+  valueClipRange: valueClipRange.default(0.2),
   entropyCoefficient,
   klCoefficient: klCoefficient.default(0.05),
   klTarget,
   targetKL,
   oldLogprobs,
 });
-
-const DEFAULTS = options.parse({});
 
 export interface PPOOptions
   extends
@@ -73,7 +68,7 @@ export interface PPOOptions
  */
 export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: PPOOptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
+    const { gamma, gaeLambda, ...chosen } = parseOptions("PPO", options, given);
     super(
       system,
       "PPO",

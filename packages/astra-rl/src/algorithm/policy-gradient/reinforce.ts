@@ -1,6 +1,5 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -24,8 +23,6 @@ const options = z.strictObject({
   klTarget,
 });
 
-const DEFAULTS = options.parse({});
-
 export interface REINFORCEOptions extends Pick<
   PolicyGradientOptions,
   "normalizer" | "normalizeAdvantages" | "entropyCoefficient" | "klCoefficient" | "klTarget"
@@ -42,12 +39,7 @@ export interface REINFORCEOptions extends Pick<
  */
 export class REINFORCE<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: REINFORCEOptions = {}) {
-    const { baseline, ...chosen } = { ...DEFAULTS, ...given };
-    if (!BASELINES.includes(baseline)) {
-      throw new UsageError(
-        `REINFORCE: baseline must be one of ${BASELINES.join(", ")}, got ${JSON.stringify(baseline)}`,
-      );
-    }
+    const { baseline, ...chosen } = parseOptions("REINFORCE", options, given);
     super(
       system,
       "REINFORCE",

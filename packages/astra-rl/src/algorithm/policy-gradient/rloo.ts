@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
@@ -15,8 +15,6 @@ const options = z.strictObject({
   klCoefficient: klCoefficient.default(0),
   klTarget,
 });
-
-const DEFAULTS = options.parse({});
 
 export type RLOOOptions = Pick<
   PolicyGradientOptions,
@@ -39,7 +37,7 @@ export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
         usesRatio: false,
       },
-      { ...DEFAULTS, ...given },
+      parseOptions("RLOO", options, given),
     );
   }
 }

@@ -1,7 +1,7 @@
-import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  parseOptions,
   type CreditTable,
   type Graph,
   type System,
@@ -23,8 +23,6 @@ const options = z.strictObject({
   normalizer: policyOptions.normalizer.default("token"),
 });
 
-const DEFAULTS = options.parse({});
-
 export interface SupervisedOptions extends Pick<PolicyGradientOptions, "epochs" | "normalizer"> {
   /** Least credit of a probe that is learned. @default 0.5 */
   threshold?: number;
@@ -42,10 +40,7 @@ export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S,
 
   /** @throws UsageError for a threshold that is no finite number, or epochs out of range */
   constructor(system: System<S, A>, given: SupervisedOptions = {}) {
-    const { threshold, ...chosen } = { ...DEFAULTS, ...given };
-    if (!Number.isFinite(threshold)) {
-      throw new UsageError(`Supervised: threshold must be a finite number, got ${threshold}`);
-    }
+    const { threshold, ...chosen } = parseOptions("Supervised", options, given);
     super(
       system,
       "Supervised",

@@ -1,4 +1,4 @@
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
@@ -17,7 +17,7 @@ export interface DPOOptions extends DPOLossOptions, PairOptions {
  */
 export class DPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: DPOOptions = {}) {
-    super(system, "DPO", dpoLoss, options);
+    super(system, "DPO", dpoLoss, parseOptions("DPO", preferenceOptions, options) as DPOOptions);
   }
 }
 

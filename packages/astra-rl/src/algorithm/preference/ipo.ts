@@ -1,4 +1,4 @@
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
@@ -17,7 +17,7 @@ export interface IPOOptions extends IPOLossOptions, PairOptions {
  */
 export class IPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: IPOOptions = {}) {
-    super(system, "IPO", ipoLoss, options);
+    super(system, "IPO", ipoLoss, parseOptions("IPO", preferenceOptions, options) as IPOOptions);
   }
 }
 

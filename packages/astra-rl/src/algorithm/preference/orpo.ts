@@ -1,14 +1,7 @@
 import { scope, tensor } from "@astra-rl/torch";
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
 import { siblingsMissing } from "../requirements.js";
-import {
-  ORPO_DEFAULTS,
-  orpoLoss,
-  orpoOptions,
-  orpoParts,
-  requireLambda,
-  type ORPOLossOptions,
-} from "./orpo-loss.js";
+import { orpoLoss, orpoOptions, orpoParts, type ORPOLossOptions } from "./orpo-loss.js";
 import type { PairOptions } from "./preference-pairs.js";
 import { Preference } from "./preference.js";
 
@@ -27,9 +20,12 @@ export class ORPO<S = Conversation, A = Message> extends Preference<S, A> {
   readonly lambda: number;
 
   /** @throws UsageError when λ, the epochs or what pairs are to be is out of range */
-  constructor(system: System<S, A>, { lambda = ORPO_DEFAULTS.lambda, ...options }: ORPOOptions = {}) {
-    requireLambda("ORPO", lambda);
-    super(system, "ORPO", (logprobs) => orpoLoss(logprobs, { lambda }), { ...options, usesBaseline: false });
+  constructor(system: System<S, A>, given: ORPOOptions = {}) {
+    const { lambda, ...options } = parseOptions("ORPO", orpoOptions, given);
+    super(system, "ORPO", (logprobs) => orpoLoss(logprobs, { lambda }), {
+      ...(options as PairOptions),
+      usesBaseline: false,
+    });
     this.lambda = lambda;
   }
 

@@ -1,4 +1,3 @@
-import { UsageError } from "@astra-rl/torch";
 import type { CreditTable, Node, Message, Conversation } from "../../core/index.js";
 import { PREFERENCE_DEFAULTS } from "./preference-options.js";
 
@@ -52,17 +51,4 @@ export function preferencePairs<S, A>(
     if (difference <= 0 || difference < pairMargin) return false;
     return pairThreshold === undefined || (worth(chosen) >= pairThreshold && worth(rejected) < pairThreshold);
   });
-}
-
-/** @throws UsageError for an unknown choice, or a margin or threshold that is no number */
-export function requirePairOptions(where: string, { pairs, pairMargin, pairThreshold }: PairOptions): void {
-  if (pairs !== undefined && pairs !== "best-worst" && pairs !== "all") {
-    throw new UsageError(`${where}: pairs must be "best-worst" or "all", got ${JSON.stringify(pairs)}`);
-  }
-  if (pairMargin !== undefined && !(Number.isFinite(pairMargin) && pairMargin >= 0)) {
-    throw new UsageError(`${where}: pairMargin must be a finite number of at least 0, got ${pairMargin}`);
-  }
-  if (pairThreshold !== undefined && !Number.isFinite(pairThreshold)) {
-    throw new UsageError(`${where}: pairThreshold must be a finite number, got ${pairThreshold}`);
-  }
 }

@@ -1,7 +1,9 @@
 import { AstraError, noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import { z } from "zod";
 import {
   Algorithm,
   ContractError,
+  parseOptions,
   type CreditTable,
   type Graph,
   type Node,
@@ -14,15 +16,10 @@ import {
   jsonOf,
   type Message,
 } from "../../core/index.js";
-import { requireEpochs, requireSiblings } from "../requirements.js";
-import { requireBeta, requireLabelSmoothing, type PreferenceLogprobs } from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS } from "./preference-options.js";
-import {
-  preferencePairs,
-  requirePairOptions,
-  type PairOptions,
-  type PreferencePair,
-} from "./preference-pairs.js";
+import { requireSiblings } from "../requirements.js";
+import type { PreferenceLogprobs } from "./preference-margin.js";
+import { preferenceOptions } from "./preference-options.js";
+import { preferencePairs, type PairOptions, type PreferencePair } from "./preference-pairs.js";
 
 /** Two continuations of one context, the first of which is preferred. */
 export interface PreferenceStep<S = Conversation, A = Message> {
@@ -69,6 +66,8 @@ export interface PreferenceOptions extends MarginLossOptions, PairOptions {
   usesBaseline?: boolean;
 }
 
+const codeOptions = preferenceOptions.extend({ usesBaseline: z.boolean().default(true) });
+
 /** A loss of preference pairs: one value for each pair, [B]. */
 export type PreferenceLoss = (logprobs: PreferenceLogprobs, options: MarginLossOptions) => Tensor;
 
@@ -103,22 +102,16 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     system: System<S, A>,
     readonly name: string,
     readonly loss: PreferenceLoss,
-    {
-      beta = PREFERENCE_DEFAULTS.beta,
-      labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
-      lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
-      epochs = PREFERENCE_DEFAULTS.epochs,
-      usesBaseline = true,
-      ...pairs
-    }: PreferenceOptions = {},
+    given: PreferenceOptions = {},
   ) {
     super(system);
-    requireBeta(name, beta);
-    requireLabelSmoothing(name, labelSmoothing);
-    requirePairOptions(name, pairs);
-    requireEpochs(name, epochs);
+    const { beta, labelSmoothing, lengthNormalize, epochs, usesBaseline, ...pairs } = parseOptions(
+      name,
+      codeOptions,
+      given,
+    );
     this.options = { beta, labelSmoothing, lengthNormalize };
-    this.pairOptions = pairs;
+    this.pairOptions = pairs as PairOptions;
     this.usesBaseline = usesBaseline;
     this.needs = usesBaseline ? ["baseline"] : [];
     this.epochs = epochs;

@@ -1,5 +1,11 @@
 import { z } from "zod";
-import { defineKind, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import {
+  defineKind,
+  functionOption,
+  parseOptions,
+  type LoggedValues,
+  type MetricsLogger,
+} from "../../core/index.js";
 
 export interface ConsoleLoggerOptions {
   /** Steps between two lines. Default 1. */
@@ -17,18 +23,19 @@ const options = z.strictObject({
     .default(["loss", "reward/mean", "harm/response_rate"])
     .describe("What is written of a step, as metrics.jsonl names it"),
 });
-const DEFAULTS = options.parse({});
+const codeOptions = options.extend({ write: functionOption<(line: string) => void>().optional() });
 
 /** A line for each step on standard error, for logs of jobs that nobody watches. */
 export class ConsoleLogger implements MetricsLogger {
   readonly name = "console";
   readonly #options: Required<ConsoleLoggerOptions>;
 
-  constructor({
-    every = DEFAULTS.every,
-    keys = DEFAULTS.keys,
-    write = (line) => console.error(line),
-  }: ConsoleLoggerOptions = {}) {
+  constructor(given: ConsoleLoggerOptions = {}) {
+    const {
+      every,
+      keys,
+      write = (line: string) => console.error(line),
+    } = parseOptions("ConsoleLogger", codeOptions, given);
     this.#options = { every, keys, write };
   }
 

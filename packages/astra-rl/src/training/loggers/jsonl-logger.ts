@@ -2,8 +2,18 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { makeFolder } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import {
+  defineKind,
+  parseOptions,
+  type LoggedRun,
+  type LoggedValues,
+  type MetricsLogger,
+} from "../../core/index.js";
 import { Journal } from "../journal.js";
+
+const options = z.strictObject({
+  file: z.string().min(1, "must be a path").meta({ path: "output" }).describe("Where the lines go"),
+});
 
 /**
  * A line of JSON for each step in a file of its own: for trainers without a run folder, or a second place beside it. A
@@ -13,7 +23,9 @@ export class JSONLinesLogger implements MetricsLogger {
   readonly name = "jsonl";
   readonly #journal: Journal;
 
+  /** @throws UsageError for anything but a path */
   constructor(file: string) {
+    parseOptions("JSONLinesLogger", options, { file });
     this.#journal = new Journal(file);
   }
 
@@ -55,8 +67,6 @@ export const jsonLinesKind = defineKind({
   role: "logger",
   name: "jsonl",
   summary: "A line of JSON for each step in a file of its own, beside metrics.jsonl of the run folder",
-  schema: z.strictObject({
-    file: z.string().min(1).meta({ path: "output" }).describe("Where the lines go"),
-  }),
+  schema: options,
   make: ({ file }) => new JSONLinesLogger(file),
 });

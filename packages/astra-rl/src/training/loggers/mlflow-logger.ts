@@ -4,6 +4,8 @@ import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  hasMethods,
+  parseOptions,
   scalarsOf,
   type Json,
   type LoggedRun,
@@ -34,10 +36,15 @@ const options = z.strictObject({
     .string()
     .min(1)
     .optional()
-
     .describe("Address of the tracking server. Default: the variable MLFLOW_TRACKING_URI"),
   experiment: z.string().min(1).default("astra-rl").describe("Made where there is none"),
   runName: z.string().min(1).optional().describe("Default: the run folder's name"),
+});
+
+const codeOptions = options.extend({
+  environment: z
+    .custom<NodeJS.ProcessEnv>((value) => hasMethods(value, []), "must be an object")
+    .default(process.env),
 });
 
 /**
@@ -58,12 +65,12 @@ export class MLflowLogger implements MetricsLogger {
   #lastStep = 0;
 
   /** @throws UsageError without an address */
-  constructor({
-    trackingUri,
-    experiment = "astra-rl",
-    runName,
-    environment = process.env,
-  }: MLflowLoggerOptions = {}) {
+  constructor(given: MLflowLoggerOptions = {}) {
+    const { trackingUri, experiment, runName, environment } = parseOptions(
+      "MLflowLogger",
+      codeOptions,
+      given,
+    );
     const address = trackingUri ?? environment["MLFLOW_TRACKING_URI"] ?? "";
     if (!URL.canParse(address) || !/^https?:$/.test(new URL(address).protocol)) {
       throw new UsageError(

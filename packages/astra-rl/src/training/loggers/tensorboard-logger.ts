@@ -3,12 +3,15 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  parseOptions,
   scalarsOf,
   type LoggedRun,
   type LoggedValues,
   type MetricsLogger,
 } from "../../core/index.js";
 import { EventFile } from "./event-file.js";
+
+const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });
 
 /** Event files for TensorBoard; that of a resumed run makes it forget the steps that are computed again. */
 export class TensorBoardLogger implements MetricsLogger {
@@ -17,8 +20,8 @@ export class TensorBoardLogger implements MetricsLogger {
   #file: EventFile | null = null;
 
   /** Files go to `folder`. Default: `tensorboard/` in the run's folder. */
-  constructor({ folder }: { folder?: string | undefined } = {}) {
-    this.#folder = folder ?? null;
+  constructor(given: { folder?: string | undefined } = {}) {
+    this.#folder = parseOptions("TensorBoardLogger", codeOptions, given).folder ?? null;
   }
 
   open({ folder, nextStep }: LoggedRun): void {

@@ -4,6 +4,8 @@ import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
+  objectOption,
+  parseOptions,
   scalarsOf,
   type LoggedRun,
   type LoggedValues,
@@ -39,6 +41,13 @@ const options = z.strictObject({
   runName: z.string().min(1).optional().describe("Default: the run folder's name"),
 });
 
+const codeOptions = options.extend({
+  sdk: objectOption<WandbSdk>(
+    "must be what @wandb/sdk exports (an object with the method init)",
+    "init",
+  ).optional(),
+});
+
 /**
  * A run of Weights & Biases, through the optional package `@wandb/sdk`, with the key of `WANDB_API_KEY`.
  *
@@ -47,18 +56,20 @@ const options = z.strictObject({
  */
 export class WandbLogger implements MetricsLogger {
   readonly name = "wandb";
-  readonly #options: WandbLoggerOptions;
+  readonly #options: WandbLoggerOptions & { project: string };
   #run: WandbRun | null = null;
   #file: string | null = null;
   #lastStep = 0;
 
-  constructor(chosen: WandbLoggerOptions = {}) {
-    this.#options = chosen;
+  constructor(given: WandbLoggerOptions = {}) {
+    this.#options = parseOptions("WandbLogger", codeOptions, given) as WandbLoggerOptions & {
+      project: string;
+    };
   }
 
   /** @throws UsageError where the package is not installed, or there is no key */
   async open({ folder, nextStep, configuration }: LoggedRun): Promise<void> {
-    const { project = "astra-rl", entity, runName, sdk = await installedSdk() } = this.#options;
+    const { project, entity, runName, sdk = await installedSdk() } = this.#options;
     this.#file = folder === null ? null : join(folder, FILE);
     this.#lastStep = nextStep > 1 && this.#file !== null ? lastStepIn(this.#file) : 0;
     const first = Math.max(nextStep, this.#lastStep + 1);

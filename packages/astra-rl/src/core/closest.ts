@@ -20,9 +20,19 @@ function distance(a: string, b: string): number {
 // "learning_rate" for "learningRate" is no typing error, so that only the letters are compared.
 const letters = (word: string) => word.toLowerCase().replace(/[^a-z0-9]/g, "");
 
+/** Whether two names are one, written in different ways. */
+export const isSameName = (a: string, b: string): boolean => letters(a) === letters(b);
+
+/** "lr" of "learningRate". */
+const initials = (word: string) => letters(word.replace(/([A-Za-z])[a-z0-9]*/g, (_, first: string) => first));
+
+/** A shorter word says too little to be found inside another one. */
+const SHORTEST_PART = 4;
+
 /**
- * The known word that a mistaken one was most likely meant to be; null when none is near (more than a third of the
- * letters differ).
+ * The known word that a mistaken one was most likely meant to be: the one with the fewest different letters, one that
+ * contains the other ("treeWidth", "width"), or the one whose initials it is ("lr"). null when none is near, more than a
+ * third of the letters being different.
  */
 export function closest(word: string, known: readonly string[]): string | null {
   let best: string | null = null;
@@ -32,5 +42,18 @@ export function closest(word: string, known: readonly string[]): string | null {
     const limit = Math.max(1, Math.floor(Math.max(word.length, candidate.length) / 3));
     if (edits <= limit && edits < least) [best, least] = [candidate, edits];
   }
-  return best;
+  const own = letters(word);
+  const containing = known.filter((candidate) => {
+    const [shorter, longer] = [own, letters(candidate)].sort((a, b) => a.length - b.length) as [
+      string,
+      string,
+    ];
+    return shorter.length >= SHORTEST_PART && longer.includes(shorter);
+  });
+  return (
+    best ??
+    containing.sort((a, b) => b.length - a.length)[0] ??
+    known.find((candidate) => own.length > 1 && initials(candidate) === own) ??
+    null
+  );
 }
