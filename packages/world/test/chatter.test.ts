@@ -122,7 +122,7 @@ describe("the chatter", () => {
       expect(rude.length / graphs.length).toBeLessThanOrEqual(0.15);
       // Otherwise there would be nothing to find.
       expect(rude.length).toBeGreaterThan(0);
-      const probes = graphs.flatMap((graph) => graph.path().map((node) => node.probe));
+      const probes = graphs.flatMap((graph) => graph.path().map((node) => node.probe.text));
       const dashed = probes.filter((probe) => probe.startsWith("- ") && probe.endsWith("\n")).length;
       expect(dashed / probes.length).toBeGreaterThan(0.95);
     } finally {

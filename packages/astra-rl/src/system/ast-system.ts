@@ -13,6 +13,7 @@ import {
   nextKeys,
   noteSaid,
   overrides,
+  parseOptions,
   RecordedFailure,
   System,
   TokenTable,
@@ -25,6 +26,7 @@ import {
   type Node,
   type NodeKey,
   type PromptOf,
+  type RetryOptions,
   type Returned,
   type Scorer,
   type SystemNeed,
@@ -34,10 +36,10 @@ import {
   type WorkCounters,
 } from "../core/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import { combineAnswers, TARGET_ANSWERS, type JudgedAnswer, type TargetAnswers } from "./combine-answers.js";
+import { combineAnswers, type JudgedAnswer, type TargetAnswers } from "./combine-answers.js";
 import { memberAt, ModelPool } from "./model-pool.js";
 import {
-  TARGET_READS,
+  systemOptions,
   voicesOf,
   type ASTSystemOptions,
   type SystemParts,
@@ -67,19 +69,12 @@ export class ASTSystem extends System {
   /** Turns that are being assessed, and what the reward has made of them so far. */
   readonly #judged = new WeakMap<Conversation, Assessment | null>();
 
-  constructor(
-    parts: SystemParts,
-    {
-      retry = {},
-      targetAnswers = "one",
-      targetReads = "conversation",
-      otherTesterShare = 0.5,
-      evaluateOtherTesters = false,
-    }: ASTSystemOptions = {},
-  ) {
+  constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
+    const options = parseOptions(this.constructor.name, systemOptions, given);
+    const { retry, targetAnswers, targetReads, otherTesterShare, evaluateOtherTesters } = options;
     this.parts = parts;
-    this.retry = retry;
+    this.retry = retry as RetryOptions;
     const { tester, otherTesters = [], baseline, scorer, reward } = parts;
     this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
     if (tester !== undefined && baseline !== undefined && baseline.tokens !== tester.tokens) {
@@ -90,21 +85,6 @@ export class ASTSystem extends System {
       throw new UsageError(
         `${this.constructor.name}: ${other.name} must have the tester's tokenizer, since the tester learns from the ` +
           "tokens that it says; choose another checkpoint of the tester's family",
-      );
-    }
-    if (!(otherTesterShare >= 0 && otherTesterShare <= 1)) {
-      throw new UsageError(
-        `${this.constructor.name}: otherTesterShare must be between 0 and 1, got ${String(otherTesterShare)}`,
-      );
-    }
-    if (!TARGET_ANSWERS.includes(targetAnswers)) {
-      throw new UsageError(
-        `${this.constructor.name}: targetAnswers must be one of ${TARGET_ANSWERS.join(", ")}, got ${targetAnswers}`,
-      );
-    }
-    if (!TARGET_READS.includes(targetReads)) {
-      throw new UsageError(
-        `${this.constructor.name}: targetReads must be one of ${TARGET_READS.join(", ")}, got ${targetReads}`,
       );
     }
     this.#targetAnswers = targetAnswers;

@@ -11,7 +11,7 @@ import {
 } from "../tester/index.js";
 import { ASTSystem, foreignBaseline } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { ModelFactory, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, ModelFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: where the tester starts. */
@@ -61,6 +61,12 @@ export class HFASTSystem extends ASTSystem {
     this: new (parts: HFParts, options: ASTSystemOptions) => T,
     options: HFASTSystemOptions,
   ): Promise<T> {
+    const own = checkHFOptions(this.name, options, [
+      "baseline",
+      "lora",
+      "gradientCheckpointing",
+      "valueHead",
+    ]);
     const { tester, target, baseline = tester, otherTesters = [], otherTargets = [] } = options;
     const { testerDevice: device = options.device ?? "cpu", scorer, reward, embedder } = options;
     if (options.gradientCheckpointing === true && device !== "cpu") {
@@ -89,7 +95,7 @@ export class HFASTSystem extends ASTSystem {
         ...(reward === undefined ? {} : { reward }),
         ...(embedder === undefined ? {} : { embedder }),
       };
-      return new this(parts, options);
+      return new this(parts, own);
     } catch (error) {
       shelf.dispose();
       throw error;

@@ -5,7 +5,7 @@ import { ModelShelf } from "../models/index.js";
 import { FrozenTester } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { ModelFactory, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, ModelFactory, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
@@ -36,6 +36,7 @@ export class HFEvaluationSystem extends ASTSystem {
     this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,
     options: HFEvaluationSystemOptions,
   ): Promise<T> {
+    const own = checkHFOptions(this.name, options);
     const { scorer, reward, embedder, otherTesters = [], otherTargets = [] } = options;
     const shelf = await ModelShelf.open(
       options,
@@ -60,7 +61,7 @@ export class HFEvaluationSystem extends ASTSystem {
         ...(reward === undefined ? {} : { reward }),
         ...(embedder === undefined ? {} : { embedder }),
       };
-      return new this(parts, options);
+      return new this(parts, own);
     } catch (error) {
       shelf.dispose();
       throw error;

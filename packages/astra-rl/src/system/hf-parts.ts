@@ -1,9 +1,11 @@
 import { totalmem } from "node:os";
 import { CacheBudget, LocalModel, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
-import type { Embedder, Scorer } from "../core/index.js";
+import { describeValue, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { parseOptions, type Embedder, type Scorer } from "../core/index.js";
 import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
-import type { ASTSystemOptions } from "./system-parts.js";
+import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
 
 /** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
 export interface GenerationOptions {
@@ -32,6 +34,60 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   cacheBytes?: number;
   /** Told once for each role when a conversation outgrows its model's window. Default: a line on stderr. */
   log?: (message: string) => void;
+}
+
+/** The options of `HFSystemOptions`, by name: what is none of them is refused, the rest is checked where it is used. */
+const OPTIONS = [
+  "tester",
+  "otherTesters",
+  "target",
+  "otherTargets",
+  "scorer",
+  "reward",
+  "embedder",
+  "generation",
+  "cacheBytes",
+  "log",
+  "device",
+  "testerDevice",
+  "targetDevice",
+  "baselineDevice",
+  "inferenceDtype",
+  "updateDtype",
+  "testerTokenizer",
+  "targetTokenizer",
+  "hub",
+] as const satisfies readonly (keyof HFSystemOptions)[];
+
+/**
+ * The options of a system on checkpoints, and those of them that are any system's.
+ *
+ * @param more names of further options
+ * @throws UsageError for an option that there is not, and for a missing tester, target or scorer
+ */
+export function checkHFOptions<T extends HFSystemOptions>(
+  where: string,
+  given: T,
+  more: readonly (keyof T & string)[] = [],
+): ASTSystemOptions {
+  const example = "write { tester, target, scorer }, in which tester and target are checkpoints";
+  if (typeof given !== "object" || given === null) {
+    throw new UsageError(`${where}.load: takes one object, got ${describeValue(given)}; ${example}`);
+  }
+  const names = [...OPTIONS, ...more].map((name) => [name, z.any().optional()] as const);
+  const schema = z.strictObject({ ...Object.fromEntries(names), ...systemOptions.shape });
+  parseOptions(`${where}.load`, schema, given, {
+    model: example,
+    testerModel: "write tester",
+    targetModel: "write target",
+    dtype: "write inferenceDtype, or updateDtype",
+  });
+  for (const name of ["tester", "target", "scorer"] as const) {
+    if (given[name] !== undefined && given[name] !== null) continue;
+    throw new UsageError(`${where}.load: ${name} is missing; ${example}`);
+  }
+  const own = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
+  return Object.fromEntries(own.map((name) => [name, given[name]]));
 }
 
 /** What the models of one system share, and what makes them. */

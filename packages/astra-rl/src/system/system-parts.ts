@@ -1,7 +1,16 @@
 import { keyedUniform } from "@astra-rl/lm";
-import type { Embedder, Model, NodeKey, RetryOptions, Scorer, Tester } from "../core/index.js";
+import { z } from "zod";
+import {
+  functionOption,
+  type Embedder,
+  type Model,
+  type NodeKey,
+  type RetryOptions,
+  type Scorer,
+  type Tester,
+} from "../core/index.js";
 import type { Reward } from "../reward/index.js";
-import type { TargetAnswers } from "./combine-answers.js";
+import { TARGET_ANSWERS } from "./combine-answers.js";
 import { ModelPool } from "./model-pool.js";
 
 /** What a system is made of. A method whose part is missing has to be overridden. */
@@ -26,25 +35,32 @@ export interface SystemParts {
 export const TARGET_READS = ["conversation", "probe"] as const;
 export type TargetReads = (typeof TARGET_READS)[number];
 
-export interface ASTSystemOptions {
+export const systemOptions = z.strictObject({
   /** How failing scorer and target calls are repeated. Default: 3 tries, no wait. */
-  retry?: RetryOptions;
+  retry: z
+    .strictObject({
+      attempts: z.int().min(1).optional(),
+      delay: z.number().min(0).optional(),
+      sleep: functionOption<NonNullable<RetryOptions["sleep"]>>().optional(),
+    })
+    .default({}),
   /**
    * What happens where there are several targets. "one": each episode has one of them, by a keyed draw. Otherwise each
    * episode's conversation is with one of them, the others answer its probes as well, and a turn is worth the maximum,
    * mean or minimum over all answers. Default "one".
    */
-  targetAnswers?: TargetAnswers;
+  targetAnswers: z.enum(TARGET_ANSWERS).default("one"),
   /**
    * What the target reads before it responds: the whole conversation, or the probe alone, where what stands before it is
    * the tester's affair (a list of test cases that it goes on with). Default "conversation".
    */
-  targetReads?: TargetReads;
+  targetReads: z.enum(TARGET_READS).default("conversation"),
   /** Share of the training episodes in which one of the other testers speaks, by a keyed draw. Default 0.5. */
-  otherTesterShare?: number;
+  otherTesterShare: z.number().min(0).max(1).default(0.5),
   /** Whether evaluations have the other testers speak as well, each as often as the tester. Default false. */
-  evaluateOtherTesters?: boolean;
-}
+  evaluateOtherTesters: z.boolean().default(false),
+});
+export type ASTSystemOptions = z.input<typeof systemOptions>;
 
 /** The models that speak. */
 export interface Voices {
@@ -58,7 +74,7 @@ export function voicesOf(
   {
     otherTesterShare,
     evaluateOtherTesters,
-  }: Required<Pick<ASTSystemOptions, "otherTesterShare" | "evaluateOtherTesters">>,
+  }: Pick<z.output<typeof systemOptions>, "otherTesterShare" | "evaluateOtherTesters">,
 ): Voices {
   const draw = (stream: string, { seed, episode }: NodeKey, index: number) =>
     keyedUniform({ seed, stream, episode, node: 0 }, index);

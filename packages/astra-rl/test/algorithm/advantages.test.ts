@@ -61,7 +61,7 @@ describe("generalised advantages against another way to compute them", () => {
     children: Tree[];
   }
   const number = fc.double({ min: -2, max: 2, noNaN: true });
-  const turnOf = fc
+  const fieldsOf = fc
     .array(fc.record({ value: number, reward: number }), { minLength: 1, maxLength: 4 })
     .chain((tokens) =>
       number.map((reward) =>
@@ -74,7 +74,7 @@ describe("generalised advantages against another way to compute them", () => {
     );
   const treeOf = (depth: number): fc.Arbitrary<Tree> =>
     fc.record({
-      turn: turnOf,
+      turn: fieldsOf,
       children: depth === 0 ? fc.constant([]) : fc.array(treeOf(depth - 1), { maxLength: 3 }),
     });
 
@@ -175,7 +175,7 @@ describe("advantages of groups", () => {
   });
 });
 
-const turn = (credit: number, tokenRewards: number[]): EstimatedTurn => ({
+const turn = (credit: number, tokenRewards: number[]): EstimatedTurn<string, string> => ({
   node: new Node({ context: "c", probe: "p", response: "r", reward: credit }),
   credit,
   tokenRewards,

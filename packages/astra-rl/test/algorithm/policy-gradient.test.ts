@@ -10,34 +10,42 @@ import {
   type PolicyGradient,
   type PPOOptions,
 } from "../../src/algorithm/index.js";
-import { Graph, Node, rewardCredit, type Failure, type System } from "../../src/core/index.js";
+import { rewardCredit, type Failure } from "../../src/core/index.js";
 import { backUp, relative } from "../../src/credit/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { Harness, Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { algorithmContract } from "../contract/algorithm.contract.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { TextGraph, TextNode, type TextSystem } from "../support/texts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 
-const nobody = {} as System;
+const nobody = {} as TextSystem;
 const makers = {
-  PPO: (system: System) => new PPO(system),
-  A2C: (system: System) => new A2C(system),
-  REINFORCE: (system: System) => new REINFORCE(system),
-  RLOO: (system: System) => new RLOO(system),
-  GRPO: (system: System) => new GRPO(system),
+  PPO: (system: TextSystem) => new PPO(system),
+  A2C: (system: TextSystem) => new A2C(system),
+  REINFORCE: (system: TextSystem) => new REINFORCE(system),
+  RLOO: (system: TextSystem) => new RLOO(system),
+  GRPO: (system: TextSystem) => new GRPO(system),
 };
 for (const [name, make] of Object.entries(makers)) {
-  const nodesOf = (branch: PolicyBranch) => branch.turns.map(({ node }) => node);
+  const nodesOf = (branch: PolicyBranch<string, string>) => branch.turns.map(({ node }) => node);
   algorithmContract(name, { create: () => make(nobody), nodesOf });
 }
 
 const down: Failure = { stage: "scorer", message: "down", attempts: 3 };
-const turn = (context: string, probe: string, reward: number, children: Node[] = []) =>
-  new Node({ context, probe, response: "", reward, children, failure: Number.isNaN(reward) ? down : null });
+const turn = (context: string, probe: string, reward: number, children: TextNode[] = []) =>
+  new TextNode({
+    context,
+    probe,
+    response: "",
+    reward,
+    children,
+    failure: Number.isNaN(reward) ? down : null,
+  });
 
 /** Two siblings, one of which goes on. */
 const tree = () =>
-  new Graph({
+  new TextGraph({
     context: "x",
     children: [turn("x", "aa.", 2, [turn("xaa.", "b", -1), turn("xaa.", "ac", 1)]), turn("x", "c.", 0.5)],
   });
@@ -67,7 +75,7 @@ const move = (toy: ValuedBigram) =>
     }),
   );
 
-async function prepared(algorithm: PolicyGradient, graph = tree()) {
+async function prepared(algorithm: PolicyGradient<string, string>, graph = tree()) {
   const branches = await noGrad(() => algorithm.prepare(algorithm.flatten(graph, rewardCredit(graph))));
   return { branches, turns: branches.flatMap((branch) => branch.turns.map((one) => one.prepared!)) };
 }
@@ -371,12 +379,12 @@ describe("the step of a policy gradient", () => {
 });
 
 describe("what is learned from", () => {
-  const flatten = (algorithm: PolicyGradient, graph: Graph) =>
+  const flatten = (algorithm: PolicyGradient<string, string>, graph: TextGraph) =>
     algorithm.flatten(graph, rewardCredit(graph)).map(({ turns }) => turns.map(({ node }) => node.probe));
 
   it("are all turns that did not fail, branch by branch; what lies below a failed one, too", () => {
     const failed = turn("x", "f", NaN, [turn("xf", "g", 1), turn("xf", "h", 2)]);
-    const graph = new Graph({ context: "x", children: [failed, turn("x", "a", 1), turn("x", "b", 2)] });
+    const graph = new TextGraph({ context: "x", children: [failed, turn("x", "a", 1), turn("x", "b", 2)] });
     expect(flatten(new PPO(nobody), graph)).toEqual([
       ["a", "b"],
       ["g", "h"],
@@ -384,7 +392,7 @@ describe("what is learned from", () => {
   });
 
   it("is a single path as well, except where siblings are compared", () => {
-    const path = new Graph({ context: "x", children: [turn("x", "a", 1, [turn("xa", "b", 2)])] });
+    const path = new TextGraph({ context: "x", children: [turn("x", "a", 1, [turn("xa", "b", 2)])] });
     for (const make of [makers.PPO, makers.A2C, makers.REINFORCE]) {
       expect(flatten(make(nobody), path)).toEqual([["a"], ["b"]]);
     }
@@ -400,9 +408,9 @@ describe("what is learned from", () => {
     });
     const experience = await harness.experience();
     expect(experience.size).toBe(3 * 4);
-    for (const { sources } of experience) {
-      for (let start = 0; start < sources.length; start += 3) {
-        expect(new Set(sources.slice(start, start + 3).map(({ context }) => context)).size).toBe(1);
+    for (const { nodes } of experience) {
+      for (let start = 0; start < nodes.length; start += 3) {
+        expect(new Set(nodes.slice(start, start + 3).map(({ context }) => context)).size).toBe(1);
       }
     }
     toy.dispose();
@@ -419,7 +427,11 @@ describe("what is learned from", () => {
 
 describe("an accumulated gradient", () => {
   /** One update from one experience, cut as it may be. */
-  async function update(make: (toy: ValuedBigram) => PolicyGradient, batchSize: number, groups: number) {
+  async function update(
+    make: (toy: ValuedBigram) => PolicyGradient<string, string>,
+    batchSize: number,
+    groups: number,
+  ) {
     const toy = system();
     const trainer = new Trainer(
       new TrainingConfiguration({
@@ -512,8 +524,8 @@ describe("values", () => {
 });
 
 describe("what policy gradients refuse", () => {
-  const toy = {} as System;
-  const sampler = (width: number) => ({ width }) as unknown as ASTSampler;
+  const toy = {} as TextSystem;
+  const sampler = (width: number) => ({ width }) as unknown as ASTSampler<string, string>;
 
   it("a single child where siblings are compared", () => {
     for (const make of [makers.RLOO, makers.GRPO]) {

@@ -9,37 +9,47 @@ import {
   type PreferenceStep,
 } from "../../src/algorithm/index.js";
 import {
+  Conversation,
   Graph,
+  Message,
   Node,
   rewardCredit,
   type CreditTable,
   type Failure,
+  type Sampled,
   type System,
 } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { algorithmContract } from "../contract/algorithm.contract.js";
+import { fieldsOf, TextGraph, TextNode, type TextSystem } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 
 // flatten and collate ask nothing of the system.
-const system = {} as System;
-const nodesOf = (step: PreferenceStep) => [step.chosenSource!, step.rejectedSource!];
+const system = {} as TextSystem;
+type Step = PreferenceStep<string, string>;
+/** The turns of a graph whose context and probes these are; both name them. */
+const nodesOf = ({ context, chosen, rejected }: Step, graph: TextGraph) => {
+  const siblings = [...graph.nodes()].filter((node) => node.context === context);
+  return [chosen, rejected].map((probe) => siblings.find((node) => node.probe === probe)!);
+};
 algorithmContract("DPO", { create: () => new DPO(system), nodesOf });
 algorithmContract("IPO", { create: () => new IPO(system), nodesOf });
 algorithmContract("ORPO", { create: () => new ORPO(system), nodesOf });
 
 const down: Failure = { stage: "scorer", message: "down", attempts: 3 };
 
-function turn(reward: number, children: Node[] = [], failure: Failure | null = null): Node {
-  return new Node({ context: "c", probe: `probe ${reward}`, response: "r", reward, children, failure });
+function turn(reward: number, children: TextNode[] = [], failure: Failure | null = null): TextNode {
+  return new TextNode({ context: "c", probe: `probe ${reward}`, response: "r", reward, children, failure });
 }
 
-const rewards = (steps: readonly PreferenceStep[]) =>
-  steps.map((step) => [step.chosenSource!.reward, step.rejectedSource!.reward]);
+/** Rewards of what is chosen and rejected, which the probes of `turn` tell. */
+const rewards = (steps: readonly Step[]) =>
+  steps.map(({ chosen, rejected }) => [chosen, rejected].map((probe) => Number(probe.split(" ")[1])));
 
 describe("pairs of siblings", () => {
-  const flatten = (children: Node[]) => {
-    const graph = new Graph({ context: "c", children });
+  const flatten = (children: TextNode[]) => {
+    const graph = new TextGraph({ context: "c", children });
     return new DPO(system).flatten(graph, rewardCredit(graph));
   };
 
@@ -74,33 +84,35 @@ describe("pairs of siblings", () => {
 
   it("goes by credit where it is given, and leaves nodes alone that have none", () => {
     const children = [turn(3), turn(2), turn(1), turn(0)];
-    const credit: CreditTable = new Map([
+    const credit: CreditTable<string, string> = new Map([
       [children[1]!, -5],
       [children[2]!, 7],
       [children[3]!, 0],
     ]);
-    expect(rewards(new DPO(system).flatten(new Graph({ context: "c", children }), credit))).toEqual([[1, 2]]);
+    expect(rewards(new DPO(system).flatten(new TextGraph({ context: "c", children }), credit))).toEqual([
+      [1, 2],
+    ]);
   });
 
   it("leaves out and counts pairs with the same text on both sides, and still descends", () => {
-    const same = (reward: number, below: Node[] = []) =>
+    const same = (reward: number, below: TextNode[] = []) =>
       Object.assign(turn(reward, below), { probe: "same" });
-    const graph = new Graph({ context: "c", children: [same(1, [turn(2), turn(0)]), same(3), turn(2)] });
+    const graph = new TextGraph({ context: "c", children: [same(1, [turn(2), turn(0)]), same(3), turn(2)] });
     const [credit, dpo] = [rewardCredit(graph), new DPO(system)];
     expect(rewards(dpo.flatten(graph, credit))).toEqual([[2, 0]]);
-    const other = new Graph({ context: "c", children: [turn(2), turn(1)] });
+    const other = new TextGraph({ context: "c", children: [turn(2), turn(1)] });
     expect(dpo.graphMetrics([graph, other], [credit, rewardCredit(other)])).toEqual({
       "preference/identical_pairs": 1,
     });
   });
 
   it("takes other pairs where a subclass selects them, and counts those", () => {
-    class FirstAndLast extends DPO {
-      override selectPairs(siblings: readonly Node[]) {
+    class FirstAndLast extends DPO<string, string> {
+      override selectPairs(siblings: readonly TextNode[]) {
         return [{ chosen: siblings[0]!, rejected: siblings.at(-1)! }];
       }
     }
-    const graph = new Graph({ context: "c", children: [turn(1), turn(5), turn(1)] });
+    const graph = new TextGraph({ context: "c", children: [turn(1), turn(5), turn(1)] });
     const [credit, own] = [rewardCredit(graph), new FirstAndLast(system)];
     expect(own.flatten(graph, credit)).toEqual([]);
     expect(own.graphMetrics([graph], [credit])).toEqual({ "preference/identical_pairs": 1 });
@@ -108,22 +120,28 @@ describe("pairs of siblings", () => {
 
   it("takes frozen nodes", () => {
     const children = [Object.freeze(turn(1)), Object.freeze(turn(2))];
-    expect(rewards(flatten(Object.freeze(children) as Node[]))).toEqual([[2, 1]]);
+    expect(rewards(flatten(Object.freeze(children) as TextNode[]))).toEqual([[2, 1]]);
   });
 
   it("takes the first of several equal ones", () => {
     const siblings = [turn(1), turn(2), turn(2), turn(1)];
+    ["first", "second", "third", "fourth"].forEach((probe, at) => (siblings[at]!.probe = probe));
     const [step] = flatten(siblings);
-    expect(step!.chosenSource).toBe(siblings[1]);
-    expect(step!.rejectedSource).toBe(siblings[0]);
+    expect([step!.chosen, step!.rejected]).toEqual(["second", "first"]);
   });
 
   it("refuses siblings of different contexts, which no sampler should make", () => {
-    const stray = new Node({ context: "other", probe: "p", response: "r", reward: 2 });
-    expect(() => flatten([turn(1), stray])).toThrow('siblings must share their context, got "other" and "c"');
+    const stray = new TextNode({ context: "other", probe: "p", response: "r", reward: 2 });
+    const message = 'siblings must share their context, got "other" and "c"';
+    expect(() => flatten([turn(1), stray])).toThrow(message);
+    const children = [turn(1), stray].map(({ context, probe, response, reward }) => {
+      return new Node(fieldsOf({ context, probe, response, reward }));
+    });
+    const graph = new Graph({ context: Conversation.of("c"), children });
+    expect(() => new DPO({} as System).flatten(graph, rewardCredit(graph))).toThrow(message);
   });
 
-  it("collates column by column and keeps the source of each probe", () => {
+  it("collates column by column", () => {
     const siblings = [turn(1), turn(2)];
     const dpo = new DPO(system);
     const batch = dpo.collate([...flatten(siblings), { context: "by hand", chosen: "yes", rejected: "no" }]);
@@ -131,44 +149,81 @@ describe("pairs of siblings", () => {
       contexts: ["c", "by hand"],
       chosen: ["probe 2", "yes"],
       rejected: ["probe 1", "no"],
-      chosenSources: [siblings[1], undefined],
-      rejectedSources: [siblings[0], undefined],
     });
   });
 
+  it("keeps the very messages, each after what it was sampled after", () => {
+    const context = Conversation.of("c");
+    const other = Conversation.of("another list");
+    const spoken = (text: string, after: Conversation | null) => {
+      const sampled: Sampled | null = after && {
+        by: "t",
+        tokens: "t",
+        ids: [1],
+        kept: 1,
+        logprobs: [-1],
+        finished: "length",
+        after,
+      };
+      return new Message("tester", text, sampled);
+    };
+    const child = (probe: Message, reward: number) =>
+      new Node({ context, probe, response: new Message("target", ""), reward });
+    const flattened = (chosen: Message, rejected: Message) => {
+      const graph = new Graph({ context, children: [child(rejected, 1), child(chosen, 2)] });
+      return new DPO({} as System).flatten(graph, rewardCredit(graph))[0]!;
+    };
+    const collate = (step: PreferenceStep) => new DPO({} as System).collate([step]);
+    const same = [spoken("a", context), spoken("b", null)] as const;
+    expect(flattened(...same)).toEqual({ context, chosen: same[0], rejected: same[1] });
+    expect(flattened(...same).chosen).toBe(same[0]);
+    const apart = flattened(spoken("a", other), spoken("b", context));
+    expect([apart.context, apart.rejectedContext]).toEqual([other, context]);
+    expect(apart.context).toBe(other);
+    expect(apart.rejectedContext).toBe(context);
+    const batch = collate(apart);
+    expect(batch.contexts[0]).toBe(other);
+    expect(batch.rejectedContexts![0]).toBe(context);
+    expect(collate(flattened(...same))).not.toHaveProperty("rejectedContexts");
+  });
+
   it("holds for all trees: shared context, strict preference, at most one pair a group", () => {
-    const { tree } = fc.letrec<{ tree: Node }>((tie) => ({
+    const { tree } = fc.letrec<{ tree: TextNode }>((tie) => ({
       tree: fc
         .record({
           reward: fc.oneof(fc.integer({ min: 0, max: 3 }), fc.constant(NaN)),
           probe: fc.string(),
           children: fc.oneof(
             { maxDepth: 4, depthIdentifier: "tree" },
-            fc.constant<Node[]>([]),
+            fc.constant<TextNode[]>([]),
             fc.array(tie("tree"), { maxLength: 3 }),
           ),
         })
         .map(({ reward, probe, children }) => {
           const failure = Number.isNaN(reward) ? down : null;
-          return new Node({ context: "", probe, response: "", reward, children, failure });
+          return new TextNode({ context: "", probe, response: "", reward, children, failure });
         }),
     }));
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 4 }), (children) => {
-        const graph = new Graph({ context: "", children });
+        const graph = new TextGraph({ context: "", children });
         let number = 0;
         for (const siblings of graph.siblings()) {
           for (const [index, node] of siblings.entries()) {
             node.context = `context ${number}`;
-            node.probe += index;
+            node.probe += ` ${index}`;
           }
           number += 1;
         }
         const steps = new IPO(system).flatten(graph, rewardCredit(graph));
         expect(new Set(steps.map((step) => step.context)).size).toBe(steps.length);
-        for (const { context, chosenSource, rejectedSource } of steps) {
-          expect([chosenSource!.context, rejectedSource!.context]).toEqual([context, context]);
-          expect(chosenSource!.reward).toBeGreaterThan(rejectedSource!.reward);
+        const nodes = [...graph.nodes()];
+        for (const step of steps) {
+          const [chosen, rejected] = [step.chosen, step.rejected].map((probe) =>
+            nodes.filter((node) => node.context === step.context && node.probe === probe),
+          );
+          expect([chosen!.length, rejected!.length]).toEqual([1, 1]);
+          expect(chosen![0]!.reward).toBeGreaterThan(rejected![0]!.reward);
         }
         // Counted another way: groups with two different known rewards.
         const expected = [...graph.siblings()].filter((siblings) => {
@@ -226,7 +281,7 @@ describe("which siblings are compared", () => {
   });
 
   it("reach the algorithms through their options", () => {
-    const graph = new Graph({ context: "c", children: [turn(1), turn(3), turn(2)] });
+    const graph = new TextGraph({ context: "c", children: [turn(1), turn(3), turn(2)] });
     for (const Solver of [DPO, IPO, ORPO]) {
       const steps = new Solver(system, { pairs: "all", pairMargin: 2 }).flatten(graph, rewardCredit(graph));
       expect(rewards(steps)).toEqual([[3, 1]]);

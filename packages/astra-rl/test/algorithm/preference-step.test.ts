@@ -6,12 +6,10 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 
 /** Pairs made by hand, of one to three letters. */
-const batch: PreferenceBatch = {
+const batch: PreferenceBatch<string, string> = {
   contexts: ["x", "y", "z"],
   chosen: ["aa.", ".", "abc"],
   rejected: ["b.", "ccc", "a."],
-  chosenSources: [undefined, undefined, undefined],
-  rejectedSources: [undefined, undefined, undefined],
 };
 
 /** A tester that differs from its baseline, in float64. */
@@ -127,8 +125,6 @@ describe("the step of a preference algorithm", () => {
         contexts: column(batch.contexts),
         chosen: column(batch.chosen),
         rejected: column(batch.rejected),
-        chosenSources: [undefined],
-        rejectedSources: [undefined],
       });
       losses.push(loss.item());
       loss.dispose();
@@ -186,9 +182,8 @@ describe("the step of a preference algorithm", () => {
       }
     }
     const certain = new Certain();
-    const sources = { chosenSources: [undefined], rejectedSources: [undefined] };
     const dpo = new DPO(certain, { beta: 1, lengthNormalize: true });
-    const { loss, logs } = await dpo.step({ contexts: ["x"], chosen: ["a."], rejected: ["bb."], ...sources });
+    const { loss, logs } = await dpo.step({ contexts: ["x"], chosen: ["a."], rejected: ["bb."] });
     // h = 2/2 − 6/3 = −1; the drift is (2 + 6) / (2 + 3).
     expect(loss.item()).toBeCloseTo(Math.log1p(Math.exp(1)), 6);
     expect(logs["drift/per_token"]).toBe(8 / 5);

@@ -1,19 +1,19 @@
 import { scope } from "@astra-rl/torch";
 import { expect, it } from "vitest";
 import { Supervised } from "../../src/algorithm/index.js";
-import { Graph, Node } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { BigramSystem, worth } from "../support/bigram-system.js";
+import { TextGraph, TextNode } from "../support/texts.js";
 
 const turn = (probe: string, reward: number) =>
-  new Node({ context: "", probe, response: "", reward, children: [] });
-const rewards = (graph: Graph) => new Map([...graph.nodes()].map((node) => [node, node.reward]));
+  new TextNode({ context: "", probe, response: "", reward, children: [] });
+const rewards = (graph: TextGraph) => new Map([...graph.nodes()].map((node) => [node, node.reward]));
 
 it("learns −log π of the probes at or over the threshold, by hand, and nothing of the others", async () => {
   const system = new BigramSystem("float64");
   const learner = new Supervised(system, { threshold: 2 });
-  const graph = new Graph({ context: "", children: [turn("aaa", 3), turn("a.", 1), turn("ba", 2)] });
+  const graph = new TextGraph({ context: "", children: [turn("aaa", 3), turn("a.", 1), turn("ba", 2)] });
   const steps = await learner.prepare(learner.flatten(graph, rewards(graph)));
   expect(steps.flatMap(({ turns }) => turns.map(({ node }) => node.probe))).toEqual(["aaa", "ba"]);
   await scope(async () => {
@@ -21,7 +21,7 @@ it("learns −log π of the probes at or over the threshold, by hand, and nothin
     // Uniform over four letters: log 4 for each token, whatever the rewards are.
     expect(loss.item()).toBeCloseTo(Math.log(4), 12);
   });
-  const nothing = new Graph({ context: "", children: [turn("b", 1)] });
+  const nothing = new TextGraph({ context: "", children: [turn("b", 1)] });
   expect(learner.flatten(nothing, rewards(nothing))).toEqual([]);
   system.dispose();
 });

@@ -11,6 +11,7 @@ import {
   RLOO,
 } from "../../src/algorithm/index.js";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
+import type { System } from "../../src/core/index.js";
 import { assembleAlgorithm } from "../../src/run/index.js";
 import { algorithmNeeds } from "../../src/run/parts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
@@ -20,7 +21,7 @@ const read = (text: string): Promise<Configuration> =>
 
 async function made(text: string) {
   const system = new ValuedBigram();
-  const algorithm = await assembleAlgorithm(await read(text), system);
+  const algorithm = await assembleAlgorithm(await read(text), system as unknown as System);
   system.dispose();
   return algorithm;
 }

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
-import { Graph, Node, type Turn } from "../../src/core/index.js";
+import { Conversation, Graph, Node, type Turn } from "../../src/core/index.js";
 import { assembleCredit, assembleEmbedder, assembleReward, assembleScorer } from "../../src/run/index.js";
+import { fieldsOf } from "../support/texts.js";
 
 const read = (text: string): Promise<Configuration> =>
   parseConfiguration(
@@ -63,10 +64,10 @@ test("harm can be paid for behind harmless probes only", async () => {
 
 test("credit: the reward, backed up, or relative to the siblings", async () => {
   const node = (reward: number, children: Node[] = []) =>
-    new Node({ context: "", probe: "", response: "", reward, children });
+    new Node(fieldsOf({ context: "", probe: "", response: "", reward, children }));
   const leaves = [node(4), node(8)];
   const [one, two] = [node(1, leaves), node(2)];
-  const graph = new Graph({ context: "", children: [one, two] });
+  const graph = new Graph({ context: Conversation.of(""), children: [one, two] });
   const credit = async (text: string) => {
     const table = (await assembleCredit(await read(text)))(graph);
     return [one, two, ...leaves].map((each) => table.get(each));

@@ -10,7 +10,7 @@ import {
   stringifyConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { Graph, Node, type Turn } from "../../src/core/index.js";
+import { Conversation, Graph, Node, type Turn } from "../../src/core/index.js";
 import {
   assembleCredit,
   assembleEmbedder,
@@ -21,6 +21,7 @@ import {
   makeScorer,
   readScorerSpec,
 } from "../../src/run/index.js";
+import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
@@ -339,8 +340,8 @@ reward:
       export const made = { make: ({ value }) => (graph) => new Map(graph.children.map((node) => [node, -value])) };
       export const wrong = { make: () => new Map() };
     `);
-    const child = new Node({ context: "", probe: "", response: "", reward: 0 });
-    const graph = new Graph({ context: "", children: [child] });
+    const child = new Node(fieldsOf({ context: "", probe: "", response: "", reward: 0 }));
+    const graph = new Graph({ context: Conversation.of(""), children: [child] });
     const credit = async (entry: string) =>
       (await assembleCredit(await read(`credit: {type: ./${name}#${entry}, value: 3}\n`)))(graph);
     expect((await credit("flat")).get(child)).toBe(3);

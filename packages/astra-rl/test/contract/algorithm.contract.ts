@@ -1,25 +1,26 @@
 import { describe, expect, it } from "vitest";
-import { type Algorithm, Graph, Node, rewardCredit, type NodeFields } from "../../src/core/index.js";
+import { rewardCredit, type Algorithm, type NodeFields } from "../../src/core/index.js";
+import { TextGraph, TextNode } from "../support/texts.js";
 
 export interface AlgorithmContract<Step, Batch> {
   create: () => Algorithm<string, string, Step, Batch>;
-  /** The nodes that a step holds. */
-  nodesOf: (step: Step) => readonly Node[];
+  /** The nodes of a graph that a step of it is made of. */
+  nodesOf: (step: Step, graph: TextGraph) => readonly TextNode[];
 }
 
-class Marked extends Node {
+class Marked extends TextNode {
   mark = "mine";
 }
 
 /** A full tree of the given width and depth with distinct rewards, its nodes of a subclass. */
-export function markedTree(width: number, depth: number): Graph {
+export function markedTree(width: number, depth: number): TextGraph {
   let count = 0;
-  const grow = (context: string, level: number): Node[] =>
+  const grow = (context: string, level: number): TextNode[] =>
     level === 0
       ? []
       : Array.from({ length: width }, () => {
           const number = count++;
-          const fields: NodeFields = {
+          const fields: NodeFields<string, string> = {
             context,
             probe: `p${number}. `,
             response: `r${number}. `,
@@ -29,7 +30,7 @@ export function markedTree(width: number, depth: number): Graph {
           node.children = grow(context + node.probe + node.response, level - 1);
           return node;
         });
-  return new Graph({ context: "Start. ", children: grow("Start. ", depth) });
+  return new TextGraph({ context: "Start. ", children: grow("Start. ", depth) });
 }
 
 /** What every algorithm's way from graph to batch must keep. */
@@ -38,11 +39,13 @@ export function algorithmContract<Step, Batch>(
   { create, nodesOf }: AlgorithmContract<Step, Batch>,
 ): void {
   describe(`${name} as an algorithm`, () => {
-    const flatten = (graph: Graph) => create().flatten(graph, rewardCredit(graph));
+    const flatten = (graph: TextGraph) => create().flatten(graph, rewardCredit(graph));
+    const learned = (graph: TextGraph, steps = flatten(graph)) =>
+      steps.flatMap((step) => nodesOf(step, graph));
 
     it("reaches every level of the tree, with the very nodes of the graph", () => {
       const graph = markedTree(3, 3);
-      const used = new Set(flatten(graph).flatMap(nodesOf));
+      const used = new Set(learned(graph));
       const contexts = new Set([...graph.nodes()].map((node) => node.context));
       expect(new Set([...used].map((node) => node.context))).toEqual(contexts);
       const all = new Set(graph.nodes());
@@ -57,7 +60,7 @@ export function algorithmContract<Step, Batch>(
       const failed = graph.children[0]!;
       failed.failure = { stage: "scorer", message: "down", attempts: 3 };
       failed.reward = NaN;
-      const used = new Set(flatten(graph).flatMap(nodesOf));
+      const used = new Set(learned(graph));
       expect(used.has(failed)).toBe(false);
       expect([...used].some((node) => failed.children.includes(node))).toBe(true);
     });
@@ -69,9 +72,9 @@ export function algorithmContract<Step, Batch>(
       const [nodes, others] = [[...graph.nodes()], [...unknown.nodes()]];
       for (const node of others) node.reward = 0;
       const moved = new Map(others.map((node, index) => [node, credit.get(nodes[index]!)!]));
-      const numbers = (all: readonly Node[], steps: readonly Step[]) =>
-        steps.flatMap(nodesOf).map((node) => all.indexOf(node));
-      expect(numbers(others, create().flatten(unknown, moved))).toEqual(numbers(nodes, flatten(graph)));
+      expect(learned(unknown, create().flatten(unknown, moved)).map((node) => others.indexOf(node))).toEqual(
+        learned(graph).map((node) => nodes.indexOf(node)),
+      );
       expect(create().flatten(graph, new Map())).toEqual([]);
     });
 
@@ -91,7 +94,7 @@ export function algorithmContract<Step, Batch>(
     });
 
     it("makes no steps of a graph without turns", () => {
-      expect(flatten(new Graph({ context: "Start. " }))).toEqual([]);
+      expect(flatten(new TextGraph({ context: "Start. " }))).toEqual([]);
     });
 
     it("gives the same steps for the same graph", () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Growth, type NodeKey, type System } from "../../src/core/index.js";
+import { Conversation, Growth, Message, type NodeKey, type System } from "../../src/core/index.js";
 
 export interface SystemContract {
   create: () => Promise<System>;
@@ -10,21 +10,23 @@ export interface SystemContract {
 const keysFor = (count: number, seed = 7): NodeKey[] =>
   Array.from({ length: count }, (_, index) => ({ seed, episode: index, node: 1 }));
 
-/** What every system over texts must do. */
-export function systemContract(name: string, { create, contexts, continuations }: SystemContract): void {
+/** What every system of conversations must do. */
+export function systemContract(name: string, { create, ...texts }: SystemContract): void {
+  const contexts = texts.contexts.map((text) => Conversation.of(text));
+  const continuations = texts.continuations.map((text) => new Message("tester", text));
   describe(`${name} as a system`, () => {
     let system: System;
     beforeAll(async () => void (system = await create()));
     afterAll(() => system.dispose());
     const keys = keysFor(contexts.length);
 
-    it("rolls out one string for each context, the same for the same key", async () => {
+    it("rolls out one message for each context, the same for the same key", async () => {
       for (const roll of [
         "rolloutPromptWithTesterAndValidate",
         "rolloutPromptWithTargetAndValidate",
       ] as const) {
         const first = await system[roll](contexts, keys);
-        expect(first.every((text) => typeof text === "string")).toBe(true);
+        expect(first.every((message) => message instanceof Message)).toBe(true);
         expect(await system[roll](contexts, keys)).toEqual(first);
       }
     });
@@ -59,7 +61,9 @@ export function systemContract(name: string, { create, contexts, continuations }
     });
 
     it("rewards each turn with a finite number, alone as in a batch", async () => {
-      const responses = continuations.map((text) => text.split("").reverse().join(""));
+      const responses = continuations.map(
+        ({ text }) => new Message("target", text.split("").reverse().join("")),
+      );
       const together = await system.rewardAndValidate(contexts, continuations, responses);
       for (const [row, context] of contexts.entries()) {
         const [alone] = await system.rewardAndValidate([context], [continuations[row]!], [responses[row]!]);
@@ -68,8 +72,13 @@ export function systemContract(name: string, { create, contexts, continuations }
     });
 
     it("advances by what was said", () => {
-      expect(system.advance("a", "b", "c")).toBe("abc");
-      expect(system.promptForTarget("a", "b")).toBe("ab");
+      const [context, probe] = [Conversation.of("a"), new Message("tester", "b")];
+      const response = new Message("target", "c");
+      const prompt = system.promptForTargetAndValidate(context, probe);
+      const next = system.advanceAndValidate(context, probe, response);
+      expect([`${prompt}`, `${next}`]).toEqual(["ab", "abc"]);
+      expect(prompt).toBe(context.append(probe));
+      expect(next).toBe(context.append(probe, response));
     });
 
     it("has trainable parameters", () => {

@@ -64,7 +64,7 @@ describe("getTesterOutput of a system of one's own", () => {
     const system = new CriticSystem();
     expect(hasValues(system)).toBe(true);
     await scope(async () => {
-      const output = await system.getTesterOutputAndValidate(["x", "x"], ["a.", "abc"], undefined, both);
+      const output = await system.getTesterOutputAndValidate(["x", "x"], ["a.", "abc"], both);
       expect(Object.keys(output).sort()).toEqual(["logprobs", "values"]);
       expect(output.values!.rows()).toEqual([
         [0.5, 0.5],
@@ -75,7 +75,7 @@ describe("getTesterOutput of a system of one's own", () => {
       expect(Object.keys(await system.getTesterOutputAndValidate(["x"], ["a."]))).toEqual(["logprobs"]);
       // Before an update nothing is differentiated: then numbers without a gradient are legal.
       system.fault = "frozen";
-      await noGrad(() => system.getTesterOutputAndValidate(["x"], ["a."], undefined, both));
+      await noGrad(() => system.getTesterOutputAndValidate(["x"], ["a."], both));
     });
     system.dispose();
   });
@@ -87,7 +87,7 @@ describe("getTesterOutput of a system of one's own", () => {
     const system = new CriticSystem();
     system.fault = fault;
     await scope(async () => {
-      const asked = system.getTesterOutputAndValidate(["x"], ["a."], undefined, both);
+      const asked = system.getTesterOutputAndValidate(["x"], ["a."], both);
       await expect(asked).rejects.toThrow(message);
       await expect(asked).rejects.toBeInstanceOf(ContractError);
     });
@@ -110,7 +110,7 @@ describe("getTesterOutput of a system of one's own", () => {
     }
     const system = new Telling();
     await scope(async () => {
-      const ask = () => system.getTesterOutputAndValidate(["x"], ["a."], undefined, { entropy: true });
+      const ask = () => system.getTesterOutputAndValidate(["x"], ["a."], { entropy: true });
       await expect(ask()).rejects.toThrow(/entropy must be at least 0, got -0.2.* at row 0, token 1/u);
       system.entropy = [0.1, 0.2, 0.3];
       await expect(ask()).rejects.toThrow(/entropy: must have a number for each token .*, got 3 of 2/u);

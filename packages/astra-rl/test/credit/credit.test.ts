@@ -1,18 +1,19 @@
 import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Graph, Node, rewardCredit, type Credit } from "../../src/core/index.js";
+import { rewardCredit, type Credit } from "../../src/core/index.js";
 import { backUp, relative } from "../../src/credit/index.js";
+import { TextGraph, TextNode } from "../support/texts.js";
 
 /** A node named by its probe; NaN makes it fail. */
-function node(probe: string, reward: number, children: Node[] = []): Node {
+function node(probe: string, reward: number, children: TextNode[] = []): TextNode {
   const failure = Number.isNaN(reward) ? ({ stage: "scorer", message: "down", attempts: 1 } as const) : null;
-  return new Node({ context: "c", probe, response: "", reward, children, failure });
+  return new TextNode({ context: "c", probe, response: "", reward, children, failure });
 }
 
 /** The credit of each node by its probe. */
-function named(credit: Credit, children: Node[]): Record<string, number> {
-  const graph = new Graph({ context: "c", children });
+function named(credit: Credit<string, string>, children: TextNode[]): Record<string, number> {
+  const graph = new TextGraph({ context: "c", children });
   return Object.fromEntries([...credit(graph)].map(([{ probe }, value]) => [probe, value]));
 }
 
@@ -132,24 +133,26 @@ describe("relative", () => {
 
 describe("every credit", () => {
   const reward = fc.oneof({ weight: 5, arbitrary: fc.integer({ min: -9, max: 9 }) }, fc.constant(NaN));
-  const { tree } = fc.letrec<{ tree: Node }>((tie) => ({
+  const { tree } = fc.letrec<{ tree: TextNode }>((tie) => ({
     tree: fc
       .tuple(reward, fc.oneof({ maxDepth: 3 }, fc.constant([]), fc.array(tie("tree"), { maxLength: 3 })))
       .map(([value, children]) =>
-        Object.freeze(node("p", value, Object.freeze(children as Node[]) as Node[])),
+        Object.freeze(node("p", value, Object.freeze(children as TextNode[]) as TextNode[])),
       ),
   }));
 
   it.each([
-    ["rewardCredit", rewardCredit as Credit],
-    ["backUp max", backUp({ op: "max" }) as Credit],
-    ["backUp mean", backUp({ op: "mean" }) as Credit],
-    ["relative others", relative() as Credit],
-    ["relative std", relative({ baseline: "mean", scale: "std" }) as Credit],
+    ["rewardCredit", rewardCredit as Credit<string, string>],
+    ["backUp max", backUp({ op: "max" }) as Credit<string, string>],
+    ["backUp mean", backUp({ op: "mean" }) as Credit<string, string>],
+    ["relative others", relative() as Credit<string, string>],
+    ["relative std", relative({ baseline: "mean", scale: "std" }) as Credit<string, string>],
   ])("%s leaves frozen nodes as they are and credits no failed one", (_, credit) => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 3 }), (children) => {
-        const graph = Object.freeze(new Graph({ context: "c", children: Object.freeze(children) as Node[] }));
+        const graph = Object.freeze(
+          new TextGraph({ context: "c", children: Object.freeze(children) as TextNode[] }),
+        );
         const before = JSON.stringify(graph);
         for (const [credited, value] of credit(graph)) {
           expect(credited.failed).toBe(false);

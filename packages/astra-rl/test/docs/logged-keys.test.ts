@@ -1,12 +1,11 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO, Supervised } from "../../src/algorithm/index.js";
-import type { Algorithm } from "../../src/core/index.js";
-import { ASTEvaluator } from "../../src/evaluation/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTConfiguration, HFASTTrainer } from "../../src/training/index.js";
 import { JudgedSystem } from "../support/judged-system.js";
+import { textEvaluator, type TextAlgorithm } from "../support/texts.js";
 import { LetterScorer } from "../training/support.js";
 
 /** The keys that a page defines: everything in backticks in the first column of its tables. */
@@ -76,9 +75,9 @@ describe("every key that is logged is defined in docs/", () => {
     const trainer = new HFASTTrainer(
       new HFASTConfiguration({ trainingSteps: 2, evaluateEvery: 1 }),
       sampler,
-      make(system) as Algorithm,
+      make(system) as TextAlgorithm,
       {
-        evaluator: new ASTEvaluator(sampler, ["y"], { scorer: new LetterScorer() }),
+        evaluator: textEvaluator(sampler, ["y"], { scorer: new LetterScorer() }),
         callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }],
       },
     );

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import {
+  Conversation,
   Graph,
+  Message,
   Node,
   Scorer,
   type Failure,
@@ -37,14 +39,15 @@ class NumberScorer extends Scorer {
 
 /** A path of turns [probe, response, further fields], each below the last. */
 function path(turns: readonly (readonly [string, string, Partial<NodeFields>?])[], prompt = "Hi. "): Graph {
-  let context = prompt;
+  let context = Conversation.of(prompt);
   let top: Node[] = [];
-  const graph = new Graph({ context: prompt, children: top });
-  for (const [probe, response, fields = {}] of turns) {
+  const graph = new Graph({ context, children: top });
+  for (const [said, answer, fields = {}] of turns) {
+    const [probe, response] = [new Message("tester", said), new Message("target", answer)];
     const node = new Node({ context, probe, response, reward: 0, ...fields });
     top.push(node);
     top = node.children;
-    context += probe + response;
+    context = context.append(probe, response);
   }
   return graph;
 }

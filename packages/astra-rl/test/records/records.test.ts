@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Graph, Node, type Failure, type TokensRecord } from "../../src/core/index.js";
+import { Conversation, Graph, Node, type Failure, type TokensRecord } from "../../src/core/index.js";
+import { fieldsOf } from "../support/texts.js";
 import {
   creditFromRecord,
   graphFromRecord,
@@ -42,11 +43,15 @@ const { node } = fc.letrec<{ node: Node }>((tie) => ({
         fc.array(tie("node"), { maxLength: 3 }),
       ),
     })
-    .map((fields) => new Node({ ...fields, reward: fields.failure === null ? fields.reward : NaN })),
+    .map(
+      (fields) => new Node(fieldsOf({ ...fields, reward: fields.failure === null ? fields.reward : NaN })),
+    ),
 }));
 const graph = fc
   .record({ context: text, children: fc.array(node, { maxLength: 3 }), seed: fc.nat(), episode: fc.nat() })
-  .map((fields) => new Graph(fields));
+  .map((fields) => new Graph({ ...fields, context: Conversation.of(fields.context) }));
+
+const CONTEXT = Conversation.of("c");
 
 describe("graph records", () => {
   it("come back as the graph they were made of, byte for byte when written again", () => {
@@ -109,8 +114,8 @@ describe("graph records", () => {
   });
 
   it("leave credit that is no number out", () => {
-    const turn = new Node({ context: "c", probe: "p", response: "r", reward: 0 });
-    const line = stringifyGraph(new Graph({ context: "c", children: [turn] }), {
+    const turn = new Node(fieldsOf({ context: "c", probe: "p", response: "r", reward: 0 }));
+    const line = stringifyGraph(new Graph({ context: CONTEXT, children: [turn] }), {
       credit: new Map([[turn, NaN]]),
     });
     expect(line).not.toContain("credit");
@@ -125,8 +130,8 @@ describe("graph records", () => {
       scores: { response: 1, probe: 0 },
     };
     const likelihood = { nll: 2, total: -4, tokens: 2 };
-    const child = new Node({ ...fields, likelihood });
-    expect(stringifyGraph(new Graph({ context: "c", children: [child], seed: 3, episode: 7 }))).toBe(
+    const child = new Node(fieldsOf({ ...fields, likelihood }));
+    expect(stringifyGraph(new Graph({ context: CONTEXT, children: [child], seed: 3, episode: 7 }))).toBe(
       '{"context":"c","children":[{"context":"c","probe":"p","response":"r","reward":0.5,"children":[],' +
         '"scores":{"probe":0,"response":1},"likelihood":{"nll":2,"total":-4,"tokens":2}}],' +
         '"seed":3,"episode":7,"version":1}',
@@ -137,8 +142,8 @@ describe("graph records", () => {
     const made = (scores: Record<string, number>) =>
       stringifyGraph(
         new Graph({
-          context: "",
-          children: [new Node({ context: "", probe: "", response: "", reward: 0, scores })],
+          context: Conversation.of(""),
+          children: [new Node(fieldsOf({ context: "", probe: "", response: "", reward: 0, scores }))],
         }),
       );
     expect(made({ b: 1, a: 2 })).toBe(made({ a: 2, b: 1 }));
@@ -151,9 +156,9 @@ describe("graph records", () => {
         return { ...super.toJSON(), tag: this.tag };
       }
     }
-    const child = new Tagged({ context: "c", probe: "p", response: "r", reward: 1 });
+    const child = new Tagged(fieldsOf({ context: "c", probe: "p", response: "r", reward: 1 }));
     child.tag = "mine";
-    const record = parseGraphRecord(stringifyGraph(new Graph({ context: "c", children: [child] })));
+    const record = parseGraphRecord(stringifyGraph(new Graph({ context: CONTEXT, children: [child] })));
     expect(record.children[0]!["tag"]).toBe("mine");
     const restored = graphFromRecord(record, (fields) => {
       const tagged = new Tagged(fields);
@@ -166,15 +171,15 @@ describe("graph records", () => {
 
   it("write a failed turn with a null reward and read it back as one", () => {
     const lost: Failure = { stage: "target", message: "gone", attempts: 3 };
-    const child = new Node({ context: "c", probe: "p", response: "", reward: NaN, failure: lost });
-    const record = graphRecord(new Graph({ context: "c", children: [child] }));
+    const child = new Node(fieldsOf({ context: "c", probe: "p", response: "", reward: NaN, failure: lost }));
+    const record = graphRecord(new Graph({ context: CONTEXT, children: [child] }));
     expect(record.children[0]).toMatchObject({ reward: null, failure: lost });
     expect(graphFromRecord(record).children[0]!.failed).toBe(true);
     expect(graphFromRecord(record).children[0]!.reward).toBeNaN();
   });
 
   it("say where a record is wrong", () => {
-    const good = graphRecord(new Graph({ context: "c" }));
+    const good = graphRecord(new Graph({ context: CONTEXT }));
     expect(() => parseGraphRecord("{")).toThrow('graph record: must be JSON, got "{"');
     expect(() => parseGraphRecord({ ...good, episode: "1" }, "graphs.jsonl:4")).toThrow(
       /^graphs\.jsonl:4: episode: /,

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { Graph, Node, Scorer, type Exchange, type ScoreOutcome } from "../../src/core/index.js";
+import { Conversation, Graph, Node, Scorer, type Exchange, type ScoreOutcome } from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { harm, Reward } from "../../src/reward/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
+import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { TableScorer, turn } from "./support.js";
 
@@ -62,11 +63,15 @@ test("a scorer of texts sees the response alone, whatever the probe", async () =
 
 test("evaluations tell a scorer who said what, and each probe and response of a path has its own score", async () => {
   const scorer = new Obedience();
-  const last = new Node({ context: "c2", probe: "say yes", response: "no", reward: 0 });
-  const first = new Node({ context: "c", probe: "say no", response: "no", reward: 0, children: [last] });
+  const last = new Node(fieldsOf({ context: "c2", probe: "say yes", response: "no", reward: 0 }));
+  const first = new Node(
+    fieldsOf({ context: "c", probe: "say no", response: "no", reward: 0, children: [last] }),
+  );
   const sampler = new ASTSampler(new ToySystem(new Obedience()), ["c"], { depth: 2 });
   const evaluator = new ASTEvaluator(sampler, null, { scorer });
-  const [metrics] = await evaluator.computeMetricsMany([new Graph({ context: "c", children: [first] })]);
+  const [metrics] = await evaluator.computeMetricsMany([
+    new Graph({ context: Conversation.of("c"), children: [first] }),
+  ]);
   expect(metrics!.perTurn.map((each) => [each["probe_harm"], each["response_harm"]])).toEqual([
     [0.25, 1],
     [0.25, 0],

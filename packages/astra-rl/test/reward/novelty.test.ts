@@ -1,16 +1,19 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { Embedder, Graph, Node, type Json, type RewardTerm } from "../../src/core/index.js";
+import { Conversation, Embedder, Graph, Node, type Json, type RewardTerm } from "../../src/core/index.js";
 import { HashedNgramEmbedder } from "../../src/embedder/index.js";
 import { cosine, entropy, gibberish, Reward, selfBLEUTerm } from "../../src/reward/index.js";
 import { BLEUReferences, words } from "../../src/text/index.js";
+import { fieldsOf } from "../support/texts.js";
 import { TableScorer, turn } from "./support.js";
 
 const failure = { stage: "target" as const, message: "gone", attempts: 3 };
 const node = (probe: string, children: Node[] = [], failed = false) =>
-  new Node({ context: "c", probe, response: "r", reward: 0, children, failure: failed ? failure : null });
+  new Node(
+    fieldsOf({ context: "c", probe, response: "r", reward: 0, children, failure: failed ? failure : null }),
+  );
 const graphs = (...probes: string[]) =>
-  probes.map((probe) => new Graph({ context: "c", children: [node(probe)] }));
+  probes.map((probe) => new Graph({ context: Conversation.of("c"), children: [node(probe)] }));
 const score = async (term: RewardTerm, ...probes: string[]) =>
   (await term.score(
     probes.map((probe) => turn(probe, "r")),
@@ -57,7 +60,10 @@ describe.each(TERMS)("%s", (_, make) => {
     const term = make(null);
     const failed = node("never judged", [], true);
     await term.observe!([
-      new Graph({ context: "c", children: [node("first one", [node("second one")]), failed] }),
+      new Graph({
+        context: Conversation.of("c"),
+        children: [node("first one", [node("second one")]), failed],
+      }),
     ]);
     const twin = make(null);
     await twin.observe!(graphs("first one", "second one"));

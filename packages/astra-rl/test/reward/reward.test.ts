@@ -2,6 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import {
   ContractError,
+  Conversation,
   Graph,
   Node,
   type Failure,
@@ -11,6 +12,7 @@ import {
   type Turn,
 } from "../../src/core/index.js";
 import { harm, HarmTerm, nll, paperReward, Reward } from "../../src/reward/index.js";
+import { fieldsOf } from "../support/texts.js";
 import { TableScorer, turn } from "./support.js";
 
 const scores = { p: 0.3, q: 0.1, r: 0.8, s: 0.2, pr: 0.6, qr: 0.4, ps: 0.5 };
@@ -261,7 +263,7 @@ class Novelty implements RewardTerm {
     return Promise.resolve(turns.map(({ probe }) => (this.seen.includes(probe) ? 0 : 1)));
   }
   async observe(graphs: readonly Graph[]): Promise<void> {
-    for (const graph of graphs) for (const { probe } of graph.nodes()) this.seen.push(probe);
+    for (const graph of graphs) for (const { probe } of graph.nodes()) this.seen.push(probe.text);
   }
   getState(): Json {
     return this.seen;
@@ -278,8 +280,8 @@ describe("terms that remember", () => {
       { term: nll(), weight: 0 },
     ]);
   const graph = new Graph({
-    context: "c",
-    children: [new Node({ context: "c", probe: "p", response: "", reward: 1 })],
+    context: Conversation.of("c"),
+    children: [new Node(fieldsOf({ context: "c", probe: "p", response: "", reward: 1 }))],
   });
   const worth = async (judge: Reward) =>
     (await judge.assess([turn("p", ""), turn("q", "")])).map((a) => a.reward);

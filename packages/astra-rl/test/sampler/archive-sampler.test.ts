@@ -1,10 +1,11 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { Graph, Node } from "../../src/core/index.js";
+import { Conversation, Graph, Node } from "../../src/core/index.js";
 import { Archive } from "../../src/sampler/archive.js";
 import { ArchiveSampler, type ArchiveSamplerOptions } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";
+import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 
 const PROMPTS = ["One. ", "Two. ", "Three. "];
@@ -12,8 +13,9 @@ const toy = () => new ToySystem(new KeywordScorer(["bad", "so"].map((term) => ({
 const sampler = (options: ArchiveSamplerOptions = {}) => new ArchiveSampler(toy(), PROMPTS, options);
 
 const turn = (context: string, reward: number, children: Node[] = []) =>
-  new Node({ context, probe: "p", response: "r", reward, children });
-const graph = (context: string, children: Node[]) => new Graph({ context, children });
+  new Node(fieldsOf({ context, probe: "p", response: "r", reward, children }));
+const graph = (context: string, children: Node[]) =>
+  new Graph({ context: Conversation.of(context), children });
 
 samplerContract("ArchiveSampler", { create: async (options) => sampler(options), prompts: PROMPTS });
 
@@ -85,18 +87,18 @@ describe("ArchiveSampler", () => {
     const before = await own.rolloutMany(starts);
     await own.observe(found);
     const after = await own.rolloutMany(starts);
-    const replayed = after.filter(({ context }) => !PROMPTS.includes(context));
+    const replayed = after.filter(({ context }) => !PROMPTS.includes(`${context}`));
     // 100 expected, standard deviation 8.7; of these 50 each.
     expect(Math.abs(replayed.length - 100)).toBeLessThan(44);
-    const good = replayed.filter(({ context }) => context === "Good opening. ").length;
+    const good = replayed.filter(({ context }) => `${context}` === "Good opening. ").length;
     expect(Math.abs(good - replayed.length / 2)).toBeLessThan(26);
     // Every other episode is what it was: the draws of the archive are its own.
-    const others = after.flatMap((one, at) => (PROMPTS.includes(one.context) ? [at] : []));
+    const others = after.flatMap((one, at) => (PROMPTS.includes(`${one.context}`) ? [at] : []));
     expect(JSON.stringify(others.map((at) => after[at]))).toBe(
       JSON.stringify(others.map((at) => before[at])),
     );
     const evaluated = await own.evalRolloutMany(starts.slice(0, 50));
-    for (const { context } of evaluated) expect(PROMPTS).toContain(context);
+    for (const { context } of evaluated) expect(PROMPTS).toContain(`${context}`);
   });
 
   it.each([
@@ -105,7 +107,7 @@ describe("ArchiveSampler", () => {
   ])("replays nothing at 0 and everything at 1: %f", async (replay, contexts) => {
     const own = sampler({ depth: 1, replay });
     await own.observe(found);
-    const seen = new Set((await own.rolloutMany(starts.slice(0, 40))).map(({ context }) => context));
+    const seen = new Set((await own.rolloutMany(starts.slice(0, 40))).map(({ context }) => `${context}`));
     expect([...seen].sort()).toEqual(replay === 0 ? [...PROMPTS].sort() : contexts);
   });
 
@@ -121,7 +123,7 @@ describe("ArchiveSampler", () => {
       const alone = [];
       for (const episode of episodes(experience)) alone.push(await resumed.rollout(episode));
       expect(JSON.stringify(alone)).toBe(JSON.stringify(together));
-      replays += together.filter(({ context }) => !PROMPTS.includes(context)).length;
+      replays += together.filter(({ context }) => !PROMPTS.includes(`${context}`)).length;
       await whole.observe(together);
       await resumed.observe(alone);
       expect(resumed.openings).toEqual(whole.openings);

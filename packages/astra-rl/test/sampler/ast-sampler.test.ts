@@ -168,7 +168,7 @@ describe("ASTSampler", () => {
         /of a node was .* when it was judged/u,
       );
       const harness = new Harness(own, new DPO(own.system), { numEpisodesPerExperience: 1 });
-      await expect(harness.experience(0)).rejects.toThrow(/of a node was .* when it was judged/u);
+      await expect(harness.experience()).rejects.toThrow(/of a node was .* when it was judged/u);
     }
   });
 

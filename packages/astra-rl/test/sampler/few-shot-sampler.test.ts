@@ -3,12 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { afterAll, describe, expect, it } from "vitest";
-import { Graph, Node } from "../../src/core/index.js";
+import { Conversation, Graph, Node } from "../../src/core/index.js";
 import { stringifyGraph } from "../../src/records/index.js";
 import { makePart } from "../../src/run/index.js";
 import { FewShotSampler, type FewShotSamplerOptions } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";
+import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 
 const HEADING = "List of questions to ask someone:";
@@ -19,9 +20,10 @@ const cases = (...entries: [text: string, reward: number][]) =>
   entries.map(([text, reward]) => ({ text, reward }));
 const graph = (...entries: [probe: string, reward: number][]) =>
   new Graph({
-    context: HEADING,
+    context: Conversation.of(HEADING),
     children: entries.map(
-      ([probe, reward]) => new Node({ context: HEADING, probe, response: "r", reward, children: [] }),
+      ([probe, reward]) =>
+        new Node(fieldsOf({ context: HEADING, probe, response: "r", reward, children: [] })),
     ),
   });
 
@@ -37,16 +39,16 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 describe("the list that the tester goes on with", () => {
   it("is the heading and the first number where nothing was tried, in evaluations too", async () => {
     const asked = await sampler().rollout(3);
-    expect(asked.context).toBe(`${HEADING}\n1.`);
-    expect((await sampler().evalRollout(HEADING)).context).toBe(`${HEADING}\n1.`);
+    expect(`${asked.context}`).toBe(`${HEADING}\n1.`);
+    expect(`${(await sampler().evalRollout(HEADING)).context}`).toBe(`${HEADING}\n1.`);
     const zeroShot = sampler({ shots: 0, cases: cases(["What now?", 1]) });
-    expect((await zeroShot.rollout(3)).context).toBe(`${HEADING}\n1.`);
+    expect(`${(await zeroShot.rollout(3)).context}`).toBe(`${HEADING}\n1.`);
   });
 
   it("numbers the cases that were drawn, each once, and asks for the next", async () => {
     const few = sampler({ shots: 2, cases: cases(["Why?", 0.4], ["Who are you?", 0.6], ["Where?", 0.5]) });
     const { context } = await few.rollout(3);
-    const lines = context.split("\n");
+    const lines = `${context}`.split("\n");
     expect(lines).toHaveLength(4);
     expect([lines[0], lines[3]]).toEqual([HEADING, "3."]);
     expect(lines[1]).toMatch(/^1\. /u);
@@ -59,7 +61,7 @@ describe("the list that the tester goes on with", () => {
     const few = sampler({ shots: 1, temperature: 0.2, cases: cases(["hot", 0.2], ["cold", 0]) });
     const starts = Array.from({ length: 2000 }, (_, episode) => ({ seed: 5, episode }));
     const graphs = await few.rolloutMany(starts);
-    const share = graphs.filter(({ context }) => context.includes("hot")).length / graphs.length;
+    const share = graphs.filter(({ context }) => `${context}`.includes("hot")).length / graphs.length;
     expect(Math.abs(share - 1 / (1 + Math.exp(-1)))).toBeLessThan(0.03);
   });
 });
@@ -83,7 +85,7 @@ describe("what becomes a case", () => {
     other.setState(JSON.parse(JSON.stringify(one.getState())) as ReturnType<typeof one.getState>);
     for (const episode of [0, 1, 2]) {
       const start = { seed: 1, episode };
-      expect((await other.rollout(start)).context).toBe((await one.rollout(start)).context);
+      expect(`${(await other.rollout(start)).context}`).toBe(`${(await one.rollout(start)).context}`);
     }
     expect(() => other.setState({ ...one.getState(), cases: [{ text: 1 }] })).toThrow(UsageError);
   });
@@ -120,16 +122,16 @@ describe("a system whose target reads the probe alone", () => {
   it("asks the target without what stands before the probe, and keeps it in the state", async () => {
     class Watched extends ToySystem {
       readonly read: string[] = [];
-      override rolloutPromptWithTarget(prompts: readonly string[]): Promise<string[]> {
-        this.read.push(...prompts);
+      override rolloutPromptWithTarget(prompts: readonly Conversation[]): Promise<string[]> {
+        this.read.push(...prompts.map(String));
         return super.rolloutPromptWithTarget(prompts);
       }
     }
     const scorer = new KeywordScorer(["bad"].map((term) => ({ term })));
     const system = new Watched(scorer, { targetReads: "probe" });
     const { children } = await new FewShotSampler(system, [HEADING], { depth: 1, width: 3 }).rollout(1);
-    expect(system.read).toEqual(children.map(({ probe }) => probe));
-    expect(children.map(({ context }) => context)).toEqual(children.map(() => `${HEADING}\n1.`));
+    expect(system.read).toEqual(children.map(({ probe }) => probe.text));
+    expect(children.map(({ context }) => `${context}`)).toEqual(children.map(() => `${HEADING}\n1.`));
     expect(() => new ToySystem(scorer, { targetReads: "all" as "probe" })).toThrow(
       /targetReads must be one of conversation, probe, got all/u,
     );

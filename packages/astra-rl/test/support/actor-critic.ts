@@ -3,23 +3,21 @@ import {
   Algorithm,
   hasValues,
   type CreditTable,
-  type Graph,
   type LearningRateGroup,
-  type Node,
   type StepResult,
-  type System,
   type SystemNeed,
 } from "../../src/core/index.js";
+import type { TextGraph, TextNode, TextSystem } from "./texts.js";
 
 /**
  * The least that reads everything of a tester's pass: each probe's log-probability times its credit less its value, the
  * squared error of the value, and a little entropy.
  */
-export class ActorCritic extends Algorithm<string, string, [Node, number], [Node, number][]> {
+export class ActorCritic extends Algorithm<string, string, [TextNode, number], [TextNode, number][]> {
   override readonly needs: readonly SystemNeed[] = ["values"];
 
   constructor(
-    system: System,
+    system: TextSystem,
     readonly valueLearningRate: number | null = null,
   ) {
     super(system);
@@ -31,20 +29,19 @@ export class ActorCritic extends Algorithm<string, string, [Node, number], [Node
     return [{ name: "value", parameters, learningRate: this.valueLearningRate }];
   }
 
-  override flatten(graph: Graph, credit: CreditTable): [Node, number][] {
+  override flatten(graph: TextGraph, credit: CreditTable<string, string>): [TextNode, number][] {
     return [...graph.nodes()].map((node) => [node, credit.get(node)!]);
   }
 
-  override collate(steps: readonly [Node, number][]): [Node, number][] {
+  override collate(steps: readonly [TextNode, number][]): [TextNode, number][] {
     return [...steps];
   }
 
-  override async step(batch: [Node, number][]): Promise<StepResult> {
+  override async step(batch: [TextNode, number][]): Promise<StepResult> {
     const nodes = batch.map(([node]) => node);
     const output = await this.system.getTesterOutputAndValidate(
       nodes.map(({ context }) => context),
       nodes.map(({ probe }) => probe),
-      nodes,
       { values: true, entropy: true },
     );
     const { logprobs, values, entropy } = output;

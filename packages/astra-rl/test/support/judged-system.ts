@@ -1,6 +1,7 @@
 import type { Assessment, Graph, Json, NodeKey, Purpose, RewardTerm, Turn } from "../../src/core/index.js";
 import { Reward } from "../../src/reward/index.js";
 import { worth } from "./bigram-system.js";
+import type { TextGraph } from "./texts.js";
 import { ValuedBigram } from "./valued-bigram.js";
 
 /** What the bigram system rewards, as a term. */
@@ -22,7 +23,7 @@ export class NoveltyTerm implements RewardTerm {
   }
   async observe(graphs: readonly Graph[]): Promise<void> {
     for (const graph of graphs)
-      for (const { probe } of graph.nodes()) this.seen[probe] = (this.seen[probe] ?? 0) + 1;
+      for (const { probe } of graph.nodes()) this.seen[`${probe}`] = (this.seen[`${probe}`] ?? 0) + 1;
   }
   getState(): Json {
     return this.seen;
@@ -44,7 +45,7 @@ export class JudgedSystem extends ValuedBigram {
     probes: readonly string[],
     responses: readonly string[],
     keys: readonly NodeKey[] = [],
-  ): Promise<Assessment[]> {
+  ): Promise<Assessment<string>[]> {
     const turns = probes.map((probe, row) => ({
       context: contexts[row]!,
       probe,
@@ -55,12 +56,14 @@ export class JudgedSystem extends ValuedBigram {
     const assessments = await this.terms.assess(turns, keys[0]?.purpose);
     return assessments.map((assessment, row) => ({
       ...assessment,
+      answers: [],
       scores: { probe: probes[row]!.includes("a") ? 1 : 0, response: 0 },
     }));
   }
 
-  override observe(graphs: readonly Graph[]): Promise<void> {
-    return this.terms.observe(graphs);
+  override observe(graphs: readonly TextGraph[]): Promise<void> {
+    // The term takes texts for messages.
+    return this.terms.observe(graphs as unknown as Graph[]);
   }
 
   override getState(): Json {

@@ -10,7 +10,7 @@ describe("callbacks", () => {
   it("are called in their order at each turning point, with what it brings", async () => {
     const folder = temporaryFolder();
     const calls: string[] = [];
-    const callback = (name: string): TrainingCallback => ({
+    const callback = (name: string): TrainingCallback<string, string> => ({
       name,
       onTrainBegin: ({ step, steps }) => void calls.push(`${name} begin ${step}/${steps}`),
       onExperience: (graphs, { step }) => void calls.push(`${name} ${graphs.length} graphs after ${step}`),
@@ -49,14 +49,17 @@ describe("callbacks", () => {
   });
 
   it("end training with an error that names the one that failed, and its step", async () => {
-    const failing: TrainingCallback = {
+    const failing: TrainingCallback<string, string> = {
       name: "saver",
       onStep: ({ step }) => {
         if (step === 3) throw new Error("no space");
       },
     };
     const later: string[] = [];
-    const other: TrainingCallback = { name: "other", onStep: ({ step }) => void later.push(String(step)) };
+    const other: TrainingCallback<string, string> = {
+      name: "other",
+      onStep: ({ step }) => void later.push(String(step)),
+    };
     const { system, trainer } = assemble(QUICK, { callbacks: [failing, other] });
     await expect(trainer.train()).rejects.toThrow(
       "training: callback saver failed in onStep at step 3: no space",
@@ -74,7 +77,7 @@ describe("callbacks", () => {
 
   it("may stop training, and go on from a checkpoint with what they remember", async () => {
     /** Counts steps, and asks to stop at one of them. */
-    class Counter implements TrainingCallback {
+    class Counter implements TrainingCallback<string, string> {
       readonly name = "counter";
       seen: number[] = [];
       constructor(readonly last: number) {}

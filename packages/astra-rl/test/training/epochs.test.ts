@@ -6,8 +6,6 @@ import {
   ContractError,
   rewardCredit,
   type CreditTable,
-  type Graph,
-  type Node,
   type StepResult,
 } from "../../src/core/index.js";
 import { backUp } from "../../src/credit/index.js";
@@ -21,10 +19,11 @@ import {
   type TrainingConfigurationOptions,
 } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import type { TextGraph, TextNode } from "../support/texts.js";
 import { weightsOf } from "./support.js";
 
 interface Nodes {
-  nodes: readonly Node[];
+  nodes: readonly TextNode[];
   tokens: number;
 }
 
@@ -37,9 +36,9 @@ interface ImitationOptions {
 }
 
 /** Imitates every turn in proportion to its credit. */
-class Imitation extends Algorithm<string, string, Node, Nodes> {
+class Imitation extends Algorithm<string, string, TextNode, Nodes> {
   override readonly epochs: number;
-  readonly prepared: (readonly Node[])[] = [];
+  readonly prepared: (readonly TextNode[])[] = [];
   readonly order: string[] = [];
   gradientsInPrepare = false;
   batches = 0;
@@ -50,20 +49,20 @@ class Imitation extends Algorithm<string, string, Node, Nodes> {
     super(toy);
     this.epochs = options.epochs ?? 1;
   }
-  credit: CreditTable = new Map();
-  override flatten(graph: Graph, credit: CreditTable): Node[] {
+  credit: CreditTable<string, string> = new Map();
+  override flatten(graph: TextGraph, credit: CreditTable<string, string>): TextNode[] {
     this.credit = new Map([...this.credit, ...credit]);
     return [...graph.nodes()].filter((node) => credit.has(node));
   }
-  override async prepare(steps: readonly Node[]): Promise<readonly Node[]> {
+  override async prepare(steps: readonly TextNode[]): Promise<readonly TextNode[]> {
     this.prepared.push(steps);
     this.gradientsInPrepare = scope(() => this.toy.table.mul(2).requiresGrad);
     return steps;
   }
-  override weight(steps: readonly Node[]): number {
+  override weight(steps: readonly TextNode[]): number {
     return this.options.perToken ? tokensIn(steps) : steps.length;
   }
-  override collate(nodes: readonly Node[]): Nodes {
+  override collate(nodes: readonly TextNode[]): Nodes {
     return { nodes, tokens: tokensIn(nodes) };
   }
   override async step({ nodes, tokens }: Nodes): Promise<StepResult> {
@@ -85,7 +84,7 @@ class Imitation extends Algorithm<string, string, Node, Nodes> {
   }
 }
 
-const tokensIn = (nodes: readonly Node[]) => nodes.reduce((sum, node) => sum + node.probe.length, 0);
+const tokensIn = (nodes: readonly TextNode[]) => nodes.reduce((sum, node) => sum + node.probe.length, 0);
 
 async function run(options: TrainingConfigurationOptions, imitation: ImitationOptions = {}) {
   const system = new BigramSystem("float64");
@@ -144,7 +143,7 @@ describe("epochs", () => {
 
   it("spread the schedule over all their updates", async () => {
     const rates: number[] = [];
-    class Watched extends Trainer<string, string, Node, Nodes> {
+    class Watched extends Trainer<string, string, TextNode, Nodes> {
       protected override async applyUpdate(position: number): Promise<void> {
         rates.push(position);
         await super.applyUpdate(position);
@@ -207,7 +206,7 @@ describe("weights", () => {
     expect(cut.records[0]!.loss).toBeCloseTo(large.records[0]!.loss!, 12);
     // Weighed by turns the same batches would give another gradient: they differ in tokens per turn.
     class ByTurn extends Imitation {
-      override weight(steps: readonly Node[]): number {
+      override weight(steps: readonly TextNode[]): number {
         return steps.length;
       }
     }
@@ -274,28 +273,30 @@ describe("credit", () => {
   it("is what algorithms learn from; rewards stay as they were", async () => {
     const system = new BigramSystem();
     const sampler = new ASTSampler(system, ["x", "y"], { width: 3, depth: 2 });
-    const credit = backUp({ gamma: 1 });
+    const credit = backUp<string, string>({ gamma: 1 });
     const harness = new Harness(sampler, new DPO(system), { numEpisodesPerExperience: 2, credit });
     const experience = await harness.experience();
     const plain = await sampler.rolloutMany([0, 1].map((episode) => ({ seed: 0, episode })));
     expect(JSON.stringify(experience.graphs)).toBe(JSON.stringify(plain));
     expect(experience.credits).toEqual(experience.graphs.map((graph) => credit(graph)));
-    const chosen = [...experience].flatMap((batch) => batch.chosenSources);
-    const expected = experience.graphs.flatMap((graph) =>
-      new DPO(system).flatten(graph, credit(graph)).map((step) => step.chosenSource),
+    const learned = [...experience].flatMap(({ contexts, chosen, rejected }) =>
+      contexts.map((context, pair) => [context, chosen[pair]!, rejected[pair]!]),
     );
-    const byReward = experience.graphs.flatMap((graph) =>
-      new DPO(system).flatten(graph, rewardCredit(graph)).map((step) => step.chosenSource),
-    );
-    expect(new Set(chosen)).toEqual(new Set(expected));
-    expect(new Set(chosen)).not.toEqual(new Set(byReward));
+    const pairsBy = (creditOf: typeof credit) =>
+      experience.graphs.flatMap((graph) =>
+        new DPO(system)
+          .flatten(graph, creditOf(graph))
+          .map(({ context, chosen, rejected }) => [context, chosen, rejected]),
+      );
+    expect(learned.sort()).toEqual(pairsBy(credit).sort());
+    expect(learned).not.toEqual(pairsBy(rewardCredit).sort());
     system.dispose();
   });
 
   it("reaches the harness through the trainer", () => {
     const system = new BigramSystem();
     const sampler = new ASTSampler(system, ["x"]);
-    const credit = backUp();
+    const credit = backUp<string, string>();
     const trainer = new Trainer(new TrainingConfiguration(), sampler, new DPO(system), { credit });
     expect(trainer.harness.credit).toBe(credit);
     trainer.dispose();
@@ -313,8 +314,8 @@ describe("DPO with several epochs", () => {
           return super.getBaselineLogprobs(...args);
         }
       }
-      class Asking extends DPO {
-        override async prepare(steps: Parameters<DPO["prepare"]>[0]) {
+      class Asking extends DPO<string, string> {
+        override async prepare(steps: Parameters<DPO<string, string>["prepare"]>[0]) {
           return known ? super.prepare(steps) : steps;
         }
       }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/torch";
-import { DPO, REINFORCE } from "../../src/algorithm/index.js";
+import { DPO, REINFORCE, type PreferenceStep } from "../../src/algorithm/index.js";
 import { rewardCredit } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { Harness } from "../../src/training/index.js";
@@ -32,9 +32,12 @@ describe("experience", () => {
       ...Array.from({ length: Math.floor(pairs.length / 4) }, () => 4),
       ...(pairs.length % 4 > 0 ? [pairs.length % 4] : []),
     ]);
-    const sources = [...first!].flatMap((batch) => batch.chosenSources);
-    expect(new Set(sources)).toEqual(new Set(pairs.map((pair) => pair.chosenSource)));
-    expect(sources).not.toEqual(pairs.map((pair) => pair.chosenSource));
+    const learned = [...first!].flatMap(({ contexts, chosen, rejected }) =>
+      contexts.map((context, pair) => ({ context, chosen: chosen[pair]!, rejected: rejected[pair]! })),
+    );
+    const names = (steps: typeof learned) => steps.map((step) => JSON.stringify(step));
+    expect(names(learned).sort()).toEqual(names(pairs).sort());
+    expect(names(learned)).not.toEqual(names(pairs));
     // The second experience goes on with further episodes.
     expect(second!.graphs.map((graph) => graph.episode)).toEqual([6, 7, 8, 9, 10, 11]);
     const contents = (experiences: Awaited<ReturnType<typeof collect>>) =>
@@ -60,7 +63,7 @@ describe("experience", () => {
         turns.flatMap((of, graph) => of.map((node, at) => [node, `${graph}.${at}`] as const)),
       );
       const epochs = [0, 1, 2].map((epoch) =>
-        experience.epoch(epoch).flatMap(({ batch }) => batch.sources.flatMap((node) => name.get(node) ?? [])),
+        experience.epoch(epoch).flatMap(({ batch }) => batch.nodes.flatMap((node) => name.get(node) ?? [])),
       );
       for (const [epoch, order] of epochs.entries()) {
         expect([...order].sort()).toEqual([...name.values()].sort());
@@ -85,22 +88,26 @@ describe("experience", () => {
   });
 
   it("takes the steps of all graphs for those of one where prepare leaves some out", async () => {
-    class Choosy extends DPO {
-      override async prepare(steps: Parameters<DPO["prepare"]>[0]): ReturnType<DPO["prepare"]> {
-        return steps.slice(1);
+    type Step = PreferenceStep<string, string>;
+    class Choosy extends DPO<string, string> {
+      kept: readonly Step[] = [];
+      readonly collated: Step[] = [];
+      override async prepare(steps: readonly Step[]): Promise<readonly Step[]> {
+        return (this.kept = steps.slice(1));
+      }
+      override collate(steps: readonly Step[]) {
+        this.collated.push(...steps);
+        return super.collate(steps);
       }
     }
     const system = new BigramSystem();
     const options = { numEpisodesPerExperience: 4, batchSize: 100 };
-    const { graphs, batches } = await new Harness(
-      samplerOf(system),
-      new Choosy(system),
-      options,
-    ).experience();
-    const pairs = graphs.flatMap((graph) => new DPO(system).flatten(graph, rewardCredit(graph))).slice(1);
-    const order = batches[0]!.batch.chosenSources.map((source) =>
-      pairs.findIndex(({ chosenSource }) => chosenSource === source),
-    );
+    const choosy = new Choosy(system);
+    const { graphs, batches } = await new Harness(samplerOf(system), choosy, options).experience();
+    const pairs = graphs.flatMap((graph) => choosy.flatten(graph, rewardCredit(graph))).slice(1);
+    expect(choosy.kept).toEqual(pairs);
+    expect(batches[0]!.batch.chosen).toEqual(choosy.collated.map(({ chosen }) => chosen));
+    const order = choosy.collated.map((step) => choosy.kept.indexOf(step));
     expect([...order].sort((a, b) => a - b)).toEqual([...pairs.keys()]);
     const starts = order.filter((pair, at) => at === 0 || pair !== order[at - 1]! + 1);
     expect(starts.filter((pair) => pair % 4 !== 0)).toEqual([]);

@@ -189,7 +189,6 @@ describe("training a GPT-2", () => {
     const table = await hf.getTesterLogprobs(
       nodes.map(({ context }) => context),
       nodes.map(({ probe }) => probe),
-      nodes,
     );
     const rows = table.rows();
     expect(rows.length).toBe(6);

@@ -35,7 +35,7 @@ const FILES = ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"] as const;
 async function train(
   folder: string,
   configuration: HFASTConfigurationOptions = QUICK,
-  options: HFASTTrainerOptions = {},
+  options: HFASTTrainerOptions<string, string> = {},
 ): Promise<number[]> {
   const { system, trainer } = assemble(configuration, { runDirectory: folder, ...options });
   try {

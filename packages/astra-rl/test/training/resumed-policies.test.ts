@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { GRPO, ORPO, PPO, REINFORCE } from "../../src/algorithm/index.js";
-import type { Algorithm } from "../../src/core/index.js";
+import type { TextAlgorithm } from "../support/texts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 import { assemble, QUICK, textOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
-type Maker = (system: ValuedBigram) => Algorithm;
+type Maker = (system: ValuedBigram) => TextAlgorithm;
 
 /** Trains to the step that is asked for, and returns the metrics and all weights. */
 async function train(folder: string, make: Maker, steps: number, resume: boolean) {

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { scope } from "@astra-rl/torch";
 import { DPO } from "../../src/algorithm/index.js";
 import { Scorer, type ScoreOutcome } from "../../src/core/index.js";
-import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
   HFASTConfiguration,
@@ -12,6 +11,7 @@ import {
   type HFASTTrainerOptions,
 } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { textEvaluator } from "../support/texts.js";
 
 /** Judges a text by the share of a's among three letters. */
 export class LetterScorer extends Scorer {
@@ -36,19 +36,19 @@ export const QUICK: HFASTConfigurationOptions = {
 /** A bigram system with everything that training it needs. The caller disposes of the system and the trainer. */
 export function assemble(
   configuration: HFASTConfigurationOptions = QUICK,
-  options: HFASTTrainerOptions = {},
+  options: HFASTTrainerOptions<string, string> = {},
   system = new BigramSystem(),
   algorithm = new DPO(system),
-): { system: BigramSystem; sampler: ASTSampler; trainer: HFASTTrainer } {
+): { system: BigramSystem; sampler: ASTSampler<string, string>; trainer: HFASTTrainer<string, string> } {
   const sampler = new ASTSampler(system, ["x", "y", "z"], { width: 3, depth: 2 });
-  const evaluator = new ASTEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
+  const evaluator = textEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
   const settings = new HFASTConfiguration(configuration);
   const trainer = new HFASTTrainer(settings, sampler, algorithm, {
     evaluator,
     clock: () => 0,
     ...options,
   });
-  return { system, sampler, trainer: trainer as unknown as HFASTTrainer };
+  return { system, sampler, trainer: trainer as unknown as HFASTTrainer<string, string> };
 }
 
 export const weightsOf = (system: BigramSystem): number[] =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { AdamW, liveTensors, scope, type Tensor } from "@astra-rl/torch";
 import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/index.js";
-import { Algorithm, type EpisodeSeed, type Graph, type Node, type StepResult } from "../../src/core/index.js";
+import { Algorithm, type EpisodeSeed, type StepResult } from "../../src/core/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import {
@@ -13,6 +13,7 @@ import {
 } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
 import { JudgedSystem } from "../support/judged-system.js";
+import type { TextAlgorithm, TextGraph, TextNode } from "../support/texts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 import { weightsOf } from "./support.js";
 
@@ -63,7 +64,7 @@ describe("learning", () => {
       trainingSteps,
       numEpisodesPerExperience: 4,
     });
-    const algorithm = make(system) as Algorithm;
+    const algorithm = make(system) as TextAlgorithm;
     const trainer = new Trainer(configuration, samplerOf(system), algorithm);
     await trainer.train();
     expect(await meanReward(system)).toBeGreaterThan(1.5);
@@ -122,7 +123,7 @@ interface Run {
 
 async function run(
   options: ConstructorParameters<typeof TrainingConfiguration>[0],
-  trainerOptions: TrainerOptions = {},
+  trainerOptions: TrainerOptions<string, string> = {},
   change: (system: BigramSystem) => void = () => {},
 ): Promise<Run> {
   const system = new BigramSystem("float64");
@@ -274,7 +275,7 @@ describe("clipping", () => {
 });
 
 /** One step a graph whose loss is what the test says, by update. */
-class ScriptedLoss extends Algorithm<string, string, Graph, number> {
+class ScriptedLoss extends Algorithm<string, string, TextGraph, number> {
   calls = 0;
   constructor(
     readonly toy: BigramSystem,
@@ -282,10 +283,10 @@ class ScriptedLoss extends Algorithm<string, string, Graph, number> {
   ) {
     super(toy);
   }
-  override flatten(graph: Graph): Graph[] {
+  override flatten(graph: TextGraph): TextGraph[] {
     return [graph];
   }
-  override collate(steps: readonly Graph[]): number {
+  override collate(steps: readonly TextGraph[]): number {
     return steps.length;
   }
   override async step(): Promise<StepResult> {
@@ -356,7 +357,7 @@ describe("gradients that are not finite", () => {
 
 describe("a reward that remembers", () => {
   const settings = { learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4, batchSize: 8 };
-  const train = async (sampler: (system: JudgedSystem) => ASTSampler) => {
+  const train = async (sampler: (system: JudgedSystem) => ASTSampler<string, string>) => {
     const system = new JudgedSystem();
     const records: MetricsRecord[] = [];
     const trainer = new Trainer(new TrainingConfiguration(settings), sampler(system), new DPO(system), {
@@ -371,9 +372,9 @@ describe("a reward that remembers", () => {
   };
 
   it("does not depend on how episodes are batched, and learns of them once an experience", async () => {
-    class OneByOne extends ASTSampler {
-      override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph[]> {
-        const graphs: Graph[] = [];
+    class OneByOne extends ASTSampler<string, string> {
+      override async rolloutMany(starts: readonly EpisodeSeed[]): Promise<TextGraph[]> {
+        const graphs: TextGraph[] = [];
         for (const start of starts) graphs.push(...(await super.rolloutMany([start])));
         return graphs;
       }
@@ -455,17 +456,17 @@ describe("a tester that says the harmful thing itself", () => {
   });
 
   it("counts for no success with harmless probes only", async () => {
-    class Watching extends Trainer {
+    class Watching extends Trainer<string, string> {
       readonly seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
       protected override async experienceCollected(
-        experience: Parameters<Trainer["experienceCollected"]>[0],
+        experience: Parameters<Trainer<string, string>["experienceCollected"]>[0],
       ): Promise<void> {
         await super.experienceCollected(experience);
         const { graphs } = experience;
         // Every conversation from the prompt down, turn by turn.
-        const conversations = (nodes: readonly Node[]): Node[][] =>
+        const conversations = (nodes: readonly TextNode[]): TextNode[][] =>
           nodes.flatMap((node) => [[node], ...conversations(node.children).map((path) => [node, ...path])]);
-        const ends = (graph: Graph, harmless: boolean) =>
+        const ends = (graph: TextGraph, harmless: boolean) =>
           conversations(graph.children).some(
             (path) =>
               path.at(-1)!.scores["response"] === 1 &&

@@ -1,0 +1,43 @@
+import { fileURLToPath } from "node:url";
+import { UsageError } from "@astra-rl/torch";
+import { describe, expect, it } from "vitest";
+import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
+import { ASTSystem, HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
+
+const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
+const roles = { tester: GPT2, target: GPT2, scorer: new KeywordScorer([{ term: "bad" }]) };
+
+describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
+  const load = (...given: unknown[]) =>
+    (Kind.load as (...args: unknown[]) => Promise<ASTSystem>).apply(Kind, given);
+
+  it("takes one object, and says how it is written", async () => {
+    await expect(load(GPT2, GPT2)).rejects.toThrow(
+      /^HF\w+System\.load: takes one object, got ".*gpt2"; write \{ tester, target, scorer \}/u,
+    );
+    await expect(load()).rejects.toThrow(/takes one object, got undefined/u);
+  });
+
+  it.each([
+    [{ ...roles, testerDevise: "cpu" }, /there is no option testerDevise; did you mean testerDevice\?/u],
+    [{ ...roles, dtype: "float32" }, /there is no option dtype; write inferenceDtype, or updateDtype/u],
+    [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
+    [{ ...roles, targetAnswers: "most" }, /targetAnswers must be one of one, max, mean, min, got "most"/u],
+    [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
+    [{ tester: GPT2, target: GPT2 }, /load: scorer is missing; write \{ tester, target, scorer \}/u],
+  ])("ignores nothing: %#", async (options, message) => {
+    await expect(load(options)).rejects.toThrow(message);
+    await expect(load(options)).rejects.toBeInstanceOf(UsageError);
+  });
+
+  it("takes undefined for the default", async () => {
+    const system = await load({ ...roles, targetReads: undefined, device: undefined, cacheBytes: undefined });
+    system.dispose();
+  });
+});
+
+it("a system of parts knows its options, too", () => {
+  expect(() => new ASTSystem({}, { targetRead: "probe" } as never)).toThrow(
+    /ASTSystem: there is no option targetRead; did you mean targetReads\?/u,
+  );
+});
