@@ -21,6 +21,8 @@ const BATCH = 32;
 /** Batches that are drawn together and sorted by length, so that little is wasted on padding. */
 const CHUNK = 16;
 const LEARNING_RATE = 3e-3;
+/** Of a model that goes on from weights it has: what it knows is to stay. */
+const TUNING_RATE = 5e-4;
 
 export interface ChatterOptions {
   readonly seed: number;
@@ -30,6 +32,8 @@ export interface ChatterOptions {
   /** Draws one conversation as text. */
   readonly draw: (random: Random) => string;
   readonly log: (line: string) => void;
+  /** Trained further, in place. Default: a fresh model. */
+  readonly start?: CausalLM;
 }
 
 /** One conversation as text: every utterance ends with a line feed, which is also the model's end-of-text token. */
@@ -49,13 +53,15 @@ export function trainChatter({
   sizes,
   draw: drawText,
   log,
+  start,
 }: ChatterOptions): CausalLM {
   const [lineFeed] = tokenizer.encode("\n");
   if (lineFeed === undefined) throw new Error("internal: the tokenizer has no line feed");
-  const model = initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize, eosId: lineFeed }, seed);
+  const model = start ?? initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize, eosId: lineFeed }, seed);
+  const learningRate = start === undefined ? LEARNING_RATE : TUNING_RATE;
   const parameters = [...model.namedParameters().values()];
   for (const parameter of parameters) parameter.requiresGrad_();
-  const optimizer = new AdamW(parameters, { learningRate: LEARNING_RATE, betas: [0.9, 0.98] });
+  const optimizer = new AdamW(parameters, { learningRate, betas: [0.9, 0.98] });
   const schedule = cosineSchedule({ warmupSteps: 50, totalSteps: steps });
 
   const stream = new SeededStream(seed, "world/conversations");
@@ -88,7 +94,7 @@ export function trainChatter({
       return batchLoss.item();
     });
     clipGradNorm_(parameters, 1);
-    optimizer.learningRate = LEARNING_RATE * schedule(step);
+    optimizer.learningRate = learningRate * schedule(step);
     optimizer.step();
     optimizer.zeroGrad();
     if ((step + 1) % 100 === 0 || step + 1 === steps) {

@@ -5,7 +5,7 @@ import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
 const {
@@ -16,8 +16,12 @@ const {
   entropyCoefficient,
   normalizeAdvantages,
   klCoefficient,
+  klLossCoefficient,
   klTarget,
 } = policyOptions;
+
+/** Beside rewards of which 1 is the most. */
+const USUAL_KL = 0.05;
 
 const options = z.strictObject({
   gamma,
@@ -25,8 +29,9 @@ const options = z.strictObject({
   normalizeAdvantages: normalizeAdvantages.default(false),
   valueCoefficient,
   valueLearningRate,
-  entropyCoefficient: entropyCoefficient.default(0.01),
-  klCoefficient: klCoefficient.default(0),
+  entropyCoefficient,
+  klCoefficient,
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   klTarget,
 });
 
@@ -42,6 +47,7 @@ export interface A2COptions
       | "valueLearningRate"
       | "entropyCoefficient"
       | "klCoefficient"
+      | "klLossCoefficient"
       | "klTarget"
     > {}
 
@@ -50,11 +56,11 @@ export interface A2COptions
  * `logProbabilityLoss` and `generalizedAdvantages`, whose λ of 1 gives the paper's returns to the end. One pass over each
  * experience. The system needs a value function.
  *
- * @example new A2C(system, { entropyCoefficient: 0.01 })
+ * @example new A2C(system, { valueLearningRate: 1e-3 })
  */
 export class A2C<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = { ...DEFAULTS, ...given };
+    const { gamma, gaeLambda, ...chosen } = withUsualKL({ ...DEFAULTS, ...given }, USUAL_KL);
     super(
       system,
       "A2C",
@@ -74,6 +80,6 @@ export const a2cKind = defineKind({
   summary: "Advantage actor-critic, with a value function",
   schema: options,
   check: (_, beside) => creditMisfit("A2C", { usesValues: true, usesSiblings: false }, beside),
-  needs: (chosen) => ["values", ...baselineNeeds(chosen)],
+  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen, USUAL_KL))],
   make: (chosen, { system }) => new A2C(system, chosen),
 });

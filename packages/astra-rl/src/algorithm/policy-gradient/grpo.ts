@@ -5,11 +5,22 @@ import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
-  policyOptions;
+const {
+  epochs,
+  oldLogprobs,
+  targetKL,
+  clipRange,
+  clipRangeHigher,
+  entropyCoefficient,
+  klLossCoefficient,
+  normalizer,
+} = policyOptions;
+
+/** Beside rewards of which 1 is the most. */
+const USUAL_KL = 0.05;
 
 const options = z.strictObject({
   scale: z
@@ -23,11 +34,7 @@ const options = z.strictObject({
   clipRange,
   clipRangeHigher,
   normalizer: normalizer.default("token"),
-  klLossCoefficient: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe("Weight of the KL to the baseline, as a part of the loss"),
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   entropyCoefficient,
   targetKL,
   oldLogprobs,
@@ -54,13 +61,13 @@ export interface GRPOOptions
  * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `klPenalty`.
  *
  * Two defaults are not the paper's: advantages are not divided by the standard deviation, and the loss is a mean over
- * all tokens (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
+ * all tokens (`scale: "std"` and `normalizer: "sequence"` are; its weight of the KL is 0.04).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */
 export class GRPO<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: GRPOOptions = {}) {
-    const { scale, ...chosen } = { ...DEFAULTS, ...given };
+    const { scale, ...chosen } = withUsualKL({ ...DEFAULTS, ...given }, USUAL_KL);
     if (scale !== "none" && scale !== "std") {
       throw new UsageError(`GRPO: scale must be "none" or "std", got ${JSON.stringify(scale)}`);
     }
@@ -85,6 +92,6 @@ export const grpoKind = defineKind({
   check: (_, beside) =>
     siblingsMissing("GRPO", beside) ??
     creditMisfit("GRPO", { usesValues: false, usesSiblings: true }, beside),
-  needs: baselineNeeds,
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
   make: (chosen, { system }) => new GRPO(system, chosen),
 });
