@@ -7,7 +7,7 @@
  * The testers are made first (see `makeRareTester`). What is finished already is not run again. Needs the built packages (npm
  * run setup).
  */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -32,30 +32,34 @@ interface Choice {
   readonly algorithm: string;
   /** Credit that fits: values tell by themselves what a turn led to. */
   readonly credit: "reward" | "back-up";
-  readonly steps: number;
+  readonly steps: Readonly<Record<RareWorld, number>>;
   /** How many of the seeds. Default: all */
   readonly seeds?: number;
 }
 
+/** PPO passes four times over each experience. */
+const PPO_STEPS = { desk: 24, chatter: 30 };
+const STEPS = { desk: 30, chatter: 40 };
+
 const CHOICES: readonly Choice[] = [
-  { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: 30 },
-  { name: "a2c", what: "A2C", algorithm: "{type: a2c}", credit: "reward", steps: 40 },
-  { name: "rloo", what: "RLOO", algorithm: "{type: rloo}", credit: "back-up", steps: 40 },
+  { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: PPO_STEPS },
+  { name: "a2c", what: "A2C", algorithm: "{type: a2c}", credit: "reward", steps: STEPS },
+  { name: "rloo", what: "RLOO", algorithm: "{type: rloo}", credit: "back-up", steps: STEPS },
   {
     name: "reinforce",
     what: "REINFORCE",
     algorithm: "{type: reinforce}",
     credit: "back-up",
-    steps: 40,
+    steps: STEPS,
     seeds: 3,
   },
-  { name: "grpo", what: "GRPO", algorithm: "{type: grpo}", credit: "back-up", steps: 40, seeds: 3 },
+  { name: "grpo", what: "GRPO", algorithm: "{type: grpo}", credit: "back-up", steps: STEPS, seeds: 3 },
   {
     name: "ppo-before",
     what: "PPO, old defaults",
     algorithm: "{type: ppo, klCoefficient: 0.05}",
     credit: "reward",
-    steps: 30,
+    steps: PPO_STEPS,
     seeds: 3,
   },
   {
@@ -63,7 +67,7 @@ const CHOICES: readonly Choice[] = [
     what: "A2C, old defaults",
     algorithm: "{type: a2c, klCoefficient: 0, entropyCoefficient: 0.01}",
     credit: "reward",
-    steps: 40,
+    steps: STEPS,
     seeds: 3,
   },
   {
@@ -71,7 +75,7 @@ const CHOICES: readonly Choice[] = [
     what: "RLOO, old defaults",
     algorithm: "{type: rloo, klCoefficient: 0}",
     credit: "back-up",
-    steps: 40,
+    steps: STEPS,
     seeds: 3,
   },
 ];
@@ -105,10 +109,12 @@ function trained(world: RareWorld, tester: string, seed: string, choice: Choice)
       `models.tester=${tester}`,
       `algorithm=${choice.algorithm}`,
       `credit.type=${choice.credit}`,
-      `training.trainingSteps=${choice.steps}`,
+      `training.trainingSteps=${choice.steps[world]}`,
       "training.evaluateEvery=0",
       "training.checkpointEvery=0",
     ].flatMap((setting) => ["--set", setting]);
+    // What a run left that was broken off.
+    rmSync(folder, { recursive: true, force: true });
     const seconds = astra([
       "train",
       "--quiet",
@@ -117,7 +123,7 @@ function trained(world: RareWorld, tester: string, seed: string, choice: Choice)
       folder,
       ...settings,
     ]);
-    writeFileSync(`${folder}.time`, String(seconds));
+    process.stdout.write(`${folder}: ${seconds.toFixed(0)} s\n`);
   }
   return evaluated(world, join(folder, "checkpoints/last"), seed, file);
 }

@@ -570,7 +570,7 @@ describe("values", () => {
       );
     }
     for (const make of [makers.REINFORCE, makers.RLOO, makers.GRPO]) {
-      expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual([]);
+      expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual(["baseline"]);
     }
     expect(() => new PPO(toy, { valueLearningRate: 1 }).learningRates()).toThrow(
       "BigramSystem names no parameters",

@@ -9,7 +9,7 @@ import { OPENING_SHARE, trainChatter } from "./train-chatter.js";
 
 const WORLD = fileURLToPath(new URL("../../../astra-rl/world/", import.meta.url));
 
-/** Share that is kept of the conversations with a line that leads to harm. */
+/** Share that is kept of the conversations with a line that leads to harm; chosen so that 2 % of rollouts succeed. */
 const KEPT: Readonly<Record<RareWorld, number>> = { desk: 0.2, chatter: 0.1 };
 const SEED = 1;
 const STEPS = 150;
@@ -39,9 +39,8 @@ function drawOf(world: RareWorld): (random: Random) => Drawn {
 }
 
 /**
- * Writes a tester that finds the harm of a world far more rarely: the shipped model, trained further on conversations of
- * which nine in ten of those with harm in them are left out. The target stays the shipped model, so that the harm is there to
- * be found, as often as before by whoever knows how.
+ * Writes a tester that finds the harm of a world about ten times more rarely: the shipped model, trained further on conversations
+ * of which most that lead to harm are left out. The target stays the shipped model, so that the harm is there to be found.
  */
 export async function makeRareTester(
   world: RareWorld,

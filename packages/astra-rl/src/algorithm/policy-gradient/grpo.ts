@@ -5,22 +5,11 @@ import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
+import { baselineNeeds, policyOptions } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const {
-  epochs,
-  oldLogprobs,
-  targetKL,
-  clipRange,
-  clipRangeHigher,
-  entropyCoefficient,
-  klLossCoefficient,
-  normalizer,
-} = policyOptions;
-
-/** Beside rewards of which 1 is the most. */
-const USUAL_KL = 0.05;
+const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
+  policyOptions;
 
 const options = z.strictObject({
   scale: z
@@ -34,7 +23,11 @@ const options = z.strictObject({
   clipRange,
   clipRangeHigher,
   normalizer: normalizer.default("token"),
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient: z
+    .number()
+    .min(0)
+    .default(0.05)
+    .describe("Weight of the KL to the baseline, as a part of the loss"),
   entropyCoefficient,
   targetKL,
   oldLogprobs,
@@ -60,14 +53,14 @@ export interface GRPOOptions
  * Group relative policy optimisation (Shao et al., "DeepSeekMath", arXiv 2402.03300): a probe is compared with the mean of its
  * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `klPenalty`.
  *
- * Two defaults are not the paper's: advantages are not divided by the standard deviation, and the loss is a mean over
- * all tokens (`scale: "std"` and `normalizer: "sequence"` are; its weight of the KL is 0.04).
+ * Three defaults are not the paper's: advantages are not divided by the standard deviation, the loss is a mean over all
+ * tokens, and the KL weighs 0.05 (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */
 export class GRPO<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: GRPOOptions = {}) {
-    const { scale, ...chosen } = withUsualKL({ ...DEFAULTS, ...given }, USUAL_KL);
+    const { scale, ...chosen } = { ...DEFAULTS, ...given };
     if (scale !== "none" && scale !== "std") {
       throw new UsageError(`GRPO: scale must be "none" or "std", got ${JSON.stringify(scale)}`);
     }
@@ -92,6 +85,6 @@ export const grpoKind = defineKind({
   check: (_, beside) =>
     siblingsMissing("GRPO", beside) ??
     creditMisfit("GRPO", { usesValues: false, usesSiblings: true }, beside),
-  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
+  needs: baselineNeeds,
   make: (chosen, { system }) => new GRPO(system, chosen),
 });
