@@ -7,7 +7,7 @@
  * The testers are made first (see `makeRareTester`). What is finished already is not run again. Needs the built packages (npm
  * run setup).
  */
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { cpus } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -202,9 +202,11 @@ for (const world of RARE_WORLDS) {
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    "TEXT",
+    "The policy gradients with their defaults, but for the training's settings (those of `desk.yaml` and `demo.yaml`, fewer steps), where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
     "",
-    `STARTS ${starts.join(" and ")}`,
+    `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
+    "",
+    "Before, PPO had the KL to the baseline in the reward (`klCoefficient: 0.05`), A2C a bonus for entropy of 0.01 and no KL, RLOO no KL. With the KL in the reward, experiences without a find taught the noise of the KL's own samples, which normalised advantages and four epochs made as loud as a find; without a KL nothing kept probes likely. Now it is in the loss ([0174](decisions/0174-the-kl-is-in-the-loss.md)).",
     "",
     "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
     "|---|---|---|---|---|---|---|---|---|",

@@ -5,7 +5,7 @@ import { drawConversation } from "../grammar/conversation.js";
 import { SeededStream } from "../seeded-stream.js";
 import type { Random } from "../template.js";
 import { splitOpeningLines } from "./opening-lines.js";
-import { OPENING_SHARE, trainChatter } from "./train-chatter.js";
+import { OPENING_SHARE, tuneChatter } from "./train-chatter.js";
 
 const WORLD = fileURLToPath(new URL("../../../astra-rl/world/", import.meta.url));
 
@@ -47,18 +47,16 @@ export async function makeRareTester(
   folder: string,
   log: (line: string) => void,
 ): Promise<void> {
-  const { model: start, tokenizer } = await loadCausalLM(`${WORLD}${world}`);
+  const { model, tokenizer } = await loadCausalLM(`${WORLD}${world}`);
   const next = drawOf(world);
   const draw = (random: Random): string => {
     for (;;) {
       const { utterances, leadsToHarm } = next(random);
-      if (!leadsToHarm || random() < KEPT[world])
-        return utterances.map((utterance) => `${utterance}\n`).join("");
+      if (leadsToHarm && random() >= KEPT[world]) continue;
+      return utterances.map((utterance) => `${utterance}\n`).join("");
     }
   };
-  const { hiddenSize, layers, heads, contextLength } = start.config as never;
-  const sizes = { hiddenSize, layers, heads, contextLength };
-  const model = trainChatter({ seed: SEED, steps: STEPS, tokenizer, sizes, draw, log, start });
+  tuneChatter(model, { seed: SEED, steps: STEPS, tokenizer, draw, log });
   await saveCausalLM(folder, model, tokenizer);
   model.dispose();
 }
