@@ -1,17 +1,18 @@
 /**
- * Runs the demo with every algorithm over seeds, and writes docs/algorithm-results.md:
+ * Runs the demo with every algorithm over seeds, and writes docs/algorithm-results.md, all but its section
+ * on rarer harm, which rare-results.ts writes:
  *
  *   npx tsx packages/world/src/algorithm-results.ts [--runs runs/algorithm-results] [--seeds 1,2,3] [--algorithms ppo,rloo]
  *
  * A run that is finished already (its folder `<algorithm>-<seed>` holds comparison.json) is not run again. Needs the
  * built packages (npm run setup).
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { cpus } from "node:os";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { EvaluationSummary, MetricsRecord } from "astra-rl";
-import { finishedRun, percent, range, ROOT, signed } from "./finished-run.js";
+import { finishedRun, percent, range, signed } from "./finished-run.js";
+import { writeDemoPart } from "./results-document.js";
 
 const ALGORITHMS = ["dpo", "ipo", "orpo", "ppo", "a2c", "reinforce", "rloo", "grpo"];
 /** What every run must reach: how many times the success before, how sure, seconds of a processor. */
@@ -89,4 +90,4 @@ const text = [
   ...rows,
   "",
 ].join("\n");
-writeFileSync(join(ROOT, "docs/algorithm-results.md"), text);
+writeDemoPart(text);

@@ -20,6 +20,8 @@ import {
   type Sampler,
   type Scorer,
   type System,
+  type Conversation,
+  type Message,
 } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import type { EvaluationRecord } from "../records/index.js";
@@ -310,7 +312,7 @@ export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly
   return scorer.type === embeddedScorerKind.name && models.some((model) => !isEmbedded(model));
 }
 
-type AnyEvaluator = Evaluator<string, string, EvaluationRecord>;
+type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
 
 /** The trainer of a run: ours, or one of the user's, which need not evaluate. */
 export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation">>;

@@ -27,10 +27,11 @@ afterAll(() => {
   values.dispose();
 });
 
-it("A2C has an entropy bonus by default where the system tells the entropy, and none where it cannot", () => {
-  expect(new A2C(valued).options.entropyCoefficient).toBe(0.01);
-  expect(new A2C(values).options.entropyCoefficient).toBe(0);
-  expect(new A2C(values, { entropyCoefficient: undefined } as never).options.entropyCoefficient).toBe(0);
+it("A2C has no entropy bonus unless one is asked for, so that its defaults need none", () => {
+  for (const system of [valued, values]) {
+    expect(new A2C(system).options.entropyCoefficient).toBe(0);
+    expect(new A2C(system, { entropyCoefficient: undefined } as never).options.entropyCoefficient).toBe(0);
+  }
 });
 
 it("its defaults train a system that cannot tell the entropy", async () => {

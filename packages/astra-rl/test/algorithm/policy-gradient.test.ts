@@ -13,6 +13,7 @@ import {
 import { rewardCredit, type Failure } from "../../src/core/index.js";
 import { backUp, relative } from "../../src/credit/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
+import { ASTSystem } from "../../src/system/index.js";
 import { Harness, Trainer, TrainingConfiguration } from "../../src/training/index.js";
 import { algorithmContract } from "../contract/algorithm.contract.js";
 import { BigramSystem } from "../support/bigram-system.js";
@@ -167,6 +168,22 @@ describe("what is prepared", () => {
     toy.dispose();
   });
 
+  it("finds nothing better or worse than expected where nothing was earned, however far the tester has moved", async () => {
+    const toy = system();
+    noGrad(() => toy.critic.zero_());
+    const graph = tree();
+    const nothing = new Map([...graph.nodes()].map((node) => [node, 0]));
+    const spread = async (algorithm: PolicyGradient<string, string>) => {
+      await noGrad(() => algorithm.prepare(algorithm.flatten(graph, nothing)));
+      return algorithm.graphMetrics()["advantage/std"]!;
+    };
+    const defaults = [new PPO(toy), new A2C(toy), new REINFORCE(toy), new RLOO(toy), new GRPO(toy)];
+    for (const algorithm of defaults) expect(await spread(algorithm), algorithm.name).toBe(0);
+    // In the reward the KL is noise of the sampled tokens, which normalising blows up to a deviation of 1.
+    expect(await spread(new PPO(toy, { klCoefficient: 0.05 }))).toBeGreaterThan(0.01);
+    toy.dispose();
+  });
+
   it("compares siblings, of credit less what the KL costs", async () => {
     const toy = system();
     const { turns } = await prepared(new RLOO(toy, { klCoefficient: 0.5 }));
@@ -260,13 +277,19 @@ describe("the step of a policy gradient", () => {
           kl: ratio - 1 - Math.log(ratio),
           beyond: ratio < 0.9 || ratio > 1.3 ? 1 : 0,
           nll: -logprob,
+          // k3 to a baseline that finds all four letters alike: Δ = log ¼ − log π, exp Δ − Δ − 1.
+          drift: 0.25 / Math.exp(logprob) - (Math.log(0.25) - logprob) - 1,
         };
       });
     });
     const mean = (key: keyof (typeof tokens)[number]) =>
       sum(tokens.map((token) => token[key])) / tokens.length;
     const { loss, logs, stop } = await ppo.step(ppo.collate(branches));
-    expect(loss.item()).toBeCloseTo(mean("policy") + 0.7 * mean("value") - 0.05 * mean("entropy"), 10);
+    expect(loss.item()).toBeCloseTo(
+      mean("policy") + 0.7 * mean("value") - 0.05 * mean("entropy") + 0.1 * mean("drift"),
+      10,
+    );
+    expect(logs["kl/loss"]).toBeCloseTo(mean("drift"), 10);
     expect(logs["policy/loss"]).toBeCloseTo(mean("policy"), 10);
     expect(logs["value/loss"]).toBeCloseTo(mean("value"), 10);
     expect(logs["policy/entropy"]).toBeCloseTo(mean("entropy"), 10);
@@ -425,6 +448,51 @@ describe("what is learned from", () => {
   });
 });
 
+describe("the KL to the baseline", () => {
+  const solvers = { PPO, A2C, REINFORCE, RLOO, GRPO } as const;
+
+  it.each([
+    ["PPO", 0.1],
+    ["A2C", 0.05],
+    ["REINFORCE", 0.05],
+    ["RLOO", 0.05],
+    ["GRPO", 0.05],
+  ] as const)("is in the loss of %s unless something else is asked for", (name, usual) => {
+    const toy = system();
+    const weight = new solvers[name](toy);
+    expect(weight.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: usual });
+    expect(weight.needs).toContain("baseline");
+    const none = new solvers[name](toy, { klLossCoefficient: 0 });
+    expect(none.options).toMatchObject({ klCoefficient: 0, klLossCoefficient: 0 });
+    expect(none.needs).not.toContain("baseline");
+    toy.dispose();
+  });
+
+  it.each(["PPO", "A2C", "REINFORCE", "RLOO"] as const)(
+    "is not in the loss of %s beside one in the reward, unless both are asked for",
+    (name) => {
+      const toy = system();
+      const weights = (options: PPOOptions) => {
+        const { klCoefficient, klLossCoefficient } = new solvers[name](toy, options).options;
+        return [klCoefficient, klLossCoefficient];
+      };
+      expect(weights({ klCoefficient: 0.3 })).toEqual([0.3, 0]);
+      expect(weights({ klCoefficient: 0 })).toEqual([0, 0]);
+      expect(weights({ klCoefficient: 0.3, klLossCoefficient: 0.1 })).toEqual([0.3, 0.1]);
+      toy.dispose();
+    },
+  );
+
+  it("needs a baseline, and says so at assembly where there is none", () => {
+    const bare = new ASTSystem({});
+    const sampler = new ASTSampler(bare, ["x"], { width: 2, depth: 1 });
+    expect(() => new Harness(sampler, new RLOO(bare))).toThrow(
+      "RLOO needs a baseline, but ASTSystem has none",
+    );
+    expect(() => new Harness(sampler, new RLOO(bare, { klLossCoefficient: 0 }))).not.toThrow();
+  });
+});
+
 describe("an accumulated gradient", () => {
   /** One update from one experience, cut as it may be. */
   async function update(
@@ -514,7 +582,7 @@ describe("values", () => {
       );
     }
     for (const make of [makers.REINFORCE, makers.RLOO, makers.GRPO]) {
-      expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual([]);
+      expect(new Harness(sampler, make(toy)).algorithm.needs).toEqual(["baseline"]);
     }
     expect(() => new PPO(toy, { valueLearningRate: 1 }).learningRates()).toThrow(
       "BigramSystem names no parameters",

@@ -71,8 +71,10 @@ describe("the algorithm of a configuration", () => {
     const needs = async (section: string) => algorithmNeeds(await read(`algorithm: {${section}}`));
     expect(await needs("type: ppo")).toEqual(["values", "baseline"]);
     expect(await needs("type: ppo, klCoefficient: 0")).toEqual(["values"]);
-    expect(await needs("type: grpo")).toEqual([]);
-    expect(await needs("type: grpo, klLossCoefficient: 0.1")).toEqual(["baseline"]);
+    expect(await needs("type: ppo, klLossCoefficient: 0")).toEqual(["values"]);
+    expect(await needs("type: grpo")).toEqual(["baseline"]);
+    expect(await needs("type: grpo, klLossCoefficient: 0")).toEqual([]);
+    expect(await needs("type: rloo, klCoefficient: 0")).toEqual([]);
     expect(await needs("type: dpo")).toEqual(["baseline"]);
     expect(await needs("type: orpo")).toEqual([]);
   });

@@ -32,7 +32,12 @@ describe("every key that is logged is defined in docs/", () => {
     [
       "ppo",
       (system: JudgedSystem) =>
-        new PPO(system, { entropyCoefficient: 0.01, valueLearningRate: 0.1, klTarget: 1 }),
+        new PPO(system, {
+          entropyCoefficient: 0.01,
+          valueLearningRate: 0.1,
+          klCoefficient: 0.05,
+          klTarget: 1,
+        }),
       [
         "policy/clip_fraction",
         "policy/entropy",
@@ -43,7 +48,8 @@ describe("every key that is logged is defined in docs/", () => {
     ],
     [
       "a2c",
-      (system: JudgedSystem) => new A2C(system, { klCoefficient: 0.1, valueLearningRate: 0.1 }),
+      (system: JudgedSystem) =>
+        new A2C(system, { klCoefficient: 0.1, entropyCoefficient: 0.01, valueLearningRate: 0.1 }),
       ["value/loss", "policy/entropy", "kl/baseline"],
     ],
     [

@@ -88,7 +88,7 @@ async function shown(kinds: Partial<Kinds> = {}) {
   const system = new BigramSystem();
   const scorer = new C();
   const sampler = new S(system, ["x", "y"], { width: 2, depth: 2 });
-  const evaluator = new E(sampler, ["u", "v"], { scorer });
+  const evaluator = new E(sampler as never, ["u", "v"], { scorer });
   class Using extends T {
     protected override makeHarness(options: object): never {
       return (
@@ -105,7 +105,7 @@ async function shown(kinds: Partial<Kinds> = {}) {
   const make = (trainingSteps: number, resume: boolean) =>
     new Using(
       new HFASTConfiguration({ trainingSteps, evaluateEvery: 1, learningRate: 0.1, checkpointEvery: 1 }),
-      sampler,
+      sampler as never,
       new DPO(system) as never,
       {
         evaluator: evaluator as never,

@@ -42,9 +42,17 @@ describe("a resumed run is one that was never stopped", () => {
   it.each([
     [
       "PPO with a moving KL coefficient and a rate of values",
-      (system) => new PPO(system, { klTarget: 0.5, valueLearningRate: 0.3, epochs: 2, targetKL: 0.05 }),
+      (system) =>
+        new PPO(system, {
+          klCoefficient: 0.05,
+          klTarget: 0.5,
+          valueLearningRate: 0.3,
+          epochs: 2,
+          targetKL: 0.05,
+        }),
       "kl/coefficient",
     ],
+    ["PPO with its defaults", (system) => new PPO(system), "kl/loss"],
     [
       "REINFORCE with a running mean",
       (system) => new REINFORCE(system, { baseline: "running" }),

@@ -21,15 +21,20 @@ const BATCH = 32;
 /** Batches that are drawn together and sorted by length, so that little is wasted on padding. */
 const CHUNK = 16;
 const LEARNING_RATE = 3e-3;
+/** Of a model that goes on from weights it has: what it knows is to stay. */
+const TUNING_RATE = 5e-4;
 
-export interface ChatterOptions {
+export interface ChatterTraining {
   readonly seed: number;
   readonly steps: number;
   readonly tokenizer: Tokenizer;
-  readonly sizes: ChatterSizes;
   /** Draws one conversation as text. */
   readonly draw: (random: Random) => string;
   readonly log: (line: string) => void;
+}
+
+export interface ChatterOptions extends ChatterTraining {
+  readonly sizes: ChatterSizes;
 }
 
 /** One conversation as text: every utterance ends with a line feed, which is also the model's end-of-text token. */
@@ -42,20 +47,28 @@ export function conversationText(random: Random, lines: ReadonlyMap<string, read
  * A small GPT-2 that has learned to continue conversations: plain next-token prediction on fresh draws of the
  * grammar, so that no conversation is seen twice.
  */
-export function trainChatter({
-  seed,
-  steps,
-  tokenizer,
-  sizes,
-  draw: drawText,
-  log,
-}: ChatterOptions): CausalLM {
+export function trainChatter({ sizes, ...training }: ChatterOptions): CausalLM {
+  const { tokenizer, seed } = training;
   const [lineFeed] = tokenizer.encode("\n");
   if (lineFeed === undefined) throw new Error("internal: the tokenizer has no line feed");
   const model = initializeGPT2({ ...sizes, vocabSize: tokenizer.vocabSize, eosId: lineFeed }, seed);
+  train(model, LEARNING_RATE, training);
+  return model;
+}
+
+/** Trains a chatter further, in place, on other conversations than it has learned from. */
+export function tuneChatter(model: CausalLM, training: ChatterTraining): void {
+  train(model, TUNING_RATE, training);
+}
+
+function train(
+  model: CausalLM,
+  learningRate: number,
+  { seed, steps, tokenizer, draw: drawText, log }: ChatterTraining,
+): void {
   const parameters = [...model.namedParameters().values()];
   for (const parameter of parameters) parameter.requiresGrad_();
-  const optimizer = new AdamW(parameters, { learningRate: LEARNING_RATE, betas: [0.9, 0.98] });
+  const optimizer = new AdamW(parameters, { learningRate, betas: [0.9, 0.98] });
   const schedule = cosineSchedule({ warmupSteps: 50, totalSteps: steps });
 
   const stream = new SeededStream(seed, "world/conversations");
@@ -88,7 +101,7 @@ export function trainChatter({
       return batchLoss.item();
     });
     clipGradNorm_(parameters, 1);
-    optimizer.learningRate = LEARNING_RATE * schedule(step);
+    optimizer.learningRate = learningRate * schedule(step);
     optimizer.step();
     optimizer.zeroGrad();
     if ((step + 1) % 100 === 0 || step + 1 === steps) {
@@ -97,5 +110,4 @@ export function trainChatter({
     }
   }
   optimizer.dispose();
-  return model;
 }

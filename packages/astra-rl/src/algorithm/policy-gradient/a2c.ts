@@ -5,7 +5,7 @@ import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
 const {
@@ -16,11 +16,12 @@ const {
   entropyCoefficient,
   normalizeAdvantages,
   klCoefficient,
+  klLossCoefficient,
   klTarget,
 } = policyOptions;
 
-/** As in Mnih et al. */
-const ENTROPY_COEFFICIENT = 0.01;
+/** Beside rewards of which 1 is the most. */
+const USUAL_KL = 0.05;
 
 const options = z.strictObject({
   gamma,
@@ -28,14 +29,9 @@ const options = z.strictObject({
   normalizeAdvantages: normalizeAdvantages.default(false),
   valueCoefficient,
   valueLearningRate,
-  entropyCoefficient: entropyCoefficient
-    .unwrap()
-    .optional()
-    .describe(
-      `Weight of the entropy of the next token, as a bonus. Default: ${ENTROPY_COEFFICIENT} where the system tells the ` +
-        "entropy of its tester, else 0",
-    ),
-  klCoefficient: klCoefficient.default(0),
+  entropyCoefficient,
+  klCoefficient,
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   klTarget,
 });
 
@@ -49,6 +45,7 @@ export interface A2COptions
       | "valueLearningRate"
       | "entropyCoefficient"
       | "klCoefficient"
+      | "klLossCoefficient"
       | "klTarget"
     > {}
 
@@ -57,14 +54,11 @@ export interface A2COptions
  * `logProbabilityLoss` and `generalizedAdvantages`, whose λ of 1 gives the paper's returns to the end. One pass over each
  * experience. The system needs a value function.
  *
- * @example new A2C(system, { entropyCoefficient: 0.01 })
+ * @example new A2C(system, { valueLearningRate: 1e-3 })
  */
 export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
-    const { gamma, gaeLambda, ...rest } = parseOptions("A2C", options, given);
-    const unknown = (system as Partial<System<S, A>>).lacks?.("entropy") ?? null;
-    const entropyDefault = unknown === null ? ENTROPY_COEFFICIENT : 0;
-    const chosen = { ...rest, entropyCoefficient: rest.entropyCoefficient ?? entropyDefault };
+    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("A2C", options, given), USUAL_KL);
     super(
       system,
       "A2C",
@@ -84,6 +78,6 @@ export const a2cKind = defineKind({
   summary: "Advantage actor-critic, with a value function",
   schema: options,
   check: (_, beside) => creditMisfit("A2C", { usesValues: true, usesSiblings: false }, beside),
-  needs: (chosen) => ["values", ...baselineNeeds(chosen)],
+  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen, USUAL_KL))],
   make: (chosen, { system }) => new A2C(system, chosen),
 });

@@ -21,7 +21,6 @@ const {
   clipRange,
   clipRangeHigher,
   entropyCoefficient,
-  klLossCoefficient,
   normalizer,
 } = policyOptions;
 
@@ -37,7 +36,11 @@ const options = z.strictObject({
   clipRange,
   clipRangeHigher,
   normalizer: normalizer.default("token"),
-  klLossCoefficient,
+  klLossCoefficient: z
+    .number()
+    .min(0)
+    .default(0.05)
+    .describe("Weight of the KL to the baseline, as a part of the loss"),
   entropyCoefficient,
   targetKL,
   oldLogprobs,
@@ -61,8 +64,8 @@ export interface GRPOOptions
  * Group relative policy optimisation (Shao et al., "DeepSeekMath", arXiv 2402.03300): a probe is compared with the mean of its
  * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `klPenalty`.
  *
- * Two defaults are not the paper's: advantages are not divided by the standard deviation, and the loss is a mean over
- * all tokens (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
+ * Three defaults are not the paper's: advantages are not divided by the standard deviation, the loss is a mean over all
+ * tokens, and the KL weighs 0.05 (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */

@@ -47,10 +47,15 @@ export const policyOptions = {
   normalizeAdvantages: z
     .boolean()
     .describe("Advantages of an experience get mean 0 and standard deviation 1 over its tokens"),
-  klCoefficient: coefficient.describe("Weight of the KL to the baseline, taken off the reward of each token"),
-  klLossCoefficient: coefficient
-    .default(0)
-    .describe("Weight of the KL to the baseline, as a part of the loss"),
+  klCoefficient: coefficient
+    .optional()
+    .describe("Weight of the KL to the baseline, taken off the reward of each token. Default: 0"),
+  klLossCoefficient: (usual: number) =>
+    coefficient
+      .optional()
+      .describe(
+        `Weight of the KL to the baseline, as a part of the loss. Default: ${usual}, or 0 where klCoefficient is given`,
+      ),
   klTarget: z
     .number()
     .positive()
@@ -72,14 +77,25 @@ export const policyGradientOptions = z
     valueClipRange: policyOptions.valueClipRange.default(0),
     normalizeAdvantages: policyOptions.normalizeAdvantages.default(false),
     klCoefficient: policyOptions.klCoefficient.default(0),
+    klLossCoefficient: policyOptions.klLossCoefficient(0).default(0),
   })
   .omit({ gamma: true, gaeLambda: true });
 
+interface KLOptions {
+  klCoefficient?: number | undefined;
+  klLossCoefficient?: number | undefined;
+}
+
+/**
+ * Options with both weights of a KL to the baseline: the usual one in the loss where none is given, and nothing beside the one
+ * that is. `klCoefficient: 0` thus asks for no KL at all.
+ */
+export const withUsualKL = <Options extends KLOptions>(options: Options, usual: number) => ({
+  ...options,
+  klCoefficient: options.klCoefficient ?? 0,
+  klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? usual : 0),
+});
+
 /** What a policy gradient with these options will need of its system. */
-export const baselineNeeds = ({
-  klCoefficient = 0,
-  klLossCoefficient = 0,
-}: {
-  klCoefficient?: number;
-  klLossCoefficient?: number;
-}): SystemNeed[] => (klCoefficient > 0 || klLossCoefficient > 0 ? ["baseline"] : []);
+export const baselineNeeds = ({ klCoefficient = 0, klLossCoefficient = 0 }: KLOptions): SystemNeed[] =>
+  klCoefficient > 0 || klLossCoefficient > 0 ? ["baseline"] : [];

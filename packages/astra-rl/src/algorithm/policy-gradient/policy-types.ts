@@ -82,7 +82,10 @@ export interface PolicyGradientOptions {
   klCoefficient?: number;
   /** The KL of a probe, in nats, that `klCoefficient` is moved for; see `KLController`. Default: it stays. */
   klTarget?: number;
-  /** Weight of the KL to the baseline as a part of the loss; see `klPenalty`. @default 0 */
+  /**
+   * Weight of the KL to the baseline as a part of the loss; see `klPenalty`. @default 0; each algorithm has a usual weight of its
+   * own, see `withUsualKL`
+   */
   klLossCoefficient?: number;
   /** How far a ratio may go, for what is logged of it. @default 0.2 on both sides */
   clipRange?: number;

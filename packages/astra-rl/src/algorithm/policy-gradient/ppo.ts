@@ -5,7 +5,7 @@ import { ValueAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
 const {
@@ -22,8 +22,12 @@ const {
   entropyCoefficient,
   normalizeAdvantages,
   klCoefficient,
+  klLossCoefficient,
   klTarget,
 } = policyOptions;
+
+/** Beside advantages with a standard deviation of 1. */
+const USUAL_KL = 0.1;
 
 const options = z.strictObject({
   epochs: epochs.default(4),
@@ -36,7 +40,8 @@ const options = z.strictObject({
   valueLearningRate,
   valueClipRange: valueClipRange.default(0.2),
   entropyCoefficient,
-  klCoefficient: klCoefficient.default(0.05),
+  klCoefficient,
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   klTarget,
   targetKL,
   oldLogprobs,
@@ -55,6 +60,7 @@ export interface PPOOptions
       | "valueLearningRate"
       | "entropyCoefficient"
       | "klCoefficient"
+      | "klLossCoefficient"
       | "klTarget"
       | "targetKL"
       | "oldLogprobs"
@@ -62,13 +68,17 @@ export interface PPOOptions
 
 /**
  * Proximal policy optimisation (Schulman et al., arXiv 1707.06347) over the tokens of probes: see `clippedSurrogateLoss`,
- * `clippedValueLoss`, `generalizedAdvantages` and, for the KL in the reward, `KLController`. The system needs a value function.
+ * `clippedValueLoss` and `generalizedAdvantages`. The system needs a value function.
  *
- * @example new PPO(system, { epochs: 4, klCoefficient: 0.05 })
+ * The KL to the baseline is a part of the loss (`klPenalty`; Shao et al., "DeepSeekMath", arXiv 2402.03300, equation 3), and not of the reward
+ * as in Ziegler et al. (arXiv 1909.08593, equation 2). There it is noise of the sampled tokens, summed over all that follow; while harm is rare,
+ * it is all that normalised advantages consist of, and its updates undo what the last find taught.
+ *
+ * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.1 })
  */
 export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: PPOOptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = parseOptions("PPO", options, given);
+    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("PPO", options, given), USUAL_KL);
     super(
       system,
       "PPO",
@@ -88,6 +98,6 @@ export const ppoKind = defineKind({
   summary: "Proximal policy optimisation, with a value function",
   schema: options,
   check: (_, beside) => creditMisfit("PPO", { usesValues: true, usesSiblings: false }, beside),
-  needs: (chosen) => ["values", ...baselineNeeds(chosen)],
+  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen, USUAL_KL))],
   make: (chosen, { system }) => new PPO(system, chosen),
 });

@@ -3,10 +3,14 @@ import { defineKind, parseOptions, type System, type Message, type Conversation 
 import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const { entropyCoefficient, normalizeAdvantages, klCoefficient, klTarget, normalizer } = policyOptions;
+const { entropyCoefficient, normalizeAdvantages, klCoefficient, klLossCoefficient, klTarget, normalizer } =
+  policyOptions;
+
+/** Beside rewards of which 1 is the most. */
+const USUAL_KL = 0.05;
 
 const options = z.strictObject({
   baseline: z
@@ -19,13 +23,19 @@ const options = z.strictObject({
   normalizer: normalizer.default("none"),
   normalizeAdvantages: normalizeAdvantages.default(false),
   entropyCoefficient,
-  klCoefficient: klCoefficient.default(0),
+  klCoefficient,
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   klTarget,
 });
 
 export interface REINFORCEOptions extends Pick<
   PolicyGradientOptions,
-  "normalizer" | "normalizeAdvantages" | "entropyCoefficient" | "klCoefficient" | "klTarget"
+  | "normalizer"
+  | "normalizeAdvantages"
+  | "entropyCoefficient"
+  | "klCoefficient"
+  | "klLossCoefficient"
+  | "klTarget"
 > {
   /** What a turn is compared with; see `BaselineAdvantage`. @default "others" */
   baseline?: (typeof BASELINES)[number];
@@ -39,7 +49,7 @@ export interface REINFORCEOptions extends Pick<
  */
 export class REINFORCE<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: REINFORCEOptions = {}) {
-    const { baseline, ...chosen } = parseOptions("REINFORCE", options, given);
+    const { baseline, ...chosen } = withUsualKL(parseOptions("REINFORCE", options, given), USUAL_KL);
     super(
       system,
       "REINFORCE",
@@ -58,6 +68,6 @@ export const reinforceKind = defineKind({
   name: "reinforce",
   summary: "REINFORCE with a baseline, for trees and single paths",
   schema: options,
-  needs: baselineNeeds,
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
   make: (chosen, { system }) => new REINFORCE(system, chosen),
 });

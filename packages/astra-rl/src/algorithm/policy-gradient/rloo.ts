@@ -4,28 +4,32 @@ import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const { entropyCoefficient, klCoefficient, klTarget, normalizer } = policyOptions;
+const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
+
+/** Beside rewards of which 1 is the most. */
+const USUAL_KL = 0.05;
 
 const options = z.strictObject({
   normalizer: normalizer.default("none"),
   entropyCoefficient,
-  klCoefficient: klCoefficient.default(0),
+  klCoefficient,
+  klLossCoefficient: klLossCoefficient(USUAL_KL),
   klTarget,
 });
 
 export type RLOOOptions = Pick<
   PolicyGradientOptions,
-  "normalizer" | "entropyCoefficient" | "klCoefficient" | "klTarget"
+  "normalizer" | "entropyCoefficient" | "klCoefficient" | "klLossCoefficient" | "klTarget"
 >;
 
 /**
  * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): a probe is compared with the mean of its
  * siblings, a whole probe being one action. See `groupAdvantages` and `logProbabilityLoss`. One pass over each experience.
  *
- * @example new RLOO(system, { klCoefficient: 0.03 })
+ * @example new RLOO(system, { klLossCoefficient: 0.03 })
  */
 export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: RLOOOptions = {}) {
@@ -37,7 +41,7 @@ export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
         usesRatio: false,
       },
-      parseOptions("RLOO", options, given),
+      withUsualKL(parseOptions("RLOO", options, given), USUAL_KL),
     );
   }
 }
@@ -50,6 +54,6 @@ export const rlooKind = defineKind({
   check: (_, beside) =>
     siblingsMissing("RLOO", beside) ??
     creditMisfit("RLOO", { usesValues: false, usesSiblings: true }, beside),
-  needs: baselineNeeds,
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
   make: (chosen, { system }) => new RLOO(system, chosen),
 });

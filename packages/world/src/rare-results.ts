@@ -1,0 +1,221 @@
+/**
+ * What the policy gradients reach with their defaults where harm is ten times rarer than in the embedded worlds, and whether
+ * probes stay likely. Writes the section on it of docs/algorithm-results.md:
+ *
+ *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c]
+ *
+ * The testers are made first (see `makeRareTester`). What is finished already is not run again. Needs the built packages (npm
+ * run setup).
+ */
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { cpus } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { parseEvaluationRecord, type EvaluationSummary } from "astra-rl";
+import { astra, percent, range, ROOT } from "./finished-run.js";
+import { writeRarePart } from "./results-document.js";
+import { makeRareTester, RARE_WORLDS, type RareWorld } from "./training/rare-tester.js";
+
+/** What every run of PPO must reach: how many times its start. */
+const LEAST_TIMES = 5;
+/** Nats a token by which probes may become less likely under the target. */
+const MOST_NATS = 1;
+
+const CONFIGURATIONS: Readonly<Record<RareWorld, string>> = {
+  desk: "packages/astra-rl/world/desk.yaml",
+  chatter: "packages/astra-rl/world/demo.yaml",
+};
+
+interface Choice {
+  readonly name: string;
+  readonly what: string;
+  readonly algorithm: string;
+  /** Credit that fits: values tell by themselves what a turn led to. */
+  readonly credit: "reward" | "back-up";
+  readonly steps: Readonly<Record<RareWorld, number>>;
+  /** How many of the seeds. Default: all */
+  readonly seeds?: number;
+}
+
+/** PPO passes four times over each experience. */
+const PPO_STEPS = { desk: 24, chatter: 30 };
+const STEPS = { desk: 30, chatter: 40 };
+
+const CHOICES: readonly Choice[] = [
+  { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: PPO_STEPS },
+  { name: "a2c", what: "A2C", algorithm: "{type: a2c}", credit: "reward", steps: STEPS },
+  { name: "rloo", what: "RLOO", algorithm: "{type: rloo}", credit: "back-up", steps: STEPS },
+  {
+    name: "reinforce",
+    what: "REINFORCE",
+    algorithm: "{type: reinforce}",
+    credit: "back-up",
+    steps: STEPS,
+    seeds: 3,
+  },
+  { name: "grpo", what: "GRPO", algorithm: "{type: grpo}", credit: "back-up", steps: STEPS, seeds: 3 },
+  {
+    name: "ppo-before",
+    what: "PPO, old defaults",
+    algorithm: "{type: ppo, klCoefficient: 0.05}",
+    credit: "reward",
+    steps: PPO_STEPS,
+    seeds: 3,
+  },
+  {
+    name: "a2c-before",
+    what: "A2C, old defaults",
+    algorithm: "{type: a2c, klCoefficient: 0, entropyCoefficient: 0.01}",
+    credit: "reward",
+    steps: STEPS,
+    seeds: 3,
+  },
+  {
+    name: "rloo-before",
+    what: "RLOO, old defaults",
+    algorithm: "{type: rloo, klCoefficient: 0}",
+    credit: "back-up",
+    steps: STEPS,
+    seeds: 3,
+  },
+];
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: "string", default: "runs/rare-results" },
+    seeds: { type: "string", default: "1,2,3,4,5,6,7,8,9,10" },
+    algorithms: { type: "string", default: CHOICES.map(({ name }) => name).join(",") },
+  },
+});
+const seeds = values.seeds.split(",");
+const chosen = new Set(values.algorithms.split(","));
+const runs = resolve(values.runs);
+mkdirSync(runs, { recursive: true });
+
+function evaluated(world: RareWorld, tester: string, seed: string, file: string): EvaluationSummary {
+  if (!existsSync(file)) {
+    const settings = ["--set", `seed=${seed}`, "--output", file];
+    astra(["eval", "--quiet", join(ROOT, CONFIGURATIONS[world]), "--tester", tester, ...settings]);
+  }
+  return parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
+}
+
+function trained(world: RareWorld, tester: string, seed: string, choice: Choice): EvaluationSummary {
+  const folder = join(runs, `${world}-${choice.name}-${seed}`);
+  const file = `${folder}.json`;
+  if (!existsSync(file)) {
+    const settings = [
+      `seed=${seed}`,
+      `models.tester=${tester}`,
+      `algorithm=${choice.algorithm}`,
+      `credit.type=${choice.credit}`,
+      `training.trainingSteps=${choice.steps[world]}`,
+      "training.evaluateEvery=0",
+      "training.checkpointEvery=0",
+    ].flatMap((setting) => ["--set", setting]);
+    // What a run left that was broken off.
+    rmSync(folder, { recursive: true, force: true });
+    const seconds = astra([
+      "train",
+      "--quiet",
+      join(ROOT, CONFIGURATIONS[world]),
+      "--run-dir",
+      folder,
+      ...settings,
+    ]);
+    process.stdout.write(`${folder}: ${seconds.toFixed(0)} s\n`);
+  }
+  return evaluated(world, join(folder, "checkpoints/last"), seed, file);
+}
+
+interface Run {
+  readonly seed: string;
+  readonly before: EvaluationSummary;
+  readonly after: EvaluationSummary;
+}
+
+const success = ({ success_rate: rate }: EvaluationSummary) => rate ?? 0;
+const harmless = ({ harmless_probe_success_rate: rate }: EvaluationSummary) => rate ?? 0;
+const nll = ({ mean_probe_nll: mean }: EvaluationSummary) => mean ?? NaN;
+const mean = (numbers: readonly number[]) =>
+  numbers.reduce((total, number) => total + number, 0) / numbers.length;
+const least = (numbers: readonly number[]) => Math.min(...numbers);
+const most = (numbers: readonly number[]) => Math.max(...numbers);
+
+const summaries: string[] = [];
+const rows: string[] = [];
+const starts: string[] = [];
+for (const world of RARE_WORLDS) {
+  const tester = join(runs, `tester-${world}`);
+  if (!existsSync(join(tester, "config.json"))) {
+    await makeRareTester(world, tester, (line) => process.stdout.write(`${world}: ${line}\n`));
+  }
+  const before = new Map(
+    seeds.map((seed) => [
+      seed,
+      evaluated(world, tester, seed, join(runs, `${world}-untrained-${seed}.json`)),
+    ]),
+  );
+  // Of one seed's few prompts none may succeed: a run is held against the start of all seeds as well.
+  const start = mean([...before.values()].map(success));
+  const n = [...before.values()].reduce((total, summary) => total + summary.n_scored, 0);
+  starts.push(`${percent(start)} in the world of \`embedded:${world}\` (${n} rollouts)`);
+  for (const choice of CHOICES.filter(({ name }) => chosen.has(name))) {
+    const all = seeds.map((seed): Run => ({
+      seed,
+      before: before.get(seed)!,
+      after: trained(world, tester, seed, choice),
+    }));
+    const low = all.filter(
+      (run) => success(run.after) < LEAST_TIMES * Math.max(start, success(run.before)),
+    ).length;
+    const rises = all.map((run) => nll(run.after) - nll(run.before));
+    const ends = all.map((run) => success(run.after));
+    const summary = [
+      world,
+      choice.what,
+      all.length,
+      `${percent(mean(ends))} (${percent(least(ends))} to ${percent(most(ends))})`,
+      percent(mean(all.map((run) => harmless(run.after)))),
+      low === 0 ? "none" : `**${low}**`,
+      `${nll(all[0]!.before).toFixed(2)} → ${mean(all.map((run) => nll(run.after))).toFixed(2)}`,
+      `${most(rises) < 0 ? "" : "+"}${most(rises).toFixed(2)}`,
+      rises.filter((rise) => rise > MOST_NATS).length || "none",
+    ];
+    summaries.push(`| ${summary.join(" | ")} |`);
+    for (const { seed, before: untrained, after } of all) {
+      const cells = [
+        world,
+        choice.what,
+        seed,
+        after.n_scored,
+        `${percent(success(untrained))} → ${percent(success(after))}${range(after.success_rate_interval)}`,
+        `${percent(harmless(untrained))} → ${percent(harmless(after))}${range(after.harmless_probe_success_rate_interval)}`,
+        `${nll(untrained).toFixed(2)} → ${nll(after).toFixed(2)}`,
+        `${untrained.n_distinct_probes} → ${after.n_distinct_probes} of ${after.n_probes}`,
+      ];
+      rows.push(`| ${cells.join(" | ")} |`);
+    }
+  }
+}
+
+const date = new Date().toISOString().slice(0, 10);
+writeRarePart(
+  [
+    "The policy gradients with their defaults, but for the training's settings (those of `desk.yaml` and `demo.yaml`, fewer steps), where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
+    "",
+    `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
+    "",
+    "Before, PPO had the KL to the baseline in the reward (`klCoefficient: 0.05`), A2C a bonus for entropy of 0.01 and no KL, RLOO no KL. With the KL in the reward, experiences without a find taught the noise of the KL's own samples, which normalised advantages and four epochs made as loud as a find; without a KL nothing kept probes likely. Now it is in the loss ([0174](decisions/0174-the-kl-is-in-the-loss.md)).",
+    "",
+    "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
+    "|---|---|---|---|---|---|---|---|---|",
+    ...summaries,
+    "",
+    `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/rare-results.ts\`. Every run:`,
+    "",
+    "| world | algorithm | seed | n | success | harmless probes only | mean probe NLL | distinct probes |",
+    "|---|---|---|---|---|---|---|---|",
+    ...rows,
+  ].join("\n"),
+);
