@@ -148,7 +148,7 @@ describe("an override that drops the keys", () => {
       expect(new Set(said.slice(0, 2).flat().map(String)).size).toBe(6);
       expect(children.map(({ probe }) => probe)).toEqual(answers[1]);
       const again = await sampler.rollout(1);
-      expect(JSON.stringify(again)).toBe(JSON.stringify(new Graph({ ...again, children })));
+      expect(texts([again])).toEqual([JSON.stringify(children)]);
     });
   });
 

@@ -280,13 +280,13 @@ describe("credit", () => {
     expect(JSON.stringify(experience.graphs)).toBe(JSON.stringify(plain));
     expect(experience.credits).toEqual(experience.graphs.map((graph) => credit(graph)));
     const learned = [...experience].flatMap(({ contexts, chosen, rejected }) =>
-      contexts.map((context, pair) => [context, chosen[pair]!, rejected[pair]!]),
+      contexts.map((context, pair) => JSON.stringify([context, chosen[pair], rejected[pair]])),
     );
     const pairsBy = (creditOf: typeof credit) =>
       experience.graphs.flatMap((graph) =>
         new DPO(system)
           .flatten(graph, creditOf(graph))
-          .map(({ context, chosen, rejected }) => [context, chosen, rejected]),
+          .map(({ context, chosen, rejected }) => JSON.stringify([context, chosen, rejected])),
       );
     expect(learned.sort()).toEqual(pairsBy(credit).sort());
     expect(learned).not.toEqual(pairsBy(rewardCredit).sort());

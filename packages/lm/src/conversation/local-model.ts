@@ -192,13 +192,15 @@ export class LocalModel {
       return place;
     });
     const messages: Message[] = [];
-    for (const { session: taken, at } of this.#cache.take(distinct, (ids) => this.#open(ids))) {
+    const groups = this.#cache.take(distinct, (ids) => this.#open(ids));
+    for (const [group, { session: taken, at }] of groups.entries()) {
       const rowIn = new Map(at.map((place, row) => [place, row]));
       const mine = rows.flatMap((_, row) => (rowIn.has(baseOf[row]!) ? [row] : []));
       const children = mine.map((row) => rowIn.get(baseOf[row]!)!);
       const isSame = children.length === at.length && children.every((child, index) => child === index);
-      const session = isSame ? taken : taken.fork(children, { consume: true });
+      let session = taken;
       try {
+        if (!isSame) session = taken.fork(children, { consume: true });
         this.#read(
           session,
           mine.map((row) => rows[row]!),
@@ -215,6 +217,8 @@ export class LocalModel {
           mine.map((row) => conversations[row]!.append(messages[row]!)),
         );
       } catch (error) {
+        // Nobody else has those whose turn never came.
+        for (const { session: rest } of groups.slice(group + 1)) rest.dispose();
         session.dispose();
         throw error;
       }

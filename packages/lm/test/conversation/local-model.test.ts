@@ -451,16 +451,22 @@ describe("what is kept", () => {
     expect(await read(99)).toBeLessThan(await read(0));
   });
 
-  it("is nothing of a call that failed", async () => {
-    const before = liveTensors();
+  it("is nothing of a call that failed, whatever it took over from earlier ones", async () => {
     const model = local("tester");
-    const end = new Message("prompt", "");
-    const bad = Object.create(end, { text: { value: 7 } }) as Message;
-    await expect(
-      model.generate([Conversation.of("fine"), Conversation.of(bad)], {
-        keys: [0, 1].map((node) => ({ seed: 1, episode: 0, node })),
-      }),
-    ).rejects.toThrow();
+    const key = { seed: 1, episode: 0, node: 0 };
+    const wrong = { ...key, seed: NaN };
+    const before = liveTensors();
+    const fresh = [Conversation.of("one"), Conversation.of("other")];
+    await expect(model.generate(fresh, { keys: [key, wrong] })).rejects.toThrow(/NaN/u);
     expect(liveTensors()).toBe(before);
+    // Two sessions, both of which are given away to the call.
+    const [first, second] = [await say(model, 1), await say(model, 2)].map(([message]) =>
+      message!.sampled!.after.append(message!),
+    ) as [Conversation, Conversation];
+    await expect(model.generate([first, second], { keys: [wrong, key] })).rejects.toThrow(/NaN/u);
+    expect(liveTensors()).toBe(before);
+    const [again] = await model.generate([second], { keys: [key] });
+    const [wanted] = await local("tester").generate([second], { keys: [key] });
+    expect(again!.sampled!.ids).toEqual(wanted!.sampled!.ids);
   });
 });
