@@ -125,7 +125,7 @@ async function shown(kinds: Partial<Kinds> = {}) {
   const state = { step: further.step, best: further.bestScore, last: further.lastEvaluation };
   further.dispose();
   const evaluation = await evaluator.evaluate({ seed: 5 });
-  const single = await evaluator.computeMetrics(await sampler.evalRollout("w", { seed: 2 }));
+  const single = await evaluator.computeMetrics((await sampler.evalRollout("w", { seed: 2 })) as never);
   const own = await sampler.rollout();
   const outcomes = await scorer.scoreAndValidate(["aaa", { prompt: "b", response: "a" }]);
   scorer.dispose();
@@ -266,9 +266,9 @@ const worth42 = (metrics: GraphMetrics): GraphMetrics => ({
   overall: { ...metrics.overall, mean_reward: 42 },
 });
 
-function marked(graph: Graph): Graph {
+function marked<S, A>(graph: Graph<S, A>): Graph<S, A> {
   for (const node of graph.nodes()) node.reward = 5;
-  graph.context = "mine";
+  graph.context = "mine" as S;
   return graph;
 }
 

@@ -26,8 +26,8 @@ const keywords = () =>
 
 systemContract("ToySystem", {
   create: () => Promise.resolve(new ToySystem(keywords())),
-  contexts: talks("Hello. ", "", "Good day. "),
-  continuations: probes("you ", "so bad ", ""),
+  contexts: ["Hello. ", "", "Good day. "],
+  continuations: ["you ", "so bad ", ""],
 });
 
 class Recording extends Scorer {

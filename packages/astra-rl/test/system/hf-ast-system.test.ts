@@ -47,8 +47,8 @@ const nodesOf = (graphs: readonly Graph[]) => graphs.flatMap((graph) => [...grap
 
 systemContract("HFASTSystem", {
   create: load,
-  contexts: talks("Hello there. ", "", "日本 👋"),
-  continuations: probes("I am well.", "a", "So it goes, and on. "),
+  contexts: ["Hello there. ", "", "日本 👋"],
+  continuations: ["I am well.", "a", "So it goes, and on. "],
 });
 
 samplerContract("ASTSampler over HFASTSystem", {

@@ -38,8 +38,8 @@ async function change(system: HFASTSystem, by: number): Promise<void> {
 
 systemContract("HFASTSystem with an adapter", {
   create: load,
-  contexts: talks(...PROMPTS),
-  continuations: probes("I am well.", "a"),
+  contexts: PROMPTS,
+  continuations: ["I am well.", "a"],
 });
 
 describe("HFASTSystem with an adapter", () => {
