@@ -20,6 +20,8 @@ import {
   testerOption,
   testerOverride,
 } from "./configuration-options.js";
+import type { System } from "../core/index.js";
+import type { HFEvaluationSystem } from "../system/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
@@ -46,11 +48,13 @@ export function evalCommand(streams: Streams) {
       noteHubModels(configuration, output);
       // Of targets alone: the tester is a checkpoint as a rule, and may be one of the embedded model's.
       const { target, otherTargets } = configuration.models;
-      if (trustsEmbeddedScorer(configuration, [target, ...otherTargets]))
-        output.alert(EMBEDDED_SCORER_LIMITS);
+      const targets = [target, ...otherTargets].filter(
+        (model) => (model as string | undefined) !== undefined,
+      );
+      if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
       const prompts = await loadPrompts(configuration, split, downloadNotes(output));
       const { rollouts, batchSize } = configuration.evaluation;
-      const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
+      const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       try {
         const evaluator = await assembleEvaluator(configuration, system, prompts);
         const progress = new Progress(output, {
@@ -64,7 +68,7 @@ export function evalCommand(streams: Streams) {
           onProgress: (done) => progress.update(done),
         });
         progress.end();
-        const { dtype } = system.target.model;
+        const dtype = (system as unknown as Partial<HFEvaluationSystem>).target?.model.dtype ?? "none";
         const measured = await describeMeasured(configuration, { split, prompts, dtype });
         const record = { measured, ...figures };
         if (toFile) {

@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { UsageError } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
-import { withMemoryAdvice, type Graph, type Node } from "../core/index.js";
+import { withMemoryAdvice, type Graph, type Node, type System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
@@ -13,6 +13,7 @@ import {
   testerOverride,
 } from "./configuration-options.js";
 import { wholeNumber } from "./options.js";
+import type { TokenTeller } from "../training/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
@@ -41,8 +42,14 @@ export function rolloutCommand(streams: Streams) {
       noteHubModels(configuration, output);
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
-      const system = await assembleEvaluationSystem(configuration, downloadNotes(output));
+      const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+      const teller = system as unknown as Partial<TokenTeller>;
       try {
+        if (tokens && teller.tokensOf === undefined) {
+          throw new UsageError(
+            "--tokens: the system of this configuration does not tell token ids (tokensOf)",
+          );
+        }
         const sampler = await assembleSampler(configuration, system, prompts);
         const progress = new Progress(output, { unit: "episode", total: episodes });
         for (let done = 0; done < episodes; done += TOGETHER) {
@@ -52,7 +59,7 @@ export function rolloutCommand(streams: Streams) {
           }));
           for (const graph of await withMemoryAdvice("rollout", () => sampler.rolloutMany(starts))) {
             if (json)
-              output.json(graphRecord(graph, tokens ? { tokensOf: (node) => system.tokensOf(node) } : {}));
+              output.json(graphRecord(graph, tokens ? { tokensOf: (node) => teller.tokensOf!(node) } : {}));
             else showGraph(graph, output);
           }
           progress.update(done + starts.length);

@@ -15,8 +15,8 @@ import {
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "../run/index.js";
-import type { HFASTSystem } from "../system/index.js";
-import { checkResumable } from "../training/index.js";
+import type { System } from "../core/index.js";
+import { checkResumable, computeTypesOf } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
 import { stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { foundReport } from "../report/index.js";
@@ -48,13 +48,13 @@ export function trainCommand(streams: Streams) {
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
-      let system: HFASTSystem | null = null;
+      let system: System | null = null;
       let interruption: Interruption | null = null;
       try {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
-        system = await assembleSystem(wanted, downloadNotes(output));
-        const configuration = withComputeTypes(wanted, system.computeTypes);
+        system = await assembleSystem<System>(wanted, downloadNotes(output));
+        const configuration = withComputeTypes(wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
@@ -89,8 +89,7 @@ export function trainCommand(streams: Streams) {
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
-          if (lastEvaluation !== null && lastEvaluation.details.length > 0)
-            found = foundReport(lastEvaluation);
+          if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
         } finally {
           trainer.dispose();
         }

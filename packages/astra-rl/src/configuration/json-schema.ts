@@ -56,7 +56,15 @@ export function configurationJsonSchema(): JsonSchema {
   }
   schema.properties!["reward"]!.properties!["terms"]!.items!.oneOf!.push(moduleForm("term"));
   schema.properties!["logging"]!.items!.oneOf!.push(moduleForm("logger"));
-  return { ...schema, title: "ASTRA-RL run configuration" };
+  const { required = [], ...rest } = schema as JsonSchema & { required?: string[] };
+  const others = required.filter((key) => key !== "models");
+  return {
+    ...rest,
+    ...(others.length === 0 ? {} : { required: others }),
+    // A system of the user's may need no models.
+    anyOf: [{ required: ["models"] }, { required: ["system"] }],
+    title: "ASTRA-RL run configuration",
+  };
 }
 
 /** Sections inside sections refer to the forms of their role, which may hold such sections again. */

@@ -309,6 +309,24 @@ function rewardSchema(modules: ModuleTypes) {
     });
 }
 
+/** A section that nothing of the package stands behind, but a module of the user's. */
+function moduleSection(role: Role, modules: ModuleTypes) {
+  const [reference] = modules[role] ?? [];
+  const type =
+    reference === undefined
+      ? z.string().regex(/#/, "must be an export of a module such as ./file.js#name")
+      : z.literal(reference);
+  return z.looseObject({ type }).meta({ kind: role }) as unknown as z.ZodType<KindSection, KindSection>;
+}
+
+/** As `models`, where a system of the user's needs none of them. */
+function modelsBesideSystem() {
+  const { tester, target } = models.shape;
+  return z
+    .strictObject({ ...models.shape, tester: tester.optional(), target: target.optional() })
+    .prefault({}) as unknown as typeof models;
+}
+
 const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digits of a SHA-256");
 
 /**
@@ -322,7 +340,13 @@ export function configurationSchema(modules: ModuleTypes = {}) {
   ) as Record<(typeof KIND_SECTIONS)[number], z.ZodPrefault<z.ZodType<KindSection, KindSection>>>;
   return z.strictObject({
     seed: seed.default(0).describe("Everything random in the run follows from it"),
-    models,
+    models: (modules.system?.length ?? 0) > 0 ? modelsBesideSystem() : models,
+    system: moduleSection("system", modules)
+      .optional()
+      .describe(
+        "A system of your own, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
+          "an environment that needs none of them",
+      ),
     prompts: prompts.prefault({}),
     sampler: choices.sampler,
     generation: z
@@ -341,6 +365,12 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .describe(
         "Where the values of each step go besides metrics.jsonl, which always has them. A logger that fails never ends training",
       ),
+    trainer: moduleSection("trainer", modules)
+      .optional()
+      .describe("A trainer of your own in place of HFASTTrainer, an export of a module"),
+    evaluator: moduleSection("evaluator", modules)
+      .optional()
+      .describe("An evaluator of your own in place of ASTEvaluator, an export of a module"),
     evaluation: evaluation.prefault({}),
     modules: z
       .record(z.string(), hash)

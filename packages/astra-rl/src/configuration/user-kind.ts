@@ -1,24 +1,29 @@
 import { AstraError, describeValue, UsageError } from "@astra-rl/torch";
 import {
+  hasMethods,
   messageOf,
   Embedder,
   Scorer,
   type Algorithm,
   type Credit,
   type CreditTable,
+  type Evaluator,
   type Exchange,
   type Failure,
   type Graph,
   type KindNeeds,
   type KindParts,
+  type LoadableSystem,
   type LoggedValues,
   type Made,
   type MetricsLogger,
   type RewardTerm,
   type Role,
+  type RunnableTrainer,
   type Sampler,
   type Score,
   type ScoreOutcome,
+  type System,
   type SystemNeed,
   type Turn,
 } from "../core/index.js";
@@ -80,10 +85,7 @@ interface RoleRules<R extends Role> {
 const create = (Class: Constructor, ...values: unknown[]): unknown =>
   new (Class as new (...all: unknown[]) => unknown)(...values);
 
-const has = (value: unknown, ...methods: string[]): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  methods.every((method) => typeof (value as Record<string, unknown>)[method] === "function");
+const has = (value: unknown, ...methods: string[]): boolean => hasMethods(value, methods);
 
 const RULES: { [R in Role]: RoleRules<R> } = {
   scorer: {
@@ -141,7 +143,34 @@ const RULES: { [R in Role]: RoleRules<R> } = {
     }),
     accept: (made, name) => (has(made, "open", "log", "close") ? named(made as MetricsLogger, name) : null),
   },
+  system: {
+    wanted: "a System (extend the class System, or ASTSystem)",
+    fromClass: (Class, options, parts) =>
+      isLoadable(Class) ? parts.load(Class, options) : create(Class, options, parts),
+    fromFunction: null,
+    accept: (made) =>
+      has(made, "rolloutPromptWithTester", "rolloutPromptWithTarget", "advance", "parameters")
+        ? (made as System)
+        : null,
+  },
+  evaluator: {
+    wanted: "an Evaluator (an object with the method evaluate)",
+    fromClass: (Class, options, { sampler, prompts, threshold }) =>
+      create(Class, sampler, prompts, { threshold, ...options }),
+    fromFunction: null,
+    accept: (made) => (has(made, "evaluate") ? (made as Evaluator) : null),
+  },
+  trainer: {
+    wanted: "a trainer (an object with the methods train and dispose)",
+    fromClass: (Class, options, { configuration, sampler, algorithm, options: own }) =>
+      create(Class, configuration, sampler, algorithm, { ...own, ...options }),
+    fromFunction: null,
+    accept: (made) => (has(made, "train", "dispose") ? (made as RunnableTrainer) : null),
+  },
 };
+
+/** Whether a class has a static `load` of its own making, so that its constructor is not what is called. */
+const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
 
 /**
  * Makes a kind of an export: an object with `make` and perhaps `schema`, a class, or, where the role allows it, a
@@ -173,7 +202,7 @@ export function userKind<R extends Role>(
     return accepted;
   };
   const needs = readNeeds(reference, value);
-  if (has(value, "make")) {
+  if (typeof value === "object" && has(value, "make")) {
     const own = value as { schema?: unknown; make(options: object, parts: object): unknown };
     const schema = own.schema ?? null;
     if (schema !== null && !isStandardSchema(schema)) {
@@ -209,7 +238,7 @@ export function userKind<R extends Role>(
 function readNeeds(reference: string, value: unknown): KindNeeds<Record<string, unknown>> {
   const { needs = [] } = (value ?? {}) as { needs?: unknown };
   if (typeof needs === "function") return needs as KindNeeds<Record<string, unknown>>;
-  const known: readonly unknown[] = ["baseline", "values", "entropy"] satisfies SystemNeed[];
+  const known: readonly unknown[] = ["baseline", "values"] satisfies SystemNeed[];
   if (Array.isArray(needs) && needs.every((need) => known.includes(need))) return needs as SystemNeed[];
   throw new UsageError(
     `${reference}: needs must be a list of ${known.join(", ")}, or a function from the options to one, got ` +

@@ -61,7 +61,8 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     refuseTwins(this, "computeMetrics", "computeMetricsMany", "measure");
     if (starts === null) return;
     requireList(this.constructor.name, "starts", starts);
-    if (sampler.startsFromPrompts === false && !starts.every(isEpisodeSeed)) {
+    const { startsFromPrompts = true } = sampler as Partial<Sampler<S, A>>;
+    if (!startsFromPrompts && !starts.every(isEpisodeSeed)) {
       throw new UsageError(
         `${this.constructor.name}: the sampler ${sampler.constructor.name} ${EPISODES_ONLY}`,
       );

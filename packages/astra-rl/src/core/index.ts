@@ -59,10 +59,12 @@ export {
   type KindNeeds,
   type KindParts,
   type KindSection,
+  type LoadableSystem,
   type Made,
   type Misfit,
   type MakeScorer,
   type Role,
+  type RunnableTrainer,
   type Sections,
 } from "./kind.js";
 export { requireLoaded, type Loads } from "./loads.js";

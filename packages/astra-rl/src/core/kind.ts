@@ -2,7 +2,9 @@ import type { HubOptions } from "@astra-rl/lm";
 import type { z } from "zod";
 import type { Algorithm } from "./algorithm.js";
 import type { Credit } from "./credit.js";
+import type { Purpose } from "./draw.js";
 import type { Embedder } from "./embedder.js";
+import type { Evaluator } from "./evaluator.js";
 import type { MetricsLogger } from "./metrics-logger.js";
 import type { RewardTerm } from "./reward-term.js";
 import type { Sampler } from "./sampler.js";
@@ -18,6 +20,17 @@ export interface Made {
   sampler: Sampler;
   algorithm: Algorithm;
   logger: MetricsLogger;
+  system: System;
+  evaluator: Evaluator;
+  trainer: RunnableTrainer;
+}
+
+/** What a run asks of its trainer. */
+export interface RunnableTrainer {
+  train(): Promise<void>;
+  /** Training steps done. */
+  readonly step: number;
+  dispose(): void;
 }
 
 /** A section of a configuration that is one choice for a role: the kind's name and its own options. */
@@ -40,7 +53,34 @@ export interface KindParts {
   sampler: { system: System; prompts: readonly string[]; seed: number };
   algorithm: { system: System; seed: number };
   logger: { seed: number };
+  /**
+   * What the run judges by, and what it is made for; `load` loads a class that extends `HFASTSystem` with the models of the
+   * configuration.
+   */
+  system: {
+    scorer: Scorer;
+    embedder: Embedder;
+    reward: object;
+    purpose: Purpose;
+    seed: number;
+    load: (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => Promise<System>;
+  };
+  evaluator: {
+    system: System;
+    sampler: Sampler;
+    prompts: readonly string[];
+    scorer: Scorer;
+    threshold: number;
+    seed: number;
+  };
+  /** `configuration` is an HFASTConfiguration, `options` are those of an HFASTTrainer. */
+  trainer: { configuration: object; sampler: Sampler; algorithm: Algorithm; options: object };
 }
+
+/** A class of systems with a static `load`, as `HFASTSystem` has. */
+export type LoadableSystem = (abstract new (...values: never[]) => System) & {
+  load(options: never): Promise<System>;
+};
 
 /** A part of a run that a configuration chooses by `type:`. */
 export type Role = keyof Made;

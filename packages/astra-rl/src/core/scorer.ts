@@ -158,8 +158,8 @@ async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<Scor
   const value: unknown = outcomes[wrong];
   throw new ContractError(
     `${where}: every outcome must be an object, { score } or { failure }, got ${describeValue(value)} for ` +
-      `${JSON.stringify(judgedText(items[wrong]!).slice(0, 60))}` +
-      (typeof value === "number" ? `; write { score: ${value} }` : ""),
+      JSON.stringify(judgedText(items[wrong]!).slice(0, 60)) +
+      (typeof value === "number" ? "; write { score: " + String(value) + " }" : ""),
   );
 }
 

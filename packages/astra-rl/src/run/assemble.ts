@@ -13,17 +13,23 @@ import {
   type Credit,
   type MetricsLogger,
   type Embedder,
+  type Evaluator,
+  type LoadableSystem,
+  type Purpose,
+  type RunnableTrainer,
   type Sampler,
   type Scorer,
   type System,
 } from "../core/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
+import type { EvaluationRecord } from "../records/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem, type ASTSystem } from "../system/index.js";
 import {
   HFASTConfiguration,
   HFASTTrainer,
+  restoreTester,
   tensorBoardKind,
   type HFASTConfigurationOptions,
   type HFASTTrainerOptions,
@@ -39,10 +45,25 @@ import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer 
  * @returns a system that the caller disposes of
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
-export async function assembleSystem(
+export async function assembleSystem<T extends System = HFASTSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
-): Promise<HFASTSystem> {
+): Promise<T> {
+  const { system } = configuration;
+  const made =
+    system === undefined
+      ? loadSystem(HFASTSystem, configuration, hub)
+      : ownSystem(configuration, system, "train", hub);
+  return (await made) as unknown as T;
+}
+
+/** Loads the models of a configuration into a system of this class. */
+async function loadSystem(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  own: Readonly<Record<string, unknown>> = {},
+): Promise<System> {
   const { baseline, lora, updateDtype, gradientCheckpointing, otherTesters, otherTesterShare } =
     configuration.models;
   const options = {
@@ -55,20 +76,78 @@ export async function assembleSystem(
     gradientCheckpointing,
     valueHead: (await algorithmNeeds(configuration)).includes("values"),
   };
-  return withJudges(configuration, hub, (judges) => HFASTSystem.load({ ...options, ...judges }));
+  return withJudges(configuration, hub, (judges) => Class.load({ ...options, ...judges, ...own } as never));
+}
+
+/** The system that a module of the user's makes; with it goes what judges in the run. */
+async function ownSystem(
+  configuration: Configuration,
+  section: KindSection,
+  purpose: Purpose,
+  hub: HubOptions,
+): Promise<System> {
+  const { seed } = configuration;
+  let isLoaded = false;
+  const load = (Class: LoadableSystem, options: Readonly<Record<string, unknown>>) => {
+    isLoaded = true;
+    const missing = (["tester", "target"] as const).find((role) => configuration.models[role] === undefined);
+    if (missing === undefined) return loadSystem(Class, configuration, hub, options);
+    throw new UsageError(`system: ${Class.name} is loaded with models, and models.${missing} is not given`);
+  };
+  return withJudges(configuration, hub, async (judges) => {
+    const system = await makePart("system", section, { ...judges, purpose, seed, load });
+    const { tester } = configuration.models as { tester?: string };
+    // A system that is loaded with models has read its tester already.
+    if (purpose === "evaluate" && tester !== undefined && !isLoaded) await restoreTester(system, tester);
+    const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
+    // Loaded systems judge by what they were loaded with; these would be left over.
+    if (!judgesOwn) disposeTogether(system, Object.values(judges));
+    judgesOf.set(system, judges);
+    return system;
+  });
+}
+
+/** What judges in the run of a system of the user's. */
+const judgesOf = new WeakMap<System, Judges>();
+
+/** Has parts freed with a system that does not know of them. */
+function disposeTogether(system: System, parts: readonly { dispose(): void }[]): void {
+  const dispose = system.dispose.bind(system);
+  Object.defineProperty(system, "dispose", {
+    configurable: true,
+    value: () => {
+      dispose();
+      for (const part of parts) disposeOnce(part);
+    },
+  });
 }
 
 /** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
-export async function assembleEvaluationSystem(
+export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
-): Promise<HFEvaluationSystem> {
+): Promise<T> {
+  if (configuration.system !== undefined)
+    return (await ownSystem(configuration, configuration.system, "evaluate", hub)) as unknown as T;
   const { otherTesters, evaluateOtherTesters } = configuration.models;
   const options = {
     ...rolloutOptions(configuration, hub),
     otherTesters: evaluateOtherTesters ? otherTesters.map(modelSource) : [],
   };
-  return withJudges(configuration, hub, (judges) => HFEvaluationSystem.load({ ...options, ...judges }));
+  return withJudges(
+    configuration,
+    hub,
+    async (judges) => (await HFEvaluationSystem.load({ ...options, ...judges })) as unknown as T,
+  );
+}
+
+/**
+ * The states that rollouts start from: the prompts, or what a system of the user's makes of each by a method `startFrom`, where
+ * its states are no texts.
+ */
+function startsOf(system: System, prompts: readonly string[]): readonly string[] {
+  const { startFrom } = system as { startFrom?: (prompt: string) => string };
+  return typeof startFrom === "function" ? prompts.map((prompt) => startFrom.call(system, prompt)) : prompts;
 }
 
 /** What judges in a run; freed with the system that it is handed to. */
@@ -164,7 +243,7 @@ export function assembleSampler(
   system: System,
   prompts: readonly string[],
 ): Promise<Sampler> {
-  return makePart("sampler", sampler, { system, prompts, seed });
+  return makePart("sampler", sampler, { system, prompts: startsOf(system, prompts), seed });
 }
 
 export function assembleAlgorithm({ algorithm, seed }: Configuration, system: System): Promise<Algorithm> {
@@ -186,11 +265,11 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
  * @param system made of this configuration; attacks are compared by its embedder
  * @throws UsageError for a depth that the sampler does not take
  */
-export async function assembleEvaluator(
+export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
-  system: ASTSystem,
+  system: System,
   prompts: readonly string[],
-): Promise<ASTEvaluator> {
+): Promise<E> {
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;
   if (depth !== undefined && !("depth" in sampler)) {
@@ -206,14 +285,35 @@ export async function assembleEvaluator(
     ...(isOurs && "width" in sampler ? { width: 1 } : {}),
     ...(depth === undefined ? {} : { depth }),
   };
-  const paths = await makePart("sampler", section, { system, prompts, seed });
-  return new ASTEvaluator(paths, prompts, { threshold });
+  const paths = await makePart("sampler", section, { system, prompts: startsOf(system, prompts), seed });
+  const judges = judgesOf.get(system);
+  const starts = startsOf(system, prompts);
+  if (configuration.evaluator !== undefined) {
+    const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
+    const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
+    return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
+  }
+  // A sampler that has only a rollout evaluates as many episodes as there are prompts.
+  const { startsFromPrompts = true } = paths as Partial<Sampler>;
+  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
+  const { scorer, embedder } = system as Partial<ASTSystem>;
+  const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
+    threshold,
+    ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
+    ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),
+  });
+  return evaluator as E;
 }
 
 /** Whether one of these models is the user's own and would be judged by the scorer that was made for the demo. */
 export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly string[]): boolean {
   return scorer.type === embeddedScorerKind.name && models.some((model) => !isEmbedded(model));
 }
+
+type AnyEvaluator = Evaluator<string, string, EvaluationRecord>;
+
+/** The trainer of a run: ours, or one of the user's, which need not evaluate. */
+export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation">>;
 
 /**
  * The whole training of a configuration, ready to start.
@@ -222,10 +322,10 @@ export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly
  */
 export async function assembleTrainer(
   configuration: Configuration,
-  system: HFASTSystem,
+  system: System,
   options: Omit<HFASTTrainerOptions, "evaluator">,
   hub: HubOptions = {},
-): Promise<HFASTTrainer> {
+): Promise<AssembledTrainer> {
   const { training, models, seed } = configuration;
   const sampler = await assembleSampler(
     configuration,
@@ -234,11 +334,12 @@ export async function assembleTrainer(
   );
   const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
-  const speakers = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
+  const named = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
+  const speakers = named.filter((model) => (model as string | undefined) !== undefined);
   if (trustsEmbeddedScorer(configuration, speakers)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
   const { tensorboard: _, ...trainingOptions } = training;
   const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);
-  return new HFASTTrainer(settings, sampler, algorithm, {
+  const all: HFASTTrainerOptions = {
     settings: configurationSettings(configuration),
     loggers: await assembleLoggers(configuration),
     credit: await assembleCredit(configuration),
@@ -252,5 +353,8 @@ export async function assembleTrainer(
           ),
         }
       : {}),
-  });
+  };
+  if (configuration.trainer === undefined) return new HFASTTrainer(settings, sampler, algorithm, all);
+  const parts = { configuration: settings, sampler, algorithm, options: all };
+  return makePart("trainer", configuration.trainer, parts);
 }

@@ -79,8 +79,10 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
 /** The configuration with the types that "auto" came to stand for, so that it repeats the run on any machine. */
 export function withComputeTypes(
   configuration: Configuration,
-  { rollouts, updates }: ComputeTypes,
+  computed: Partial<ComputeTypes> | null,
 ): Configuration {
+  if (computed?.rollouts === undefined) return configuration;
+  const { rollouts, updates } = computed;
   const types = { dtype: rollouts, updateDtype: updates } as Partial<Configuration["models"]>;
   return { ...configuration, models: { ...configuration.models, ...types } };
 }
@@ -93,6 +95,8 @@ export function withRecordedTypes(configuration: Configuration, folder: string):
   const file = join(folder, FILE);
   if (!existsSync(file)) return configuration;
   const models = recordedModels(file);
+  // A system of the user's that tells no types: none were recorded.
+  if (configuration.system !== undefined && models["updateDtype"] === undefined) return configuration;
   const { dtype, updateDtype = dtype } = configuration.models;
   const settled = (given: typeof dtype, recorded: unknown) =>
     given === "auto" && (recorded === "float32" || recorded === "bfloat16") ? recorded : given;

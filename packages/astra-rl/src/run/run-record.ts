@@ -211,9 +211,18 @@ export async function describeMeasured(
   for (const { path, name, model } of configuredModels(configuration)) {
     if (path.length > 1) others[name] = await modelIdentity(model, hub);
   }
+  // A role that no model is named for is played by the system of the user's.
+  const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
+    const model = models[role] as string | undefined;
+    if (model === undefined)
+      return { model: configuration.system!.type, files: { ...configuration.modules } };
+    const saved = join(model, "state", "parameters.safetensors");
+    if (configuration.system === undefined || !existsSync(saved)) return modelIdentity(model, hub);
+    return { model, files: { "state/parameters.safetensors": fileDigest(saved) } };
+  };
   return {
-    tester: tester ?? (await modelIdentity(models.tester, hub)),
-    target: await modelIdentity(models.target, hub),
+    tester: tester ?? (await roleIdentity("tester")),
+    target: await roleIdentity("target"),
     ...(Object.keys(others).length === 0 ? {} : { others, target_answers: models.targetAnswers }),
     scorer: {
       ...scorer,

@@ -9,7 +9,12 @@ export {
   trainingSection,
   type HFASTConfigurationOptions,
 } from "./hf-ast-configuration.js";
-export { HFASTTrainer, type EvaluationReport, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
+export {
+  HFASTTrainer,
+  type EvaluationReport,
+  type HFASTTrainerOptions,
+  type TokenTeller,
+} from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
 export { Journal } from "./journal.js";
 export { RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
@@ -23,6 +28,7 @@ export {
   type StepValues,
   type TrainerOptions,
 } from "./trainer.js";
+export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {

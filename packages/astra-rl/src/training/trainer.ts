@@ -604,7 +604,7 @@ function checkOptimizer({ name, groups }: Optimizer, wanted: readonly LearningRa
     Number.isFinite((group as { learningRate?: unknown } | null)?.learningRate);
   if (!Array.isArray(groups) || groups.length === 0 || !groups.every(isGroup)) {
     throw new UsageError(
-      `training: optimizer must have groups, each with its learningRate, which the schedule scales; ${String(name)} has ` +
+      `training: optimizer must have groups, each with its learningRate, which the schedule scales; ${name} has ` +
         "none (OptimizerBase has them)",
     );
   }

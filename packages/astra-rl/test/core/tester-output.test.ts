@@ -197,7 +197,7 @@ describe("groups of learning rates", () => {
     ],
   ])("that name %s are refused", (_, groupsOf, message) => {
     const system = new CriticSystem();
-    class Grouped extends ActorCritic {
+    class Grouped extends ActorCritic<string, string> {
       override learningRates(): readonly LearningRateGroup[] {
         return groupsOf(system).map((parameters, index) => ({
           name: `g${index}`,

@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import { DPO } from "../../src/algorithm/index.js";
-import { ContractError, Scorer, type Algorithm, type ScoreOutcome } from "../../src/core/index.js";
+import { ContractError, Scorer, type ScoreOutcome } from "../../src/core/index.js";
 import { SentenceEncoder } from "../../src/embedder/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { Reward, harm } from "../../src/reward/index.js";
@@ -143,7 +143,7 @@ describe("what somebody's code returns", () => {
     const bigram = new BigramSystem();
     const algorithm = new DPO(bigram);
     algorithm.step = () => Promise.resolve(result as never);
-    const harness = new Harness(new ASTSampler(bigram, ["x"]), algorithm as Algorithm);
+    const harness = new Harness(new ASTSampler(bigram, ["x"]), algorithm as never);
     return harness.step({}).finally(() => bigram.dispose());
   };
 

@@ -1,6 +1,14 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
-import { Graph, isEpisodeSeed, Node, Sampler, type EpisodeSeed } from "../../src/core/index.js";
+import {
+  Conversation,
+  Graph,
+  isEpisodeSeed,
+  Node,
+  Sampler,
+  type EpisodeSeed,
+  type PromptOf,
+} from "../../src/core/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { ToySystem } from "../support/toy-system.js";
@@ -12,29 +20,29 @@ const system = new ToySystem(scorer);
 class RolloutOnly extends Sampler {
   override async rollout(start: EpisodeSeed = 0): Promise<Graph> {
     const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
-    const graph = new Graph({ context: "Hello. ", seed, episode });
-    await this.grow2(graph, "Hello. ", { seed, episode, node: 0 }, 2);
+    const graph = new Graph({ context: Conversation.of("Hello. "), seed, episode });
+    await this.grow2(graph, graph.context, { seed, episode, node: 0 }, 2);
     return graph;
   }
 
   private async grow2(
     parent: Graph | Node,
-    context: string,
+    context: Conversation,
     key: { seed: number; episode: number; node: number },
     depth: number,
   ): Promise<void> {
     if (depth === 0) return;
     const keys = [1, 2].map((child) => ({ ...key, node: key.node * 2 + child }));
     const contexts = keys.map(() => context);
-    const probes = await this.system.rolloutPromptWithTester(contexts, keys);
-    const prompts = probes.map((probe) => this.system.promptForTarget(context, probe));
-    const responses = await this.system.rolloutPromptWithTarget(prompts, keys);
+    const probes = await this.system.rolloutPromptWithTesterAndValidate(contexts, keys);
+    const prompts = probes.map((probe) => this.system.promptForTargetAndValidate(context, probe));
+    const responses = await this.system.rolloutPromptWithTargetAndValidate(prompts, keys);
     const rewards = await this.system.reward(contexts, probes, responses, keys);
     for (const [row, probe] of probes.entries()) {
       const response = responses[row]!;
       const node = new Node({ context, probe, response, reward: rewards[row]! });
       parent.children.push(node);
-      await this.grow2(node, this.system.advance(context, probe, response), keys[row]!, depth - 1);
+      await this.grow2(node, this.system.advanceAndValidate(context, probe, response), keys[row]!, depth - 1);
     }
   }
 }
@@ -72,8 +80,10 @@ describe("a sampler that implements rollout and nothing else", () => {
 
   it("starts from prompts where it implements evalRollout", async () => {
     class Both extends RolloutOnly {
-      override async evalRollout(start: EpisodeSeed | string = 0): Promise<Graph> {
-        return isEpisodeSeed(start) ? super.evalRollout(start) : new Graph({ context: start });
+      override async evalRollout(start: EpisodeSeed | PromptOf<Conversation> = 0): Promise<Graph> {
+        return isEpisodeSeed(start)
+          ? super.evalRollout(start)
+          : new Graph({ context: this.system.stateOf(start) });
       }
     }
     const both = new Both(system);

@@ -2,22 +2,31 @@ import { tensor } from "@astra-rl/torch";
 import {
   Algorithm,
   hasValues,
+  type Conversation,
   type CreditTable,
+  type Graph,
   type LearningRateGroup,
+  type Message,
+  type Node,
   type StepResult,
+  type System,
   type SystemNeed,
 } from "../../src/core/index.js";
-import type { TextGraph, TextNode, TextSystem } from "./texts.js";
 
 /**
  * The least that reads everything of a tester's pass: each probe's log-probability times its credit less its value, the
  * squared error of the value, and a little entropy.
  */
-export class ActorCritic extends Algorithm<string, string, [TextNode, number], [TextNode, number][]> {
+export class ActorCritic<S = Conversation, A = Message> extends Algorithm<
+  S,
+  A,
+  [Node<S, A>, number],
+  [Node<S, A>, number][]
+> {
   override readonly needs: readonly SystemNeed[] = ["values"];
 
   constructor(
-    system: TextSystem,
+    system: System<S, A>,
     readonly valueLearningRate: number | null = null,
   ) {
     super(system);
@@ -29,15 +38,15 @@ export class ActorCritic extends Algorithm<string, string, [TextNode, number], [
     return [{ name: "value", parameters, learningRate: this.valueLearningRate }];
   }
 
-  override flatten(graph: TextGraph, credit: CreditTable<string, string>): [TextNode, number][] {
+  override flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): [Node<S, A>, number][] {
     return [...graph.nodes()].map((node) => [node, credit.get(node)!]);
   }
 
-  override collate(steps: readonly [TextNode, number][]): [TextNode, number][] {
+  override collate(steps: readonly [Node<S, A>, number][]): [Node<S, A>, number][] {
     return [...steps];
   }
 
-  override async step(batch: [TextNode, number][]): Promise<StepResult> {
+  override async step(batch: [Node<S, A>, number][]): Promise<StepResult> {
     const nodes = batch.map(([node]) => node);
     const output = await this.system.getTesterOutputAndValidate(
       nodes.map(({ context }) => context),

@@ -1,27 +1,26 @@
 import { expect, it } from "vitest";
 import { DPO } from "../../src/algorithm/index.js";
-import type { Graph } from "../../src/core/index.js";
-import { ASTEvaluator } from "../../src/evaluation/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTConfiguration, HFASTTrainer } from "../../src/training/index.js";
 import { BigramSystem } from "../support/bigram-system.js";
+import { textEvaluator, type TextGraph } from "../support/texts.js";
 import { LetterScorer } from "./support.js";
 
 /** Three steps, each with an evaluation; the records of all. */
 async function run(
   Kind: typeof ASTSampler,
-): Promise<{ records: MetricsRecord[]; best: number | null; graphs: Graph[] }> {
+): Promise<{ records: MetricsRecord[]; best: number | null; graphs: TextGraph[] }> {
   const system = new BigramSystem();
-  const graphs: Graph[] = [];
-  class Watched extends Kind {
-    override finalReward(graph: Graph): number {
+  const graphs: TextGraph[] = [];
+  class Watched extends (Kind as typeof ASTSampler<string, string>) {
+    override finalReward(graph: TextGraph): number {
       graphs.push(graph);
       return super.finalReward(graph);
     }
   }
   const sampler = new Watched(system, ["x", "y"], { width: 2, depth: 2 });
-  const evaluator = new ASTEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
+  const evaluator = textEvaluator(sampler, ["u", "v"], { scorer: new LetterScorer() });
   const records: MetricsRecord[] = [];
   const configuration = new HFASTConfiguration({ trainingSteps: 3, evaluateEvery: 1, learningRate: 0.1 });
   const trainer = new HFASTTrainer(configuration, sampler, new DPO(system) as never, {

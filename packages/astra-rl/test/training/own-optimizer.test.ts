@@ -94,7 +94,7 @@ describe("an optimizer of one's own", () => {
   it("can be made by a subclass of the trainer, which is told of the algorithm's own rates", async () => {
     const system = new ValuedBigram();
     const sampler = new ASTSampler(system, ["x"], { width: 2, depth: 1 });
-    class Mine extends Trainer {
+    class Mine extends Trainer<string, string> {
       protected override makeOptimizer(groups: Parameters<Trainer["makeOptimizer"]>[0]): Optimizer {
         expect(groups.map(({ name }) => name)).toEqual(["value"]);
         return new SignDescent([system.table]);
@@ -106,7 +106,7 @@ describe("an optimizer of one's own", () => {
     expect(trainer.optimizer.name).toBe("sign-descent");
     trainer.dispose();
     const optimizer = new SignDescent([system.table, system.critic]);
-    expect(() => new Trainer(configuration, sampler, algorithm, { optimizer })).toThrow(
+    expect(() => new Trainer(configuration, sampler, algorithm as never, { optimizer })).toThrow(
       "the algorithm has a learning rate of its own for value",
     );
     system.dispose();

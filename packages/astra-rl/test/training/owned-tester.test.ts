@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { keep, scope, zeros, type Tensor } from "@astra-rl/torch";
 import { expect, it } from "vitest";
 import { DPO } from "../../src/algorithm/index.js";
-import { TokenTable } from "../../src/core/index.js";
+import { TokenTable, type Conversation, type Message } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { HFASTConfiguration, HFASTTrainer } from "../../src/training/index.js";
@@ -15,11 +15,11 @@ class Owning extends ToySystem {
   readonly shift: Tensor = keep(zeros([1])).requiresGrad_();
 
   override async getTesterLogprobs(
-    contexts: readonly string[],
-    probes: readonly string[],
+    contexts: readonly Conversation[],
+    probes: readonly Message[],
   ): Promise<TokenTable> {
     const { values, lengths } = await super.getTesterLogprobs(contexts, probes);
-    const isLong = probes.map((probe) => (probe.length > 4 ? [1] : [0.5]));
+    const isLong = probes.map((probe) => (probe.text.length > 4 ? [1] : [0.5]));
     const weights = TokenTable.ofRows(isLong).values;
     return new TokenTable(
       scope(() =>

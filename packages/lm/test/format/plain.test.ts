@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Line } from "../../src/format/conversation-format.js";
-import { PlainFormat } from "../../src/format/plain.js";
+import { Conversation, Message, type From } from "../../src/conversation/conversation.js";
+import { PlainFormat, type Format, type PlainOptions, type Span } from "../../src/format/format.js";
 import { namedCodecs } from "./codecs.js";
 
 const codecs = (await namedCodecs()).filter(({ hears }) => hears !== null);
@@ -13,134 +13,142 @@ const words = fc
   })
   .map((pieces) => pieces.join(""));
 const talk = fc
-  .tuple(words, fc.array(fc.tuple(words, words), { maxLength: 3 }))
-  .map(([opening, turns]): Line[] => [
-    { voice: "opening", text: `x${opening}` },
-    ...turns.flatMap(([self, other]): Line[] => [
-      { voice: "self", text: self },
-      { voice: "other", text: other },
-    ]),
-  ]);
-const withSystem = talk.map((lines): Line[] => [{ voice: "system", text: "You are terse." }, ...lines]);
+  .tuple(words, fc.array(fc.tuple(fc.constantFrom("tester", "target", "around"), words), { maxLength: 6 }))
+  .map(([prompt, others]) =>
+    Conversation.of(`x${prompt}`, ...others.map(([from, text]) => new Message(from, text))),
+  );
+const withSystem = talk.map((conversation) =>
+  Conversation.of(new Message("system", "You are terse."), ...conversation.messages()),
+);
 
-const options = { labels: { self: "Bot: ", other: "User: ", system: "# " }, separator: "\n" };
+const options: PlainOptions = {
+  labels: { tester: "Bot: ", target: "User: ", system: "# " },
+  separator: "\n",
+};
+const ROLES = ["tester", "target"] as const;
+
+/** The row of a conversation, each of the model's own messages behind its cue, and where the messages lie in it. */
+function layout(format: Format, role: "tester" | "target", conversation: Conversation) {
+  const ids: number[] = [];
+  const bodies: Span[] = [];
+  let before: Conversation | null = null;
+  for (const message of conversation.messages()) {
+    if (message.from === role) ids.push(...format.cue(before!));
+    const { ids: piece, body } = format.write(before, message, message.sampled?.ids ?? null);
+    bodies.push([ids.length + body[0], ids.length + body[1]]);
+    ids.push(...piece);
+    before = before === null ? Conversation.of(message) : before.append(message);
+  }
+  return { ids, bodies };
+}
 
 describe.each(codecs)("the plain format over $name", ({ codec, tokenizer }) => {
-  it("writes utterances one after the other, without scaffold, prefix in front", () => {
-    fc.assert(
-      fc.property(talk, (lines) => {
-        const { ids, bodies, pinned } = new PlainFormat(codec).layout(lines);
-        expect(tokenizer.decode(ids)).toBe(
-          codec.heard(lines[0]!.text, "begin") +
-            lines
-              .slice(1)
-              .map(({ text }) => text)
-              .join(""),
-        );
-        expect(pinned).toBe(codec.prefix.length);
-        expect(bodies[0]).toEqual([pinned, codec.begin(lines[0]!.text).length]);
-        lines.slice(1).forEach(({ text }, at) => {
-          const [from, to] = bodies[at + 1]!;
-          expect(ids.slice(from, to)).toEqual(codec.continue(text));
-        });
-        expect(bodies.at(-1)![1]).toBe(ids.length);
-      }),
-      { numRuns: 60 },
-    );
-  });
-
-  it("takes sampled and heard ids as they are", () => {
-    const ids = [...codec.continue(" la"), ...codec.continue("te")];
-    const format = new PlainFormat(codec);
-    const opening: Line = { voice: "opening", text: "x" };
-    const piece = format.append([opening], { voice: "other", text: " late", ids });
-    expect(piece).toEqual({ ids, body: [0, ids.length] });
-    expect(format.layout([{ voice: "self", text: " late", ids }]).ids).toEqual([...codec.prefix, ...ids]);
-    expect(format.layout([]).ids).toEqual(codec.prefix);
-  });
-
-  it("grows a row as it lays it out, labels and separators as scaffold", () => {
-    for (const first of ["self", "other"] as const) {
-      const format = new PlainFormat(codec, { ...options, first });
+  it("writes messages one after the other, with nothing between them and the prefix once in front", () => {
+    for (const role of ROLES) {
+      const format = new PlainFormat(codec, { role });
+      expect(format.pinned).toBe(codec.prefix.length);
       fc.assert(
-        fc.property(withSystem, (lines) => {
-          const row: number[] = [];
-          lines.forEach((line, at) => {
-            const { ids, body } = format.append(lines.slice(0, at), line);
-            expect(body[0]).toBeLessThanOrEqual(body[1]);
-            row.push(...ids);
+        fc.property(talk, (conversation) => {
+          const { ids, bodies } = layout(format, role, conversation);
+          const [first, ...others] = conversation.messages();
+          const rest = others.map(({ text }) => text).join("");
+          expect(tokenizer.decode(ids)).toBe(codec.heard(first!.text, "begin") + rest);
+          const begun = codec.begin(first!.text);
+          expect(ids.slice(0, begun.length)).toEqual(begun);
+          expect(bodies[0]).toEqual([codec.prefix.length, begun.length]);
+          others.forEach(({ text }, at) => {
+            expect(bodies[at + 1]![0]).toBe(bodies[at]![1]);
+            expect(ids.slice(...bodies[at + 1]!)).toEqual(codec.continue(text));
           });
-          const layout = format.layout(lines);
-          expect(layout.ids).toEqual(row);
-          lines.forEach(({ text }, at) => expect(codec.decode(row.slice(...layout.bodies[at]!))).toBe(text));
+          expect(bodies.at(-1)![1]).toBe(ids.length);
+          expect(format.cue(conversation)).toEqual([]);
         }),
-        { numRuns: 30 },
+        { numRuns: 40 },
       );
     }
   });
 
-  it("leaves out the oldest ids where a row is too long, and nothing that is pinned", () => {
-    fc.assert(
-      fc.property(
-        talk,
-        withSystem,
-        fc.boolean(),
-        fc.nat(30),
-        fc.nat(5),
-        (bare, system, labelled, over, room) => {
-          const format = new PlainFormat(codec, labelled ? options : {});
-          const lines = labelled ? system : bare;
-          const { ids, pinned } = format.layout(lines);
-          const window = Math.max(pinned + 12, ids.length - over) + room;
-          const fitted = format.fit(lines, window, room);
-          const layout = format.layout(fitted);
-          expect(layout.ids.length).toBeLessThanOrEqual(window - room);
-          if (ids.length <= window - room) expect(fitted).toEqual(lines);
-          else if (!labelled) {
-            // As sessions drop: exactly what is too much, behind the prefix.
-            expect(layout.ids).toEqual([
-              ...ids.slice(0, pinned),
-              ...ids.slice(ids.length - (window - room) + pinned),
-            ]);
-          }
-          if (labelled) expect(fitted[0]).toMatchObject({ voice: "system", text: "You are terse." });
-          expect(layout.ids.slice(0, pinned)).toEqual(ids.slice(0, pinned));
-        },
-      ),
-      { numRuns: 60 },
-    );
+  it("takes sampled ids as they are, wherever they stand", () => {
+    // Two ids where the tokenizer may have one for the whole word.
+    const own = [...codec.continue(" la"), ...codec.continue("te")];
+    const plain = new PlainFormat(codec);
+    const before = Conversation.of("x");
+    const late = new Message("target", " late");
+    expect(plain.write(before, late, own)).toEqual({ ids: own, body: [0, own.length] });
+    const first = plain.write(null, new Message("prompt", " late"), own);
+    const pinned = codec.prefix.length;
+    expect(first).toEqual({ ids: [...codec.prefix, ...own], body: [pinned, pinned + own.length] });
+    const labelled = new PlainFormat(codec, options);
+    const label = codec.continue("\nUser: ");
+    const span = [label.length, label.length + own.length];
+    expect(labelled.write(before, late, own)).toEqual({ ids: [...label, ...own], body: span });
+    expect(labelled.write(before, new Message("tester", " late"), own)).toEqual({
+      ids: own,
+      body: [0, own.length],
+    });
+  });
+
+  it("writes labels and separators around messages, which keep their texts", () => {
+    for (const role of ROLES) {
+      const format = new PlainFormat(codec, { ...options, role });
+      fc.assert(
+        fc.property(withSystem, (conversation) => {
+          const { ids, bodies } = layout(format, role, conversation);
+          const messages = conversation.messages();
+          expect(ids.slice(0, codec.prefix.length)).toEqual(codec.prefix);
+          let end = codec.prefix.length;
+          messages.forEach(({ from, text }, at) => {
+            const [begin, next] = bodies[at]!;
+            const label = from === "around" ? "" : (options.labels?.[from] ?? "");
+            const separator = at === 0 || from === "around" ? "" : "\n";
+            const front = ids.slice(end, begin);
+            if (at > 0) expect(front).toEqual(codec.continue(separator + label));
+            else expect(ids.slice(0, begin)).toEqual(codec.begin(label));
+            expect(codec.decode(ids.slice(begin, next))).toBe(text);
+            end = next;
+          });
+          expect(end).toBe(ids.length);
+          expect(format.cue(conversation)).toEqual(codec.continue(`\n${options.labels![role]}`));
+        }),
+        { numRuns: 25 },
+      );
+    }
   });
 });
 
 describe("the plain format", () => {
-  it("writes what is between lines where it belongs", () => {
-    const lines: Line[] = [
-      { voice: "system", text: "Be brief." },
-      { voice: "opening", text: "Talk." },
-      { voice: "self", text: "Hi" },
-      { voice: "other", text: "Why?" },
-      { voice: "self", text: "So" },
-    ];
+  it("writes what is between messages where it belongs, the model's own label into the cue", () => {
     const { codec } = gpt2!;
-    const tester = new PlainFormat(codec, options);
-    expect(codec.decode(tester.layout(lines).ids)).toBe("# Be brief.\nTalk.\nBot: Hi\nUser: Why?\nBot: So");
-    expect(codec.decode(tester.layout(lines.slice(0, 2)).ids)).toBe("# Be brief.\nTalk.\nBot: ");
-    expect(codec.decode(tester.layout(lines.slice(0, 4)).ids)).toBe(
-      "# Be brief.\nTalk.\nBot: Hi\nUser: Why?\nBot: ",
+    const said = (from: From, text: string) => new Message(from, text);
+    const conversation = Conversation.of(
+      said("system", "Be brief."),
+      said("prompt", "Talk."),
+      said("tester", "Hi"),
+      said("target", "Why?"),
+      said("tester", "So"),
     );
-    const target = new PlainFormat(codec, { ...options, first: "other" });
-    const seen: Line[] = [lines[1]!, { voice: "other", text: "Hi" }, { voice: "self", text: "Why?" }];
-    expect(codec.decode(target.layout(seen.slice(0, 1)).ids)).toBe("Talk.");
-    expect(codec.decode(target.layout(seen.slice(0, 2)).ids)).toBe("Talk.\nUser: Hi\nBot: ");
-    expect(codec.decode(target.layout(seen).ids)).toBe("Talk.\nUser: Hi\nBot: Why?");
-    expect(tester.layout(lines).pinned).toBe(codec.begin("# Be brief.").length);
+    const upTo = (depth: number) =>
+      Conversation.of(...(conversation.messages().slice(0, depth) as [Message]));
+    for (const role of ROLES) {
+      const format = new PlainFormat(codec, { ...options, role });
+      const row = (depth: number) => {
+        const read = upTo(depth);
+        return codec.decode([...layout(format, role, read).ids, ...format.cue(read)]);
+      };
+      const cue = role === "tester" ? "\nBot: " : "\nUser: ";
+      expect(row(2)).toBe(`# Be brief.\nTalk.${cue}`);
+      expect(row(3)).toBe(`# Be brief.\nTalk.\nBot: Hi${cue}`);
+      expect(row(4)).toBe(`# Be brief.\nTalk.\nBot: Hi\nUser: Why?${cue}`);
+      expect(row(5)).toBe(`# Be brief.\nTalk.\nBot: Hi\nUser: Why?\nBot: So${cue}`);
+    }
   });
 
-  it("refuses a window that does not hold what is pinned", () => {
-    const format = new PlainFormat(gpt2!.codec);
-    const lines: Line[] = [{ voice: "system", text: "Be very brief." }];
-    expect(() => format.fit(lines, 6, 4)).toThrow(
-      /may not be dropped and 4 more do not fit the model's window of 6/,
-    );
+  it("has nothing but the prefix pinned, and no ids that end a message beside the model's own", () => {
+    for (const { codec } of codecs) {
+      for (const given of [{}, options]) {
+        const format = new PlainFormat(codec, given);
+        expect([format.pinned, format.endIds]).toEqual([codec.prefix.length, []]);
+      }
+    }
   });
 });

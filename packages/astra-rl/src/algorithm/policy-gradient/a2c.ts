@@ -62,7 +62,8 @@ export interface A2COptions
 export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
     const { gamma, gaeLambda, ...rest } = parseOptions("A2C", options, given);
-    const entropyDefault = system.lacks("entropy") === null ? ENTROPY_COEFFICIENT : 0;
+    const unknown = (system as Partial<System<S, A>>).lacks?.("entropy") ?? null;
+    const entropyDefault = unknown === null ? ENTROPY_COEFFICIENT : 0;
     const chosen = { ...rest, entropyCoefficient: rest.entropyCoefficient ?? entropyDefault };
     super(
       system,

@@ -1,0 +1,166 @@
+import { fileURLToPath } from "node:url";
+import { liveTensors } from "@astra-rl/torch";
+import { describe, expect, it } from "vitest";
+import {
+  Conversation,
+  Graph,
+  Node,
+  Sampler,
+  type EpisodeSeed,
+  type Message,
+  type NodeKey,
+} from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
+import { KeywordScorer } from "../../src/scorer/index.js";
+import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
+
+const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
+const sampling = { maxNewTokens: 6, topK: 0, topP: 1 };
+const OPTIONS: HFASTSystemOptions = {
+  tester: GPT2,
+  target: GPT2,
+  scorer: new KeywordScorer([{ pattern: "e", weight: 0.3 }]),
+  inferenceDtype: "float32",
+  generation: { tester: sampling, target: sampling },
+  log: () => {},
+};
+
+async function using<T>(Kind: typeof HFASTSystem, use: (system: HFASTSystem) => Promise<T>): Promise<T> {
+  const before = liveTensors();
+  const system = (await HFASTSystem.load.call(Kind as never, OPTIONS)) as HFASTSystem;
+  try {
+    return await use(system);
+  } finally {
+    system.dispose();
+    expect(liveTensors()).toBe(before);
+  }
+}
+
+/** A sampler as one is written that thinks of nothing but its own two turns. */
+class OwnPaths extends Sampler {
+  override async rollout(start: EpisodeSeed = 0): Promise<Graph> {
+    const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
+    let context = Conversation.of("Hello there. ");
+    const graph = new Graph({ context, seed, episode });
+    let siblings = graph.children;
+    for (let turn = 0; turn < 2; turn++) {
+      const [probe] = await this.system.rolloutPromptWithTesterAndValidate([context]);
+      const prompt = this.system.promptForTargetAndValidate(context, probe!);
+      const [response] = await this.system.rolloutPromptWithTargetAndValidate([prompt]);
+      const [reward] = await this.system.rewardAndValidate([context], [probe!], [response!]);
+      const node = new Node({ context, probe: probe!, response: response!, reward: reward! });
+      siblings.push(node);
+      siblings = node.children;
+      context = this.system.advanceAndValidate(context, probe!, response!);
+    }
+    return graph;
+  }
+}
+
+const texts = (graphs: readonly Graph[]) => graphs.map(({ children }) => JSON.stringify(children));
+
+describe("a sampler that has rollout alone and gives no keys", () => {
+  const starts = Array.from({ length: 16 }, (_, episode) => ({ seed: 4, episode }));
+
+  it("grows another graph for each episode, and the same one for the same episode", async () => {
+    await using(HFASTSystem, async (system) => {
+      const sampler = new OwnPaths(system);
+      const graphs = texts(await sampler.rolloutMany(starts));
+      expect(new Set(graphs).size).toBe(16);
+      expect(texts(await sampler.rolloutMany(starts))).toEqual(graphs);
+      expect(texts(await sampler.rolloutMany(starts.toReversed())).toReversed()).toEqual(graphs);
+      const others = texts(await sampler.rolloutMany(starts.map(({ episode }) => ({ seed: 5, episode }))));
+      expect(new Set([...graphs, ...others]).size).toBe(32);
+    });
+  });
+
+  it("grows another graph each time where its rollout is called directly", async () => {
+    await using(HFASTSystem, async (system) => {
+      const sampler = new OwnPaths(system);
+      const graphs: Graph[] = [];
+      for (const start of starts) graphs.push(await sampler.rollout(start));
+      expect(new Set(texts(graphs)).size).toBe(16);
+      system.release();
+    });
+  });
+
+  it("grows apart where episodes run at once", async () => {
+    await using(HFASTSystem, async (system) => {
+      const sampler = new OwnPaths(system);
+      const said = (graphs: readonly Graph[]) =>
+        graphs.map((graph) => graph.path().map(({ probe, response }) => [probe.text, response.text]));
+      const apart = said(await sampler.rolloutMany(starts.slice(0, 4)));
+      const atOnce = await Promise.all(starts.slice(0, 4).map((start) => sampler.rolloutMany([start])));
+      expect(said(atOnce.flat())).toEqual(apart);
+    });
+  });
+});
+
+/** As the method is written in Python: nothing of keys. */
+class WithoutKeys extends HFASTSystem {
+  override rolloutPromptWithTester(contexts: readonly Conversation[]) {
+    return super.rolloutPromptWithTester(contexts);
+  }
+  override rolloutPromptWithTarget(prompts: readonly Conversation[]) {
+    return super.rolloutPromptWithTarget(prompts);
+  }
+}
+
+describe("an override that drops the keys", () => {
+  const grown = (Kind: typeof HFASTSystem) =>
+    using(Kind, async (system) => {
+      const sampler = new ASTSampler(system, ["Hello there. ", "How are you? "], { width: 2, depth: 2 });
+      const graphs: Graph[] = [];
+      for (const seed of [1, 2, 3, 4, 5, 6]) graphs.push(await sampler.rollout(seed));
+      const evaluated = await sampler.evalRolloutMany(["Tea? ", 7], { seed: 3 });
+      return [...graphs, ...evaluated].map((graph) => ({
+        text: JSON.stringify(graph),
+        ids: [...graph.nodes()].flatMap(({ probe, response }) => [probe.sampled!.ids, response.sampled!.ids]),
+      }));
+    });
+
+  it("grows the very graphs that the method itself grows, another for each seed", async () => {
+    const own = await grown(HFASTSystem);
+    expect(await grown(WithoutKeys)).toEqual(own);
+    expect(new Set(own.map(({ ids }) => JSON.stringify(ids))).size).toBe(own.length);
+  });
+
+  it("gives two answers to two calls, the first of which is the one that the keys name", async () => {
+    const answers: Message[][] = [];
+    class Twice extends HFASTSystem {
+      override async rolloutPromptWithTester(contexts: readonly Conversation[], keys?: readonly NodeKey[]) {
+        const calls = [
+          await super.rolloutPromptWithTester(contexts),
+          await super.rolloutPromptWithTester(contexts),
+          await super.rolloutPromptWithTester(contexts, keys),
+        ] as Message[][];
+        answers.push(...calls);
+        return calls[1]!;
+      }
+    }
+    await using(Twice, async (system) => {
+      const sampler = new ASTSampler(system, ["Hello there. "], { width: 3, depth: 1 });
+      const { children } = await sampler.rollout(1);
+      const said = answers.map((messages) => messages.map(({ sampled }) => sampled!.ids));
+      expect(said[1]).not.toEqual(said[0]);
+      expect(said[2]).toEqual(said[0]);
+      // No sibling repeats another one either.
+      expect(new Set(said.slice(0, 2).flat().map(String)).size).toBe(6);
+      expect(children.map(({ probe }) => probe)).toEqual(answers[1]);
+      const again = await sampler.rollout(1);
+      expect(JSON.stringify(again)).toBe(JSON.stringify(new Graph({ ...again, children })));
+    });
+  });
+
+  it("gives two answers outside of any rollout, too", async () => {
+    await using(HFASTSystem, async (system) => {
+      const contexts = [Conversation.of("Hello there. "), Conversation.of("Tea? ")];
+      const [first, second] = [
+        await system.rolloutPromptWithTester(contexts),
+        await system.rolloutPromptWithTester(contexts),
+      ] as Message[][];
+      expect(new Set([...first!, ...second!].map(({ sampled }) => String(sampled!.ids))).size).toBe(4);
+      system.release();
+    });
+  });
+});

@@ -1,0 +1,280 @@
+import { inspect } from "node:util";
+import { UsageError } from "@astra-rl/torch";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  Conversation,
+  conversationOf,
+  Message,
+  messageOf,
+  type Sampled,
+} from "../../src/conversation/conversation.js";
+
+const probe = (text: string) => new Message("tester", text);
+const response = (text: string) => new Message("target", text);
+const around = (text: string) => new Message("around", text);
+const partsOf = (conversation: Conversation) => conversation.messages().map(({ from, text }) => [from, text]);
+
+const base = Conversation.of("Hello. ", probe("Why? "), response("So. "));
+const sampledAfter = (after: Conversation): Sampled => {
+  return { by: "tester", tokens: "t", ids: [1, 2], kept: 1, logprobs: [-1, -2], finished: "stop", after };
+};
+
+describe("a message", () => {
+  it("is its text where a text is asked for, and prints as who said what", () => {
+    const message = new Message("tester", "Why?", sampledAfter(base));
+    expect(`${message}`).toBe("Why?");
+    expect(JSON.stringify({ message })).toBe('{"message":"Why?"}');
+    expect(inspect(message)).toBe('tester: "Why?"');
+    expect([message.from, message.sampled?.ids]).toEqual(["tester", [1, 2]]);
+    expect(probe("Why?").sampled).toBeNull();
+  });
+
+  it("cannot be changed", () => {
+    const message = probe("Why?") as { text: string };
+    expect(() => (message.text = "other")).toThrow(TypeError);
+    expect(() => Object.assign(message, { note: 1 })).toThrow(TypeError);
+  });
+
+  it.each(["length", "trim", "startsWith", "split", "at", "toLowerCase"])(
+    "refuses %s, which is a string's, and says what to write",
+    (name) => {
+      const message = probe("Why?") as unknown as Record<string, unknown>;
+      expect(() => message[name]).toThrow(UsageError);
+      expect(() => message[name]).toThrow(
+        `Message.${name}: a message is no string; write message.text.${name}`,
+      );
+    },
+  );
+
+  it.each([undefined, null, 3, ["a"], probe("a")])("refuses %s for a text", (text) => {
+    expect(() => new Message("tester", text as never)).toThrow("Message: the text must be a string, got");
+  });
+});
+
+describe("a conversation", () => {
+  it("is the same object where the same messages are appended to the same one", () => {
+    const [p, r] = [probe("p"), response("r")];
+    const start = Conversation.of("Hello. ");
+    expect(Conversation.of("Hello. ")).toBe(start);
+    expect(start.append(p, r)).toBe(start.append(p).append(r));
+    expect(Conversation.of("Hello. ", p, r)).toBe(start.append(p, r));
+    expect(start.append()).toBe(start);
+    // Messages are what they are, not what they say.
+    expect(start.append(probe("p"))).not.toBe(start.append(p));
+    const system = new Message("system", "Be brief.");
+    expect(Conversation.of(system)).toBe(Conversation.of(system));
+    expect(Conversation.of(new Message("system", "Be brief."))).not.toBe(Conversation.of(system));
+  });
+
+  it("begins with an empty prompt where it would begin with an utterance", () => {
+    const p = probe("p");
+    const conversation = Conversation.of(p);
+    expect(partsOf(conversation)).toEqual([
+      ["prompt", ""],
+      ["tester", "p"],
+    ]);
+    expect(conversation).toBe(Conversation.of("", p));
+    expect(partsOf(Conversation.of(response("r"), p))).toHaveLength(3);
+    expect(partsOf(Conversation.of(around("a"), p))).toHaveLength(2);
+  });
+
+  it("has all its messages in order, and its texts as one text", () => {
+    expect(partsOf(base)).toEqual([
+      ["prompt", "Hello. "],
+      ["tester", "Why? "],
+      ["target", "So. "],
+    ]);
+    expect([base.depth, base.parent!.depth, base.last.text]).toEqual([3, 2, "So. "]);
+    expect(`${base}`).toBe("Hello. Why? So. ");
+    expect(JSON.stringify([base])).toBe('["Hello. Why? So. "]');
+    expect(inspect(base)).toBe('"Hello. Why? So. "');
+  });
+
+  it("knows what stands before a message, with and without what is put around it", () => {
+    const start = Conversation.of("Hello. ");
+    const [label, p, r] = [around("User: "), probe("Why?"), response("So.")];
+    const labelled = start.append(label);
+    const whole = labelled.append(p, around("\n"), r);
+    expect(whole.upTo(p)).toBe(labelled);
+    expect(whole.before(p)).toBe(start);
+    expect(whole.before(r)).toBe(labelled.append(p));
+    expect(whole.upTo(start.last)).toBeNull();
+    expect(whole.before(start.last)).toBeNull();
+    expect(whole.upTo(probe("Why?"))).toBeNull();
+    expect(whole.before(probe("Why?"))).toBeNull();
+    // The beginning stays, whatever it is.
+    const first = around("> ");
+    expect(Conversation.of(first, p).before(p)).toBe(Conversation.of(first));
+  });
+
+  it("cannot be changed, and takes messages alone", () => {
+    const start = Conversation.of("Hello. ") as { depth: number; last: Message };
+    expect(() => (start.depth = 7)).toThrow(TypeError);
+    expect(() => (start.last = probe("p"))).toThrow(TypeError);
+    base.messages().length = 0;
+    expect(base.messages()).toHaveLength(3);
+    base.append(probe("more"));
+    expect(`${base}`).toBe("Hello. Why? So. ");
+    expect(() => base.append("text" as never)).toThrow("Conversation.append: expected a Message, got");
+    expect(() => base.append(undefined as never)).toThrow(UsageError);
+  });
+});
+
+describe("what a method returned, as a conversation", () => {
+  const [p, r] = [probe("Are you? "), response("No. ")];
+  const of = (text: unknown, expected: readonly Message[] = [p, r], start = base) =>
+    conversationOf("System.advance", text, start, expected);
+
+  it("is a conversation as it is", () => {
+    const other = Conversation.of("Anything");
+    expect(of(other)).toBe(other);
+  });
+
+  it("is the very conversation that appending gives, where the text says just that", () => {
+    expect(of(`${base}Are you? No. `)).toBe(base.append(p, r));
+    expect(of(`${base}Are you? `, [p])).toBe(base.append(p));
+    expect(of(`${base}`, [])).toBe(base);
+  });
+
+  it("keeps messages between what was put around them", () => {
+    const made = of(`${base}\nUser: Are you? \nBot: No. \n`);
+    expect(partsOf(made).slice(3)).toEqual([
+      ["around", "\nUser: "],
+      ["tester", "Are you? "],
+      ["around", "\nBot: "],
+      ["target", "No. "],
+      ["around", "\n"],
+    ]);
+    const messages = made.messages();
+    expect([messages[4], messages[6]]).toEqual([p, r]);
+    expect(messages[4]).toBe(p);
+    expect(messages[6]).toBe(r);
+    // Equal texts are equal conversations, so that caches find them.
+    expect(of(`${base}\nUser: Are you? \nBot: No. \n`)).toBe(made);
+  });
+
+  it("keeps what is left of a beginning that was cut, and the others behind other text", () => {
+    const cut = of("Hello. Are you? No. ");
+    expect(partsOf(cut)).toEqual([
+      ["prompt", "Hello. "],
+      ["tester", "Are you? "],
+      ["target", "No. "],
+    ]);
+    const [, why, so] = base.messages();
+    const changed = of("Hello. [1] Why? [2] So. Are you? No. ");
+    expect(changed.messages().filter(({ from }) => from !== "around")).toEqual([
+      base.messages()[0],
+      why,
+      so,
+      p,
+      r,
+    ]);
+    expect(changed.before(so!)).toBe(changed.upTo(why!)!.append(why!));
+  });
+
+  it("is a prompt with the messages behind it, where a text stands in front of everything", () => {
+    const framed = of(`Dear all. ${base}Are you? No. `);
+    expect(partsOf(framed)).toEqual([
+      ["prompt", "Dear all. Hello. "],
+      ["tester", "Why? "],
+      ["target", "So. "],
+      ["tester", "Are you? "],
+      ["target", "No. "],
+    ]);
+    expect(framed.messages().slice(1)).toEqual([...base.messages().slice(1), p, r]);
+    expect(framed.last).toBe(r);
+  });
+
+  it("is a prompt alone where nothing of it was said", () => {
+    expect(of("Something else")).toBe(Conversation.of("Something else"));
+    expect(partsOf(of("Hello. My friend.", []))).toEqual([
+      ["prompt", "Hello. "],
+      ["around", "My friend."],
+    ]);
+    expect(of("", [])).toBe(Conversation.of(""));
+  });
+
+  it("has empty messages in it, which any text says", () => {
+    const [silent, empty] = [probe(""), response("")];
+    expect(of(`${base}`, [silent, empty])).toBe(base.append(silent, empty));
+    const labelled = of(`${base}User: `, [silent]);
+    expect(labelled.last).toBe(silent);
+    expect(`${labelled}`).toBe(`${base}User: `);
+    const start = Conversation.of("");
+    expect(of("Are you? ", [p], start)).toBe(start.append(p));
+  });
+
+  it("finds the last of equal texts, since what is put into a text usually precedes it", () => {
+    const [yes] = [probe("yes")];
+    const made = of(`${base}say yes to yes`, [yes]);
+    expect(partsOf(made).slice(3)).toEqual([
+      ["around", "say yes to "],
+      ["tester", "yes"],
+    ]);
+  });
+
+  it.each([undefined, null, 7, ["a"], Promise.resolve("a")])("refuses %s", (given) => {
+    expect(() => of(given)).toThrow(UsageError);
+    expect(() => of(given)).toThrow("System.advance: must return a Conversation or a text, got");
+  });
+
+  it("says the text that was returned, whatever it is", () => {
+    const text = fc.oneof(fc.constantFrom("", "a", "ab", "b", "aa", " ", "ba"), fc.string({ maxLength: 4 }));
+    const message = fc
+      .tuple(fc.constantFrom("tester", "target", "around"), text)
+      .map(([from, said]) => new Message(from, said));
+    const messages = fc.array(message, { maxLength: 4 });
+    fc.assert(
+      fc.property(
+        text,
+        messages,
+        messages,
+        fc.array(text, { maxLength: 12 }),
+        fc.infiniteStream(fc.boolean()),
+        (prompt, before, expected, others, draws) => {
+          const start = Conversation.of(prompt, ...before);
+          // A text that holds some of the messages, and other text between them.
+          const rest = [...others];
+          const said = [...start.messages(), ...expected].flatMap((each) => {
+            const put = draws.next().value ? [rest.pop() ?? ""] : [];
+            return draws.next().value ? [...put, each.text] : put;
+          });
+          for (const given of [said.join(""), rest.join(""), `${start}${expected.join("")}`]) {
+            const made = conversationOf("here", given, start, expected);
+            expect(String(made)).toBe(given);
+            // Whatever is in it was given, or was said by nobody.
+            const known = new Set([...start.messages(), ...expected]);
+            for (const each of made.messages())
+              if (each.from === "tester" || each.from === "target") expect(known.has(each)).toBe(true);
+            expect(conversationOf("here", given, start, expected)).toBe(made);
+          }
+        },
+      ),
+    );
+  });
+});
+
+describe("what a method returned, as a message", () => {
+  const of = (given: unknown, candidates: readonly Message[] = []) =>
+    messageOf("System.rolloutPromptWithTester", given, "tester", candidates);
+
+  it("is a message as it is, or what another said, taken as one's own text", () => {
+    const own = new Message("tester", "Why?", sampledAfter(base));
+    expect(of(own)).toBe(own);
+    expect(of(response("So."))).toEqual(probe("So."));
+    expect(of(new Message("target", "So.", sampledAfter(base))).sampled).toBeNull();
+  });
+
+  it("is the last of the candidates that a text says, with its ids, and else one without ids", () => {
+    const [first, second] = ["a", "a"].map((text) => new Message("tester", text, sampledAfter(base)));
+    expect(of("a", [first!, second!, probe("b")])).toBe(second);
+    expect(of("c", [first!, second!])).toEqual(probe("c"));
+    expect(of("c").sampled).toBeNull();
+  });
+
+  it.each([undefined, null, 7, base])("refuses %s", (given) => {
+    expect(() => of(given)).toThrow(UsageError);
+    expect(() => of(given)).toThrow("System.rolloutPromptWithTester: must return a Message or a text, got");
+  });
+});

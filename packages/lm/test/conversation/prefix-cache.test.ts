@@ -1,0 +1,159 @@
+import { liveTensors } from "@astra-rl/torch";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Conversation, Message } from "../../src/conversation/conversation.js";
+import { PrefixCache } from "../../src/conversation/prefix-cache.js";
+import type { GenerationSession } from "../../src/index.js";
+import { useGolden } from "../generation/session-setup.js";
+import { goldenFolder } from "../golden/gpt2.js";
+
+const golden = useGolden(goldenFolder);
+const said = (text: string) => new Message("tester", text);
+
+let cache: PrefixCache;
+/** Ids of a conversation: three for each message. */
+let idsOf: (conversation: Conversation) => readonly number[];
+beforeEach(() => {
+  cache = new PrefixCache();
+  const known = new Map<Message, readonly number[]>();
+  idsOf = (conversation) =>
+    conversation.messages().flatMap((message) => {
+      if (!known.has(message)) known.set(message, golden.prompts([3])[0]!);
+      return known.get(message)!;
+    });
+});
+afterEach(() => cache.release());
+
+/** Takes rows that end with these conversations, and reads what is pending; what was read of each session anew. */
+function take(...conversations: Conversation[]) {
+  const wanted = conversations.map((conversation) => ({ conversation, ids: idsOf(conversation) }));
+  let opened = 0;
+  const taken = cache.take(wanted, (rows) => {
+    opened += rows.length;
+    return golden.open(rows);
+  });
+  const read = taken.map(({ session, at }) => {
+    expect(session.rows()).toEqual(at.map((index) => wanted[index]!.ids));
+    const before = session.tokensRead;
+    session.prefill();
+    return session.tokensRead - before;
+  });
+  return { taken, opened, read: read.reduce((sum, each) => sum + each, 0) };
+}
+
+/** Takes and keeps them. */
+function keep(...conversations: Conversation[]) {
+  const { taken, ...rest } = take(...conversations);
+  for (const { session, at } of taken)
+    cache.keep(
+      session,
+      at.map((index) => conversations[index]!),
+    );
+  return rest;
+}
+
+const dispose = (taken: readonly { session: GenerationSession }[]) => {
+  for (const { session } of taken) session.dispose();
+};
+
+describe("the rows that a model has read", () => {
+  const start = Conversation.of("start");
+  const [a, b] = [start.append(said("a")), start.append(said("b"))];
+
+  it("are opened together where nothing of them is kept", () => {
+    const { taken, opened, read } = take(a, b);
+    expect(taken.map(({ at }) => at)).toEqual([[0, 1]]);
+    expect(opened).toBe(2);
+    // Both hold what stands before them, which a session may read once.
+    expect(read).toBeLessThanOrEqual(12);
+    dispose(taken);
+  });
+
+  it("go on where a conversation is longer, which reads what is new alone", () => {
+    keep(a, b);
+    const [longer, other] = [a.append(said("more")), b.append(said("more"))];
+    expect(keep(longer, other)).toEqual({ opened: 0, read: 6 });
+    // In another order, singly, and both from one.
+    expect(keep(other.append(said("x")))).toEqual({ opened: 0, read: 3 });
+    expect(keep(longer.append(said("y")), longer.append(said("z")))).toEqual({ opened: 0, read: 6 });
+  });
+
+  it("are found again once they were continued: through a longer one", () => {
+    keep(a);
+    keep(a.append(said("more"), said("and more")));
+    // A row reads its last id once more at most.
+    const { opened, read } = keep(a.append(said("else")));
+    expect(opened).toBe(0);
+    expect(read).toBe(3);
+    // Its beginning, which no row ever ended with.
+    const begun = take(start.append(said("other")));
+    expect([begun.opened, begun.read]).toEqual([0, 3]);
+    dispose(begun.taken);
+  });
+
+  it("hold exactly the wanted ids, of which they keep what both have in common", () => {
+    keep(a);
+    const ids = idsOf(a);
+    const conversation = a.append(said("more"));
+    const windowed = ids.slice(2);
+    const wanted = [{ conversation, ids: windowed }];
+    const taken = cache.take(wanted, golden.open);
+    expect(taken.map(({ session }) => session.rows())).toEqual([[windowed]]);
+    dispose(taken);
+  });
+
+  it("belong to whoever takes them: a session is given away once its last row is continued", () => {
+    const empty = liveTensors();
+    keep(a, b);
+    const held = liveTensors();
+    const first = take(a.append(said("one")));
+    expect(liveTensors()).toBeGreaterThan(held);
+    const second = take(b.append(said("two")));
+    // Nothing is left behind.
+    dispose([...first.taken, ...second.taken]);
+    expect(liveTensors()).toBe(empty);
+    expect(keep(b.append(said("three"))).opened).toBe(1);
+  });
+
+  it("come from several sessions where they were kept apart, each row in its place", () => {
+    const other = Conversation.of("other");
+    keep(a);
+    keep(b);
+    const wanted = [b.append(said("1")), other, a.append(said("2")), b.append(said("3"))];
+    const { taken, opened } = take(...wanted);
+    expect(taken.map(({ at }) => at)).toEqual([[0, 3], [1], [2]]);
+    expect(opened).toBe(1);
+    dispose(taken);
+  });
+
+  it("prefer the row that ends with a conversation to one that goes through it", () => {
+    keep(a);
+    keep(a.append(said("through")));
+    // Read anew and kept: a row that ends with a.
+    const again = golden.open([idsOf(a)]);
+    cache.keep(again, [a]);
+    const { taken } = take(a);
+    expect(taken[0]!.session).toBe(again);
+    dispose(taken);
+  });
+
+  it("are freed by release, and read anew afterwards", () => {
+    const empty = liveTensors();
+    keep(a, b);
+    expect(liveTensors()).toBeGreaterThan(empty);
+    cache.release();
+    expect(liveTensors()).toBe(empty);
+    cache.release();
+    expect(keep(a).opened).toBe(1);
+  });
+
+  it("are those of 64 sessions at most, the latest", () => {
+    const conversations = Array.from({ length: 70 }, (_, at) => Conversation.of(`number ${at}`));
+    const empty = liveTensors();
+    keep(conversations[0]!);
+    const each = liveTensors() - empty;
+    for (const conversation of conversations.slice(1)) keep(conversation);
+    expect(liveTensors() - empty).toBe(64 * each);
+    expect(keep(conversations[5]!).opened).toBe(1);
+    expect(keep(conversations[69]!).opened).toBe(0);
+  });
+});
