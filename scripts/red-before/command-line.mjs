@@ -309,8 +309,8 @@ export const COMMAND_LINE = [
     file: configuration,
     test: "what is too much is refused before any work",
     source: source("sampler/ast-sampler"),
-    from: "  depth: z.int().min(1).default(3)",
-    to: "  depth: z.int().min(0).default(3)",
+    from: "  depth: z.int().min(1).default(DEFAULT_DEPTH)",
+    to: "  depth: z.int().min(0).default(DEFAULT_DEPTH)",
   },
   {
     line: "10.2 poor words for --set seed.x=1",
