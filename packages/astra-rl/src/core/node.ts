@@ -44,24 +44,24 @@ export interface OtherAnswer<S = Conversation> {
 /** Token ids behind a turn, each model's in its own vocabulary. */
 export interface TokensRecord {
   tester?: {
-    /** What it had read before it spoke. */
+    /** What it had read before the probe. */
     context: number[];
-    /** What it said, as it stays in the conversation. */
+    /** The probe, as it stays in the conversation. */
     probe: number[];
     /** The id that ended the probe and is no part of its text; absent where there was none. */
     end?: number;
   };
   target?: {
-    /** What it had read before the probe. */
+    /** What it had read before the probe and what is put around it. */
     context: number[];
-    /** What it then read: the probe, and the scaffold around it. */
+    /** What it then read: the probe, and what is put around it. */
     heard: number[];
     /** The probe alone. */
     probe: number[];
     response: number[];
     end?: number;
   };
-  /** Whether a method returned a text of its own in place of what the models said or had read; absent where not. */
+  /** Whether a method returned something of its own in place of what the models sampled or had read; absent where not. */
   edited?: true;
 }
 

@@ -15,7 +15,7 @@ import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
 import type { Assessment, ResponseOf } from "./node.js";
 import type { Json, Stateful } from "./state.js";
 import type { TokenTable } from "./token-table.js";
-import { Conversation, conversationOf, Message, messageOf } from "@astra-rl/lm";
+import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
 
 /** What a method may return: a text stands for the message or the conversation that it says. */

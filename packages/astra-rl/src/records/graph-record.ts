@@ -1,5 +1,6 @@
 import { z } from "zod";
 import {
+  checkJudged,
   Conversation,
   Graph,
   Message,
@@ -108,6 +109,7 @@ export function graphRecord<S, A>(
   options: GraphRecordOptions<S, A> = {},
 ): GraphRecord<S, A> {
   const nodes = graph instanceof Graph ? graph.children : null;
+  if (graph instanceof Graph) checkJudged("graphRecord", graph.nodes());
   const { context, children, seed, episode, ...extra } = graph instanceof Graph ? graph.toJSON() : graph;
   const { step } = options;
   return {

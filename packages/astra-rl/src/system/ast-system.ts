@@ -515,7 +515,10 @@ export class ASTSystem extends System {
     keys: readonly NodeKey[] | undefined,
   ): Promise<Assessment[]> {
     if (contexts.length === 0) return [];
-    const known = await attempt("likelihood", () => this.likelihood(contexts, probes, keys), this.retry);
+    const isTold = this.#tellsLikelihood();
+    const known = isTold
+      ? await attempt("likelihood", () => this.likelihood(contexts, probes, keys), this.retry)
+      : { value: contexts.map(() => null), failure: null };
     const reward = this.#reward!;
     if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, contexts.length);
     else if (reward.needsLikelihood) {

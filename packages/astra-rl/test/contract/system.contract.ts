@@ -10,6 +10,9 @@ export interface SystemContract {
 const keysFor = (count: number, seed = 7): NodeKey[] =>
   Array.from({ length: count }, (_, index) => ({ seed, episode: index, node: 1 }));
 
+/** What was said, and its ids; log-probabilities may differ in their last digits by what a model has read before. */
+const said = ({ text, sampled }: Message) => [text, sampled?.ids];
+
 /** What every system of conversations must do. */
 export function systemContract(name: string, { create, ...texts }: SystemContract): void {
   const contexts = texts.contexts.map((text) => Conversation.of(text));
@@ -27,7 +30,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       ] as const) {
         const first = await system[roll](contexts, keys);
         expect(first.every((message) => message instanceof Message)).toBe(true);
-        expect(await system[roll](contexts, keys)).toEqual(first);
+        expect((await system[roll](contexts, keys)).map(said)).toEqual(first.map(said));
       }
     });
 
@@ -38,7 +41,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
       ] as const) {
         const together = await system[roll](contexts, keys);
         for (const [row, context] of contexts.entries()) {
-          expect(await system[roll]([context], [keys[row]!])).toEqual([together[row]]);
+          expect((await system[roll]([context], [keys[row]!])).map(said)).toEqual([said(together[row]!)]);
         }
       }
     });

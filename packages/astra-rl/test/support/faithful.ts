@@ -3,7 +3,6 @@ import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
 import {
   Growth,
-  type Conversation,
   type ExpandRequest,
   type Graph,
   type Node,
@@ -131,10 +130,7 @@ interface Decoding {
 const without = ({ codec }: Decoding, ids: readonly number[]) => ids.slice(codec.prefix.length);
 
 /** One level of its own. */
-export async function growLevel(
-  system: System,
-  requests: readonly ExpandRequest<Conversation>[],
-): Promise<Outcome[]> {
+export async function growLevel(system: System, requests: readonly ExpandRequest[]): Promise<Outcome[]> {
   const growth = new Growth(system);
   try {
     return await growth.expand(requests);

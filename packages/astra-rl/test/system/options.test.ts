@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
+import { Conversation, Message } from "../../src/core/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { ASTSystem, HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
 
@@ -32,6 +33,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
 
   it("takes undefined for the default", async () => {
     const system = await load({ ...roles, targetReads: undefined, device: undefined, cacheBytes: undefined });
+    expect(`${system.promptForTarget(Conversation.of("a"), new Message("tester", "b"))}`).toBe("ab");
     system.dispose();
   });
 });

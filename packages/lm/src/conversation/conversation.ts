@@ -98,16 +98,13 @@ export class Conversation {
   }
 
   messages(): Message[] {
-    const all: Message[] = [];
-    for (let at: Conversation | null = this; at !== null; at = at.parent) all.push(at.last);
-    return all.reverse();
+    return Array.from(beginnings(this), ({ last }) => last).reverse();
   }
 
   /** All that stands before a message; null where the message is not in here, or the first. */
   upTo(message: Message): Conversation | null {
-    let at: Conversation | null = this;
-    while (at !== null && at.last !== message) at = at.parent;
-    return at?.parent ?? null;
+    for (const { parent, last } of beginnings(this)) if (last === message) return parent;
+    return null;
   }
 
   /** What stands before a message and before what is put around it; null where the message is not in here, or the first. */
@@ -138,6 +135,11 @@ export class Conversation {
     if (longer === undefined) this.#longer.set(message, (longer = new Conversation(this, message)));
     return longer;
   }
+}
+
+/** A conversation and all that it begins with, the longest first. */
+function* beginnings(conversation: Conversation): Generator<Conversation> {
+  for (let at: Conversation | null = conversation; at !== null; at = at.parent) yield at;
 }
 
 const roots = new WeakMap<Message, Conversation>();

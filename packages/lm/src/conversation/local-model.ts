@@ -16,7 +16,7 @@ import {
   type TokenOutputsOptions,
 } from "../logprobs.js";
 import type { Tokenizer } from "../tokenizer.js";
-import { Conversation, Message } from "./conversation.js";
+import { Message, type Conversation } from "./conversation.js";
 import { PrefixCache } from "./prefix-cache.js";
 
 /** Names the draws of a message; the stream is the model's. */

@@ -25,9 +25,9 @@ const MOST_SESSIONS = 64;
 export class PrefixCache {
   readonly #entries = new Set<Entry>();
   /** Rows that end with a conversation. */
-  readonly #ends = new Map<Conversation, Held>();
+  #ends = new WeakMap<Conversation, Held>();
   /** Rows that go through a conversation, the latest of each. */
-  readonly #through = new Map<Conversation, Held>();
+  #through = new WeakMap<Conversation, Held>();
 
   /**
    * Sessions whose rows hold exactly the wanted ids; the caller's from here on.
@@ -80,8 +80,8 @@ export class PrefixCache {
   release(): void {
     for (const { session } of this.#entries) session.dispose();
     this.#entries.clear();
-    this.#ends.clear();
-    this.#through.clear();
+    this.#ends = new WeakMap();
+    this.#through = new WeakMap();
   }
 
   /** The row of the nearest beginning of a conversation: one that ends there before one that goes on. */

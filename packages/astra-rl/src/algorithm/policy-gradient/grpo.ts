@@ -14,15 +14,8 @@ import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
-const {
-  epochs,
-  oldLogprobs,
-  targetKL,
-  clipRange,
-  clipRangeHigher,
-  entropyCoefficient,
-  normalizer,
-} = policyOptions;
+const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
+  policyOptions;
 
 const options = z.strictObject({
   scale: z
