@@ -10,9 +10,6 @@ import type { PolicyGradientOptions } from "./policy-types.js";
 const { entropyCoefficient, normalizeAdvantages, klCoefficient, klLossCoefficient, klTarget, normalizer } =
   policyOptions;
 
-/** Beside rewards of which 1 is the most. */
-const USUAL_KL = 0.05;
-
 const options = z.strictObject({
   baseline: z
     .enum(BASELINES)
@@ -25,7 +22,7 @@ const options = z.strictObject({
   normalizeAdvantages: normalizeAdvantages.default(false),
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient,
   klTarget,
 });
 
@@ -52,7 +49,7 @@ export interface REINFORCEOptions extends Pick<
  */
 export class REINFORCE<S = string, A = string> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: REINFORCEOptions = {}) {
-    const { baseline, ...chosen } = withUsualKL({ ...DEFAULTS, ...given }, USUAL_KL);
+    const { baseline, ...chosen } = withUsualKL({ ...DEFAULTS, ...given });
     if (!BASELINES.includes(baseline)) {
       throw new UsageError(
         `REINFORCE: baseline must be one of ${BASELINES.join(", ")}, got ${JSON.stringify(baseline)}`,
@@ -76,6 +73,6 @@ export const reinforceKind = defineKind({
   name: "reinforce",
   summary: "REINFORCE with a baseline, for trees and single paths",
   schema: options,
-  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new REINFORCE(system, chosen),
 });
