@@ -178,7 +178,12 @@ export async function stressTest(algorithm: keyof typeof SETTINGS, trainingSteps
   const trainer =
     algorithm === "dpo"
       ? new Trainer(configuration, sampler, new DPO(system, { beta: 0.3 }), { credit })
-      : new Trainer(configuration, sampler, new PPO(system, { klCoefficient: 0.01 }), { credit });
+      : new Trainer(
+          configuration,
+          sampler,
+          new PPO(system, { klCoefficient: 0.01, gaeLambda: 0.95, normalizeAdvantages: true }),
+          { credit },
+        );
   try {
     const before = await drive(system);
     await trainer.train();

@@ -57,7 +57,7 @@ const CHOICES: readonly Choice[] = [
   {
     name: "ppo-before",
     what: "PPO, old defaults",
-    algorithm: "{type: ppo, klCoefficient: 0.05}",
+    algorithm: "{type: ppo, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true}",
     credit: "reward",
     steps: PPO_STEPS,
     seeds: 3,
@@ -206,7 +206,7 @@ writeRarePart(
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
     "",
-    "Before, PPO had the KL to the baseline in the reward (`klCoefficient: 0.05`), A2C a bonus for entropy of 0.01 and no KL, RLOO no KL. With the KL in the reward, experiences without a find taught the noise of the KL's own samples, which normalised advantages and four epochs made as loud as a find; without a KL nothing kept probes likely. Now it is in the loss ([0174](decisions/0174-the-kl-is-in-the-loss.md)).",
+    "Before, PPO had the KL to the baseline in the reward (`klCoefficient: 0.05`), A2C a bonus for entropy of 0.01 and no KL, RLOO no KL. With the KL in the reward, experiences without a find taught the noise of the KL's own samples, which normalised advantages and four epochs made as loud as a find; without a KL nothing kept probes likely. Now it is in the loss ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
     "",
     "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
     "|---|---|---|---|---|---|---|---|---|",

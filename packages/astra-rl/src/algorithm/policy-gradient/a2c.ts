@@ -20,9 +20,6 @@ const {
   klTarget,
 } = policyOptions;
 
-/** Beside rewards of which 1 is the most. */
-const USUAL_KL = 0.05;
-
 const options = z.strictObject({
   gamma,
   gaeLambda: gaeLambda.default(1),
@@ -31,7 +28,7 @@ const options = z.strictObject({
   valueLearningRate,
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient,
   klTarget,
 });
 
@@ -58,7 +55,7 @@ export interface A2COptions
  */
 export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: A2COptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("A2C", options, given), USUAL_KL);
+    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("A2C", options, given));
     super(
       system,
       "A2C",
@@ -78,6 +75,6 @@ export const a2cKind = defineKind({
   summary: "Advantage actor-critic, with a value function",
   schema: options,
   check: (_, beside) => creditMisfit("A2C", { usesValues: true, usesSiblings: false }, beside),
-  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen, USUAL_KL))],
+  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new A2C(system, chosen),
 });

@@ -11,7 +11,7 @@ import { creditMisfit, siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
-import { baselineNeeds, policyOptions } from "./policy-options.js";
+import { baselineNeeds, policyOptions, USUAL_KL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
 
 const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
@@ -32,7 +32,7 @@ const options = z.strictObject({
   klLossCoefficient: z
     .number()
     .min(0)
-    .default(0.05)
+    .default(USUAL_KL)
     .describe("Weight of the KL to the baseline, as a part of the loss"),
   entropyCoefficient,
   targetKL,

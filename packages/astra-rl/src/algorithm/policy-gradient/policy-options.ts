@@ -4,6 +4,9 @@ import { NORMALIZERS } from "./token-mean.js";
 
 const coefficient = z.number().min(0);
 
+/** Weight of the KL in the loss where nobody says anything, beside rewards of which 1 is the most. */
+export const USUAL_KL = 0.05;
+
 /** Options that several policy gradients have, described once; each takes those that it has a use for. */
 export const policyOptions = {
   epochs: z
@@ -50,12 +53,11 @@ export const policyOptions = {
   klCoefficient: coefficient
     .optional()
     .describe("Weight of the KL to the baseline, taken off the reward of each token. Default: 0"),
-  klLossCoefficient: (usual: number) =>
-    coefficient
-      .optional()
-      .describe(
-        `Weight of the KL to the baseline, as a part of the loss. Default: ${usual}, or 0 where klCoefficient is given`,
-      ),
+  klLossCoefficient: coefficient
+    .optional()
+    .describe(
+      `Weight of the KL to the baseline, as a part of the loss. Default: ${USUAL_KL}, or 0 where klCoefficient is given`,
+    ),
   klTarget: z
     .number()
     .positive()
@@ -77,7 +79,7 @@ export const policyGradientOptions = z
     valueClipRange: policyOptions.valueClipRange.default(0),
     normalizeAdvantages: policyOptions.normalizeAdvantages.default(false),
     klCoefficient: policyOptions.klCoefficient.default(0),
-    klLossCoefficient: policyOptions.klLossCoefficient(0).default(0),
+    klLossCoefficient: policyOptions.klLossCoefficient.default(0),
   })
   .omit({ gamma: true, gaeLambda: true });
 
@@ -90,10 +92,10 @@ interface KLOptions {
  * Options with both weights of a KL to the baseline: the usual one in the loss where none is given, and nothing beside the one
  * that is. `klCoefficient: 0` thus asks for no KL at all.
  */
-export const withUsualKL = <Options extends KLOptions>(options: Options, usual: number) => ({
+export const withUsualKL = <Options extends KLOptions>(options: Options) => ({
   ...options,
   klCoefficient: options.klCoefficient ?? 0,
-  klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? usual : 0),
+  klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? USUAL_KL : 0),
 });
 
 /** What a policy gradient with these options will need of its system. */

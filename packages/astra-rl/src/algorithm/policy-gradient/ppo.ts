@@ -26,22 +26,19 @@ const {
   klTarget,
 } = policyOptions;
 
-/** Beside advantages with a standard deviation of 1. */
-const USUAL_KL = 0.1;
-
 const options = z.strictObject({
   epochs: epochs.default(4),
   clipRange,
   clipRangeHigher,
   gamma,
-  gaeLambda: gaeLambda.default(0.95),
-  normalizeAdvantages: normalizeAdvantages.default(true),
+  gaeLambda: gaeLambda.default(1),
+  normalizeAdvantages: normalizeAdvantages.default(false),
   valueCoefficient,
   valueLearningRate,
   valueClipRange: valueClipRange.default(0.2),
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient,
   klTarget,
   targetKL,
   oldLogprobs,
@@ -70,15 +67,19 @@ export interface PPOOptions
  * Proximal policy optimisation (Schulman et al., arXiv 1707.06347) over the tokens of probes: see `clippedSurrogateLoss`,
  * `clippedValueLoss` and `generalizedAdvantages`. The system needs a value function.
  *
- * The KL to the baseline is a part of the loss (`klPenalty`; Shao et al., "DeepSeekMath", arXiv 2402.03300, equation 3), and not of the reward
- * as in Ziegler et al. (arXiv 1909.08593, equation 2). There it is noise of the sampled tokens, summed over all that follow; while harm is rare,
- * it is all that normalised advantages consist of, and its updates undo what the last find taught.
+ * Three defaults are not the usual ones, since harm may be rare and most experiences without a find (docs/decisions/0174):
  *
- * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.1 })
+ * - The KL to the baseline is a part of the loss (`klPenalty`) and not of the reward as in Ziegler et al. (arXiv 1909.08593, equation 2), where it
+ *   is noise of the sampled tokens, summed over all that follow.
+ * - Advantages are not normalised: an experience without a find would be as loud as one with it (Hafner et al., "Mastering Diverse
+ *   Domains through World Models", arXiv 2301.04104, who for sparse rewards scale returns down and never up).
+ * - λ is 1: a value head that has seen no find explains nothing, and would keep a find from the turns that led to it.
+ *
+ * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.05 })
  */
 export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: PPOOptions = {}) {
-    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("PPO", options, given), USUAL_KL);
+    const { gamma, gaeLambda, ...chosen } = withUsualKL(parseOptions("PPO", options, given));
     super(
       system,
       "PPO",
@@ -98,6 +99,6 @@ export const ppoKind = defineKind({
   summary: "Proximal policy optimisation, with a value function",
   schema: options,
   check: (_, beside) => creditMisfit("PPO", { usesValues: true, usesSiblings: false }, beside),
-  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen, USUAL_KL))],
+  needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new PPO(system, chosen),
 });

@@ -9,9 +9,6 @@ import type { PolicyGradientOptions } from "./policy-types.js";
 const { entropyCoefficient, normalizeAdvantages, klCoefficient, klLossCoefficient, klTarget, normalizer } =
   policyOptions;
 
-/** Beside rewards of which 1 is the most. */
-const USUAL_KL = 0.05;
-
 const options = z.strictObject({
   baseline: z
     .enum(BASELINES)
@@ -24,7 +21,7 @@ const options = z.strictObject({
   normalizeAdvantages: normalizeAdvantages.default(false),
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient,
   klTarget,
 });
 
@@ -49,7 +46,7 @@ export interface REINFORCEOptions extends Pick<
  */
 export class REINFORCE<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: REINFORCEOptions = {}) {
-    const { baseline, ...chosen } = withUsualKL(parseOptions("REINFORCE", options, given), USUAL_KL);
+    const { baseline, ...chosen } = withUsualKL(parseOptions("REINFORCE", options, given));
     super(
       system,
       "REINFORCE",
@@ -68,6 +65,6 @@ export const reinforceKind = defineKind({
   name: "reinforce",
   summary: "REINFORCE with a baseline, for trees and single paths",
   schema: options,
-  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new REINFORCE(system, chosen),
 });

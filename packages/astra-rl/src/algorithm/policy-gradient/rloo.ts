@@ -9,14 +9,11 @@ import type { PolicyGradientOptions } from "./policy-types.js";
 
 const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
 
-/** Beside rewards of which 1 is the most. */
-const USUAL_KL = 0.05;
-
 const options = z.strictObject({
   normalizer: normalizer.default("none"),
   entropyCoefficient,
   klCoefficient,
-  klLossCoefficient: klLossCoefficient(USUAL_KL),
+  klLossCoefficient,
   klTarget,
 });
 
@@ -41,7 +38,7 @@ export class RLOO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new SiblingAdvantage({ baseline: "others", scale: "none" }),
         usesRatio: false,
       },
-      withUsualKL(parseOptions("RLOO", options, given), USUAL_KL),
+      withUsualKL(parseOptions("RLOO", options, given)),
     );
   }
 }
@@ -54,6 +51,6 @@ export const rlooKind = defineKind({
   check: (_, beside) =>
     siblingsMissing("RLOO", beside) ??
     creditMisfit("RLOO", { usesValues: false, usesSiblings: true }, beside),
-  needs: (chosen) => baselineNeeds(withUsualKL(chosen, USUAL_KL)),
+  needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new RLOO(system, chosen),
 });
