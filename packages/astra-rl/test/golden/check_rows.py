@@ -3,9 +3,9 @@
     npx astra-rl rollout run.yaml --episodes 4 --json --tokens > rows.jsonl
     python check_rows.py rows.jsonl TESTER_FOLDER TARGET_FOLDER
 
-For every turn: the rows of whole characters that tester and target read decode, special tokens spelled out, to the texts of the record; and the
-sum of the target's log-probabilities of the probe's ids, in one forward pass without a cache, is the recorded likelihood.
-Rows of which a full window dropped the beginning are compared from their end. Exits with 1 where anything differs.
+For every turn: the ids of probe and response decode, special tokens spelled out, to the texts of the record; the rows of its
+children begin with its own; and the sum of the target's log-probabilities of the probe's ids, in one forward pass without a
+cache, is the recorded likelihood. Exits with 1 where anything differs. For rollouts that fill no window.
 
 Made for torch 2.13.0 and transformers 5.18.0.
 """
@@ -21,39 +21,36 @@ tokenizers = {"tester": AutoTokenizer.from_pretrained(tester_path), "target": Au
 model = AutoModelForCausalLM.from_pretrained(target_path, dtype=torch.float32).eval()
 WITHIN = 5e-4
 
-turns = texts = cut = 0
+turns = messages = 0
 worst = 0.0
 wrong = []
 
 
 def text_of(side, ids):
+    """What ids say behind other text, special tokens spelled out; tokenizers may write the first word of a text otherwise."""
     tokenizer = tokenizers[side]
-    bos = tokenizer("")["input_ids"]
-    ids = ids[len(bos):] if ids[: len(bos)] == bos else ids
-    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-
-def same(side, ids, text):
-    global texts, cut
-    # A message that ends within a character is recorded with U+FFFD, whose bytes a decoder of the whole row joins to the next.
-    if "\ufffd" in text:
-        cut += 1
-        return True
-    texts += 1
-    said = text_of(side, ids)
-    return said.lstrip() == text.lstrip() or (said != "" and text.endswith(said.lstrip()))
+    decode = lambda each: tokenizer.decode(each, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    before = tokenizer("a", add_special_tokens=False)["input_ids"]
+    return decode(before + ids)[len(decode(before)):]
 
 
 def check(node):
-    global turns, cut, worst
+    global turns, messages, worst
     turns += 1
     tester, target = node["tokens"]["tester"], node["tokens"]["target"]
-    for side, ids, text in [
-        ("tester", tester["context"] + tester["probe"], node["context"] + node["probe"]),
-        ("target", target["context"] + target["heard"] + target["response"], node["context"] + node["probe"] + node["response"]),
-    ]:
-        if not same(side, ids, text):
+    for side, ids, text in [("tester", tester["probe"], node["probe"]), ("target", target["response"], node["response"])]:
+        messages += 1
+        if text_of(side, ids) != text:
             wrong.append((side, text_of(side, ids), text))
+    # A child's rows go on from its parent's, id by id.
+    for child in node["children"]:
+        own = child["tokens"]
+        for before, after in [
+            (tester["context"] + tester["probe"], own["tester"]["context"]),
+            (target["context"] + target["heard"] + target["response"], own["target"]["context"]),
+        ]:
+            if after[: len(before)] != before:
+                wrong.append(("row", before, after))
     probe = target["probe"]
     if probe:
         at = len(target["context"]) + len(target["heard"]) - len(probe)
@@ -70,7 +67,7 @@ for line in open(rows_path, encoding="utf-8"):
     for child in json.loads(line)["children"]:
         check(child)
 
-print(f"{turns} turns, {texts} rows of whole characters (not {cut} others), {len(wrong)} differ, log-probabilities within {worst:.1e} a token")
+print(f"{turns} turns, {messages} messages, {len(wrong)} differ, log-probabilities within {worst:.1e} a token")
 for side, said, text in wrong[:5]:
     print(f"  {side}: {said!r}\n  record: {text!r}")
 sys.exit(1 if wrong or worst > WITHIN else 0)
