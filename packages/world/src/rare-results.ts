@@ -206,7 +206,7 @@ writeRarePart(
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
     "",
-    "Before, PPO had the KL to the baseline in the reward (`klCoefficient: 0.05`), A2C a bonus for entropy of 0.01 and no KL, RLOO no KL. With the KL in the reward, experiences without a find taught the noise of the KL's own samples, which normalised advantages and four epochs made as loud as a find; without a KL nothing kept probes likely. Now it is in the loss ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
+    "The other algorithms were not run over seeds. The defaults of PPO before ended at 0 of 128 on two of these seeds of the chatter world: the KL to the baseline stood in the reward, where experiences without a find consist of its noise, normalising made that as loud as a find, and λ of 0.95 kept a find from the turns before it. Now the KL is in the loss, advantages are not normalised and λ is 1 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)). The settings were chosen on seeds 1 to 5 of the chatter world, of which one misses the mark, as does one of seeds 6 to 10. On the desk the old defaults did as well on three seeds.",
     "",
     "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
     "|---|---|---|---|---|---|---|---|---|",
