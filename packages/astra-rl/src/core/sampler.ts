@@ -51,9 +51,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     requireList(`${this.constructor.name}.rolloutMany`, "starts", starts);
     if (!overrides(this, Sampler.prototype, "rollout")) return this.grow(starts);
-    const graphs: Graph<S, A>[] = [];
-    for (const start of starts) graphs.push(await this.#alone(start, "train", () => this.rollout(start)));
-    return graphs;
+    return this.#oneByOne(starts, "train");
   }
 
   /**
@@ -89,6 +87,12 @@ export abstract class Sampler<S = Conversation, A = Message> {
       const named = isEpisodeSeed(start) ? start : own;
       graphs.push(await this.#alone(named, "evaluate", () => this.evalRollout(start, own)));
     }
+    return graphs;
+  }
+
+  async #oneByOne(starts: readonly EpisodeSeed[], purpose: Purpose): Promise<Graph<S, A>[]> {
+    const graphs: Graph<S, A>[] = [];
+    for (const start of starts) graphs.push(await this.#alone(start, purpose, () => this.rollout(start)));
     return graphs;
   }
 
@@ -131,7 +135,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
     }
     const episodes = starts.filter((start) => isEpisodeSeed(start));
     if (episodes.length < starts.length) throw new UsageError(`${name}: ${EPISODES_ONLY}`);
-    const graphs = await this.rolloutMany(episodes);
+    const isAlone = overrides(this, Sampler.prototype, "rollout");
+    const graphs = isAlone ? await this.#oneByOne(episodes, "evaluate") : await this.rolloutMany(episodes);
     for (const graph of graphs) keepFirstPath(graph);
     return graphs;
   }

@@ -359,7 +359,9 @@ export class LocalModel {
   }
 
   #open(rows: readonly (readonly number[])[]): GenerationSession {
-    return GenerationSession.open(this.model, this.codec, rows, {
+    const { model } = this;
+    return GenerationSession.open(model, this.codec, rows, {
+      endIds: [...model.config.eosIds, ...this.format.endIds],
       cacheBudget: this.#options.cacheBudget,
       reserve: this.#reserve,
       pinned: this.format.pinned,
