@@ -133,7 +133,7 @@ describe("a system whose target reads the probe alone", () => {
     expect(system.read).toEqual(children.map(({ probe }) => probe.text));
     expect(children.map(({ context }) => `${context}`)).toEqual(children.map(() => `${HEADING}\n1.`));
     expect(() => new ToySystem(scorer, { targetReads: "all" as "probe" })).toThrow(
-      /targetReads must be one of conversation, probe, got all/u,
+      /targetReads must be "conversation" or "probe", got "all"/u,
     );
   });
 });

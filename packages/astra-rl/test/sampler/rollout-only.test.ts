@@ -89,6 +89,6 @@ describe("a sampler that implements rollout and nothing else", () => {
     const both = new Both(system);
     expect(both.startsFromPrompts).toBe(true);
     expect((await new ASTEvaluator(both, ["It rained. "]).evaluate()).details).toHaveLength(1);
-    expect((await both.evalRolloutMany(["It rained. "]))[0]!.context).toBe("It rained. ");
+    expect((await both.evalRolloutMany(["It rained. "]))[0]!.context).toBe(Conversation.of("It rained. "));
   });
 });
