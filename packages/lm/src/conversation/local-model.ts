@@ -163,10 +163,8 @@ export class LocalModel {
   }
 
   /**
-   * The model's next message in each conversation.
-   *
-   * @param options.keys name the draws of each row
-   * @param options.score messages that are scored while they are read: `logprobs` then costs nothing
+   * The model's next message in each conversation, drawn by the key of its row; the messages to `score` are scored while they are
+   * read, so that `logprobs` costs nothing then.
    */
   async generate(
     conversations: readonly Conversation[],
