@@ -118,7 +118,11 @@ const prompts = JSON.parse(readFileSync(values.prompts, "utf8")) as string[];
 /** What a step took, and what it did. */
 type Step = Record<string, unknown> & { prompts: string[]; record: Readonly<Record<string, unknown>> };
 const steps: Step[] = [];
-const sampler = new WatchedSampler(system, prompts, { ...tree, seed: Number(values.seed) });
+const sampler = new WatchedSampler(system, prompts, {
+  width: tree.width,
+  depth: tree.depth,
+  seed: Number(values.seed),
+});
 const trainer = new Trainer(
   new HFASTConfiguration({
     trainingSteps: Number(values.steps),

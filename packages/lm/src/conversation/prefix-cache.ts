@@ -4,7 +4,9 @@ import type { Conversation } from "./conversation.js";
 /** A session whose rows may be continued. */
 interface Entry {
   readonly session: GenerationSession;
-  /** Rows that nothing has continued yet; a session without any is given away whole. */
+  /** What each row holds. */
+  readonly conversations: readonly Conversation[];
+  /** Rows that nothing has continued yet. */
   readonly waiting: Set<number>;
 }
 
@@ -39,6 +41,7 @@ export class PrefixCache {
     wanted: readonly { conversation: Conversation; ids: readonly number[] }[],
     open: (rows: readonly (readonly number[])[]) => GenerationSession,
   ): { session: GenerationSession; at: number[] }[] {
+    const again = new Set(wanted.map(({ conversation }) => conversation));
     const groups = new Map<Entry | null, { at: number[]; rows: number[]; whole: boolean[] }>();
     wanted.forEach(({ conversation }, at) => {
       const held = this.#find(conversation);
@@ -52,7 +55,10 @@ export class PrefixCache {
       const ids = at.map((index) => wanted[index]!.ids);
       if (entry === null) return { session: open(ids), at };
       rows.forEach((row, i) => whole[i]! && entry.waiting.delete(row));
-      const isLast = entry.waiting.size === 0;
+      // Rows that may still be continued: neither taken, nor drawn once more from the same beginning. The few that are left of a
+      // session are read again if they are ever wanted; kept, they would hold the memory of all of it.
+      const left = [...entry.waiting].filter((row) => !again.has(entry.conversations[row]!.parent!));
+      const isLast = left.length < rows.length;
       if (isLast) this.#entries.delete(entry);
       const isWhole = rows.length === entry.session.rowCount && rows.every((row, i) => row === i);
       const session = isLast && isWhole ? entry.session : entry.session.fork(rows, { consume: isLast });
@@ -63,7 +69,7 @@ export class PrefixCache {
 
   /** Keeps the rows of a session, each of which holds a conversation. */
   keep(session: GenerationSession, conversations: readonly Conversation[]): void {
-    const entry: Entry = { session, waiting: new Set(conversations.keys()) };
+    const entry: Entry = { session, conversations, waiting: new Set(conversations.keys()) };
     this.#entries.add(entry);
     conversations.forEach((conversation, row) => {
       const held = { entry, row };

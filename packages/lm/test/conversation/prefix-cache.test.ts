@@ -136,6 +136,39 @@ describe("the rows that a model has read", () => {
     dispose(taken);
   });
 
+  it("are one session for any number of other draws from the same beginnings", () => {
+    const empty = liveTensors();
+    const draws = (text: string) => [start, b, a].map((each) => each.append(said(text)));
+    keep(...draws("0"));
+    const one = liveTensors() - empty;
+    for (const text of ["1", "2", "3"]) {
+      const again = take(start, b, a);
+      expect(again.opened).toBe(0);
+      dispose(again.taken);
+      keep(...draws(text));
+      expect(liveTensors() - empty).toBe(one);
+    }
+    // A few that are drawn once more cost the others nothing.
+    const few = take(start);
+    expect(few.opened).toBe(0);
+    dispose(few.taken);
+    expect(keep(a.append(said("3"))).opened).toBe(0);
+  });
+
+  it("are freed with their session where most of it was continued, and read again where they are wanted", () => {
+    const [c, d, e] = ["c", "d", "e"].map((text) => start.append(said(text))) as [
+      Conversation,
+      Conversation,
+      Conversation,
+    ];
+    const empty = liveTensors();
+    keep(c, d, e);
+    const { taken } = take(c.append(said("1")), d.append(said("1")));
+    dispose(taken);
+    expect(liveTensors()).toBe(empty);
+    expect(keep(e.append(said("1"))).opened).toBe(1);
+  });
+
   it("are freed by release, and read anew afterwards", () => {
     const empty = liveTensors();
     keep(a, b);
