@@ -13,13 +13,14 @@ const numerical = [
   "packages/lm/test/*.test.ts",
   "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
 ];
-/** Among them, what it may not: texts, files, processes and memory. */
+/** Among them, what it may not: texts, files, processes, memory, and who is called with what how often. */
 const elsewhere = [
   "packages/lm/test/{byte-level-texts,resolve-checkpoint,tokenizer*,texts,fuzzers,model-files,bounded-template}.test.ts",
   "packages/lm/test/{checkpoint,threads,meta-device,prefix-trie,read-parameters}.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
-  "packages/astra-rl/test/system/{hub-models,roles-apart}.test.ts",
-  "packages/astra-rl/test/training/{callbacks,event-file,loggers,run-directory,run-lock,training-configuration}.test.ts",
+  "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,random-trees,roles-apart,several-models}.test.ts",
+  "packages/astra-rl/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
+  "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
 /**

@@ -8,10 +8,12 @@
  * The blocks of one document run in order, in one fresh folder below .cache/snippets, so that a later block can use
  * the files of an earlier one. A block fails when its process does not end with status 0.
  */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { execute } from "../packages/torch/scripts/setup/command.mjs";
 
 /**
  * The runnable blocks of one document.
@@ -51,37 +53,58 @@ function markdownFiles(folder) {
   });
 }
 
-function main() {
+/** Runs the blocks of one document, in order; the lines to print, and whether all of them ran. */
+async function runDocument(root, document) {
+  const blocks = runnableBlocks(readFileSync(document, "utf8"));
+  if (blocks.length === 0) return { lines: [], ok: true };
+  const lines = [];
+  const folder = join(root, ".cache/snippets", basename(document, ".md"));
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  for (const { language, code, line } of blocks) {
+    const place = `${relative(root, document)}:${line}`;
+    const file = join(folder, `snippet-${line}.${language === "ts" ? "ts" : "sh"}`);
+    writeFileSync(file, code);
+    const [program, args] =
+      language === "ts"
+        ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
+        : ["bash", ["-euo", "pipefail", file]];
+    const result = await executeBeside(program, args, folder);
+    if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
+    lines.push(`${place}: ran`);
+  }
+  return { lines, ok: true };
+}
+
+/** Runs a program to its end, while others run; output and errors in one text, as they came. */
+async function executeBeside(program, args, cwd) {
+  const child = spawn(program, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
+  }
+  const [status] = await once(child, "close");
+  return { ok: status === 0, output };
+}
+
+async function main() {
   const root = dirname(dirname(fileURLToPath(import.meta.url)));
   const named = process.argv.slice(2).map((path) => resolve(path));
   const documents =
     named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
   let count = 0;
-  for (const document of documents) {
-    const blocks = runnableBlocks(readFileSync(document, "utf8"));
-    if (blocks.length === 0) continue;
-    const folder = join(root, ".cache/snippets", basename(document, ".md"));
-    rmSync(folder, { recursive: true, force: true });
-    mkdirSync(folder, { recursive: true });
-    for (const { language, code, line } of blocks) {
-      const place = `${relative(root, document)}:${line}`;
-      const file = join(folder, `snippet-${line}.${language === "ts" ? "ts" : "sh"}`);
-      writeFileSync(file, code);
-      const [program, args] =
-        language === "ts"
-          ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
-          : ["bash", ["-euo", "pipefail", file]];
-      const result = execute(program, args, { cwd: folder });
-      if (!result.ok) {
-        process.stderr.write(`${place}: the example failed\n${result.output}\n`);
-        process.exitCode = 1;
-        return;
-      }
-      process.stdout.write(`${place}: ran\n`);
-      count += 1;
+  // Documents share nothing: as many run at a time as there are processors.
+  const waiting = [...documents];
+  const work = async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const { lines, ok } = await runDocument(root, next);
+      for (const line of lines) (ok ? process.stdout : process.stderr).write(`${line}\n`);
+      count += lines.length;
+      if (!ok) process.exitCode = 1;
     }
-  }
-  process.stdout.write(`examples: ${count} ran\n`);
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, work));
+  if (process.exitCode === undefined) process.stdout.write(`examples: ${count} ran\n`);
 }
 
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) main();
+if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) await main();

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { KindSection, Role, Sections } from "../core/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
-import { DEFAULT_SAMPLING, TARGET_ANSWERS, TARGET_READS } from "../system/index.js";
+import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
 import { DEFAULT_CACHE_SIZE } from "../scorer/index.js";
 import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
@@ -41,101 +41,83 @@ const lora = z.strictObject({
   dropout: z.number().min(0).lt(1).default(0).describe("Share of the adapter's inputs dropped in training"),
 });
 
-const models = z
-  .strictObject({
-    tester: model.describe(
-      "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter " +
-        "or embedded:desk",
+const models = z.strictObject({
+  tester: model.describe(
+    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter " +
+      "or embedded:desk",
+  ),
+  target: model.describe(
+    "The model under test; writes responses. A folder, a hub id, or embedded:chatter or embedded:desk",
+  ),
+  otherTargets: z.array(model).default([]).describe("Further models under test; target is the first of them"),
+  targetReads: z
+    .enum(TARGET_READS)
+    .default("conversation")
+    .describe(
+      "What the target reads before it responds. probe: what the tester said and nothing before it, where the prompt " +
+        "is the tester's affair",
     ),
-    target: model.describe(
-      "The model under test; writes responses. A folder, a hub id, or embedded:chatter or embedded:desk",
+  otherTesters: z
+    .array(model)
+    .default([])
+    .describe(
+      "Further testers, with the tester's tokenizer, that speak in some episodes and are not trained",
     ),
-    otherTargets: z
-      .array(model)
-      .default([])
-      .describe("Further models under test; target is the first of them"),
-    targetAnswers: z
-      .enum(TARGET_ANSWERS)
-      .default("one")
-      .describe(
-        "Where there are several targets. one: each episode has one of them; else all answer each probe, one of them " +
-          "leading the conversation, and the turn is worth the max, mean or min over their answers",
-      ),
-    targetReads: z
-      .enum(TARGET_READS)
-      .default("conversation")
-      .describe(
-        "What the target reads before it responds. probe: what the tester said and nothing before it, where the prompt " +
-          "is the tester's affair",
-      ),
-    otherTesters: z
-      .array(model)
-      .default([])
-      .describe(
-        "Further testers, with the tester's tokenizer, that speak in some episodes and are not trained",
-      ),
-    otherTesterShare: z
-      .number()
-      .min(0)
-      .max(1)
-      .default(0.5)
-      .describe("Share of the training episodes in which one of the other testers speaks"),
-    evaluateOtherTesters: z
-      .boolean()
-      .default(false)
-      .describe("Evaluations have the other testers speak as well, each as often as the tester"),
-    baseline: model
-      .optional()
-      .describe("Frozen reference for the tester. Default: the tester's initial weights"),
-    lora: lora
-      .optional()
-      .describe(
-        "Train a low-rank adapter on frozen weights, which target and baseline may share. Default: all weights",
-      ),
-    testerTokenizer: model
-      .optional()
-      .describe(
-        "Whose tokenizer testers and baseline take where their checkpoints have none of their own: a folder, a hub id, " +
-          "or embedded:chatter or embedded:desk",
-      ),
-    targetTokenizer: model
-      .optional()
-      .describe("Whose tokenizer targets take where their checkpoints have none of their own"),
-    device: device.default("cpu").describe("Where the models live that have no device of their own"),
-    testerDevice: device
-      .optional()
-      .describe("Where testers live, and the tester is trained. Default: device"),
-    targetDevice: device.optional().describe("Where targets live. Default: device"),
-    baselineDevice: device
-      .optional()
-      .describe(
-        "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
-      ),
-    dtype: dtype
-      .default("auto")
-      .describe(
-        "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
-          "processor has it and the model is large enough to gain",
-      ),
-    updateDtype: dtype
-      .optional()
-      .describe(
-        "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
-          "there, too. Default: as dtype",
-      ),
-    gradientCheckpointing: z
-      .boolean()
-      .default(false)
-      .describe(
-        "Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, " +
-          "the same gradients. On the CPU only",
-      ),
-  })
-  .superRefine(({ targetAnswers, otherTargets }, context) => {
-    if (targetAnswers === "one" || otherTargets.length > 0) return;
-    const message = `is ${targetAnswers} over the answers of several targets; give models.otherTargets, or leave it out`;
-    context.addIssue({ code: "custom", path: ["targetAnswers"], message });
-  });
+  otherTesterShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.5)
+    .describe("Share of the training episodes in which one of the other testers speaks"),
+  evaluateOtherTesters: z
+    .boolean()
+    .default(false)
+    .describe("Evaluations have the other testers speak as well, each as often as the tester"),
+  baseline: model
+    .optional()
+    .describe("Frozen reference for the tester. Default: the tester's initial weights"),
+  lora: lora
+    .optional()
+    .describe(
+      "Train a low-rank adapter on frozen weights, which target and baseline may share. Default: all weights",
+    ),
+  testerTokenizer: model
+    .optional()
+    .describe(
+      "Whose tokenizer testers and baseline take where their checkpoints have none of their own: a folder, a hub id, " +
+        "or embedded:chatter or embedded:desk",
+    ),
+  targetTokenizer: model
+    .optional()
+    .describe("Whose tokenizer targets take where their checkpoints have none of their own"),
+  device: device.default("cpu").describe("Where the models live that have no device of their own"),
+  testerDevice: device.optional().describe("Where testers live, and the tester is trained. Default: device"),
+  targetDevice: device.optional().describe("Where targets live. Default: device"),
+  baselineDevice: device
+    .optional()
+    .describe(
+      "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
+    ),
+  dtype: dtype
+    .default("auto")
+    .describe(
+      "Number format of rollouts and frozen models; master weights stay float32. auto: bfloat16 where the " +
+        "processor has it and the model is large enough to gain",
+    ),
+  updateDtype: dtype
+    .optional()
+    .describe(
+      "Number format of products in updates, all weights being trained. auto: bfloat16 where the processor gains " +
+        "there, too. Default: as dtype",
+    ),
+  gradientCheckpointing: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, " +
+        "the same gradients. On the CPU only",
+    ),
+});
 
 const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
 

@@ -16,8 +16,6 @@ export interface NodeKey {
   draw?: number;
   /** What the node is grown for; names no draw. Default "train". */
   purpose?: Purpose;
-  /** Which of several models in a role is asked, by its place. Default: the one whose episode it is. */
-  member?: number;
 }
 
 /** Whether turns are grown to learn from them or to measure: a reward that remembers what was tried tells them apart. */

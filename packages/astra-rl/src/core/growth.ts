@@ -97,7 +97,7 @@ export class Growth<S = Conversation, A = Message> {
         // The state stops before what never came; a failed node is not grown further.
         const probe = said instanceof FailedMessage ? (new Message("tester", "") as A) : said!;
         const response = system.emptyResponseAndValidate(context);
-        const nothing = { reward: NaN, scores: {}, terms: {}, likelihood: null, answers: [] };
+        const nothing = { reward: NaN, scores: {}, terms: {}, likelihood: null };
         return {
           context,
           probe,
@@ -116,7 +116,6 @@ export class Growth<S = Conversation, A = Message> {
         response,
         next,
         ...assessment,
-        answers: assessment.answers ?? [],
         judged: { probe, response },
       };
     });

@@ -84,7 +84,6 @@ export {
   type NodeFactory,
   type NodeFields,
   type NodeJSON,
-  type OtherAnswer,
   type ResponseOf,
   type TokensRecord,
   type TurnFields,

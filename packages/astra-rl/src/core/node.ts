@@ -31,16 +31,6 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
 /** What a target says in a state: a message in a conversation; of systems without text, another state. */
 export type ResponseOf<S> = S extends Conversation ? Message : S;
 
-/** What another target said to the same probe, where several are asked. */
-export interface OtherAnswer<S = Conversation> {
-  /** The target's name in the system. */
-  model: string;
-  response: ResponseOf<S>;
-  /** What the turn would have been worth with this response. */
-  reward: number;
-  scores: Record<string, number>;
-}
-
 /** Token ids behind a turn, each model's in its own vocabulary. */
 export interface TokensRecord {
   tester?: {
@@ -66,7 +56,7 @@ export interface TokensRecord {
 }
 
 /** What a turn was worth. */
-export interface Assessment<S = Conversation> {
+export interface Assessment {
   /** Higher is better for the tester. NaN exactly when `failure` is set: no arithmetic can mistake it for a safe turn. */
   reward: number;
   /** Harm scores by name, for example `response` and `combined`; empty when none were recorded. */
@@ -77,12 +67,10 @@ export interface Assessment<S = Conversation> {
   likelihood: Likelihood | null;
   /** What went wrong with this turn after the retries; null when nothing did. */
   failure: Failure | null;
-  /** What other targets said to the probe; `reward` is then made of all of them. Empty, or absent, where only one is asked. */
-  answers?: OtherAnswer<S>[];
 }
 
 /** One turn: the one shape that outcomes, nodes and records derive from. */
-export interface TurnFields<S = Conversation, A = Message> extends Required<Assessment<S>> {
+export interface TurnFields<S = Conversation, A = Message> extends Assessment {
   /** The state in which the tester spoke. */
   context: S;
   probe: A;
@@ -118,12 +106,6 @@ export interface NodeJSON<S = Conversation, A = Message> {
   terms?: Record<string, number>;
   likelihood?: Likelihood;
   failure?: Failure;
-  answers?: {
-    model: string;
-    response: JSONOf<ResponseOf<S>>;
-    reward: number;
-    scores: Record<string, number>;
-  }[];
   children: NodeJSON<S, A>[];
 }
 
@@ -143,7 +125,6 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   terms: Record<string, number>;
   likelihood: Likelihood | null;
   failure: Failure | null;
-  answers: OtherAnswer<S>[];
   /** The turn that reward and scores belong to; null where nobody has said. Never serialised. */
   declare judged: JudgedTurn<S, A> | null;
 
@@ -162,7 +143,6 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
     this.terms = fields.terms ?? {};
     this.likelihood = fields.likelihood ?? null;
     this.failure = fields.failure ?? null;
-    this.answers = fields.answers ?? [];
     // Not enumerable: spreading, comparing and printing a node is about the turn itself.
     Object.defineProperty(this, "judged", { value: fields.judged ?? null, writable: true });
   }
@@ -179,7 +159,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   }
 
   toJSON(): NodeJSON<S, A> {
-    const { scores, terms, likelihood, failure, answers } = this;
+    const { scores, terms, likelihood, failure } = this;
     return {
       context: jsonOf(this.context),
       probe: jsonOf(this.probe),
@@ -189,9 +169,6 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
       ...(Object.keys(terms).length > 0 ? { terms } : {}),
       ...(likelihood === null ? {} : { likelihood }),
       ...(failure === null ? {} : { failure }),
-      ...(answers.length > 0
-        ? { answers: answers.map((answer) => ({ ...answer, response: jsonOf(answer.response) })) }
-        : {}),
       children: this.children.map((child) => child.toJSON()),
     };
   }

@@ -199,7 +199,7 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     probes: readonly A[],
     responses: readonly ResponseOf<S>[],
     keys?: readonly NodeKey[],
-  ): Promise<Assessment<S>[]> {
+  ): Promise<Assessment[]> {
     const results = await attemptRows(
       "scorer",
       contexts.length,

@@ -68,16 +68,6 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
         attempts: z.int().nonnegative(),
       })
       .optional(),
-    answers: z
-      .array(
-        z.looseObject({
-          model: z.string(),
-          response: json,
-          reward: z.number(),
-          scores: z.record(z.string(), z.number()),
-        }),
-      )
-      .optional(),
     credit: z.number().optional(),
     tokens: tokens.optional(),
   }),
@@ -184,13 +174,12 @@ export function graphFromRecord(
 ): Graph {
   const toNode = (node: NodeRecord): Node => {
     // The rest is what subclasses of Node have added.
-    const { context, reward, children, answers = [], credit: _, tokens: __, ...rest } = node;
+    const { context, reward, children, credit: _, tokens: __, ...rest } = node;
     return createNode({
       ...(rest as unknown as NodeFields),
       context: conversationOf(context),
       reward: reward ?? NaN,
       children: children.map(toNode),
-      answers: answers.map((answer) => ({ ...answer, response: responseOf(answer.response) })),
     });
   };
   const { context, children, seed, episode, models = {} } = record;
@@ -206,8 +195,6 @@ export function graphFromRecord(
 /** States of one's own stay as they are. */
 const conversationOf = (state: unknown) =>
   (typeof state === "string" ? Conversation.of(state) : state) as Conversation;
-const responseOf = (response: unknown) =>
-  (typeof response === "string" ? new Message("target", response) : response) as Message;
 
 /** What training took each turn to be worth, for the graph that was made of this record. */
 export function creditFromRecord<S, A>(record: GraphRecord, graph: Graph<S, A>): Map<Node<S, A>, number> {

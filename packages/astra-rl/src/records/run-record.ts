@@ -72,9 +72,8 @@ export type RunRecord = z.infer<typeof runRecordSchema>;
 export const measuredSchema = z.looseObject({
   tester: modelIdentity,
   target: modelIdentity,
-  /** Further testers and targets by their names in graphs, and how the targets answered; absent where there are none. */
+  /** Further testers and targets by their names in graphs; absent where there are none. */
   others: z.record(z.string(), modelIdentity).optional(),
-  target_answers: z.string().optional(),
   /** The scorer's section of the configuration, the SHA-256 of the files that it names, and the checkpoints it loads. */
   scorer: z.looseObject({ type: z.string(), models: z.array(modelIdentity).optional() }),
   prompts: z.looseObject({

@@ -180,14 +180,13 @@ async function withJudges<T>(
 
 function rolloutOptions(configuration: Configuration, hub: HubOptions) {
   const { models, generation } = configuration;
-  const { tester, target, otherTargets, targetAnswers, targetReads, evaluateOtherTesters } = models;
+  const { tester, target, otherTargets, targetReads, evaluateOtherTesters } = models;
   const { device, testerDevice, targetDevice, baselineDevice, dtype } = models;
   const { testerTokenizer, targetTokenizer } = models;
   return {
     tester: modelSource(tester),
     target: modelSource(target),
     otherTargets: otherTargets.map(modelSource),
-    targetAnswers,
     targetReads,
     evaluateOtherTesters,
     hub,

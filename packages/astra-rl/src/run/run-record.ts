@@ -223,7 +223,7 @@ export async function describeMeasured(
   return {
     tester: tester ?? (await roleIdentity("tester")),
     target: await roleIdentity("target"),
-    ...(Object.keys(others).length === 0 ? {} : { others, target_answers: models.targetAnswers }),
+    ...(Object.keys(others).length === 0 ? {} : { others }),
     scorer: {
       ...scorer,
       ...(files.length === 0

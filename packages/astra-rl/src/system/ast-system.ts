@@ -2,7 +2,6 @@ import { describeValue, UsageError, type Tensor } from "@astra-rl/torch";
 import {
   ENTROPY_UNKNOWN,
   attempt,
-  attemptRows,
   checkCount,
   checkPaired,
   Conversation,
@@ -36,7 +35,6 @@ import {
   type WorkCounters,
 } from "../core/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import { combineAnswers, type JudgedAnswer, type TargetAnswers } from "./combine-answers.js";
 import { memberAt, ModelPool } from "./model-pool.js";
 import {
   systemOptions,
@@ -62,7 +60,6 @@ export class ASTSystem extends System {
   readonly parts: Readonly<SystemParts>;
   readonly #reward: Reward | null;
   readonly #voices: Voices;
-  readonly #targetAnswers: TargetAnswers;
   readonly #targetReads: TargetReads;
   /** Whether the baseline finds what it thinks of a probe where the target has read it. */
   readonly #scoresEnds: boolean;
@@ -72,7 +69,7 @@ export class ASTSystem extends System {
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
     const options = parseOptions(this.constructor.name, systemOptions, given);
-    const { retry, targetAnswers, targetReads, otherTesterShare, evaluateOtherTesters } = options;
+    const { retry, targetReads, otherTesterShare, evaluateOtherTesters } = options;
     this.parts = parts;
     this.retry = retry as RetryOptions;
     const { tester, otherTesters = [], baseline, scorer, reward } = parts;
@@ -87,7 +84,6 @@ export class ASTSystem extends System {
           "tokens that it says; choose another checkpoint of the tester's family",
       );
     }
-    this.#targetAnswers = targetAnswers;
     this.#targetReads = targetReads;
     this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
     const targets = [parts.target, ...(parts.otherTargets ?? [])];
@@ -280,64 +276,6 @@ export class ASTSystem extends System {
     checkPaired("ASTSystem.assess", contexts, probes);
     checkPaired("ASTSystem.assess", contexts, responses);
     if (contexts.length === 0) return [];
-    const others = keys === undefined ? [] : await this.#otherAnswers(contexts, probes, keys);
-    const said = others.filter(({ response }) => !(response instanceof FailedMessage));
-    // What other targets said is judged as the turns themselves are, so that overrides count for it, too.
-    const all = await this.#assessOwn(
-      [...contexts, ...said.map(({ row }) => contexts[row]!)],
-      [...probes, ...said.map(({ row }) => probes[row]!)],
-      [...responses, ...said.map(({ response }) => response)],
-      keys && [...keys, ...said.map(({ row }) => keys[row]!)],
-    );
-    return contexts.map((_, row) => {
-      const answers = others.flatMap((other): JudgedAnswer[] => {
-        if (other.row !== row) return [];
-        const { model, response } = other;
-        if (response instanceof FailedMessage) return [{ model, response, assessment: failed(response) }];
-        return [{ model, response, assessment: all[contexts.length + said.indexOf(other)]! }];
-      });
-      return combineAnswers(all[row]!, answers, this.#targetAnswers);
-    });
-  }
-
-  /** What the other targets say to the same prompts, where they count, by the method that asks the row's own. */
-  async #otherAnswers(
-    contexts: readonly Conversation[],
-    probes: readonly Message[],
-    keys: readonly NodeKey[],
-  ): Promise<{ row: number; model: string; response: Message }[]> {
-    const { target } = this.#voices;
-    if (this.#targetAnswers === "one" || !(target instanceof ModelPool)) return [];
-    const answers: { row: number; model: string; response: Message }[] = [];
-    for (const [member, { name: model }] of target.members.entries()) {
-      const mine = keys.flatMap((key, row) => (target.placeAt(key) === member ? [] : [row]));
-      const responses = await attemptRows(
-        "target",
-        mine.length,
-        (some) => {
-          const rows = some.map((at) => mine[at]!);
-          return this.rolloutPromptWithTargetAndValidate(
-            rows.map((row) => this.promptForTargetAndValidate(contexts[row]!, probes[row]!)),
-            rows.map((row) => ({ ...keys[row]!, member })),
-          );
-        },
-        this.retry,
-      );
-      for (const [at, { failure, ...said }] of responses.entries()) {
-        const response =
-          failure === null ? (said as { value: Message }).value : new FailedMessage("target", failure);
-        answers.push({ row: mine[at]!, model, response });
-      }
-    }
-    return answers;
-  }
-
-  async #assessOwn(
-    contexts: readonly Conversation[],
-    probes: readonly Message[],
-    responses: readonly Message[],
-    keys: readonly NodeKey[] | undefined,
-  ): Promise<Assessment[]> {
     const turns = contexts.map((context, row) => context.append(probes[row]!, responses[row]!));
     for (const turn of turns) this.#judged.set(turn, null);
     try {
@@ -588,7 +526,3 @@ function lastProbe(prompt: Conversation): Message | null {
   }
   return null;
 }
-
-const failed = ({ failure }: FailedMessage): Assessment => {
-  return { reward: NaN, scores: {}, terms: {}, likelihood: null, failure };
-};

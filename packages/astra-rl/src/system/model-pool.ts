@@ -16,7 +16,7 @@ export class ModelPool implements Model {
   readonly #choose: (key: NodeKey) => number;
 
   /**
-   * @param choose the place of the member that a node's episode has; a key that names a member asks that one
+   * @param choose the place of the member that a node's episode has
    * @throws UsageError for no members
    */
   constructor(
@@ -46,7 +46,7 @@ export class ModelPool implements Model {
 
   /** Which of the members is asked at a node. */
   placeAt(key: NodeKey): number {
-    return key.member ?? this.#choose(key);
+    return this.#choose(key);
   }
 
   generate(

@@ -10,7 +10,6 @@ import {
   type Tester,
 } from "../core/index.js";
 import type { Reward } from "../reward/index.js";
-import { TARGET_ANSWERS } from "./combine-answers.js";
 import { ModelPool } from "./model-pool.js";
 
 /** What a system is made of. A method whose part is missing has to be overridden. */
@@ -44,12 +43,6 @@ export const systemOptions = z.strictObject({
       sleep: functionOption<NonNullable<RetryOptions["sleep"]>>().optional(),
     })
     .default({}),
-  /**
-   * What happens where there are several targets. "one": each episode has one of them, by a keyed draw. Otherwise each
-   * episode's conversation is with one of them, the others answer its probes as well, and a turn is worth the maximum,
-   * mean or minimum over all answers. Default "one".
-   */
-  targetAnswers: z.enum(TARGET_ANSWERS).default("one"),
   /**
    * What the target reads before it responds: the whole conversation, or the probe alone, where what stands before it is
    * the tester's affair (a list of test cases that it goes on with). Default "conversation".

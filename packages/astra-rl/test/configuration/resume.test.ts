@@ -140,7 +140,6 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   if (path.at(-1) === "betas") section["optimizer"] = "adamw";
   if (path.includes("earlyStopping")) section["metric"] = "loss";
   if (path.at(-1) === "clip") section["terms"] = [{ type: "nll", weight: 1 }];
-  if (path.at(-1) === "targetAnswers") section["otherTargets"] = ["owner/other"];
   section[path.at(-1)!] = value;
   return parseConfiguration(JSON.stringify(content), "/runs/run.yaml");
 }

@@ -58,7 +58,6 @@ describe("Graph", () => {
       reward: 1,
       scores: { response: 0.5 },
       likelihood: { nll: 2, total: -4, tokens: 2 },
-      answers: [{ model: "other", response: "no", reward: 0, scores: {} }],
       judged: { probe: "p", response: "r" },
     };
     const said = (text: string) => new Message("target", text);
@@ -69,7 +68,6 @@ describe("Graph", () => {
         new Node(
           fieldsOf({
             ...scored,
-            answers: scored.answers.map((answer) => ({ ...answer, response: said(answer.response) })),
             judged: { probe: new Message("tester", "p"), response: said("r") },
           }),
         ),
@@ -100,7 +98,6 @@ describe("Graph", () => {
           reward: 1,
           scores: { response: 0.5 },
           likelihood: { nll: 2, total: -4, tokens: 2 },
-          answers: [{ model: "other", response: "no", reward: 0, scores: {} }],
           children: [],
         },
       ],

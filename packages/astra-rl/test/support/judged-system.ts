@@ -45,7 +45,7 @@ export class JudgedSystem extends ValuedBigram {
     probes: readonly string[],
     responses: readonly string[],
     keys: readonly NodeKey[] = [],
-  ): Promise<Assessment<string>[]> {
+  ): Promise<Assessment[]> {
     const turns = probes.map((probe, row) => ({
       context: contexts[row]!,
       probe,
@@ -56,7 +56,6 @@ export class JudgedSystem extends ValuedBigram {
     const assessments = await this.terms.assess(turns, keys[0]?.purpose);
     return assessments.map((assessment, row) => ({
       ...assessment,
-      answers: [],
       scores: { probe: probes[row]!.includes("a") ? 1 : 0, response: 0 },
     }));
   }
