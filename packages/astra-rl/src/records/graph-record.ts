@@ -3,7 +3,7 @@ import {
   checkJudged,
   Conversation,
   Graph,
-  Message,
+  type Message,
   Node,
   type GraphJSON,
   type JSONOf,
