@@ -13,12 +13,12 @@ const numerical = [
   "packages/lm/test/*.test.ts",
   "packages/astra-rl/test/{algorithm,system,training}/*.test.ts",
 ];
-/** Among them, what it may not: texts, files, processes, memory, and who is called with what how often. */
+/** Among them, what it may not: texts, files, processes, memory, and which methods are called. */
 const elsewhere = [
   "packages/lm/test/{byte-level-texts,resolve-checkpoint,tokenizer*,texts,fuzzers,model-files,bounded-template}.test.ts",
   "packages/lm/test/{checkpoint,threads,meta-device,prefix-trie,read-parameters}.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
-  "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,random-trees,roles-apart,several-models}.test.ts",
+  "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
   "packages/astra-rl/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
   "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];

@@ -4,11 +4,11 @@
  *
  *   node scripts/check.mjs [--without-tests]
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { runProgram } from "./run-program.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const bin = (path) => join(root, "node_modules", path);
@@ -31,15 +31,10 @@ const failed = [];
 /** Runs one check and shows what it said when it has ended, so that those that run side by side are not mixed. */
 async function run([name, args]) {
   const began = performance.now();
-  const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
-  }
-  const [status] = await once(child, "close");
+  const { ok, output } = await runProgram(process.execPath, args, root);
   const seconds = ((performance.now() - began) / 1000).toFixed(0);
   process.stdout.write(`check: ${name} (${seconds} s)\n${output}`);
-  if (status !== 0) failed.push(name);
+  if (!ok) failed.push(name);
 }
 
 /** Most checks keep one processor busy, so as many run as there are. */

@@ -8,12 +8,11 @@
  * The blocks of one document run in order, in one fresh folder below .cache/snippets, so that a later block can use
  * the files of an earlier one. A block fails when its process does not end with status 0.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { runProgram } from "./run-program.mjs";
 
 /**
  * The runnable blocks of one document.
@@ -69,22 +68,11 @@ async function runDocument(root, document) {
       language === "ts"
         ? [process.execPath, [join(root, "node_modules/tsx/dist/cli.mjs"), file]]
         : ["bash", ["-euo", "pipefail", file]];
-    const result = await executeBeside(program, args, folder);
+    const result = await runProgram(program, args, folder);
     if (!result.ok) return { lines: [...lines, `${place}: the example failed`, result.output], ok: false };
     lines.push(`${place}: ran`);
   }
   return { lines, ok: true };
-}
-
-/** Runs a program to its end, while others run; output and errors in one text, as they came. */
-async function executeBeside(program, args, cwd) {
-  const child = spawn(program, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
-  }
-  const [status] = await once(child, "close");
-  return { ok: status === 0, output };
 }
 
 async function main() {
@@ -93,7 +81,7 @@ async function main() {
   const documents =
     named.length > 0 ? named : [join(root, "README.md"), ...markdownFiles(join(root, "docs"))];
   let count = 0;
-  // Documents share nothing: as many run at a time as there are processors.
+  // Documents share no files, so as many run at once as there are processors.
   const waiting = [...documents];
   const work = async () => {
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {

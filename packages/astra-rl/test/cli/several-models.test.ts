@@ -105,7 +105,7 @@ test("what does not fit is refused before a model is loaded", async () => {
     expect(existsSync(path("no"))).toBe(false);
     return err;
   };
-  expect(await refused("models.targetAnswers=max")).toContain("targetAnswers");
+  expect(await refused("models.targetAnswers=max")).toContain('unknown key "models.targetAnswers"');
   expect(await refused("logging=[{type: tensorbord}]")).toContain('did you mean "tensorboard"?');
   expect(await refused("prompts.train=hf://owner/set/a.json")).toContain("hf://datasets/OWNER/NAME/PATH");
 });

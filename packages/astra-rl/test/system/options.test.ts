@@ -23,7 +23,7 @@ describe.each([HFASTSystem, HFEvaluationSystem])("%s.load", (Kind) => {
     [{ ...roles, testerDevise: "cpu" }, /there is no option testerDevise; did you mean testerDevice\?/u],
     [{ ...roles, dtype: "float32" }, /there is no option dtype; write inferenceDtype, or updateDtype/u],
     [{ ...roles, otherTesterShare: 2 }, /otherTesterShare must be between 0 and 1, got 2/u],
-    [{ ...roles, targetReads: "all" }, /targetReads must be .*got "all"/u],
+    [{ ...roles, targetReads: "all" }, /targetReads must be "conversation" or "probe", got "all"/u],
     [{ ...roles, retry: { attemps: 2 } }, /there is no option retry\.attemps; did you mean attempts\?/u],
     [{ tester: GPT2, target: GPT2 }, /load: scorer is missing; write \{ tester, target, scorer \}/u],
   ])("ignores nothing: %#", async (options, message) => {

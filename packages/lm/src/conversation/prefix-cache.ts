@@ -55,8 +55,8 @@ export class PrefixCache {
       const ids = at.map((index) => wanted[index]!.ids);
       if (entry === null) return { session: open(ids), at };
       rows.forEach((row, i) => whole[i]! && entry.waiting.delete(row));
-      // Rows that may still be continued: neither taken, nor drawn once more from the same beginning. The few that are left of a
-      // session are read again if they are ever wanted; kept, they would hold the memory of all of it.
+      // Rows neither continued nor sampled from again. Keeping a session for a minority of its rows would hold the memory of all of
+      // them, so they are dropped, and read again if they are needed.
       const left = [...entry.waiting].filter((row) => !again.has(entry.conversations[row]!.parent!));
       const isLast = left.length < rows.length;
       if (isLast) this.#entries.delete(entry);
