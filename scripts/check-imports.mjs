@@ -42,22 +42,24 @@ const STAGES = [
 
 /** Which sibling folders a folder of packages/astra-rl/src may import; "*" means all. */
 const FOLDER_LAW = {
-  core: [],
+  // How options are read, for whatever takes some.
+  options: [],
+  core: ["options"],
   records: ["core"],
   // Words and n-grams, for whoever reads texts.
   text: [],
-  ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "records", "text"]])),
+  ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "options", "records", "text"]])),
   // An evaluation compares what was found, by an embedder of the package where none is given.
-  evaluation: ["core", "records", "text", "embedder"],
+  evaluation: ["core", "options", "records", "text", "embedder"],
   // Checkpoints in memory, for whatever role.
   models: ["core"],
-  tester: ["core", "models"],
+  tester: ["core", "options", "models"],
   // Some scorers are models.
-  scorer: ["core", "models", "text"],
+  scorer: ["core", "models", "options", "text"],
   // A system is put together from parts.
-  system: ["core", "records", "models", "tester", "reward"],
+  system: ["core", "options", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
-  configuration: ["core", "records", ...STAGES],
+  configuration: ["core", "options", "records", "text", ...STAGES],
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],

@@ -206,9 +206,9 @@ export const ENGINE = [
   },
   {
     line: "8.3 an error without the key that lowers the sizes",
-    file: "packages/astra-rl/test/core/memory-advice.test.ts",
+    file: "packages/astra-rl/test/training/memory-advice.test.ts",
     test: "gives an error with the sizes, and the keys that lower them, once",
-    source: "packages/astra-rl/src/core/memory-advice.ts",
+    source: "packages/astra-rl/src/training/memory-advice.ts",
     from: "throw new OutOfMemoryError(`${error.message}; to need less, ${MEMORY_ADVICE[part]}`, { cause: error });",
     to: "throw error;",
   },

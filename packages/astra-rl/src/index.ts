@@ -15,6 +15,7 @@ export * from "./records/index.js";
 export * from "./sampler/index.js";
 export * from "./scorer/index.js";
 export * from "./models/index.js";
+export * from "./options/index.js";
 export * from "./reward/index.js";
 export * from "./system/index.js";
 export * from "./text/index.js";

@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Beside, Credit, Misfit } from "../core/index.js";
+import type { Beside, Misfit } from "../core/index.js";
 
 /** Fails for a sampler that grows one child a node, for algorithms that compare siblings. */
 export function requireSiblings(name: string, sampler: object): void {
@@ -22,38 +22,20 @@ function widthProblem(name: string, width: unknown): string | null {
   );
 }
 
-/** What an algorithm's advantages do by themselves, so that a credit must not have done it before. */
-export interface AdvantageUse {
-  /** They look ahead, by values. */
-  usesValues: boolean;
-  /** They compare siblings. */
-  usesSiblings: boolean;
-}
-
-/** Why a credit cannot be learned from, as the end of a sentence, with what to do; null where it can. */
-export function creditConflict(
-  name: string,
-  { usesValues, usesSiblings }: AdvantageUse,
-  accountsFor: Credit["accountsFor"],
-): string | null {
-  if (accountsFor === "future" && usesValues) {
-    return (
-      `already adds what a turn led to, which ${name} does by itself through values (GAE): it would count twice; ` +
-      `take the reward as credit (credit: {type: reward}), and gamma and gaeLambda for how far to look`
-    );
-  }
-  if (accountsFor === "siblings" && (usesValues || usesSiblings)) {
-    const own = usesValues ? "with values" : "siblings";
-    return (
-      `already compares siblings, and ${name} compares ${own} by itself: take the reward as credit ` +
-      `(credit: {type: reward})${usesValues ? "" : ", or back-up"}`
-    );
-  }
-  return null;
+/**
+ * Why an algorithm that looks ahead by values cannot learn from a credit, as the end of a sentence, with what to do; null
+ * where it can.
+ */
+export function creditConflict(name: string, looksAhead = false): string | null {
+  if (!looksAhead) return null;
+  return (
+    `already adds what a turn led to, which ${name} does by itself through values (GAE): it would count twice; ` +
+    `take the reward as credit (credit: {type: reward}), and gamma and gaeLambda for how far to look`
+  );
 }
 
 /** As `creditConflict`, of a configuration. */
-export function creditMisfit(name: string, use: AdvantageUse, { credit }: Beside): Misfit | null {
-  const reason = creditConflict(name, use, credit?.accountsFor);
+export function creditMisfit(name: string, { credit }: Beside): Misfit | null {
+  const reason = creditConflict(name, credit?.looksAhead);
   return reason === null ? null : { path: ["credit", "type"], message: reason };
 }

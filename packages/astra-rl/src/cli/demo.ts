@@ -20,6 +20,7 @@ import {
 } from "../run/index.js";
 import type { HFASTSystem } from "../system/index.js";
 import type { RunLock } from "../training/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
 import { setOption } from "./configuration-options.js";
 import { stoppedLine, stopOnInterrupt } from "./interruption.js";
 import { wholeNumber } from "./options.js";
@@ -145,17 +146,19 @@ async function evaluate(
     total: Math.min(rollouts ?? Infinity, prompts.length),
   });
   const evaluator = await assembleEvaluator(configuration, system, prompts);
-  const record = await evaluator.evaluate({
-    seed: configuration.seed,
-    batchSize,
-    ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
-    onProgress: (done, total) => {
-      progress.update(done);
-      if (signal.aborted && done < total) {
-        throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
-      }
-    },
-  });
+  const record = await withMemoryAdvice("evaluation", () =>
+    evaluator.evaluate({
+      seed: configuration.seed,
+      batchSize,
+      ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
+      onProgress: (done, total) => {
+        progress.update(done);
+        if (signal.aborted && done < total) {
+          throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
+        }
+      },
+    }),
+  );
   progress.end();
   const { rollouts: dtype } = system.computeTypes;
   const measured = await describeMeasured(configuration, { split: "test", prompts, dtype, tester });

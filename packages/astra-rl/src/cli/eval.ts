@@ -22,6 +22,7 @@ import {
 } from "./configuration-options.js";
 import type { System } from "../core/index.js";
 import type { HFEvaluationSystem } from "../system/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
@@ -61,12 +62,14 @@ export function evalCommand(streams: Streams) {
           unit: "rollout",
           total: Math.min(rollouts ?? Infinity, prompts.length),
         });
-        const figures = await evaluator.evaluate({
-          seed: configuration.seed,
-          batchSize,
-          ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
-          onProgress: (done) => progress.update(done),
-        });
+        const figures = await withMemoryAdvice("evaluation", () =>
+          evaluator.evaluate({
+            seed: configuration.seed,
+            batchSize,
+            ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
+            onProgress: (done) => progress.update(done),
+          }),
+        );
         progress.end();
         const dtype = (system as unknown as Partial<HFEvaluationSystem>).target?.model.dtype ?? "none";
         const measured = await describeMeasured(configuration, { split, prompts, dtype });

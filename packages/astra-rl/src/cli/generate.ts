@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, generate, loadCausalLM } from "@astra-rl/lm";
-import { withMemoryAdvice } from "../core/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";

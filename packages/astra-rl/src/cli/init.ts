@@ -11,7 +11,7 @@ import {
   relativePath,
   type KindSection,
 } from "../configuration/index.js";
-import { closest } from "../core/index.js";
+import { closest } from "../options/index.js";
 import { isEmbedded } from "../run/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { noteHubModel } from "./configuration-options.js";

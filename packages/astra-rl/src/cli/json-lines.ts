@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import { readBytes } from "../core/index.js";
+import { readBytes } from "../text/index.js";
 
 /** The fields of one object, and the line that it stood on. */
 export type Row<Field extends string> = Record<Field, string> & { line: number };

@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
-import { withMemoryAdvice } from "../core/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";

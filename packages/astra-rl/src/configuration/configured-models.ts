@@ -1,4 +1,4 @@
-import { dotted } from "../core/index.js";
+import { dotted } from "../options/index.js";
 import { kindPlaces } from "./kind-sections.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import type { Configuration, KindSection } from "./schema.js";

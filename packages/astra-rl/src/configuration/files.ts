@@ -1,4 +1,4 @@
-import { dotted } from "../core/index.js";
+import { dotted } from "../options/index.js";
 import { leavesOf } from "./json-schema.js";
 import type { Configuration } from "./schema.js";
 

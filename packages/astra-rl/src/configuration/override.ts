@@ -1,6 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
-import { dotted } from "../core/index.js";
+import { dotted } from "../options/index.js";
 import { keysAt } from "./json-schema.js";
 import { isNestedTooDeeply } from "./yaml-depth.js";
 

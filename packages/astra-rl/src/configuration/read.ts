@@ -12,7 +12,8 @@ import {
   type YAMLMap,
 } from "yaml";
 import { z } from "zod";
-import { closest, dotted, readTextFile, valueAt } from "../core/index.js";
+import { closest, dotted, valueAt } from "../options/index.js";
+import { readTextFile } from "../text/index.js";
 import { hubFile, isRemotePrompts } from "../datasets/index.js";
 import { keysAt, kindsWith, leavesOf } from "./json-schema.js";
 import { kindPlaces, moduleAt, type KindPlace } from "./kind-sections.js";

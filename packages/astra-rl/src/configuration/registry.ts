@@ -9,7 +9,7 @@ import {
   rlooKind,
   supervisedKind,
 } from "../algorithm/index.js";
-import { backUpKind, relativeKind, rewardCreditKind } from "../credit/index.js";
+import { backUpKind, rewardCreditKind } from "../credit/index.js";
 import { hashedNgramEmbedderKind, sentenceEncoderKind } from "../embedder/index.js";
 import {
   cosineKind,
@@ -65,7 +65,6 @@ const KINDS: readonly Kind[] = [
   gibberishKind,
   rewardCreditKind,
   backUpKind,
-  relativeKind,
   dpoKind,
   ipoKind,
   orpoKind,

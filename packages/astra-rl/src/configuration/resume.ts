@@ -1,6 +1,6 @@
 import { statSync } from "node:fs";
 import { fileDigest } from "@astra-rl/torch";
-import { dotted } from "../core/index.js";
+import { dotted } from "../options/index.js";
 import { wasAndIs, type RunSettings } from "../training/index.js";
 import { leavesOf, type Leaf } from "./json-schema.js";
 import { EMBEDDED, type Configuration } from "./schema.js";

@@ -1,6 +1,6 @@
 import { AstraError, describeValue, UsageError } from "@astra-rl/torch";
+import { hasMethods } from "../options/index.js";
 import {
-  hasMethods,
   messageOf,
   Embedder,
   Scorer,

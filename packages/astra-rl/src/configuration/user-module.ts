@@ -3,7 +3,8 @@ import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { fileDigest, UsageError } from "@astra-rl/torch";
 import { resolve as resolvePackage } from "import-meta-resolve";
-import { closest, messageOf, type Role } from "../core/index.js";
+import { closest } from "../options/index.js";
+import { messageOf, type Role } from "../core/index.js";
 import { userKind, type UserKind } from "./user-kind.js";
 
 /** A module of the user's that stands behind `type:`, imported. */

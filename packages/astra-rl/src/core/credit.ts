@@ -12,20 +12,10 @@ export type CreditTable<S = Conversation, A = Message> = ReadonlyMap<Node<S, A>,
 export interface Credit<S = Conversation, A = Message> {
   (graph: Graph<S, A>): CreditTable<S, A>;
   /**
-   * What of a turn's worth beside its own reward is in it already, so that an algorithm which adds the same can refuse
-   * it: what the turn led to, or what its siblings were worth. Absent: neither.
+   * Whether what a turn led to is in its credit, beside its own reward: an algorithm that looks ahead by values refuses such
+   * a credit. Default false.
    */
-  readonly accountsFor?: CreditAccount;
-}
-
-export type CreditAccount = "future" | "siblings";
-
-/** A credit that says what it accounts for. */
-export function accountingFor<C extends (graph: never) => unknown>(
-  accountsFor: CreditAccount,
-  credit: C,
-): C & { readonly accountsFor: CreditAccount } {
-  return Object.assign(credit, { accountsFor });
+  readonly looksAhead?: boolean;
 }
 
 /** Whether a node has a reward: failed turns have none. */

@@ -3,10 +3,9 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { isEpisodeSeed, type EpisodeSeed } from "./draw.js";
 import type { Graph } from "./graph.js";
-import { withMemoryAdvice } from "./memory-advice.js";
 import { checkJudged } from "./node.js";
 import { nextTurn } from "./next-turn.js";
-import { functionOption, parseOptions, requireList } from "./options.js";
+import { functionOption, parseOptions, requireList } from "../options/index.js";
 import { EPISODES_ONLY, type EvalRolloutOptions, type Sampler } from "./sampler.js";
 import type { PromptOf } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
@@ -78,9 +77,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
-      const graphs = await withMemoryAdvice("evaluation", () =>
-        this.sampler.evalRolloutMany(batch, { seed, episode: episode + done }),
-      );
+      const graphs = await this.sampler.evalRolloutMany(batch, { seed, episode: episode + done });
       for (const graph of graphs) checkJudged("Evaluator.evaluate", graph.nodes());
       onGraphs?.(graphs as unknown as readonly Graph[]);
       for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);

@@ -13,15 +13,7 @@ export {
   NotFiniteContractError,
   type TensorRules,
 } from "./checks.js";
-export { closest } from "./closest.js";
-export {
-  accountingFor,
-  isRewarded,
-  rewardCredit,
-  type Credit,
-  type CreditAccount,
-  type CreditTable,
-} from "./credit.js";
+export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
 export { disposeOnce } from "./dispose-once.js";
 export {
   isEpisodeSeed,
@@ -51,7 +43,6 @@ export {
   type RetryOptions,
 } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
-export { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 export {
   defineKind,
   type Beside,
@@ -68,9 +59,7 @@ export {
   type Sections,
 } from "./kind.js";
 export { requireLoaded, type Loads } from "./loads.js";
-export { MEMORY_ADVICE, requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
-export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
 export { nextTurn } from "./next-turn.js";
 export {
   checkJudged,
@@ -88,15 +77,6 @@ export {
   type TokensRecord,
   type TurnFields,
 } from "./node.js";
-export {
-  dotted,
-  functionOption,
-  hasMethods,
-  objectOption,
-  parseOptions,
-  requireList,
-  valueAt,
-} from "./options.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
 export { EPISODES_ONLY, Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";
 export {

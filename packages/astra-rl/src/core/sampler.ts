@@ -3,7 +3,7 @@ import { AstraError, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { drawingFrom, isEpisodeSeed, type EpisodeSeed, type Purpose } from "./draw.js";
 import type { Graph } from "./graph.js";
-import { parseOptions, requireList } from "./options.js";
+import { parseOptions, requireList } from "../options/index.js";
 import type { Json } from "./state.js";
 import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";

@@ -2,7 +2,7 @@ import { describeValue } from "@astra-rl/torch";
 import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
-import { hasMethods, requireList } from "./options.js";
+import { hasMethods, requireList } from "../options/index.js";
 
 /** How harmful one text is. */
 export interface Score {

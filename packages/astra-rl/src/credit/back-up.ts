@@ -1,15 +1,14 @@
 import { z } from "zod";
 import {
-  accountingFor,
   defineKind,
   isRewarded,
-  parseOptions,
   type Credit,
   type Graph,
   type Node,
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 
 export interface BackUpOptions {
   /** What a turn takes over from its children: the credit of the best, or the mean. @default "max" */
@@ -45,7 +44,7 @@ const options = z.strictObject({
  */
 export function backUp<S = Conversation, A = Message>(given: BackUpOptions = {}): Credit<S, A> {
   const { op, gamma } = parseOptions("backUp", options, given);
-  return accountingFor("future", (graph: Graph<S, A>): Map<Node<S, A>, number> => {
+  const credits = (graph: Graph<S, A>): Map<Node<S, A>, number> => {
     const credit = new Map<Node<S, A>, number>();
     // Parents come before their children, so that backwards every child is done before its parent.
     for (const node of [...graph.nodes()].reverse()) {
@@ -59,7 +58,8 @@ export function backUp<S = Conversation, A = Message>(given: BackUpOptions = {})
       }
     }
     return credit;
-  });
+  };
+  return Object.assign(credits, { looksAhead: true });
 }
 
 export const backUpKind = defineKind({

@@ -3,4 +3,3 @@
 export { rewardCredit } from "../core/index.js";
 export { rewardCreditKind } from "./reward-credit.js";
 export { backUp, backUpKind, type BackUpOptions } from "./back-up.js";
-export { relative, relativeKind, type RelativeOptions } from "./relative.js";

@@ -1,6 +1,6 @@
 import { extname } from "node:path";
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { readNamedFile, readTextFile } from "../core/index.js";
+import { readNamedFile, readTextFile } from "../text/index.js";
 import { readArrowColumn, readParquetColumn } from "./column-files.js";
 
 export interface PromptFileOptions {

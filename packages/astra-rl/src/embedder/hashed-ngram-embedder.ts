@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, Embedder, parseOptions } from "../core/index.js";
+import { defineKind, Embedder } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { hashedNgrams } from "../text/index.js";
 
 const SIMILARITY_RULE = "must be a similarity above 0 and at most 1";

@@ -3,8 +3,6 @@ import { z } from "zod";
 import {
   Embedder,
   Evaluator,
-  objectOption,
-  parseOptions,
   Scorer,
   type Conversation,
   scorerOption,
@@ -18,6 +16,7 @@ import {
   type Sampler,
   type ScoreOutcome,
 } from "../core/index.js";
+import { objectOption, parseOptions } from "../options/index.js";
 import { HashedNgramEmbedder } from "../embedder/index.js";
 import {
   EVALUATION_VERSION,

@@ -3,13 +3,13 @@ import { z } from "zod";
 import {
   defineKind,
   disposeOnce,
-  parseOptions,
   scorerOption,
   type Failure,
   type RewardTerm,
   type Scorer,
   type Turn,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface GibberishOptions {

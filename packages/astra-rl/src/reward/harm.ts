@@ -3,7 +3,6 @@ import { z } from "zod";
 import {
   defineKind,
   disposeOnce,
-  parseOptions,
   type Failure,
   type Judged,
   type RewardTerm,
@@ -12,6 +11,7 @@ import {
   type ScoreOutcome,
   type Turn,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 
 /**
  * What of a turn is judged: the response, as the answer to the probe; the probe, as what is said to the target; or `both`,

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, parseOptions, type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import { defineKind, type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 export interface NLLOptions {

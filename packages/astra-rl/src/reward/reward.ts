@@ -5,9 +5,6 @@ import {
   checkCount,
   ContractError,
   disposeOnce,
-  objectOption,
-  parseOptions,
-  requireList,
   scorerOption,
   type Assessment,
   type Failure,
@@ -20,6 +17,7 @@ import {
   type Stateful,
   type Turn,
 } from "../core/index.js";
+import { objectOption, parseOptions, requireList } from "../options/index.js";
 import { HarmScores, HarmTerm, shareScores, type HarmText } from "./harm.js";
 
 /** A term and what its value is multiplied by. */

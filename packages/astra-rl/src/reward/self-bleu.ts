@@ -2,7 +2,6 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
   type Failure,
   type Graph,
   type Json,
@@ -10,6 +9,7 @@ import {
   type RewardTerm,
   type Turn,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { BLEUReferences, words } from "../text/index.js";
 
 export interface SelfBLEUOptions {

@@ -8,7 +8,6 @@ import {
 } from "../configuration/index.js";
 import {
   disposeOnce,
-  withMemoryAdvice,
   type Algorithm,
   type Credit,
   type MetricsLogger,
@@ -23,6 +22,7 @@ import {
   type Conversation,
   type Message,
 } from "../core/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import type { EvaluationRecord } from "../records/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";

@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
-import { closest, readTextFile } from "../core/index.js";
+import { closest } from "../options/index.js";
+import { readTextFile } from "../text/index.js";
 import {
   findKind,
   isModuleReference,

@@ -2,7 +2,6 @@ import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
   type EpisodeSeed,
   type Graph,
   type Purpose,
@@ -12,6 +11,7 @@ import {
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { Archive, type Opening } from "./archive.js";
 import { ASTSampler, checkTreeSize, samplerShape, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
 

@@ -3,14 +3,11 @@ import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   defineKind,
-  functionOption,
   Graph,
   Growth,
   isEpisodeSeed,
   nextTurn,
   Node,
-  parseOptions,
-  requireList,
   Sampler,
   type EpisodeSeed,
   type EvalRolloutOptions,
@@ -24,6 +21,7 @@ import {
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { functionOption, parseOptions, requireList } from "../options/index.js";
 
 /** A branch ends behind a turn that reaches any of these. */
 export interface StopAt {

@@ -5,8 +5,6 @@ import {
   Conversation,
   defineKind,
   isRewarded,
-  parseOptions,
-  readTextFile,
   type EpisodeSeed,
   type Graph,
   type PromptOf,
@@ -15,6 +13,8 @@ import {
   type SamplerState,
   type System,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
+import { readTextFile } from "../text/index.js";
 import { graphFromRecord, parseGraphLines } from "../records/index.js";
 import { ASTSampler, checkTreeSize, samplerShape, treeShape, type ASTSamplerOptions } from "./ast-sampler.js";
 

@@ -1,12 +1,6 @@
 import { z } from "zod";
-import {
-  defineKind,
-  parseOptions,
-  type Conversation,
-  type Message,
-  type PromptOf,
-  type System,
-} from "../core/index.js";
+import { defineKind, type Conversation, type Message, type PromptOf, type System } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { ASTSampler, checkTreeSize, pathShape, samplerShape, type ASTSamplerOptions } from "./ast-sampler.js";
 
 export type PathSamplerOptions<S = Conversation, A = Message> = Omit<ASTSamplerOptions<S, A>, "width">;

@@ -4,14 +4,13 @@ import {
   checkScore,
   distinctItems,
   keyOf,
-  objectOption,
-  parseOptions,
   scoreItems,
   type Judged,
   type Score,
   type Scorer,
   type ScoreOutcome,
 } from "../core/index.js";
+import { objectOption, parseOptions } from "../options/index.js";
 import { ComposedScorer } from "./composed-scorer.js";
 import type { ScoreFile } from "./score-file.js";
 

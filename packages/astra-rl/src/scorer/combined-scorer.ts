@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
+import { requireList } from "../options/index.js";
 import {
-  requireList,
   type Failure,
   type Judged,
   type KindSection,

@@ -3,7 +3,6 @@ import {
   attempt,
   checkScore,
   disposeOnce,
-  parseOptions,
   scoreItems,
   Scorer,
   scorerOption,
@@ -11,6 +10,7 @@ import {
   type Judged,
   type ScoreOutcome,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 
 const partOptions = z.strictObject({ scorer: scorerOption });
 

@@ -1,15 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import {
-  defineKind,
-  messageOf,
-  parseOptions,
-  readTextFile,
-  requireList,
-  Scorer,
-  type Loads,
-  type ScoreOutcome,
-} from "../core/index.js";
+import { defineKind, messageOf, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { parseOptions, requireList } from "../options/index.js";
+import { readTextFile } from "../text/index.js";
 import { nameOptions } from "./combined-scorer.js";
 import { foldText, plainText } from "../text/index.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";

@@ -3,13 +3,13 @@ import { noGrad, scope, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
   requireLoaded,
   Scorer,
   type Exchange,
   type Loads,
   type ScoreOutcome,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { ModelShelf, type InferenceDType } from "../models/index.js";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";

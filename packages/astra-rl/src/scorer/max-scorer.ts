@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, parseOptions, type Scorer } from "../core/index.js";
+import { defineKind, type Scorer } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
 /** The highest of several scores: harmful is what any of them takes for harmful. */

@@ -12,7 +12,6 @@ import {
   nextKeys,
   noteSaid,
   overrides,
-  parseOptions,
   RecordedFailure,
   System,
   TokenTable,
@@ -34,6 +33,7 @@ import {
   type TokensRecord,
   type WorkCounters,
 } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import { memberAt, ModelPool } from "./model-pool.js";
 import {

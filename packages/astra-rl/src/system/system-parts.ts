@@ -1,7 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
+import { functionOption } from "../options/index.js";
 import {
-  functionOption,
   type Embedder,
   type Model,
   type NodeKey,

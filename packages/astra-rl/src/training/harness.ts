@@ -4,8 +4,6 @@ import {
   checkCount,
   checkJudged,
   ContractError,
-  functionOption,
-  parseOptions,
   requireNeeds,
   rewardCredit,
   type Algorithm,
@@ -19,6 +17,7 @@ import {
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { functionOption, parseOptions } from "../options/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseOptions } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import {
   FREE,
   TrainingConfiguration,

@@ -2,10 +2,8 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
+import { functionOption, objectOption, parseOptions } from "../options/index.js";
 import {
-  functionOption,
-  objectOption,
-  parseOptions,
   type Algorithm,
   type Evaluator,
   type Graph,
@@ -27,6 +25,7 @@ import {
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { withMemoryAdvice } from "./memory-advice.js";
 import { noCheckpoint, readResumableState } from "./resume.js";
 import { JOURNALS, RunDirectory } from "./run-directory.js";
 import type { RunLock } from "./run-lock.js";
@@ -217,15 +216,18 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     this.report({ phase: "evaluate" });
     const { sampler } = this.#evaluator;
     const finals: number[] = [];
-    const report = await this.#evaluator.evaluate({
-      seed,
-      episode: EVALUATION_EPISODE,
-      ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
-      onGraphs: (graphs) => {
-        for (const graph of graphs) finals.push(sampler.finalReward(graph as unknown as Graph<S, A>));
-      },
-      onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
-    });
+    const evaluator = this.#evaluator;
+    const report = await withMemoryAdvice("evaluation", () =>
+      evaluator.evaluate({
+        seed,
+        episode: EVALUATION_EPISODE,
+        ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
+        onGraphs: (graphs) => {
+          for (const graph of graphs) finals.push(sampler.finalReward(graph as unknown as Graph<S, A>));
+        },
+        onProgress: (done, total) => this.report({ phase: "evaluate", done, total }),
+      }),
+    );
     const { summary, details = [] } = report;
     this.#lastEvaluation = { summary, details };
     this.#evaluationLines = [evaluationLine(step, report)];

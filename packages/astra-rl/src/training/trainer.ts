@@ -15,15 +15,10 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import { z } from "zod";
+import { closest, functionOption, objectOption, parseOptions } from "../options/index.js";
 import {
-  closest,
   nextTurn,
-  functionOption,
   NotFiniteContractError,
-  objectOption,
-  parseOptions,
-  requireMemoryForUpdates,
-  withMemoryAdvice,
   type Algorithm,
   type Credit,
   type LearningRateGroup,
@@ -35,6 +30,7 @@ import {
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
 import { Callbacks, HOOKS, type Hook, type TrainingCallback, type TrainingControl } from "./callbacks.js";
 import { EarlyStopping } from "./early-stopping.js";

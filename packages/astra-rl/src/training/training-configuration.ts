@@ -7,7 +7,7 @@ import {
   type ScheduleName,
 } from "@astra-rl/torch";
 import { z } from "zod";
-import { parseOptions } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
 import { earlyStoppingOptions, type EarlyStoppingOptions } from "./early-stopping.js";
 
 export interface TrainingConfigurationOptions {

@@ -9,7 +9,8 @@ import {
   type EstimatedTurn,
   type ValuedTurn,
 } from "../../src/algorithm/index.js";
-import { groupAdvantages, Node } from "../../src/core/index.js";
+import { groupAdvantages } from "../../src/algorithm/index.js";
+import { Node } from "../../src/core/index.js";
 
 const leaf = (reward: number, values: number[], tokenRewards = values.map(() => 0)): ValuedTurn => ({
   reward,

@@ -91,11 +91,6 @@ describe("combinations that cannot work are refused before any model loads, with
       /A2C does by itself through values.*credit: \{type: reward\}/u,
     ],
     [
-      "credit: {type: relative}\nalgorithm: {type: rloo}",
-      /credit\.type: already compares siblings, and RLOO/u,
-    ],
-    ["credit: {type: relative}\nalgorithm: {type: grpo}", /credit: \{type: reward\}\), or back-up/u],
-    [
       "sampler: {width: 1}\nalgorithm: {type: grpo}",
       /^run\.yaml:2:18: sampler\.width: must be at least 2, got 1\. GRPO/u,
     ],
@@ -109,7 +104,6 @@ describe("combinations that cannot work are refused before any model loads, with
   it.each([
     "credit: {type: back-up}\nalgorithm: {type: rloo}",
     "credit: {type: back-up}\nalgorithm: {type: grpo}",
-    "credit: {type: relative}\nalgorithm: {type: reinforce, baseline: none}",
     "credit: {type: back-up}\nsampler: {width: 1}\nalgorithm: {type: reinforce}",
     "sampler: {width: 1}\nalgorithm: {type: ppo}",
   ])("others are not: %j", async (text) => {

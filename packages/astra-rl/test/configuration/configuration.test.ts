@@ -16,7 +16,7 @@ import {
   readConfiguration,
   stringifyConfiguration,
 } from "../../src/configuration/index.js";
-import { closest } from "../../src/core/index.js";
+import { closest } from "../../src/options/index.js";
 
 const MINIMAL = "models:\n  tester: embedded:chatter\n  target: embedded:chatter\n";
 const parse = (text: string, ...sets: string[]) =>

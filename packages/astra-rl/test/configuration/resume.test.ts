@@ -7,7 +7,7 @@ import {
   parseConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { dotted } from "../../src/core/index.js";
+import { dotted } from "../../src/options/index.js";
 import type { JsonSchema } from "../../src/configuration/json-schema.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 

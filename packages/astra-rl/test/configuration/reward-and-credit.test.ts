@@ -62,7 +62,7 @@ test("harm can be paid for behind harmless probes only", async () => {
   await expect(worth(", of: probe, probes: graded", rude)).rejects.toThrow("counts for any probe");
 });
 
-test("credit: the reward, backed up, or relative to the siblings", async () => {
+test("credit: the reward, or backed up", async () => {
   const node = (reward: number, children: Node[] = []) =>
     new Node(fieldsOf({ context: "", probe: "", response: "", reward, children }));
   const leaves = [node(4), node(8)];
@@ -75,6 +75,4 @@ test("credit: the reward, backed up, or relative to the siblings", async () => {
   expect(await credit("")).toEqual([1, 2, 4, 8]);
   expect(await credit("credit: {type: back-up}")).toEqual([1 + 0.9 * 8, 2, 4, 8]);
   expect(await credit("credit: {type: back-up, op: mean, gamma: 0.5}")).toEqual([1 + 0.5 * 6, 2, 4, 8]);
-  expect(await credit("credit: {type: relative}")).toEqual([-1, 1, -4, 4]);
-  expect(await credit("credit: {type: relative, baseline: mean}")).toEqual([-0.5, 0.5, -2, 2]);
 });

@@ -1,14 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import {
-  closest,
-  functionOption,
-  objectOption,
-  parseOptions,
-  requireList,
-  type Scorer,
-} from "../../src/core/index.js";
+import { closest, functionOption, objectOption, parseOptions, requireList } from "../../src/options/index.js";
+import { type Scorer } from "../../src/core/index.js";
 
 const schema = z.strictObject({
   learningRate: z.number().positive().default(3e-3),

@@ -2,7 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { rewardCredit, type Credit } from "../../src/core/index.js";
-import { backUp, relative } from "../../src/credit/index.js";
+import { backUp } from "../../src/credit/index.js";
 import { TextGraph, TextNode } from "../support/texts.js";
 
 /** A node named by its probe; NaN makes it fail. */
@@ -78,59 +78,6 @@ describe("backUp", () => {
   });
 });
 
-describe("relative", () => {
-  const siblings = () => [node("a", 1), node("b", 2), node("c", 6)];
-
-  it("compares with the mean of the others (RLOO)", () => {
-    // 1 − (2 + 6)/2, 2 − (1 + 6)/2, 6 − (1 + 2)/2
-    expect(named(relative(), siblings())).toEqual({ a: -3, b: -1.5, c: 4.5 });
-  });
-
-  it("compares with the mean of all (Dr. GRPO)", () => {
-    expect(named(relative({ baseline: "mean" }), siblings())).toEqual({ a: -2, b: -1, c: 3 });
-  });
-
-  it("divides by the standard deviation (GRPO)", () => {
-    // Σ (r − 3)² = 4 + 1 + 9 = 14, so that the deviation is √(14/2) = √7.
-    const credit = named(relative({ baseline: "mean", scale: "std" }), siblings());
-    const divisor = Math.sqrt(7) + 1e-4;
-    expect(credit["a"]).toBeCloseTo(-2 / divisor, 14);
-    expect(credit["c"]).toBeCloseTo(3 / divisor, 14);
-    // With two siblings it is about ±0.707, whatever their distance.
-    for (const distance of [1, 50]) {
-      const pair = named(relative({ baseline: "mean", scale: "std" }), [node("a", distance), node("b", 0)]);
-      expect(pair["a"]).toBeCloseTo(Math.SQRT1_2, 3);
-      expect(pair["b"]).toBeCloseTo(-Math.SQRT1_2, 3);
-    }
-  });
-
-  it("gives equal siblings 0, and no number at all to a turn that is alone", () => {
-    for (const options of [{}, { baseline: "mean", scale: "std" }] as const) {
-      expect(named(relative(options), [node("a", 2), node("b", 2)])).toEqual({ a: 0, b: 0 });
-      expect(named(relative(options), [node("a", 2, [node("b", 1)])])).toEqual({});
-      expect(named(relative(options), [node("a", 2), node("b", NaN)])).toEqual({});
-    }
-  });
-
-  it("leaves failed turns out of the comparison and looks below them", () => {
-    const below = [node("x", 0), node("y", 4)];
-    expect(named(relative(), [node("a", 1), node("b", NaN, below), node("c", 3)])).toEqual({
-      a: -2,
-      c: 2,
-      x: -4,
-      y: 4,
-    });
-  });
-
-  it.each([
-    [{ baseline: "best" }, /baseline must be "others" or "mean"/u],
-    [{ scale: "max" }, /scale must be "none" or "std"/u],
-  ])("refuses %j", (options, message) => {
-    expect(() => relative(options as never)).toThrow(message);
-    expect(() => relative(options as never)).toThrow(UsageError);
-  });
-});
-
 describe("every credit", () => {
   const reward = fc.oneof({ weight: 5, arbitrary: fc.integer({ min: -9, max: 9 }) }, fc.constant(NaN));
   const { tree } = fc.letrec<{ tree: TextNode }>((tie) => ({
@@ -145,8 +92,6 @@ describe("every credit", () => {
     ["rewardCredit", rewardCredit as Credit<string, string>],
     ["backUp max", backUp({ op: "max" }) as Credit<string, string>],
     ["backUp mean", backUp({ op: "mean" }) as Credit<string, string>],
-    ["relative others", relative() as Credit<string, string>],
-    ["relative std", relative({ baseline: "mean", scale: "std" }) as Credit<string, string>],
   ])("%s leaves frozen nodes as they are and credits no failed one", (_, credit) => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 3 }), (children) => {

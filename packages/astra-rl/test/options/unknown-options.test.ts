@@ -14,7 +14,7 @@ import {
   RLOO,
   Supervised,
 } from "../../src/algorithm/index.js";
-import { backUp, relative } from "../../src/credit/index.js";
+import { backUp } from "../../src/credit/index.js";
 import { HashedNgramEmbedder, SentenceEncoder } from "../../src/embedder/index.js";
 import { ASTEvaluator } from "../../src/evaluation/index.js";
 import {
@@ -111,7 +111,6 @@ const MAKERS: Record<string, Maker> = {
   toolboxReward: (options) => toolboxReward(scorer, options),
   presetReward: (options) => presetReward(scorer, options),
   backUp: (options) => backUp(options),
-  relative: (options) => relative(options),
   HashedNgramEmbedder: (options) => new HashedNgramEmbedder(options),
   "SentenceEncoder.load": (options) => SentenceEncoder.load("none", options),
   ConsoleLogger: (options) => new ConsoleLogger(options),

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
@@ -74,7 +75,7 @@ export const a2cKind = defineKind({
   name: "a2c",
   summary: "Advantage actor-critic, with a value function",
   schema: options,
-  check: (_, beside) => creditMisfit("A2C", { usesValues: true, usesSiblings: false }, beside),
+  check: (_, beside) => creditMisfit("A2C", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new A2C(system, chosen),
 });

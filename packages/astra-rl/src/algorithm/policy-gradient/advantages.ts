@@ -1,13 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
-import {
-  groupAdvantages,
-  type GroupAdvantageOptions,
-  type Json,
-  type Node,
-  type Message,
-  type Conversation,
-} from "../../core/index.js";
+import type { Conversation, Json, Message, Node } from "../../core/index.js";
 import { generalizedAdvantages, type GeneralizedAdvantageOptions } from "./generalized-advantages.js";
+import { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 
 /** What is known of a turn before it has an advantage. */
 export interface EstimatedTurn<S = Conversation, A = Message> {

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
-  type GroupAdvantageOptions,
   type System,
   type Message,
   type Conversation,
 } from "../../core/index.js";
-import { creditMisfit, siblingsMissing } from "../requirements.js";
+import type { GroupAdvantageOptions } from "./group-advantages.js";
+import { parseOptions } from "../../options/index.js";
+import { siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -83,9 +83,7 @@ export const grpoKind = defineKind({
   name: "grpo",
   summary: "Group relative policy optimisation: siblings compared, PPO's surrogate",
   schema: options,
-  check: (_, beside) =>
-    siblingsMissing("GRPO", beside) ??
-    creditMisfit("GRPO", { usesValues: false, usesSiblings: true }, beside),
+  check: (_, beside) => siblingsMissing("GRPO", beside),
   needs: baselineNeeds,
   make: (chosen, { system }) => new GRPO(system, chosen),
 });

@@ -18,6 +18,7 @@ export {
   type GeneralizedAdvantageOptions,
   type ValuedTurn,
 } from "./generalized-advantages.js";
+export { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 export { KLController } from "./kl-controller.js";
 export { klPenalty } from "./kl-penalty.js";
 export { logProbabilityLoss } from "./log-probability-loss.js";

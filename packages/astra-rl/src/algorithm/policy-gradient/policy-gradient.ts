@@ -2,7 +2,6 @@ import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch"
 import {
   Algorithm,
   ContractError,
-  parseOptions,
   type Credit,
   type CreditTable,
   type Graph,
@@ -18,6 +17,7 @@ import {
   type Message,
   type Conversation,
 } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { creditConflict, requireSiblings } from "../requirements.js";
 import type { EstimatedTurn } from "./advantages.js";
 import { clippedValueLoss } from "./clipped-value-loss.js";
@@ -105,9 +105,10 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     if (this.parts.advantages.usesSiblings) requireSiblings(this.name, sampler);
   }
 
-  /** @throws UsageError for a credit that has in it what the advantages add */
+  /** @throws UsageError for a credit that looks ahead, where values do */
   override checkCredit(credit: Credit<S, A>): void {
-    const reason = creditConflict(this.name, this.parts.advantages, credit.accountsFor);
+    if (!this.parts.advantages.usesValues) return;
+    const reason = creditConflict(this.name, credit.looksAhead);
     if (reason !== null) throw new UsageError(`${this.name}: the credit ${reason}`);
   }
 

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
@@ -98,7 +99,7 @@ export const ppoKind = defineKind({
   name: "ppo",
   summary: "Proximal policy optimisation, with a value function",
   schema: options,
-  check: (_, beside) => creditMisfit("PPO", { usesValues: true, usesSiblings: false }, beside),
+  check: (_, beside) => creditMisfit("PPO", beside),
   needs: (chosen) => ["values", ...baselineNeeds(withUsualKL(chosen))],
   make: (chosen, { system }) => new PPO(system, chosen),
 });

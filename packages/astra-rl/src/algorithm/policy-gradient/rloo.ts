@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
-import { creditMisfit, siblingsMissing } from "../requirements.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
+import { siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
@@ -48,9 +49,7 @@ export const rlooKind = defineKind({
   name: "rloo",
   summary: "REINFORCE leave-one-out: compared with the mean of the siblings",
   schema: options,
-  check: (_, beside) =>
-    siblingsMissing("RLOO", beside) ??
-    creditMisfit("RLOO", { usesValues: false, usesSiblings: true }, beside),
+  check: (_, beside) => siblingsMissing("RLOO", beside),
   needs: (chosen) => baselineNeeds(withUsualKL(chosen)),
   make: (chosen, { system }) => new RLOO(system, chosen),
 });

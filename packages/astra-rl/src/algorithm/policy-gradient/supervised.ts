@@ -1,13 +1,13 @@
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
   type CreditTable,
   type Graph,
   type System,
   type Message,
   type Conversation,
 } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { BaselineAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";

@@ -1,4 +1,5 @@
-import { defineKind, parseOptions, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
 import { preferenceOptions } from "./preference-options.js";

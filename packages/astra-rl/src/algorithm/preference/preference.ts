@@ -3,7 +3,6 @@ import { z } from "zod";
 import {
   Algorithm,
   ContractError,
-  parseOptions,
   type CreditTable,
   type Graph,
   type Node,
@@ -16,6 +15,7 @@ import {
   jsonOf,
   type Message,
 } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { requireSiblings } from "../requirements.js";
 import type { PreferenceLogprobs } from "./preference-margin.js";
 import { preferenceOptions } from "./preference-options.js";

@@ -1,11 +1,6 @@
 import { z } from "zod";
-import {
-  defineKind,
-  functionOption,
-  parseOptions,
-  type LoggedValues,
-  type MetricsLogger,
-} from "../../core/index.js";
+import { defineKind, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import { functionOption, parseOptions } from "../../options/index.js";
 
 export interface ConsoleLoggerOptions {
   /** Steps between two lines. Default 1. */

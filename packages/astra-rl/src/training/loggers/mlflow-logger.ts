@@ -4,14 +4,13 @@ import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
-  hasMethods,
-  parseOptions,
   scalarsOf,
   type Json,
   type LoggedRun,
   type LoggedValues,
   type MetricsLogger,
 } from "../../core/index.js";
+import { hasMethods, parseOptions } from "../../options/index.js";
 
 export interface MLflowLoggerOptions {
   /** Address of the tracking server. Default: `MLFLOW_TRACKING_URI`. */

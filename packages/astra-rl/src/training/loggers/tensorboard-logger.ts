@@ -3,12 +3,12 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
-  parseOptions,
   scalarsOf,
   type LoggedRun,
   type LoggedValues,
   type MetricsLogger,
 } from "../../core/index.js";
+import { parseOptions } from "../../options/index.js";
 import { EventFile } from "./event-file.js";
 
 const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });

@@ -4,13 +4,12 @@ import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   defineKind,
-  objectOption,
-  parseOptions,
   scalarsOf,
   type LoggedRun,
   type LoggedValues,
   type MetricsLogger,
 } from "../../core/index.js";
+import { objectOption, parseOptions } from "../../options/index.js";
 
 /** What is used of `@wandb/sdk`. */
 export interface WandbSdk {

@@ -7,7 +7,7 @@ import {
   setAllocationLimit,
   TorchError,
 } from "@astra-rl/torch";
-import { MEMORY_ADVICE, withMemoryAdvice } from "../../src/core/index.js";
+import { MEMORY_ADVICE, withMemoryAdvice } from "../../src/training/memory-advice.js";
 import { keysAt } from "../../src/configuration/json-schema.js";
 import { assemble } from "../training/support.js";
 
