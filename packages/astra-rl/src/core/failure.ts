@@ -50,6 +50,9 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** What came of a call. */
+export type Attempt<T> = { value: T; failure: null } | { value?: undefined; failure: Failure };
+
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
 /**
@@ -61,7 +64,7 @@ export async function attempt<T>(
   stage: Failure["stage"],
   call: () => Promise<T>,
   { attempts = 3, delay = 0, sleep = wait }: RetryOptions = {},
-): Promise<{ value: T; failure: null } | { failure: Failure }> {
+): Promise<Attempt<T>> {
   for (let tried = 1; ; tried++) {
     try {
       return { value: await call(), failure: null };
@@ -85,13 +88,13 @@ export async function attemptRows<T>(
   rows: number,
   call: (rows: readonly number[]) => Promise<readonly T[]>,
   retry?: RetryOptions,
-): Promise<({ value: T; failure: null } | { failure: Failure })[]> {
+): Promise<Attempt<T>[]> {
   if (rows === 0) return [];
   const all = Array.from({ length: rows }, (_, row) => row);
   const batch = await attempt(stage, () => call(all), retry);
   if (batch.failure === null) return batch.value.map((value) => ({ value, failure: null }));
   if (rows === 1) return [batch];
-  const results: ({ value: T; failure: null } | { failure: Failure })[] = [];
+  const results: Attempt<T>[] = [];
   for (const row of all) {
     const single = await attempt(stage, () => call([row]), retry);
     results.push(single.failure === null ? { value: single.value[0]!, failure: null } : single);

@@ -1,9 +1,8 @@
-import { AstraError, UsageError } from "@astra-rl/torch";
 import { Message, type Conversation } from "@astra-rl/lm";
 import { checkCount } from "./checks.js";
 import type { NodeKey } from "./draw.js";
-import { attemptRows, FailedMessage } from "./failure.js";
-import type { JudgedTurn, TurnFields } from "./node.js";
+import { attemptRows, FailedMessage, type Failure } from "./failure.js";
+import type { Assessment, JudgedTurn, ResponseOf, TurnFields } from "./node.js";
 import type { System } from "./system.js";
 
 /** One node to grow. */
@@ -22,110 +21,67 @@ export interface Outcome<S = Conversation, A = Message> extends TurnFields<S, A>
 }
 
 /**
- * Grows trees level by level: all probes of a level, then all responses, then what they were worth. There is no other
- * way to grow.
+ * Grows one whole level of trees, one outcome for each request, in order: all probes, then all responses, then what they
+ * were worth. There is no other way to grow.
  *
  * It calls nothing but the system's named methods, so that whatever of them is overridden counts, and remembers nothing:
- * what they return is what the nodes hold and what the next level builds on.
+ * what they return is what the nodes hold and what the next level builds on. Samplers release what models keep after the
+ * last level.
  */
-export class Growth<S = Conversation, A = Message> {
-  readonly #system: System<S, A>;
-  #closed = false;
+export async function expand<S, A>(
+  system: System<S, A>,
+  requests: readonly ExpandRequest<S>[],
+): Promise<Outcome<S, A>[]> {
+  if (requests.length === 0) return [];
+  const turns = requests.map(({ context, key }): Growing<S, A> => ({ context, key }));
+  const pick = <K extends keyof Growing<S, A>>(rows: readonly Growing<S, A>[], name: K) =>
+    rows.map((row) => row[name] as NonNullable<Growing<S, A>[K]>);
 
-  /** @throws UsageError for a system that overrides a method that no longer has a say */
-  constructor(system: System<S, A>) {
-    for (const name of ["expand", "openGrowth", "growthMemory"]) {
-      if (!(name in system)) continue;
-      throw new UsageError(
-        `${system.constructor.name}.${name}: growing calls a system's named methods only; override ` +
-          `rolloutPromptWithTester, promptForTarget, rolloutPromptWithTarget, assess, reward or advance instead`,
-      );
+  const probes = await system.rolloutPromptWithTesterAndValidate(pick(turns, "context"), pick(turns, "key"));
+  for (const [row, turn] of turns.entries()) {
+    const probe = probes[row]!;
+    if (probe instanceof FailedMessage) turn.failure = probe.failure;
+    else {
+      turn.probe = probe;
+      turn.prompt = system.promptForTargetAndValidate(turn.context, probe);
     }
-    this.#system = system;
   }
 
-  /** Grows one whole level: one outcome for each request, in order. */
-  async expand(requests: readonly ExpandRequest<S>[]): Promise<Outcome<S, A>[]> {
-    if (this.#closed) throw new AstraError("internal: a growth was used after it was closed");
-    if (requests.length === 0) return [];
-    const system = this.#system;
-    const turns = requests.map(({ context, key }): Growing<S, A> => ({ context, key }));
-    const pick = <K extends keyof Growing<S, A>>(rows: readonly Growing<S, A>[], name: K) =>
-      rows.map((row) => row[name] as NonNullable<Growing<S, A>[K]>);
-
-    const probes = await system.rolloutPromptWithTesterAndValidate(
-      pick(turns, "context"),
-      pick(turns, "key"),
-    );
-    for (const [row, turn] of turns.entries()) {
-      turn.probe = probes[row]!;
-      if (probes[row] instanceof FailedMessage) turn.failure = probes[row].failure;
-      else turn.prompt = system.promptForTargetAndValidate(turn.context, turn.probe);
-    }
-
-    const asked = turns.filter(({ failure }) => failure === undefined);
-    const responses = await attemptRows(
-      "target",
-      asked.length,
-      (rows) => {
-        const some = rows.map((row) => asked[row]!);
-        return system.rolloutPromptWithTargetAndValidate(pick(some, "prompt"), pick(some, "key"));
-      },
-      system.retry,
-    );
-    for (const [row, response] of responses.entries()) {
-      const turn = asked[row]!;
-      if (response.failure !== null) turn.failure = response.failure;
-      else if (response.value instanceof FailedMessage) turn.failure = response.value.failure;
-      else turn.response = response.value;
-    }
-
-    const answered = turns.filter(({ failure }) => failure === undefined);
-    const assessments = await system.assess(
-      pick(answered, "context"),
-      pick(answered, "probe"),
-      pick(answered, "response"),
-      pick(answered, "key"),
-    );
-    checkCount("System.assess", assessments, answered.length);
-    const worth = new Map(answered.map((turn, row) => [turn, assessments[row]!]));
-
-    return turns.map((turn): Outcome<S, A> => {
-      const { context, probe: said, prompt = context, failure } = turn;
-      const assessment = worth.get(turn);
-      if (assessment === undefined) {
-        // The state stops before what never came; a failed node is not grown further.
-        const probe = said instanceof FailedMessage ? (new Message("tester", "") as A) : said!;
-        const response = system.emptyResponseAndValidate(context);
-        const nothing = { reward: NaN, scores: {}, terms: {}, likelihood: null };
-        return {
-          context,
-          probe,
-          response,
-          next: prompt,
-          ...nothing,
-          failure: failure!,
-          judged: { probe, response },
-        };
-      }
-      const [probe, response] = [said!, turn.response!];
-      const next = system.advanceAndValidate(context, probe, response);
-      return {
-        context,
-        probe,
-        response,
-        next,
-        ...assessment,
-        judged: { probe, response },
-      };
-    });
+  const asked = turns.filter(({ failure }) => failure === undefined);
+  const responses = await attemptRows(
+    "target",
+    asked.length,
+    (rows) => {
+      const some = rows.map((row) => asked[row]!);
+      return system.rolloutPromptWithTargetAndValidate(pick(some, "prompt"), pick(some, "key"));
+    },
+    system.retry,
+  );
+  for (const [row, { value, failure }] of responses.entries()) {
+    const turn = asked[row]!;
+    if (failure !== null) turn.failure = failure;
+    else if (value instanceof FailedMessage) turn.failure = value.failure;
+    else turn.response = value;
   }
 
-  /** Frees what models kept for this growth. Nodes stay usable. */
-  close(): void {
-    this.#closed = true;
-    this.#system.release();
-  }
+  const answered = turns.filter(({ failure }) => failure === undefined);
+  const assessments = await system.assess(
+    pick(answered, "context"),
+    pick(answered, "probe"),
+    pick(answered, "response"),
+    pick(answered, "key"),
+  );
+  checkCount("System.assess", assessments, answered.length);
+  for (const [row, turn] of answered.entries()) turn.assessment = assessments[row]!;
+
+  return turns.map(({ context, prompt, failure = null, ...turn }): Outcome<S, A> => {
+    const probe = turn.probe ?? (new Message("tester", "") as A);
+    const response = turn.response ?? system.emptyResponseAndValidate(context);
+    // The state stops before what never came; a failed node is not grown further.
+    const next = failure === null ? system.advanceAndValidate(context, probe, response) : (prompt ?? context);
+    const { assessment = { reward: NaN, scores: {}, terms: {}, likelihood: null, failure } } = turn;
+    return { context, probe, response, next, ...assessment, judged: { probe, response } };
+  });
 }
 
 /** A turn while it grows. */
@@ -134,6 +90,8 @@ interface Growing<S, A> {
   readonly key: NodeKey;
   probe?: A;
   prompt?: S;
-  response?: TurnFields<S, A>["response"];
-  failure?: TurnFields<S, A>["failure"] & object;
+  response?: ResponseOf<S>;
+  /** Of the tester or the target; that of a judge stands in the assessment. */
+  failure?: Failure;
+  assessment?: Assessment;
 }

@@ -94,7 +94,7 @@ export {
   type ScoreOutcome,
 } from "./scorer.js";
 export type { Json, Stateful } from "./state.js";
-export { Growth, type ExpandRequest, type Outcome } from "./growth.js";
+export { expand, type ExpandRequest, type Outcome } from "./growth.js";
 export {
   Conversation,
   Message,

@@ -1,4 +1,4 @@
-import type { NodeKey, Purpose } from "./draw.js";
+import type { NodeKey } from "./draw.js";
 import type { Failure } from "./failure.js";
 import type { Graph } from "./graph.js";
 import type { Likelihood } from "./node.js";
@@ -9,6 +9,7 @@ export interface Turn {
   context: string;
   probe: string;
   response: string;
+  /** Its node, and in `purpose` what it is grown for. */
   key: NodeKey;
   /** null where the system cannot tell, or failed to. */
   likelihood: Likelihood | null;
@@ -30,7 +31,7 @@ export interface RewardTerm extends Partial<Stateful> {
    * before it counts. A value must not depend on which other turns are asked about: how turns are batched is not part
    * of a reward.
    */
-  score(turns: readonly Turn[], purpose: Purpose): Promise<readonly (number | Failure)[]>;
+  score(turns: readonly Turn[]): Promise<readonly (number | Failure)[]>;
   /** Told of finished training graphs in episode order, once for each experience: the place to remember what was tried. */
   observe?(graphs: readonly Graph[]): Promise<void>;
   /** Frees what it judges by (scorers, embedders, weights), by `disposeOnce` where others may hold it as well. */

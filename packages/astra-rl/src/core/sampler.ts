@@ -43,14 +43,16 @@ export abstract class Sampler<S = Conversation, A = Message> {
    */
   async rollout(start: EpisodeSeed = this.nextEpisode()): Promise<Graph<S, A>> {
     const isOverridden = overrides(this, Sampler.prototype, "rolloutMany");
-    const [graph] = isOverridden ? await this.rolloutMany([start]) : await this.grow([start]);
+    const [graph] = isOverridden
+      ? await this.rolloutMany([start])
+      : await this.#released(() => this.grow([start]));
     return graph!;
   }
 
   /** `rollout` for several episodes. Batching must not change any of them. */
   async rolloutMany(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     requireList(`${this.constructor.name}.rolloutMany`, "starts", starts);
-    if (!overrides(this, Sampler.prototype, "rollout")) return this.grow(starts);
+    if (!overrides(this, Sampler.prototype, "rollout")) return this.#released(() => this.grow(starts));
     return this.#oneByOne(starts, "train");
   }
 
@@ -67,7 +69,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const isOverridden = overrides(this, Sampler.prototype, "evalRolloutMany");
     const [graph] = isOverridden
       ? await this.evalRolloutMany([start], options)
-      : await this.growEvaluation([start], options);
+      : await this.#released(() => this.growEvaluation([start], options));
     return graph!;
   }
 
@@ -79,7 +81,8 @@ export abstract class Sampler<S = Conversation, A = Message> {
     const where = `${this.constructor.name}.evalRolloutMany`;
     parseOptions(where, evalRolloutOptions, options);
     requireList(where, "starts", starts);
-    if (!overrides(this, Sampler.prototype, "evalRollout")) return this.growEvaluation(starts, options);
+    if (!overrides(this, Sampler.prototype, "evalRollout"))
+      return this.#released(() => this.growEvaluation(starts, options));
     const { seed = 0, episode = 0 } = options;
     const graphs: Graph<S, A>[] = [];
     for (const [i, start] of starts.entries()) {
@@ -97,13 +100,14 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 
   /** One rollout of a subclass's own making: what it asks without keys draws from the episode. */
-  async #alone(
-    start: EpisodeSeed,
-    purpose: Purpose,
-    rollout: () => Promise<Graph<S, A>>,
-  ): Promise<Graph<S, A>> {
+  #alone(start: EpisodeSeed, purpose: Purpose, rollout: () => Promise<Graph<S, A>>): Promise<Graph<S, A>> {
+    return this.#released(() => drawingFrom(start, purpose, rollout));
+  }
+
+  /** What models keep to be faster is kept for one rollout. */
+  async #released<T>(rollout: () => Promise<T>): Promise<T> {
     try {
-      return await drawingFrom(start, purpose, rollout);
+      return await rollout();
     } finally {
       this.system.release();
     }

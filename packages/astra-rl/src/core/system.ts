@@ -221,31 +221,15 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     }));
   }
 
-  async rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
-    const where = "System.rolloutPromptWithTester";
-    return drawingAs(keys, async () => {
-      const probes = await this.rolloutPromptWithTester(contexts, keys);
-      checkCount(where, probes, contexts.length);
-      return probes.map((probe, row) => {
-        return (isTalk(contexts[row]) ? messageOf(where, probe, "tester", saidAt(keys?.[row])) : probe) as A;
-      });
-    });
+  rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
+    return this.#said("tester", "rolloutPromptWithTester", contexts, keys);
   }
 
-  async rolloutPromptWithTargetAndValidate(
+  rolloutPromptWithTargetAndValidate(
     prompts: readonly S[],
     keys?: readonly NodeKey[],
   ): Promise<ResponseOf<S>[]> {
-    const where = "System.rolloutPromptWithTarget";
-    return drawingAs(keys, async () => {
-      const responses = await this.rolloutPromptWithTarget(prompts, keys);
-      checkCount(where, responses, prompts.length);
-      return responses.map((response, row) => {
-        return (
-          isTalk(prompts[row]) ? messageOf(where, response, "target", saidAt(keys?.[row])) : response
-        ) as ResponseOf<S>;
-      });
-    });
+    return this.#said("target", "rolloutPromptWithTarget", prompts, keys);
   }
 
   /** What `promptForTarget` returned, as a value. */
@@ -269,14 +253,20 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     return messageOf("System.emptyResponse", response, "target") as ResponseOf<S>;
   }
 
-  async getTesterLogprobsAndValidate(
+  getTesterLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
+    return this.#logprobs("getTesterLogprobs", contexts, continuations);
+  }
+
+  getBaselineLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
+    return this.#logprobs("getBaselineLogprobs", contexts, continuations);
+  }
+
+  getTargetLogprobsAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
+    keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    const where = "System.getTesterLogprobs";
-    checkPaired(where, contexts, continuations);
-    const logprobs = await this.getTesterLogprobs(contexts, continuations);
-    return this.#logprobs(where, logprobs, contexts.length, trained());
+    return this.#logprobs("getTargetLogprobs", contexts, continuations, keys);
   }
 
   /** @throws UsageError where values are wanted of a system that tells none */
@@ -289,9 +279,9 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     checkPaired(where, contexts, continuations);
     if (want.values === true) requireNeeds(this, ["values"], where);
     const output = await this.getTesterOutput(contexts, continuations, want);
-    const { values, entropy } = output;
-    const logprobs = this.#logprobs(where, output.logprobs, contexts.length, trained());
-    const rules = this.tensorRules(contexts.length, trained());
+    const { logprobs, values, entropy } = output;
+    const rules = this.#rules(contexts, trained());
+    checkLogprobs(where, logprobs, rules);
     if (want.values === true) {
       checkValues(`${where}: values`, values, rules);
       checkSameTokens(`${where}: values`, values, logprobs);
@@ -300,6 +290,7 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
       checkEntropy(`${where}: entropy`, entropy, rules);
       checkSameTokens(`${where}: entropy`, entropy, logprobs);
     }
+    this.#device ??= logprobs.values.device;
     return output;
   }
 
@@ -309,30 +300,9 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     checkPaired(where, contexts, continuations);
     requireNeeds(this, ["values"], where);
     const values = await (this as unknown as ValueFunction<S, A>).value(contexts, continuations);
-    checkValues(where, values, this.tensorRules(contexts.length, trained()));
-    this.rememberDevice(values.values);
+    checkValues(where, values, this.#rules(contexts, trained()));
+    this.#device ??= values.values.device;
     return values;
-  }
-
-  async getBaselineLogprobsAndValidate(
-    contexts: readonly S[],
-    continuations: readonly A[],
-  ): Promise<TokenTable> {
-    const where = "System.getBaselineLogprobs";
-    checkPaired(where, contexts, continuations);
-    const logprobs = await this.getBaselineLogprobs(contexts, continuations);
-    return this.#logprobs(where, logprobs, contexts.length, false);
-  }
-
-  async getTargetLogprobsAndValidate(
-    contexts: readonly S[],
-    continuations: readonly A[],
-    keys?: readonly NodeKey[],
-  ): Promise<TokenTable> {
-    const where = "System.getTargetLogprobs";
-    checkPaired(where, contexts, continuations);
-    const logprobs = await this.getTargetLogprobs(contexts, continuations, keys);
-    return this.#logprobs(where, logprobs, contexts.length, false);
   }
 
   async rewardAndValidate(
@@ -348,19 +318,40 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     return rewards;
   }
 
-  /** Rules for a table of so many rows; the first result of any kind fixes the device of all. */
-  protected tensorRules(batch: number, gradient: boolean | null): TensorRules {
-    return { batch, gradient, device: this.#device };
+  /** What models said, as values where states are conversations. */
+  #said<T extends A | ResponseOf<S>>(
+    role: "tester" | "target",
+    method: "rolloutPromptWithTester" | "rolloutPromptWithTarget",
+    states: readonly S[],
+    keys: readonly NodeKey[] | undefined,
+  ): Promise<T[]> {
+    const where = `System.${method}`;
+    return drawingAs(keys, async () => {
+      const said: readonly unknown[] = await this[method](states, keys);
+      checkCount(where, said, states.length);
+      return said.map((each, row) => {
+        return (isTalk(states[row]) ? messageOf(where, each, role, saidAt(keys?.[row])) : each) as T;
+      });
+    });
   }
 
-  protected rememberDevice(tensor: Tensor): void {
-    this.#device ??= tensor.device;
-  }
-
-  #logprobs(where: string, logprobs: TokenTable, batch: number, gradient: boolean | null): TokenTable {
-    checkLogprobs(where, logprobs, this.tensorRules(batch, gradient));
-    this.rememberDevice(logprobs.values);
+  async #logprobs(
+    method: "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs",
+    contexts: readonly S[],
+    continuations: readonly A[],
+    keys?: readonly NodeKey[],
+  ): Promise<TokenTable> {
+    const where = `System.${method}`;
+    checkPaired(where, contexts, continuations);
+    const logprobs = await this[method](contexts, continuations, keys);
+    checkLogprobs(where, logprobs, this.#rules(contexts, method === "getTesterLogprobs" ? trained() : false));
+    this.#device ??= logprobs.values.device;
     return logprobs;
+  }
+
+  /** Rules for a table of such rows; the first result of any kind fixes the device of all. */
+  #rules({ length: batch }: readonly S[], gradient: boolean | null): TensorRules {
+    return { batch, gradient, device: this.#device };
   }
 }
 

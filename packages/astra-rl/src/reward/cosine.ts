@@ -8,7 +8,6 @@ import {
   type Failure,
   type Graph,
   type Json,
-  type Purpose,
   type RewardTerm,
   type Turn,
 } from "../core/index.js";
@@ -31,11 +30,14 @@ export class CosineTerm implements RewardTerm {
 
   constructor(readonly embedder: Embedder) {}
 
-  async score(turns: readonly Turn[], purpose: Purpose): Promise<(number | Failure)[]> {
-    if (purpose === "evaluate" || this.#count === 0) return turns.map(() => 0);
-    const vectors = await this.embedder.embedAndValidate(turns.map(({ probe }) => probe));
+  async score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
+    const compared = this.#count === 0 ? [] : turns.filter(({ key }) => key.purpose !== "evaluate");
+    const vectors = await this.embedder.embedAndValidate(compared.map(({ probe }) => probe));
     this.#checkSize(vectors[0]);
-    return vectors.map((vector) => 0 - dot(vector, this.#sum) / this.#count);
+    const worth = new Map(
+      vectors.map((vector, at) => [compared[at], 0 - dot(vector, this.#sum) / this.#count]),
+    );
+    return turns.map((turn) => worth.get(turn) ?? 0);
   }
 
   async observe(graphs: readonly Graph[]): Promise<void> {

@@ -10,7 +10,6 @@ import {
   type Failure,
   type Graph,
   type Json,
-  type Purpose,
   type RetryOptions,
   type RewardTerm,
   type Scorer,
@@ -130,16 +129,12 @@ export class Reward implements Stateful {
    * @param retry how failing calls of terms are repeated
    * @throws ContractError when a term breaks its contract
    */
-  async assess(
-    turns: readonly Turn[],
-    purpose: Purpose = "train",
-    retry: RetryOptions = {},
-  ): Promise<Assessment[]> {
+  async assess(turns: readonly Turn[], retry: RetryOptions = {}): Promise<Assessment[]> {
     if (turns.length === 0) return [];
     const scores = await this.#scores(turns, retry);
     const values: (readonly Value[])[] = [];
     shareScores(turns, scores);
-    for (const { term } of this.terms) values.push(await termValues(term, turns, purpose, retry));
+    for (const { term } of this.terms) values.push(await termValues(term, turns, retry));
     const recorder = this.scorer === null ? undefined : scores.get(this.scorer);
     return turns.map(({ likelihood }, row) => ({
       ...this.#sum(values.map((column) => column[row]!)),
@@ -224,11 +219,10 @@ export class Reward implements Stateful {
 async function termValues(
   term: RewardTerm,
   turns: readonly Turn[],
-  purpose: Purpose,
   retry: RetryOptions,
 ): Promise<readonly Value[]> {
   const call = async (part: readonly Turn[]) => {
-    const result = await attempt("reward", () => term.score(part, purpose), retry);
+    const result = await attempt("reward", () => term.score(part), retry);
     if (result.failure !== null) return result;
     checkCount(`${term.name}.score`, result.value, part.length);
     for (const [row, value] of result.value.entries()) checkValue(term.name, row, value);

@@ -5,7 +5,6 @@ import {
   type Failure,
   type Graph,
   type Json,
-  type Purpose,
   type RewardTerm,
   type Turn,
 } from "../core/index.js";
@@ -52,9 +51,11 @@ export class SelfBLEUTerm implements RewardTerm {
     this.history = parseOptions("selfBLEU", options, given).history ?? null;
   }
 
-  score(turns: readonly Turn[], purpose: Purpose): Promise<(number | Failure)[]> {
+  score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
     return Promise.resolve(
-      turns.map(({ probe }) => (purpose === "evaluate" ? 0 : 0 - this.#references.overlap(words(probe)))),
+      turns.map(({ probe, key }) =>
+        key.purpose === "evaluate" ? 0 : 0 - this.#references.overlap(words(probe)),
+      ),
     );
   }
 

@@ -2,9 +2,9 @@ import { UsageError } from "@astra-rl/torch";
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
+  expand,
   defineKind,
   Graph,
-  Growth,
   isEpisodeSeed,
   nextTurn,
   Node,
@@ -227,26 +227,20 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     { width, purpose }: { width: number; purpose: Purpose },
   ): Promise<void> {
     if (this.depth === 0 || graphs.length === 0) return;
-    const growth = new Growth(this.system);
-    try {
-      let tips = graphs.map((graph): Tip<S, A> => ({
-        graph,
-        parent: null,
-        context: graph.context,
-        number: 0,
-      }));
-      for (let level = 0; level < this.depth && tips.length > 0; level++) {
-        await nextTurn();
-        tips = await this.growLevel(growth, tips, { width, purpose });
-      }
-    } finally {
-      growth.close();
+    let tips = graphs.map((graph): Tip<S, A> => ({
+      graph,
+      parent: null,
+      context: graph.context,
+      number: 0,
+    }));
+    for (let level = 0; level < this.depth && tips.length > 0; level++) {
+      await nextTurn();
+      tips = await this.growLevel(tips, { width, purpose });
     }
   }
 
   /** Adds `width` children to each tip and returns those that grow on. */
   protected async growLevel(
-    growth: Growth<S, A>,
     tips: readonly Tip<S, A>[],
     { width, purpose }: { width: number; purpose: Purpose },
   ): Promise<Tip<S, A>[]> {
@@ -257,7 +251,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
       const { seed, episode } = tip.graph;
       return { context: tip.context, key: { seed, episode, node: number, purpose } };
     });
-    const outcomes = await growth.expand(requests);
+    const outcomes = await expand(this.system, requests);
     const next: Tip<S, A>[] = [];
     for (const [index, { tip, number }] of children.entries()) {
       const outcome = outcomes[index]!;

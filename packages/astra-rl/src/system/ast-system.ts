@@ -472,17 +472,7 @@ export class ASTSystem extends System {
       likelihood: known.failure === null ? known.value[row]! : null,
       testerLogprobs: probes[row]!.sampled?.logprobs ?? null,
     }));
-    const judged: Assessment[] = [];
-    for (const purpose of ["train", "evaluate"] as const) {
-      const rows = turns.flatMap(({ key }, row) => ((key.purpose ?? "train") === purpose ? [row] : []));
-      const assessments = await reward.assess(
-        rows.map((row) => turns[row]!),
-        purpose,
-        this.retry,
-      );
-      rows.forEach((row, at) => (judged[row] = assessments[at]!));
-    }
-    return judged;
+    return reward.assess(turns, this.retry);
   }
 
   /** @throws UsageError for texts in place of values */

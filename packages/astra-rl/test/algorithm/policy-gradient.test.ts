@@ -610,9 +610,7 @@ describe("what policy gradients refuse", () => {
     for (const make of Object.values(makers)) make(toy).checkCredit(rewardCredit);
     const bigram = new BigramSystem();
     const grown = new ASTSampler(bigram, ["x"], { width: 2 });
-    expect(() => new Harness(grown, new PPO(toy), { credit: backUp() })).toThrow(
-      "PPO: the credit already",
-    );
+    expect(() => new Harness(grown, new PPO(toy), { credit: backUp() })).toThrow("PPO: the credit already");
     bigram.dispose();
   });
 

@@ -306,7 +306,7 @@ reward:
     expect(configuration.modules).toEqual({ [join(folder, name)]: expect.any(String) as string });
     const scorer = await assembleScorer(configuration);
     const reward = await assembleReward(configuration, scorer, await assembleEmbedder(configuration));
-    const [one, two] = await reward.assess([turn("fool"), turn("?")], "train", { attempts: 1 });
+    const [one, two] = await reward.assess([turn("fool"), turn("?")], { attempts: 1 });
     expect(one!.terms).toEqual({ harm_probe: 0.5, shortProbe: 0.5, fixed: 3, judged: 0.5 });
     expect(one!.reward).toBeCloseTo(5 + 2 + 3 + 50, 12);
     expect(one!.scores["probe"]).toBe(0.5);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Conversation, Growth, Message, type NodeKey, type System } from "../../src/core/index.js";
+import { Conversation, expand, Message, type NodeKey, type System } from "../../src/core/index.js";
 
 export interface SystemContract {
   create: () => Promise<System>;
@@ -59,7 +59,7 @@ export function systemContract(name: string, { create, ...texts }: SystemContrac
     it("takes no rows", async () => {
       expect(await system.rolloutPromptWithTesterAndValidate([], [])).toEqual([]);
       expect(await system.rolloutPromptWithTargetAndValidate([], [])).toEqual([]);
-      expect(await new Growth(system).expand([])).toEqual([]);
+      expect(await expand(system, [])).toEqual([]);
       expect(await system.assess([], [], [])).toEqual([]);
     });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import {
   Conversation,
   FailedMessage,
-  Growth,
+  expand,
   Message,
   RecordedFailure,
   type Failure,
@@ -79,14 +79,13 @@ const requests = [1, 2, 3, 4].map((node) => ({ context: start, key: { seed: 0, e
 
 type Kind = new (...args: ConstructorParameters<typeof ASTSystem>) => ASTSystem;
 
-async function expand(Kind: Kind, tester: Unreliable, target: Unreliable, attempts = 2) {
+async function grow(Kind: Kind, tester: Unreliable, target: Unreliable, attempts = 2) {
   const reward = new Reward([{ term: worth, weight: 1 }], { scorer });
   const system = new Kind({ tester: tester as never, target, scorer, reward }, { retry: { attempts } });
-  const growth = new Growth(system);
   try {
-    return await growth.expand(requests);
+    return await expand(system, requests);
   } finally {
-    growth.close();
+    system.release();
   }
 }
 
@@ -98,7 +97,7 @@ const failureOf = (role: Role, node: number): Failure => {
 describe("a row of a model that failed", () => {
   it("is that turn's failure alone, and nobody is asked again", async () => {
     const [tester, target] = [new Unreliable("tester", [2]), new Unreliable("target", [3])];
-    const outcomes = await expand(ASTSystem, tester, target);
+    const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual([
       null,
       failureOf("tester", 2),
@@ -126,7 +125,7 @@ describe("a row of a model that failed", () => {
 
   it("is all of a level, where every row failed", async () => {
     const [tester, target] = [new Unreliable("tester", [1, 2, 3, 4]), reliable("target")];
-    const outcomes = await expand(ASTSystem, tester, target);
+    const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual(
       [1, 2, 3, 4].map((node) => failureOf("tester", node)),
     );
@@ -134,7 +133,7 @@ describe("a row of a model that failed", () => {
   });
 
   it("leaves values that can be read, and nothing of what stood for them", async () => {
-    const outcomes = await expand(ASTSystem, new Unreliable("tester", [2]), new Unreliable("target", [3]));
+    const outcomes = await grow(ASTSystem, new Unreliable("tester", [2]), new Unreliable("target", [3]));
     for (const { probe, response, judged } of outcomes) {
       expect([probe, response].some((message) => message instanceof FailedMessage)).toBe(false);
       expect([judged.probe, judged.response]).toEqual([probe, response]);
@@ -146,7 +145,7 @@ describe("a row of a model that failed", () => {
 describe("a call that a model refused", () => {
   it("fails row by row after its retries, so that one bad row costs itself alone", async () => {
     const [tester, target] = [reliable("tester"), new Unreliable("target", [4], [3])];
-    const outcomes = await expand(ASTSystem, tester, target);
+    const outcomes = await grow(ASTSystem, tester, target);
     expect(outcomes.map(({ failure }) => failure)).toEqual([
       null,
       null,
@@ -172,7 +171,7 @@ describe("an override over a model that failed", () => {
       }
     }
     const target = new Unreliable("target", [2]);
-    const outcomes = await expand(Reading, reliable("tester"), target);
+    const outcomes = await grow(Reading, reliable("tester"), target);
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
     expect(outcomes[1]!.reward).toBeNaN();
     expect(outcomes[1]!.response.text).toBe("");
@@ -186,7 +185,7 @@ describe("an override over a model that failed", () => {
         );
       }
     }
-    const outcomes = await expand(Shouting, reliable("tester"), new Unreliable("target", [2]));
+    const outcomes = await grow(Shouting, reliable("tester"), new Unreliable("target", [2]));
     expect(outcomes.map(({ response }) => response.text)).toEqual(["SO 1. ", "", "SO 3. ", "SO 4. "]);
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
   });
@@ -200,7 +199,7 @@ describe("an override over a model that failed", () => {
         );
       }
     }
-    const outcomes = await expand(Excusing, reliable("tester"), new Unreliable("target", [2, 3]));
+    const outcomes = await grow(Excusing, reliable("tester"), new Unreliable("target", [2, 3]));
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, null, failureOf("target", 3), null]);
     expect(outcomes[1]!.response.text).toBe("I would rather not say.");
   });

@@ -15,10 +15,7 @@ const node = (probe: string, children: Node[] = [], failed = false) =>
 const graphs = (...probes: string[]) =>
   probes.map((probe) => new Graph({ context: Conversation.of("c"), children: [node(probe)] }));
 const score = async (term: RewardTerm, ...probes: string[]) =>
-  (await term.score(
-    probes.map((probe) => turn(probe, "r")),
-    "train",
-  )) as number[];
+  (await term.score(probes.map((probe) => turn(probe, "r")))) as number[];
 const plain = (state: Json) => JSON.parse(JSON.stringify(state)) as Json;
 
 /** Two numbers a text, from a table. */
@@ -42,7 +39,12 @@ describe.each(TERMS)("%s", (_, make) => {
     expect(await score(term, "a b c", "a b c")).toEqual([0, 0]);
     await term.observe!(graphs("a b c"));
     expect((await score(term, "a b c"))[0]).toBeLessThan(-0.3);
-    expect(await term.score([turn("a b c", "r")], "evaluate")).toEqual([0]);
+    const tried = turn("a b c", "r");
+    const measured = { ...tried, key: { ...tried.key, purpose: "evaluate" as const } };
+    // Turns of both kinds may come in one call.
+    const [evaluated, trained] = await term.score([measured, tried]);
+    expect(evaluated).toBe(0);
+    expect(trained).toBeLessThan(-0.3);
   });
 
   it("compares with earlier experiences alone, however turns are batched", async () => {

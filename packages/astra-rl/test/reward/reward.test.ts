@@ -7,7 +7,6 @@ import {
   Node,
   type Failure,
   type Json,
-  type Purpose,
   type RewardTerm,
   type Turn,
 } from "../../src/core/index.js";
@@ -22,14 +21,12 @@ const busy: Failure = { stage: "reward", message: "busy", attempts: 1 };
 class Told implements RewardTerm {
   readonly needs = [];
   readonly calls: number[] = [];
-  readonly purposes: Purpose[] = [];
   constructor(
     readonly answer: (turn: Turn) => number | Failure,
     readonly name = "told",
   ) {}
-  score(turns: readonly Turn[], purpose: Purpose): Promise<(number | Failure)[]> {
+  score(turns: readonly Turn[]): Promise<(number | Failure)[]> {
     this.calls.push(turns.length);
-    this.purposes.push(purpose);
     return Promise.resolve(turns.map((asked) => this.answer(asked)));
   }
 }
@@ -199,11 +196,10 @@ describe("Reward", () => {
     });
     const reward = new Reward([{ term, weight: 1 }]);
     const turns = [turn("p", ""), turn("q", "")];
-    const [fine, down] = await reward.assess(turns, "evaluate", { attempts: 2 });
+    const [fine, down] = await reward.assess(turns, { attempts: 2 });
     expect(fine!.reward).toBe(1);
     expect(down!.failure).toEqual({ stage: "reward", message: "down", attempts: 2 });
     expect(term.calls).toEqual([2, 2, 1, 1, 1]);
-    expect(new Set(term.purposes)).toEqual(new Set(["evaluate"]));
   });
 
   it("stops the run for a term that breaks its contract", async () => {

@@ -287,7 +287,7 @@ describe("a sampler's methods for one and for many", () => {
         graph.context = Conversation.of("Mine. ");
         return graph;
       }
-      protected override growsOn(tip: Parameters<ASTSampler["growLevel"]>[1][number]): boolean {
+      protected override growsOn(tip: Parameters<ASTSampler["growLevel"]>[0][number]): boolean {
         return super.growsOn(tip) && tip.number % 2 === 1;
       }
     }

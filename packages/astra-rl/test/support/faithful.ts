@@ -2,7 +2,7 @@ import { loadCausalLM, tokenLogprobs, type ScoredRow } from "@astra-rl/lm";
 import { noGrad } from "@astra-rl/torch";
 import { expect } from "vitest";
 import {
-  Growth,
+  expand,
   type ExpandRequest,
   type Graph,
   type Node,
@@ -131,10 +131,9 @@ const without = ({ codec }: Decoding, ids: readonly number[]) => ids.slice(codec
 
 /** One level of its own. */
 export async function growLevel(system: System, requests: readonly ExpandRequest[]): Promise<Outcome[]> {
-  const growth = new Growth(system);
   try {
-    return await growth.expand(requests);
+    return await expand(system, requests);
   } finally {
-    growth.close();
+    system.release();
   }
 }

@@ -1,4 +1,4 @@
-import type { Assessment, Graph, Json, NodeKey, Purpose, RewardTerm, Turn } from "../../src/core/index.js";
+import type { Assessment, Graph, Json, NodeKey, RewardTerm, Turn } from "../../src/core/index.js";
 import { Reward } from "../../src/reward/index.js";
 import { worth } from "./bigram-system.js";
 import type { TextGraph } from "./texts.js";
@@ -18,8 +18,10 @@ export class NoveltyTerm implements RewardTerm {
   readonly name = "novelty";
   readonly needs = [];
   seen: Record<string, number> = {};
-  score(turns: readonly Turn[], purpose: Purpose): Promise<number[]> {
-    return Promise.resolve(turns.map(({ probe }) => (purpose === "evaluate" ? 0 : -(this.seen[probe] ?? 0))));
+  score(turns: readonly Turn[]): Promise<number[]> {
+    return Promise.resolve(
+      turns.map(({ probe, key }) => (key.purpose === "evaluate" ? 0 : -(this.seen[probe] ?? 0))),
+    );
   }
   async observe(graphs: readonly Graph[]): Promise<void> {
     for (const graph of graphs)
@@ -53,7 +55,7 @@ export class JudgedSystem extends ValuedBigram {
       key: keys[row]!,
       likelihood: null,
     }));
-    const assessments = await this.terms.assess(turns, keys[0]?.purpose);
+    const assessments = await this.terms.assess(turns);
     return assessments.map((assessment, row) => ({
       ...assessment,
       scores: { probe: probes[row]!.includes("a") ? 1 : 0, response: 0 },

@@ -8,7 +8,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DPO } from "../../src/algorithm/index.js";
 import {
   Conversation,
-  Growth,
   Message,
   TokenTable,
   type Graph,
@@ -236,8 +235,6 @@ const TRAINING = [
   "counters",
   "testerUpdated",
   "saveTester",
-  "tensorRules",
-  "rememberDevice",
   "observe",
   "getState",
 ];
@@ -424,15 +421,6 @@ describe("overriding HFASTSystem", () => {
       ["(nothing)", "gone"],
     ]);
   });
-
-  it.each(["expand", "openGrowth", "growthMemory"])(
-    "%s is refused, with the methods that count instead",
-    async (name) => {
-      class Old extends HFASTSystem {}
-      Object.defineProperty(Old.prototype, name, { value: () => Promise.resolve([]) });
-      await expect(grown(Old)).rejects.toThrow(new RegExp(`Old.${name}: .*rolloutPromptWithTester`, "u"));
-    },
-  );
 });
 
 describe("overrides that call super in their own way", () => {
@@ -603,6 +591,5 @@ describe("a system made of parts", () => {
     await expect(system.getTargetLogprobs(talks("a"), probes("b"))).rejects.toThrow(/no target/u);
     await expect(system.reward(talks("a"), probes("b"), responses("c"))).rejects.toThrow(/no scorer/u);
     expect([...(system.parameters() as Iterable<Tensor>)]).toEqual([]);
-    expect(() => new Growth(system)).not.toThrow();
   });
 });

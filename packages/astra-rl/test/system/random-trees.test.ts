@@ -3,7 +3,7 @@ import { initializeGPT2, loadCausalLM, Tokenizer, type LoadedCausalLM } from "@a
 import { liveTensors } from "@astra-rl/torch";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Conversation, Growth, Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
+import { Conversation, expand, Node, type ExpandRequest, type Outcome } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
@@ -99,7 +99,6 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
         fc.array(level, { minLength: 1, maxLength: 4 }),
         fc.nat(1000),
         async (prompts, levels, seed) => {
-          const growth = new Growth(system);
           try {
             let node = 0;
             const all: Twin[] = [];
@@ -116,7 +115,10 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
                 return { context: twin.next[side], key };
               };
               const rows = parents.map((_number, row) => row);
-              const batched = await growth.expand(rows.map((row) => request(row, 0)));
+              const batched = await expand(
+                system,
+                rows.map((row) => request(row, 0)),
+              );
               const singles: Outcome[] = [];
               for (const row of rows) singles.push(...(await growLevel(system, [request(row, 1)])));
               node += rows.length;
@@ -154,7 +156,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
               expect(Math.abs(batched.reward - single.reward)).toBeLessThan(1e-5);
             }
           } finally {
-            growth.close();
+            system.release();
           }
         },
       ),
