@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Message } from "@astra-rl/lm";
+import { FailedMessage } from "./failure.js";
 
 export type { DrawKey } from "@astra-rl/lm";
 
@@ -77,7 +78,9 @@ export function nextKeys(rows: number): NodeKey[] {
 /** Notes what models have said in the call in progress, for `saidAt`. */
 export function noteSaid(keys: readonly NodeKey[], messages: readonly Message[]): void {
   const said = progress.getStore()?.said;
-  messages.forEach((message, row) => said?.push({ key: keys[row]!, message }));
+  for (const [row, message] of messages.entries()) {
+    if (!(message instanceof FailedMessage)) said?.push({ key: keys[row]!, message });
+  }
 }
 
 /** What models have said at a node in the call in progress: a method that returns one of these as a text has returned it. */

@@ -1,18 +1,21 @@
 import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/torch";
 import { Message } from "@astra-rl/lm";
+import { z } from "zod";
 import { ContractError } from "./checks.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
-/** A call that did not succeed after its retries, kept as data beside the results that did. */
-export interface Failure {
+export const failureSchema = z.object({
   /** Whose call failed. */
-  stage: "tester" | "target" | "scorer" | "likelihood" | "reward";
+  stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
   /** The last error's message. */
-  message: string;
+  message: z.string(),
   /** How often the call was tried. */
-  attempts: number;
-}
+  attempts: z.int().nonnegative(),
+});
+
+/** A call that did not succeed after its retries, kept as data beside the results that did. */
+export type Failure = z.infer<typeof failureSchema>;
 
 /** Thrown by a call that has been repeated already: the failure is data as it stands, and the call is not tried again. */
 export class RecordedFailure extends AstraError {

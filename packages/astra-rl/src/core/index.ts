@@ -36,6 +36,7 @@ export {
   attempt,
   attemptRows,
   FailedMessage,
+  failureSchema,
   isRecordable,
   messageOf,
   RecordedFailure,
@@ -65,6 +66,7 @@ export {
   checkJudged,
   jsonOf,
   likelihoodOf,
+  likelihoodSchema,
   Node,
   type Assessment,
   type JSONOf,
@@ -74,8 +76,8 @@ export {
   type NodeFields,
   type NodeJSON,
   type ResponseOf,
-  type TokensRecord,
   type TurnFields,
+  type TurnJSON,
 } from "./node.js";
 export type { RewardTerm, Turn } from "./reward-term.js";
 export { EPISODES_ONLY, Sampler, type EvalRolloutOptions, type SamplerState } from "./sampler.js";

@@ -1,18 +1,19 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { Conversation, Message } from "@astra-rl/lm";
+import { z } from "zod";
 import type { Failure } from "./failure.js";
 
-/**
- * How likely the target finds a probe after its context.
- */
-export interface Likelihood {
+export const likelihoodSchema = z.object({
   /** Mean −log P of a probe token, in nats; null for an empty probe, which has no token to average over. */
-  nll: number | null;
+  nll: z.number().nullable(),
   /** Σ log P over the probe's tokens, in nats; 0 for an empty probe. */
-  total: number;
+  total: z.number(),
   /** Number of the target's tokens in the probe. */
-  tokens: number;
-}
+  tokens: z.int().nonnegative(),
+});
+
+/** How likely the target finds a probe after its context. */
+export type Likelihood = z.infer<typeof likelihoodSchema>;
 
 /** Likelihood of a probe from the log-probabilities of its tokens. */
 export function likelihoodOf(logprobs: readonly number[]): Likelihood {
@@ -30,30 +31,6 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
 
 /** What a target says in a state: a message in a conversation; of systems without text, another state. */
 export type ResponseOf<S> = S extends Conversation ? Message : S;
-
-/** Token ids behind a turn, each model's in its own vocabulary. */
-export interface TokensRecord {
-  tester?: {
-    /** What it had read before the probe. */
-    context: number[];
-    /** The probe, as it stays in the conversation. */
-    probe: number[];
-    /** The id that ended the probe and is no part of its text; absent where there was none. */
-    end?: number;
-  };
-  target?: {
-    /** What it had read before the probe and what is put around it. */
-    context: number[];
-    /** What it then read: the probe, and what is put around it. */
-    heard: number[];
-    /** The probe alone. */
-    probe: number[];
-    response: number[];
-    end?: number;
-  };
-  /** Whether a method returned something of its own in place of what the models sampled or had read; absent where not. */
-  edited?: true;
-}
 
 /** What a turn was worth. */
 export interface Assessment {
@@ -96,18 +73,15 @@ export type JudgedTurn<S = Conversation, A = Message> = Readonly<
 /** A value in JSON: messages and conversations are their texts. */
 export type JSONOf<T> = T extends Conversation | Message ? string : T;
 
-/** What a node becomes in JSON: fields that are empty are left out, a failed node's reward is null, since JSON has no NaN. */
-export interface NodeJSON<S = Conversation, A = Message> {
-  context: JSONOf<S>;
-  probe: JSONOf<A>;
-  response: JSONOf<ResponseOf<S>>;
-  reward: number | null;
-  scores?: Record<string, number>;
-  terms?: Record<string, number>;
-  likelihood?: Likelihood;
-  failure?: Failure;
-  children: NodeJSON<S, A>[];
-}
+/** A turn in JSON: fields that are empty are left out, and a reward that is not known is null, since JSON has no NaN. */
+export type TurnJSON<S = Conversation, A = Message> = {
+  [K in "context" | "probe" | "response"]: JSONOf<TurnFields<S, A>[K]>;
+} & { reward: number | null } & {
+  [K in "scores" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
+};
+
+/** What a node becomes in JSON. */
+export type NodeJSON<S = Conversation, A = Message> = TurnJSON<S, A> & { children: NodeJSON<S, A>[] };
 
 /**
  * One turn of a conversation: the tester's probe to a context, the target's response, and what followed.

@@ -2,20 +2,22 @@ import { z } from "zod";
 import {
   checkJudged,
   Conversation,
+  failureSchema,
   Graph,
+  likelihoodSchema,
   type Message,
   Node,
   type GraphJSON,
-  type JSONOf,
   type NodeFields,
   type NodeFactory,
   type NodeJSON,
-  type TokensRecord,
+  type TurnJSON,
 } from "../core/index.js";
+import { tokensSchema, type TokensRecord } from "./tokens-record.js";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
 /** One turn as its `toJSON` gives it; fields of Node subclasses follow behind `children`. */
-export type NodeRecord<S = string, A = string> = Omit<NodeJSON<S, A>, "children"> & {
+export type NodeRecord<S = string, A = string> = TurnJSON<S, A> & {
   children: NodeRecord<S, A>[];
   /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
   credit?: number;
@@ -25,55 +27,33 @@ export type NodeRecord<S = string, A = string> = Omit<NodeJSON<S, A>, "children"
 };
 
 /** A whole tree. `seed` and `episode` name the draws it was made from. */
-export interface GraphRecord<S = string, A = string> {
-  context: JSONOf<S>;
+export type GraphRecord<S = string, A = string> = Omit<GraphJSON<S, A>, "children"> & {
   children: NodeRecord<S, A>[];
-  seed: number;
-  episode: number;
   version: number;
-  /** By role, which of several models took part; absent where each role has one. */
-  models?: Readonly<Record<string, string>>;
   /** The training step that the graph was grown for; absent outside of training. */
   step?: number;
   [extra: string]: unknown;
-}
+};
 
 // Contexts and probes are strings in every system that ships; a system of other states brings its own JSON values.
-const json: z.ZodType = z.json();
+const json = z.json() as unknown as z.ZodType<string>;
+const numbers = z.record(z.string(), z.number()).optional();
 
-const ids = z.array(z.int().nonnegative());
-const end = z.int().nonnegative().optional();
-const tokens = z.looseObject({
-  tester: z.looseObject({ context: ids, probe: ids, end }).optional(),
-  target: z.looseObject({ context: ids, heard: ids, probe: ids, response: ids, end }).optional(),
-  edited: z.literal(true).optional(),
+const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
+  context: json,
+  probe: json,
+  response: json,
+  reward: z.number().nullable(),
+  children: z.array(z.lazy(() => nodeRecordSchema)),
+  scores: numbers,
+  terms: numbers,
+  likelihood: likelihoodSchema.optional(),
+  failure: failureSchema.optional(),
+  credit: z.number().optional(),
+  tokens: tokensSchema.optional(),
 });
 
-const nodeRecordSchema: z.ZodType<NodeRecord> = z.lazy(() =>
-  z.looseObject({
-    context: json,
-    probe: json,
-    response: json,
-    reward: z.number().nullable(),
-    children: z.array(nodeRecordSchema),
-    scores: z.record(z.string(), z.number()).optional(),
-    terms: z.record(z.string(), z.number()).optional(),
-    likelihood: z
-      .object({ nll: z.number().nullable(), total: z.number(), tokens: z.int().nonnegative() })
-      .optional(),
-    failure: z
-      .object({
-        stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
-        message: z.string(),
-        attempts: z.int().nonnegative(),
-      })
-      .optional(),
-    credit: z.number().optional(),
-    tokens: tokens.optional(),
-  }),
-) as z.ZodType<NodeRecord>;
-
-export const graphRecordSchema = z.looseObject({
+export const graphRecordSchema: z.ZodType<GraphRecord> = z.looseObject({
   context: json,
   children: z.array(nodeRecordSchema),
   seed: z.number(),
@@ -81,7 +61,7 @@ export const graphRecordSchema = z.looseObject({
   version: z.int().positive(),
   models: z.record(z.string(), z.string()).optional(),
   step: z.int().positive().optional(),
-}) as z.ZodType<GraphRecord>;
+});
 
 /** What a record says of a graph beside the graph itself. */
 export interface GraphRecordOptions<S = Conversation, A = Message> {

@@ -42,6 +42,7 @@ export {
   type MetricsRecord,
   type MetricValue,
 } from "./metrics-record.js";
+export { isEdited, tokensRecord, tokensSchema, type TokensRecord } from "./tokens-record.js";
 export type { ReportEvaluation, ReportGraph, ReportNode, ReportRecord, ReportRun } from "./report-record.js";
 export {
   measuredSchema,

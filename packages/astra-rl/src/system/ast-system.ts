@@ -30,12 +30,12 @@ import {
   type SystemNeed,
   type TesterOutput,
   type TesterWants,
-  type TokensRecord,
   type WorkCounters,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
-import { memberAt, ModelPool } from "./model-pool.js";
+import { tokensRecord, type TokensRecord } from "../records/index.js";
+import { memberAt, membersOf, ModelPool } from "./model-pool.js";
 import {
   systemOptions,
   voicesOf,
@@ -44,7 +44,6 @@ import {
   type TargetReads,
   type Voices,
 } from "./system-parts.js";
-import { tokensRecord } from "./tokens-record.js";
 
 /** What the target reads before a probe where it reads the probe alone. */
 const NOTHING = Conversation.of("");
@@ -333,7 +332,8 @@ export class ASTSystem extends System {
 
   /** The token ids behind a turn, for records; null where no model of this system tells ids. */
   tokensOf(node: Node): TokensRecord | null {
-    return tokensRecord(node, this.#voices, (context, probe) =>
+    const { tester, target } = this.#voices;
+    return tokensRecord(node, { tester: membersOf(tester), target: membersOf(target) }, (context, probe) =>
       this.promptForTargetAndValidate(context, probe),
     );
   }
@@ -405,10 +405,7 @@ export class ASTSystem extends System {
     const messages = said.map((each) =>
       each instanceof Message ? each : new FailedMessage(model.role, each),
     );
-    noteSaid(
-      keys,
-      messages.filter((message) => !(message instanceof FailedMessage)),
-    );
+    noteSaid(keys, messages);
     return messages;
   }
 

@@ -105,5 +105,5 @@ export function memberAt(model: Model, key: NodeKey): Model {
 }
 
 /** The models that may speak in a role. */
-export const membersOf = (model: Model): readonly Model[] =>
-  model instanceof ModelPool ? model.members : [model];
+export const membersOf = (model: Model | undefined): readonly Model[] =>
+  model === undefined ? [] : model instanceof ModelPool ? model.members : [model];

@@ -10,7 +10,6 @@ import {
   type Json,
   type Node,
   type Sampler,
-  type TokensRecord,
   type Message,
   type Conversation,
 } from "../core/index.js";
@@ -22,6 +21,7 @@ import {
   type EvaluationSummary,
   type MetricsRecord,
   type MetricValue,
+  type TokensRecord,
 } from "../records/index.js";
 import type { Experience } from "./experience.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";

@@ -190,6 +190,17 @@ describe("an override over a model that failed", () => {
     expect(outcomes.map(({ failure }) => failure)).toEqual([null, failureOf("target", 2), null, null]);
   });
 
+  it("returns what was sampled where it returns the other rows as texts", async () => {
+    class Texts extends ASTSystem {
+      override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {
+        const said = (await super.rolloutPromptWithTarget(...args)) as Message[];
+        return said.map((message) => (message instanceof FailedMessage ? message : message.text));
+      }
+    }
+    const outcomes = await grow(Texts, reliable("tester"), new Unreliable("target", [2]));
+    expect(outcomes.map(({ response }) => response.sampled?.ids)).toEqual([[1], undefined, [3], [4]]);
+  });
+
   it("may pass the message on or give another answer in its place, which is then the turn's", async () => {
     class Excusing extends ASTSystem {
       override async rolloutPromptWithTarget(...args: Parameters<ASTSystem["rolloutPromptWithTarget"]>) {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Conversation, Graph, Node, type Failure, type TokensRecord } from "../../src/core/index.js";
+import { Conversation, Graph, Node, type Failure } from "../../src/core/index.js";
 import { fieldsOf } from "../support/texts.js";
 import {
   creditFromRecord,
@@ -17,6 +17,7 @@ import {
   stringifyGraph,
   stringifyMetrics,
   type NodeRecord,
+  type TokensRecord,
 } from "../../src/records/index.js";
 
 const text = fc.string({ unit: "binary" });

@@ -8,8 +8,8 @@ import {
   type Node,
   type Outcome,
   type System,
-  type TokensRecord,
 } from "../../src/core/index.js";
+import type { TokensRecord } from "../../src/records/index.js";
 import type { ASTSystem } from "../../src/system/index.js";
 
 /** The ids behind a turn, as records hold them. */

@@ -15,13 +15,12 @@ import {
   type NodeKey,
   type Returned,
   type System,
-  type TokensRecord,
 } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { HFASTConfiguration, HFASTTrainer, Trainer } from "../../src/training/index.js";
-import type { MetricsRecord } from "../../src/records/index.js";
+import type { MetricsRecord, TokensRecord } from "../../src/records/index.js";
 import { ActorCritic } from "../support/actor-critic.js";
 import { expectClose, expectFaithful, logprobsOf, tokensOf } from "../support/faithful.js";
 import { probes, responses, talks } from "../support/values.js";

@@ -1,5 +1,38 @@
-import type { Conversation, Message, Model, Node, TokensRecord } from "../core/index.js";
-import { membersOf } from "./model-pool.js";
+import { z } from "zod";
+import type { Conversation, Message, Model, Node } from "../core/index.js";
+
+const ids = z.array(z.int().nonnegative());
+const end = z.int().nonnegative().optional();
+
+export const tokensSchema = z.looseObject({
+  tester: z
+    .looseObject({
+      /** What it had read before the probe. */
+      context: ids,
+      /** The probe, as it stays in the conversation. */
+      probe: ids,
+      /** The id that ended the probe and is no part of its text; absent where there was none. */
+      end,
+    })
+    .optional(),
+  target: z
+    .looseObject({
+      /** What it had read before the probe and what is put around it. */
+      context: ids,
+      /** What it then read: the probe, and what is put around it. */
+      heard: ids,
+      /** The probe alone. */
+      probe: ids,
+      response: ids,
+      end,
+    })
+    .optional(),
+  /** Whether a method returned something of its own in place of what the models sampled or had read; absent where not. */
+  edited: z.literal(true).optional(),
+});
+
+/** Token ids behind a turn, each model's in its own vocabulary. */
+export type TokensRecord = z.infer<typeof tokensSchema>;
 
 /** A model that tells ids. */
 type Reader = Model & Required<Pick<Model, "reading" | "idsOf">>;
@@ -7,11 +40,12 @@ type Reader = Model & Required<Pick<Model, "reading" | "idsOf">>;
 /**
  * The ids behind a turn, as the models read and drew them: all of it follows from the turn's values.
  *
+ * @param models of each role, those that may have spoken
  * @param promptFor what the target reads before it responds, for a response that somebody else gave
  */
 export function tokensRecord(
   node: Node,
-  models: { readonly tester?: Model; readonly target?: Model },
+  models: { readonly tester: readonly Model[]; readonly target: readonly Model[] },
   promptFor: (context: Conversation, probe: Message) => Conversation,
 ): TokensRecord | null {
   const { context, probe, response, failure } = node;
@@ -76,14 +110,17 @@ function without(conversation: Conversation | undefined): Conversation | undefin
   return at;
 }
 
-/** Of several models in the role, the one that said a message, or else the last one of the conversation. */
-function readerOf(role: Model | undefined, message: Message, context: Conversation): Reader | null {
-  if (role === undefined) return null;
+/** Of the models in a role, the one that said a message, or else the last one of the conversation. */
+function readerOf(
+  [first, ...others]: readonly Model[],
+  message: Message,
+  context: Conversation,
+): Reader | null {
+  if (first === undefined) return null;
   const by =
     message.sampled?.by ??
-    context.messages().findLast(({ from, sampled }) => from === role.role && sampled !== null)?.sampled?.by;
-  const members = membersOf(role);
-  const model = members.find(({ name }) => name === by) ?? members[0]!;
+    context.messages().findLast(({ from, sampled }) => from === first.role && sampled !== null)?.sampled?.by;
+  const model = others.find(({ name }) => name === by) ?? first;
   return model.reading === undefined || model.idsOf === undefined ? null : (model as Reader);
 }
 
