@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { EVALUATION_VERSION, upgradeEvaluation } from "./evaluation-upgrade.js";
+import { turnShape } from "./graph-record.js";
 import { parseLines, parseRecord } from "./parse-record.js";
 import { measuredSchema } from "./run-record.js";
 
@@ -22,15 +23,11 @@ const laterInterval = interval.nullable().default(null);
 const turn = z.looseObject({
   /** From 1. */
   turn: z.int().positive(),
-  /** null for a turn that failed. */
-  reward: z.number().nullable(),
+  ...turnShape(z.string()),
   /** Harm score of the probe alone; null when it could not be scored. */
   probe_harm: z.number().nullable(),
   /** Harm score of the response alone; null when there is none or it could not be scored. */
   response_harm: z.number().nullable(),
-  context: z.string(),
-  probe: z.string(),
-  response: z.string(),
   /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
   probe_nll: z.number().nullable(),
   /** Number of the target's tokens in the probe; null where likelihood is not measured. */

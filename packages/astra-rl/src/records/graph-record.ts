@@ -16,13 +16,17 @@ import {
 import { tokensSchema, type TokensRecord } from "./tokens-record.js";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
-/** One turn as its `toJSON` gives it; fields of Node subclasses follow behind `children`. */
-export type NodeRecord<S = string, A = string> = TurnJSON<S, A> & {
-  children: NodeRecord<S, A>[];
+/** One turn as its node's `toJSON` gives it, and what a record says beside it. */
+export type TurnRecord<S = string, A = string> = TurnJSON<S, A> & {
   /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
   credit?: number;
   /** The ids that the models read and said; absent unless asked for. */
   tokens?: TokensRecord;
+};
+
+/** A turn and what followed; fields of Node subclasses stand behind `children`. */
+export type NodeRecord<S = string, A = string> = TurnRecord<S, A> & {
+  children: NodeRecord<S, A>[];
   [extra: string]: unknown;
 };
 
@@ -39,11 +43,17 @@ export type GraphRecord<S = string, A = string> = Omit<GraphJSON<S, A>, "childre
 const json = z.json() as unknown as z.ZodType<string>;
 const numbers = z.record(z.string(), z.number()).optional();
 
-const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
-  context: json,
-  probe: json,
-  response: json,
+/** What every record of a turn says. @param text of its states and messages */
+export const turnShape = <Text extends z.ZodType<string>>(text: Text) => ({
+  context: text,
+  probe: text,
+  response: text,
+  /** null for a turn that failed. */
   reward: z.number().nullable(),
+});
+
+const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
+  ...turnShape(json),
   children: z.array(z.lazy(() => nodeRecordSchema)),
   scores: numbers,
   terms: numbers,

@@ -32,6 +32,7 @@ export {
   type GraphRecord,
   type GraphRecordOptions,
   type NodeRecord,
+  type TurnRecord,
 } from "./graph-record.js";
 export {
   metricsRecord,

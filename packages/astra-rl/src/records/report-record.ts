@@ -1,23 +1,15 @@
 import type { ComparisonRecord, EvaluationDetail, EvaluationSummary } from "./evaluation-record.js";
-import type { GraphRecord, NodeRecord } from "./graph-record.js";
+import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
 import type { MeasuredRecord, RunRecord } from "./run-record.js";
 
 // Types alone: a report is written by this package and read by the page that is built with it.
 
 /** A turn without what its place in the tree says already: a child's context is its parent's, probe and response. */
-export interface ReportNode {
-  probe: unknown;
-  response: unknown;
-  reward: NodeRecord["reward"];
+export type ReportNode = Omit<TurnRecord<unknown, unknown>, "context" | "tokens"> & {
   children: ReportNode[];
-  scores?: NodeRecord["scores"];
-  terms?: NodeRecord["terms"];
-  likelihood?: NodeRecord["likelihood"];
-  failure?: NodeRecord["failure"];
-  credit?: NodeRecord["credit"];
   [extra: string]: unknown;
-}
+};
 
 export interface ReportGraph {
   context: unknown;
