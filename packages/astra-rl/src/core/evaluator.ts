@@ -109,14 +109,14 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
 
   /** What one rollout showed. */
   async computeMetrics(graph: Graph<S, A>): Promise<GraphMetrics> {
-    const isOverridden = overrides(this, Evaluator.prototype as this, "computeMetricsMany");
+    const isOverridden = overrides(this, Evaluator.prototype, "computeMetricsMany");
     const [metrics] = isOverridden ? await this.computeMetricsMany([graph]) : await this.measure([graph]);
     return metrics!;
   }
 
   /** `computeMetrics` for many graphs. */
   async computeMetricsMany(graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
-    if (!overrides(this, Evaluator.prototype as this, "computeMetrics")) return this.measure(graphs);
+    if (!overrides(this, Evaluator.prototype, "computeMetrics")) return this.measure(graphs);
     const all: GraphMetrics[] = [];
     for (const graph of graphs) all.push(await this.computeMetrics(graph));
     return all;

@@ -134,7 +134,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
     _options: EvalRolloutOptions,
   ): Promise<Graph<S, A>[]> {
     const name = this.constructor.name;
-    if (!this.#hasOwn("rollout", "rolloutMany", "grow")) {
+    if (!overrides(this, Sampler.prototype, "rollout", "rolloutMany", "grow")) {
       throw new UsageError(`${name}: a sampler must implement growEvaluation, evalRollout or rollout`);
     }
     const episodes = starts.filter((start) => isEpisodeSeed(start));
@@ -147,12 +147,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
 
   /** Whether evaluations may start from given prompts: not where they are rollouts as for training, see `growEvaluation`. */
   get startsFromPrompts(): boolean {
-    return this.#hasOwn("evalRollout", "evalRolloutMany", "growEvaluation");
-  }
-
-  #hasOwn(...methods: readonly string[]): boolean {
-    const [own, base] = [this, Sampler.prototype] as unknown as [object, Record<string, unknown>];
-    return methods.some((method) => (own as Record<string, unknown>)[method] !== base[method]);
+    return overrides(this, Sampler.prototype, "evalRollout", "evalRolloutMany", "growEvaluation");
   }
 
   /**

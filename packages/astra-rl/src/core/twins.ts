@@ -5,9 +5,9 @@ import { UsageError } from "@astra-rl/torch";
  * overrides is the one that counts; if it overrides both, nobody could say which.
  */
 
-/** Whether an object's class has a method of its own in place of that of `base`. */
-export function overrides<T extends object>(object: T, base: T, method: string & keyof T): boolean {
-  return object[method] !== base[method];
+/** Whether an object's class has any of these methods in place of those of `base`. */
+export function overrides(object: object, base: object, ...methods: readonly string[]): boolean {
+  return methods.some((method) => Reflect.get(object, method) !== Reflect.get(base, method));
 }
 
 /** @throws UsageError when a class overrides both of two twins, which rest on a third method */

@@ -274,24 +274,18 @@ export class ASTSystem extends System {
   ): Promise<Assessment[]> {
     checkPaired("ASTSystem.assess", contexts, probes);
     checkPaired("ASTSystem.assess", contexts, responses);
-    if (contexts.length === 0) return [];
-    const turns = contexts.map((context, row) => context.append(probes[row]!, responses[row]!));
-    for (const turn of turns) this.#judged.set(turn, null);
+    const turns = turnsOf(contexts, probes, responses, keys);
+    for (const { after } of turns) this.#judged.set(after, null);
     try {
       const rewards = await super.assess(contexts, probes, responses, keys);
-      const unjudged = turns.flatMap((turn, row) => (this.#judged.get(turn) === null ? [row] : []));
-      if (unjudged.length > 0 && this.#reward !== null) {
-        // The reward was computed without ours, or of other texts: the turn itself is measured for the record.
-        const pick = <T>(values: readonly T[]) => unjudged.map((row) => values[row]!);
-        await this.#judge(pick(contexts), pick(probes), pick(responses), keys && pick(keys));
-      }
+      // The reward was computed without ours, or of other texts: the turn itself is measured for the record.
+      await this.#judge(turns.filter(({ after }) => this.#judged.get(after) === null));
       return rewards.map((assessment, row): Assessment => {
         const { reward, failure } = assessment;
-        const judged = this.#judged.get(turns[row]!) ?? assessment;
-        return { ...judged, reward, failure };
+        return { ...(this.#judged.get(turns[row]!.after) ?? assessment), reward, failure };
       });
     } finally {
-      for (const turn of turns) this.#judged.delete(turn);
+      for (const { after } of turns) this.#judged.delete(after);
     }
   }
 
@@ -307,7 +301,7 @@ export class ASTSystem extends System {
     keys?: readonly NodeKey[],
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
-    const assessments = await this.#judge(contexts, probes, responses, keys);
+    const assessments = await this.#judge(turnsOf(contexts, probes, responses, keys));
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
@@ -389,7 +383,7 @@ export class ASTSystem extends System {
 
   /** Whether no subclass has any of these methods in place of ours. */
   #isOwn(...methods: (keyof ASTSystem)[]): boolean {
-    return !methods.some((method) => overrides<ASTSystem>(this, ASTSystem.prototype, method));
+    return !overrides(this, ASTSystem.prototype, ...methods);
   }
 
   /** The next messages of a model; a row that failed is a message that cannot be read. */
@@ -425,51 +419,46 @@ export class ASTSystem extends System {
   }
 
   /** Turns judged by the reward's terms; those that are being assessed once, however often they are asked for. */
-  async #judge(
-    contexts: readonly Conversation[],
-    probes: readonly Message[],
-    responses: readonly Message[],
-    keys: readonly NodeKey[] | undefined,
-  ): Promise<Assessment[]> {
-    const turns = contexts.map((context, row) => context.append(probes[row]!, responses[row]!));
-    const known = turns.map((turn) => this.#judged.get(turn) ?? null);
-    const missing = known.flatMap((assessment, row) => (assessment === null ? [row] : []));
-    const pick = <T>(values: readonly T[]) => missing.map((row) => values[row]!);
-    const judged = await this.#assessTurns(pick(contexts), pick(probes), pick(responses), keys && pick(keys));
-    missing.forEach((row, at) => {
-      known[row] = judged[at]!;
-      if (this.#judged.has(turns[row]!)) this.#judged.set(turns[row]!, judged[at]!);
-    });
-    return known as Assessment[];
+  async #judge(turns: readonly SaidTurn[]): Promise<Assessment[]> {
+    if (this.#reward === null) return [];
+    const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
+    const missing = turns.filter((turn) => known.get(turn) === null);
+    for (const [at, judged] of (await this.#assessTurns(missing, this.#reward)).entries()) {
+      const turn = missing[at]!;
+      known.set(turn, judged);
+      if (this.#judged.has(turn.after)) this.#judged.set(turn.after, judged);
+    }
+    return turns.map((turn) => known.get(turn)!);
   }
 
-  async #assessTurns(
-    contexts: readonly Conversation[],
-    probes: readonly Message[],
-    responses: readonly Message[],
-    keys: readonly NodeKey[] | undefined,
-  ): Promise<Assessment[]> {
-    if (contexts.length === 0) return [];
-    const isTold = this.#tellsLikelihood();
-    const known = isTold
-      ? await attempt("likelihood", () => this.likelihood(contexts, probes, keys), this.retry)
-      : { value: contexts.map(() => null), failure: null };
-    const reward = this.#reward!;
-    if (known.failure === null) checkCount("ASTSystem.likelihood", known.value, contexts.length);
-    else if (reward.needsLikelihood) {
-      const { failure } = known;
-      return contexts.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
+  async #assessTurns(turns: readonly SaidTurn[], reward: Reward): Promise<Assessment[]> {
+    if (turns.length === 0) return [];
+    const likelihood = async () => {
+      if (!this.#tellsLikelihood()) return turns.map(() => null);
+      const keys = turns.flatMap(({ key }) => key ?? []);
+      const likelihoods = await this.likelihood(
+        turns.map(({ context }) => context),
+        turns.map(({ probe }) => probe),
+        keys.length === turns.length ? keys : undefined,
+      );
+      checkCount("ASTSystem.likelihood", likelihoods, turns.length);
+      return likelihoods;
+    };
+    const known = await attempt("likelihood", likelihood, this.retry);
+    const { failure } = known;
+    if (failure !== null && reward.needsLikelihood) {
+      return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
     }
     // Judges read texts.
-    const turns = contexts.map((context, row) => ({
+    const told = turns.map(({ context, probe, response, key }, row) => ({
       context: context.toString(),
-      probe: probes[row]!.text,
-      response: responses[row]!.text,
-      key: keys?.[row] ?? { seed: 0, episode: 0, node: row },
-      likelihood: known.failure === null ? known.value[row]! : null,
-      testerLogprobs: probes[row]!.sampled?.logprobs ?? null,
+      probe: probe.text,
+      response: response.text,
+      key: key ?? { seed: 0, episode: 0, node: row },
+      likelihood: known.value?.[row] ?? null,
+      testerLogprobs: probe.sampled?.logprobs ?? null,
     }));
-    return reward.assess(turns, this.retry);
+    return reward.assess(told, this.retry);
   }
 
   /** @throws UsageError for texts in place of values */
@@ -496,6 +485,28 @@ export class ASTSystem extends System {
       `${this.constructor.name}.${method}: this system has no ${name}; give one in its parts, or override ${method}`,
     );
   }
+}
+
+/** A turn as it is judged. */
+interface SaidTurn {
+  readonly context: Conversation;
+  readonly probe: Message;
+  readonly response: Message;
+  readonly key: NodeKey | undefined;
+  /** The conversation after it: the same turn gives the same object. */
+  readonly after: Conversation;
+}
+
+function turnsOf(
+  contexts: readonly Conversation[],
+  probes: readonly Message[],
+  responses: readonly Message[],
+  keys: readonly NodeKey[] | undefined,
+): SaidTurn[] {
+  return contexts.map((context, row) => {
+    const [probe, response] = [probes[row]!, responses[row]!];
+    return { context, probe, response, key: keys?.[row], after: context.append(probe, response) };
+  });
 }
 
 /** For a baseline that has other tokens than the tester. @param where begins the message */
