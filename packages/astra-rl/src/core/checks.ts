@@ -43,7 +43,9 @@ export function checkPaired(
   }
 }
 
-export interface TensorRules {
+export interface TableRules {
+  /** What they are. Default: values, which may be of any sign. */
+  numbers?: "logprobs" | "entropy" | "values";
   /** Rows that the caller asked for, B. */
   batch: number;
   /** Whether a gradient must flow through the tensor (true) or must not (false); null: nothing will ask for one. */
@@ -52,12 +54,17 @@ export interface TensorRules {
   device: string | null;
 }
 
-/** The rules that log-probabilities and values share: rows, floating point, finite, 0 beyond, gradient, device. */
-function checkTable(
+/**
+ * Checks numbers of tokens: one row for each input, floating point, finite, 0 beyond each row's tokens, gradient where one
+ * belongs, one device; log-probabilities at most 0, entropies at least 0.
+ *
+ * @throws ContractError that names the rule, the place and the value
+ */
+export function checkTable(
   where: string,
   returned: unknown,
-  { batch, gradient, device }: TensorRules,
-): ArrayLike<number> {
+  { numbers = "values", batch, gradient, device }: TableRules,
+): asserts returned is TokenTable {
   if (!(returned instanceof TokenTable)) {
     const got = returned === null ? "null" : typeof returned;
     throw new ContractError(
@@ -96,70 +103,27 @@ function checkTable(
   try {
     const values = plain.toTypedArray() as ArrayLike<number>;
     const columns = table.shape[1]!;
+    const at = (i: number) => `got ${values[i]} at row ${Math.floor(i / columns)}, token ${i % columns}`;
     for (let i = 0; i < values.length; i++) {
-      const [row, token] = [Math.floor(i / columns), i % columns];
-      if (!Number.isFinite(values[i])) {
-        throw new NotFiniteContractError(
-          `${where}: must be finite, got ${values[i]} at row ${row}, token ${token}`,
+      const value = values[i]!;
+      if (!Number.isFinite(value)) throw new NotFiniteContractError(`${where}: must be finite, ${at(i)}`);
+      const length = lengths[Math.floor(i / columns)]!;
+      if (value !== 0 && i % columns >= length) {
+        throw new ContractError(
+          `${where}: must be 0 beyond each row's tokens, ${at(i)}, where the row has ${length} tokens`,
         );
       }
-      if (values[i] !== 0 && token >= lengths[row]!) {
-        throw new ContractError(
-          `${where}: must be 0 beyond each row's tokens, got ${values[i]} at row ${row}, token ${token}, where the row ` +
-            `has ${lengths[row]} tokens`,
-        );
+      if (numbers === "logprobs" && value > ROUNDING) {
+        const areProbabilities = Array.from(values).every((each) => each >= 0 && each <= 1);
+        const hint = areProbabilities ? "; they look like probabilities: take their log" : "";
+        throw new ContractError(`${where}: log-probabilities must be at most 0, ${at(i)}${hint}`);
+      }
+      if (numbers === "entropy" && value < -ROUNDING) {
+        throw new ContractError(`${where}: an entropy must be at least 0, ${at(i)}`);
       }
     }
-    return values;
   } finally {
     plain.dispose();
-  }
-}
-
-/**
- * Checks per-token log-probabilities: one row for each input, finite, at most 0, 0 beyond each row's tokens, gradient
- * where one belongs, one device.
- *
- * @throws ContractError that names the rule, the place and the value
- */
-export function checkLogprobs(
-  where: string,
-  logprobs: unknown,
-  rules: TensorRules,
-): asserts logprobs is TokenTable {
-  const values = checkTable(where, logprobs, rules);
-  let worst = -1;
-  let within = true;
-  for (let i = 0; i < values.length; i++) {
-    if (values[i]! > ROUNDING && (worst < 0 || values[i]! > values[worst]!)) worst = i;
-    if (values[i]! < 0 || values[i]! > 1) within = false;
-  }
-  if (worst < 0) return;
-  const columns = (logprobs as TokenTable).values.shape[1]!;
-  const hint = within ? "; they look like probabilities: take their log" : "";
-  throw new ContractError(
-    `${where}: log-probabilities must be at most 0, got ${values[worst]} at row ${Math.floor(worst / columns)}, ` +
-      `token ${worst % columns}${hint}`,
-  );
-}
-
-/**
- * Checks entropies of distributions: as log-probabilities, but of the other sign.
- *
- * @throws ContractError that names the rule, the place and the value
- */
-export function checkEntropy(
-  where: string,
-  entropy: unknown,
-  rules: TensorRules,
-): asserts entropy is TokenTable {
-  const values = checkTable(where, entropy, rules);
-  const columns = (entropy as TokenTable).values.shape[1]!;
-  for (let i = 0; i < values.length; i++) {
-    if (values[i]! >= -ROUNDING) continue;
-    throw new ContractError(
-      `${where}: an entropy must be at least 0, got ${values[i]} at row ${Math.floor(i / columns)}, token ${i % columns}`,
-    );
   }
 }
 
@@ -171,15 +135,6 @@ export function checkSameTokens(where: string, table: TokenTable, logprobs: Toke
     `${where}: must have a number for each token that the log-probabilities have, got ${table.lengths[row]} of ` +
       `${logprobs.lengths[row]} in row ${row}`,
   );
-}
-
-/** Checks per-token values of a value function: as log-probabilities, but of any sign. */
-export function checkValues(
-  where: string,
-  values: unknown,
-  rules: TensorRules,
-): asserts values is TokenTable {
-  checkTable(where, values, rules);
 }
 
 /** Checks rewards: one finite number for each turn. */

@@ -6,7 +6,7 @@ import type { Graph } from "./graph.js";
 import { checkJudged } from "./node.js";
 import { nextTurn } from "./next-turn.js";
 import { functionOption, parseOptions, requireList } from "../options/index.js";
-import { EPISODES_ONLY, type EvalRolloutOptions, type Sampler } from "./sampler.js";
+import { EPISODES_ONLY, type Sampler } from "./sampler.js";
 import type { PromptOf } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
@@ -21,25 +21,21 @@ export interface GraphMetrics {
   perTurn: Metrics[];
 }
 
-export interface EvaluateOptions extends EvalRolloutOptions {
-  /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
-  rollouts?: number;
-  /** Given the graphs of each batch, as the sampler grew them. */
-  onGraphs?: (graphs: readonly Graph[]) => void;
-  /** Told after each batch how many rollouts are done. */
-  onProgress?: (done: number, total: number) => void;
-  /** Rollouts grown together. Default all. */
-  batchSize?: number;
-}
-
 const evaluateOptions = z.strictObject({
+  /** @default 0 */
   seed: z.int().default(0),
+  /** Episode of the first start; each further one takes the next number. @default 0 */
   episode: z.int().default(0),
+  /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
   rollouts: z.int().min(0).optional(),
+  /** Rollouts grown together. Default all. */
   batchSize: z.int().min(1).optional(),
-  onGraphs: functionOption<NonNullable<EvaluateOptions["onGraphs"]>>().optional(),
-  onProgress: functionOption<NonNullable<EvaluateOptions["onProgress"]>>().optional(),
+  /** Given the graphs of each batch, as the sampler grew them. */
+  onGraphs: functionOption<(graphs: readonly Graph[]) => void>().optional(),
+  /** Told after each batch how many rollouts are done. */
+  onProgress: functionOption<(done: number, total: number) => void>().optional(),
 });
+export type EvaluateOptions = z.input<typeof evaluateOptions>;
 
 /**
  * Single-path rollouts → metrics per turn, per rollout, overall.

@@ -3,15 +3,13 @@
 export { Algorithm, type LearningRateGroup, type StepResult } from "./algorithm.js";
 export {
   checkCount,
-  checkEntropy,
-  checkLogprobs,
   checkPaired,
   checkRewards,
   checkSameTokens,
-  checkValues,
+  checkTable,
   ContractError,
   NotFiniteContractError,
-  type TensorRules,
+  type TableRules,
 } from "./checks.js";
 export { isRewarded, rewardCredit, type Credit, type CreditTable } from "./credit.js";
 export { disposeOnce } from "./dispose-once.js";

@@ -8,16 +8,15 @@ import type { Json } from "./state.js";
 import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
-/** Draws of an evaluation rollout that starts from a given prompt. */
-export interface EvalRolloutOptions {
-  /** Default 0. */
-  seed?: number;
-  /** Episode of the first start; each further one takes the next number. Default 0. */
-  episode?: number;
-}
-
 /** Without defaults, which are those of whoever grows the rollouts. */
-const evalRolloutOptions = z.strictObject({ seed: z.int().optional(), episode: z.int().optional() });
+const evalRolloutOptions = z.strictObject({
+  /** Default 0. */
+  seed: z.int().optional(),
+  /** Episode of the first start; each further one takes the next number. Default 0. */
+  episode: z.int().optional(),
+});
+/** Draws of an evaluation rollout that starts from a given prompt. */
+export type EvalRolloutOptions = z.input<typeof evalRolloutOptions>;
 
 /** What a sampler must remember between two calls, as plain JSON. */
 export type SamplerState = { readonly [key: string]: Json };

@@ -1,12 +1,10 @@
 import {
   checkCount,
-  checkEntropy,
-  checkLogprobs,
   checkPaired,
   checkRewards,
   checkSameTokens,
-  checkValues,
-  type TensorRules,
+  checkTable,
+  type TableRules,
 } from "./checks.js";
 import { drawingAs, saidAt, type NodeKey } from "./draw.js";
 import { attemptRows, type RetryOptions } from "./failure.js";
@@ -212,13 +210,9 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
         ),
       this.retry,
     );
-    return results.map((result) => ({
-      reward: result.failure === null ? result.value : NaN,
-      scores: {},
-      terms: {},
-      likelihood: null,
-      failure: result.failure,
-    }));
+    return results.map(({ value: reward = NaN, failure }) => {
+      return { reward, scores: {}, terms: {}, likelihood: null, failure };
+    });
   }
 
   rolloutPromptWithTesterAndValidate(contexts: readonly S[], keys?: readonly NodeKey[]): Promise<A[]> {
@@ -281,13 +275,13 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     const output = await this.getTesterOutput(contexts, continuations, want);
     const { logprobs, values, entropy } = output;
     const rules = this.#rules(contexts, trained());
-    checkLogprobs(where, logprobs, rules);
+    checkTable(where, logprobs, { ...rules, numbers: "logprobs" });
     if (want.values === true) {
-      checkValues(`${where}: values`, values, rules);
+      checkTable(`${where}: values`, values, rules);
       checkSameTokens(`${where}: values`, values, logprobs);
     }
     if (want.entropy === true && entropy !== undefined) {
-      checkEntropy(`${where}: entropy`, entropy, rules);
+      checkTable(`${where}: entropy`, entropy, { ...rules, numbers: "entropy" });
       checkSameTokens(`${where}: entropy`, entropy, logprobs);
     }
     this.#device ??= logprobs.values.device;
@@ -300,7 +294,7 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     checkPaired(where, contexts, continuations);
     requireNeeds(this, ["values"], where);
     const values = await (this as unknown as ValueFunction<S, A>).value(contexts, continuations);
-    checkValues(where, values, this.#rules(contexts, trained()));
+    checkTable(where, values, this.#rules(contexts, trained()));
     this.#device ??= values.values.device;
     return values;
   }
@@ -344,13 +338,14 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
     const where = `System.${method}`;
     checkPaired(where, contexts, continuations);
     const logprobs = await this[method](contexts, continuations, keys);
-    checkLogprobs(where, logprobs, this.#rules(contexts, method === "getTesterLogprobs" ? trained() : false));
+    const rules = this.#rules(contexts, method === "getTesterLogprobs" ? trained() : false);
+    checkTable(where, logprobs, { ...rules, numbers: "logprobs" });
     this.#device ??= logprobs.values.device;
     return logprobs;
   }
 
   /** Rules for a table of such rows; the first result of any kind fixes the device of all. */
-  #rules({ length: batch }: readonly S[], gradient: boolean | null): TensorRules {
+  #rules({ length: batch }: readonly S[], gradient: boolean | null): TableRules {
     return { batch, gradient, device: this.#device };
   }
 }

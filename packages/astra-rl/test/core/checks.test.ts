@@ -1,24 +1,23 @@
 import { describe, expect, it } from "vitest";
 import {
-  checkLogprobs,
   checkRewards,
-  checkValues,
+  checkTable,
   ContractError,
   TokenTable,
-  type TensorRules,
+  type TableRules,
 } from "../../src/core/index.js";
 import { table } from "../support/table.js";
 
-const frozen: TensorRules = { batch: 2, gradient: false, device: null };
-const check = (made: unknown, rules: Partial<TensorRules> = {}) =>
-  checkLogprobs("here", made, { ...frozen, ...rules });
+const frozen: TableRules = { batch: 2, gradient: false, device: null };
+const check = (made: unknown, rules: Partial<TableRules> = {}) =>
+  checkTable("here", made, { ...frozen, numbers: "logprobs", ...rules });
 /** A table whose tensor says something else of itself. */
 const lying = (made: TokenTable, property: "device" | "dtype", value: string) => {
   Object.defineProperty(made.values, property, { value });
   return made;
 };
 
-describe("checkLogprobs", () => {
+describe("checkTable of log-probabilities", () => {
   it("accepts finite numbers of at most 0, rounding and certainty included", () => {
     check(
       table([
@@ -50,7 +49,12 @@ describe("checkLogprobs", () => {
       {},
       /at most 0, got 2.5 at row 1, token 1$/u,
     ],
-    ["probabilities", table([[0.5], [0.25]]), {}, /got 0.5 at row 0, token 0; they look like probabilities/u],
+    [
+      "probabilities",
+      table([[0.5], [0.25]]),
+      {},
+      /got 0.5 at row 0, token 0; they look like probabilities/u,
+    ],
     ["NaN", table([[-1], [NaN]]), {}, /must be finite, got NaN at row 1, token 0/u],
     ["−∞", table([[-1, -Infinity], [-1]]), {}, /got -Infinity at row 0, token 1/u],
     ["no gradient", table([[-1], [-1]]), { gradient: true }, /must carry a gradient/u],
@@ -75,10 +79,10 @@ describe("checkLogprobs", () => {
   });
 });
 
-describe("checkValues", () => {
+describe("checkTable of values", () => {
   it("accepts any sign and asks for a gradient", () => {
-    checkValues("here", table([[1], [-1]], true), { ...frozen, gradient: true });
-    expect(() => checkValues("here", table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(/gradient/u);
+    checkTable("here", table([[1], [-1]], true), { ...frozen, gradient: true });
+    expect(() => checkTable("here", table([[1], [-1]]), { ...frozen, gradient: true })).toThrow(/gradient/u);
   });
 });
 
