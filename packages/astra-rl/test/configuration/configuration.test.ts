@@ -206,7 +206,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}credit: {type: backup}\n`,
-      'credit.type must be "reward", "back-up", "relative" or an export of a module such as ./file.js#name, got ' +
+      'credit.type must be "reward", "back-up" or an export of a module such as ./file.js#name, got ' +
         '"backup"; did you mean "back-up"?',
     ],
     [`${MINIMAL}credit: {type: back-up, gamma: 2}\n`, "credit.gamma must be at most 1, got 2"],
