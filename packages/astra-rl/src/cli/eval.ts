@@ -68,7 +68,7 @@ export function evalCommand(streams: Streams) {
           onProgress: (done) => progress.update(done),
         });
         progress.end();
-        const dtype = (system as unknown as Partial<HFEvaluationSystem>).target?.model.dtype ?? "none";
+        const dtype = (system as unknown as Partial<HFEvaluationSystem>).tester?.model.dtype ?? "none";
         const measured = await describeMeasured(configuration, { split, prompts, dtype });
         const record = { measured, ...figures };
         if (toFile) {

@@ -6,7 +6,7 @@ import {
   type Tokenizer,
 } from "@astra-rl/lm";
 import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
-import { versionOf, type TesterWeights } from "./tester-weights.js";
+import type { TesterWeights } from "./tester-weights.js";
 
 export interface LoRAOptions extends LoRAConfiguration {
   /** Seed of the adapter's initial matrices. Default 0. */
@@ -36,10 +36,6 @@ export class LoRAWeights implements TesterWeights {
 
   get speaking(): CausalLM {
     return this.model;
-  }
-
-  get version(): number {
-    return versionOf(this.parameters());
   }
 
   *parameters(): Iterable<Tensor> {

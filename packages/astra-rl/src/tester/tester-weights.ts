@@ -8,8 +8,7 @@ export interface TesterWeights {
   readonly model: CausalLM;
   /** What the tester speaks with now; brought up to date by itself where the parameters have changed. */
   readonly speaking: CausalLM;
-  /** Another number once a parameter has changed, whoever changed it. */
-  readonly version: number;
+  /** What training changes; none for weights that are only evaluated. */
   parameters(): Iterable<Tensor>;
   /** Runs a computation that a gradient will flow through. */
   training<T>(compute: () => T): T;

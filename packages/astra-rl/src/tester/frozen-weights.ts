@@ -1,0 +1,37 @@
+import type { CausalLM, LoadedCausalLM, Tokenizer } from "@astra-rl/lm";
+import { noGrad, UsageError } from "@astra-rl/torch";
+import type { TesterWeights } from "./tester-weights.js";
+
+/** A tester that is only evaluated: one set of weights, without gradients, nothing to train. */
+export class FrozenWeights implements TesterWeights {
+  readonly tokenizer: Tokenizer;
+  readonly model: CausalLM;
+
+  constructor({ model, tokenizer }: LoadedCausalLM) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+  }
+
+  get speaking(): CausalLM {
+    return this.model;
+  }
+
+  parameters(): [] {
+    return [];
+  }
+
+  /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
+  training<T>(compute: () => T): T {
+    return noGrad(compute);
+  }
+
+  save(): Promise<void> {
+    return Promise.reject(new UsageError("tester: nothing was trained, so there is nothing to save"));
+  }
+
+  restore(): Promise<void> {
+    return Promise.reject(
+      new UsageError("tester: is only evaluated; load the system with the weights that are wanted"),
+    );
+  }
+}
