@@ -25,6 +25,11 @@ export class ModelPool implements Model {
   ) {
     const [first] = members;
     if (first === undefined) throw new UsageError("ModelPool: needs at least one member, got none");
+    const names = members.map(({ name }) => name);
+    const twice = names.find((name, at) => names.indexOf(name) !== at);
+    if (twice !== undefined) {
+      throw new UsageError(`ModelPool: graphs name the members, but two are named "${twice}"; rename one`);
+    }
     this.name = first.name;
     this.role = first.role;
     this.#choose = choose;
