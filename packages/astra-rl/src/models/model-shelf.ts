@@ -78,7 +78,9 @@ export class ModelShelf {
     readonly devices: Readonly<Record<ModelRole, Device>>,
     readonly dtype: DType,
     readonly updateDtype: DType,
-    { sources, tokenizers, find }: Found,
+    sources: ModelSources,
+    tokenizers: ReadonlyMap<Identity, string>,
+    find: FindCheckpoint,
   ) {
     this.#sources = sources;
     this.#tokenizers = tokenizers;
@@ -107,7 +109,7 @@ export class ModelShelf {
     const fastest = fastestTypes(engineInformation(), devices.tester, Math.max(...sizes));
     const rollouts = inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype;
     const updates = updateDtype === "auto" ? fastest.updates : updateDtype;
-    return new ModelShelf(devices, rollouts, updates, { sources: local, tokenizers, find });
+    return new ModelShelf(devices, rollouts, updates, local, tokenizers, find);
   }
 
   /** Where a role's checkpoint lies on this machine; null for one that is loaded already. */
@@ -149,34 +151,29 @@ export class ModelShelf {
     const shelf = this.#frozen.get(device) ?? new Map<Identity, LoadedCausalLM>();
     this.#frozen.set(device, shelf);
     const key = await identity(source);
-    let loaded = shelf.get(key);
-    if (loaded === undefined) {
-      const tokenizer = borrowed ?? this.#tokenizers.get(key);
-      const base = typeof source === "string" ? await adapterBase(source) : null;
-      loaded =
-        base === null
-          ? await this.#load(source, { device, dtype: this.dtype, tokenizer })
-          : await this.#withAdapter(source as string, await this.#frozenFrom(base, device, tokenizer));
-      shelf.set(key, loaded);
-    }
+    const known = shelf.get(key);
+    if (known !== undefined) return known;
+    const tokenizer = borrowed ?? this.#tokenizers.get(key);
+    const base = await adapterBase(source);
+    const loaded =
+      base === null
+        ? await this.#load(source, tokenizer, { device, dtype: this.dtype })
+        : await this.#withAdapter(source as string, await this.#frozenFrom(base, device, tokenizer));
+    shelf.set(key, loaded);
     return loaded;
   }
 
   /** Weights of the tester's own in float32, with gradients; products in the type of updates. */
   async trainable(): Promise<LoadedCausalLM> {
     const source = this.#source("tester");
-    if (typeof source === "string" && (await adapterBase(source)) !== null) {
+    if ((await adapterBase(source)) !== null) {
       throw new UsageError(
-        `${source}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
+        `${source as string}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
           `restore the adapter, or merge the two first`,
       );
     }
-    const loaded = await this.#load(source, {
-      device: this.devices.tester,
-      dtype: "float32",
-      computeDtype: this.updateDtype,
-      tokenizer: this.#tokenizers.get(await identity(source)),
-    });
+    const types = { device: this.devices.tester, dtype: "float32", computeDtype: this.updateDtype } as const;
+    const loaded = await this.#load(source, this.#tokenizers.get(await identity(source)), types);
     for (const parameter of loaded.model.namedParameters().values()) parameter.requiresGrad_(true);
     return loaded;
   }
@@ -208,39 +205,26 @@ export class ModelShelf {
 
   async #load(
     source: ModelSource,
-    { device, dtype, computeDtype = dtype, tokenizer }: LoadChoice,
+    tokenizer: string | undefined,
+    types: { device: Device; dtype: DType; computeDtype?: DType },
   ): Promise<LoadedCausalLM> {
     if (typeof source === "string") {
-      const borrowed = tokenizer === undefined ? {} : { tokenizer };
-      const loaded = await loadCausalLM(source, { dtype, computeDtype, device, ...borrowed });
+      const loaded = await loadCausalLM(source, {
+        ...types,
+        ...(tokenizer === undefined ? {} : { tokenizer }),
+      });
       this.own(loaded.model);
       return loaded;
     }
-    if (source.model.device !== device) {
+    if (source.model.device !== types.device) {
       throw new UsageError(
-        `a loaded checkpoint must be on the device of its role (${device}), got ${source.model.device}; ` +
+        `a loaded checkpoint must be on the device of its role (${types.device}), got ${source.model.device}; ` +
           `load it there, or give its folder`,
       );
     }
     // A copy, since the caller's model may change, and gradients belong to our own parameters only.
-    return { ...source, model: this.own(source.model.copy(dtype)) };
+    return { ...source, model: this.own(source.model.copy(types.dtype)) };
   }
-}
-
-interface LoadChoice {
-  device: Device;
-  dtype: DType;
-  /** Of the products. Default: `dtype`. */
-  computeDtype?: DType;
-  /** Whose tokenizer is taken where the checkpoint has none of its own. */
-  tokenizer: string | undefined;
-}
-
-/** What a shelf knows of its checkpoints before it loads them. */
-interface Found {
-  sources: ModelSources;
-  tokenizers: ReadonlyMap<Identity, string>;
-  find: FindCheckpoint;
 }
 
 /** Where a checkpoint lies on this machine. */
@@ -265,15 +249,18 @@ function checkpointFinder(hub: HubOptions = {}): FindCheckpoint {
 export function baseNameOf(source: ModelSource): { baseModel: string; baseRevision?: string } {
   if (typeof source !== "string") return { baseModel: source.model.config.architecture };
   if (!isModelId(source) || existsSync(source)) return { baseModel: resolve(source) };
-  const [baseModel, baseRevision] = source.split("@") as [string, string?];
-  return baseRevision === undefined ? { baseModel } : { baseModel, baseRevision };
+  const at = source.indexOf("@");
+  return at < 0
+    ? { baseModel: source }
+    : { baseModel: source.slice(0, at), baseRevision: source.slice(at + 1) };
 }
 
 /**
  * The base that a folder with an adapter names: a path, relative to that folder, or a model id where there is no such
- * path; null for other folders.
+ * path; null for anything else.
  */
-async function adapterBase(folder: string): Promise<string | null> {
+async function adapterBase(folder: ModelSource): Promise<string | null> {
+  if (typeof folder !== "string") return null;
   const path = join(folder, "adapter_config.json");
   let text: string;
   try {

@@ -1,27 +1,14 @@
-import type { CausalLM, LoadedCausalLM, Tokenizer } from "@astra-rl/lm";
 import { noGrad, UsageError } from "@astra-rl/torch";
-import type { TesterWeights } from "./tester-weights.js";
+import { TesterWeights } from "./tester-weights.js";
 
 /** A tester that is only evaluated: one set of weights, without gradients, nothing to train. */
-export class FrozenWeights implements TesterWeights {
-  readonly tokenizer: Tokenizer;
-  readonly model: CausalLM;
-
-  constructor({ model, tokenizer }: LoadedCausalLM) {
-    this.model = model;
-    this.tokenizer = tokenizer;
-  }
-
-  get speaking(): CausalLM {
-    return this.model;
-  }
-
+export class FrozenWeights extends TesterWeights {
   parameters(): [] {
     return [];
   }
 
   /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
-  training<T>(compute: () => T): T {
+  override training<T>(compute: () => T): T {
     return noGrad(compute);
   }
 

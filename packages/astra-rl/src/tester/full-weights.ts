@@ -1,16 +1,14 @@
-import { saveCausalLM, type CausalLM, type LoadedCausalLM, type Tokenizer } from "@astra-rl/lm";
+import { saveCausalLM, type CausalLM, type LoadedCausalLM } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
 import { ModelShelf } from "../models/index.js";
-import { versionOf, type TesterWeights } from "./tester-weights.js";
+import { TesterWeights, versionOf } from "./tester-weights.js";
 
 /**
  * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. Where
  * both compute in float32 the master serves for both; and until the first update a frozen model with the same weights
  * does, so that no copy is made for nothing.
  */
-export class FullWeights implements TesterWeights {
-  readonly tokenizer: Tokenizer;
-  readonly model: CausalLM;
+export class FullWeights extends TesterWeights {
   readonly #shelf: ModelShelf;
   /** Frozen weights equal to the master's at `#copied`; the master itself where it computes in the inference type. */
   #speaking: CausalLM | null;
@@ -19,17 +17,17 @@ export class FullWeights implements TesterWeights {
   #copied: number;
 
   /** @param twin frozen weights equal to the master's; null where there are none */
-  constructor(shelf: ModelShelf, { model, tokenizer }: LoadedCausalLM, twin: CausalLM | null) {
+  constructor(shelf: ModelShelf, master: LoadedCausalLM, twin: CausalLM | null) {
+    super(master);
     this.#shelf = shelf;
-    this.model = model;
-    this.tokenizer = tokenizer;
+    const { model } = master;
     const isDirect = model.dtype === shelf.dtype && model.computeDtype === shelf.dtype;
     this.#speaking = isDirect ? model : twin;
     this.#copied = versionOf(this.parameters());
   }
 
   /** Several optimizer steps in a row cost one copy: it is made when somebody next speaks. */
-  get speaking(): CausalLM {
+  override get speaking(): CausalLM {
     if (this.#speaking === this.model) return this.model;
     const version = versionOf(this.parameters());
     if (this.#speaking !== null && version === this.#copied) return this.#speaking;
@@ -41,10 +39,6 @@ export class FullWeights implements TesterWeights {
 
   *parameters(): Iterable<Tensor> {
     yield* this.model.namedParameters().values();
-  }
-
-  training<T>(compute: () => T): T {
-    return compute();
   }
 
   /** In Hugging Face's format. */

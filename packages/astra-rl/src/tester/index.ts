@@ -3,5 +3,5 @@ export { FullWeights } from "./full-weights.js";
 export { FrozenWeights } from "./frozen-weights.js";
 export { LocalTester, type LocalTesterOptions } from "./local-tester.js";
 export { LoRAWeights, type LoRAOptions } from "./lora-weights.js";
-export type { TesterWeights } from "./tester-weights.js";
+export { TesterWeights } from "./tester-weights.js";
 export { ValueHead } from "./value-head.js";
