@@ -119,9 +119,18 @@ export async function loadHFSystem<P extends SystemParts, S>(
   const { tester, target, likelihood, baseline = tester, otherTesters = [], otherTargets = [] } = given;
   const { generation = {}, cacheBytes = defaultCacheBytes(), log = (text) => console.error(text) } = given;
   const { scorer, reward, embedder } = given;
+  const targets = [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].filter(
+    isSource,
+  );
+  for (const name of ["targetDevice", "targetTokenizer"] as const) {
+    if (targets.length > 0 || given[name] === undefined) continue;
+    throw new UsageError(
+      `${System.name}.load: ${name} is for checkpoints, but every target is a model of your own; leave it out`,
+    );
+  }
   const shelf = await ModelShelf.open(given, {
     tester: [tester, ...otherTesters],
-    target: [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].filter(isSource),
+    target: targets,
     baseline: [baseline],
   });
   const shared = {
@@ -162,7 +171,7 @@ export async function loadHFSystem<P extends SystemParts, S>(
 }
 
 const isSource = (source: ModelSource | Model): source is ModelSource =>
-  typeof source === "string" || !("generate" in source);
+  typeof source !== "object" || !("generate" in source);
 
 async function inOrder<T, U>(items: readonly T[], load: (item: T, at: number) => Promise<U>): Promise<U[]> {
   const loaded: U[] = [];

@@ -113,6 +113,10 @@ test.each([
   expect(record.measured!.target).toEqual(recorded["target"]);
   expect(record.summary.n_scored).toBe(2);
 
+  const reported = await runCommand("report", run, evaluation, "--format", "markdown", "--output", "-");
+  expect(reported).toMatchObject({ err: "", code: 0 });
+  expect(reported.out).toContain("## Run run");
+
   writeFileSync(join(folder, "bots.mjs"), `${readFileSync(join(folder, "bots.mjs"), "utf8")}// changed\n`);
   const other = await runCommand("train", file, "--run-dir", run, "--resume", ...more);
   expect(other.code).not.toBe(0);
@@ -176,6 +180,9 @@ test("what is missing or of the wrong shape is said with its place", async () =>
   );
   expect(await refused("target: ./bots.mjs#Mute")).toContain("DIR/bots.mjs#Mute: must make a Model");
   expect(await refused("target: ./bots.mjs#Unknowing")).toContain("must make a Model");
+  expect(await refused("target: ./bots.mjs#Knowing, targetDevice: cpu")).toContain(
+    "targetDevice is for checkpoints, but every target is a model of your own; leave it out",
+  );
   // Nobody says how likely probes are.
   expect(await refused("target: ./bots.mjs#Grumpy")).toContain(
     'the reward\'s term "nll" needs the likelihood of probes, which this target does not tell; give a model as ' +
