@@ -29,8 +29,8 @@ import {
   type Turn,
 } from "../core/index.js";
 
+// Targets that are no checkpoints: the package has no kinds of them, so that only modules make them.
 declare module "../core/kind.js" {
-  /** Targets that are no checkpoints; the package has no kinds of them. */
   interface Made {
     target: Model;
   }

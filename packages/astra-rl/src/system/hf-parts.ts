@@ -6,7 +6,7 @@ import { parseOptions, type Embedder, type Model, type Scorer } from "../core/in
 import { ModelShelf, type ModelRole, type ModelShelfOptions, type ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
 import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
-import { systemOptions, type ASTSystemOptions, type SystemParts } from "./system-parts.js";
+import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
 
 /** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
 export interface GenerationOptions {
@@ -111,8 +111,8 @@ export interface OwnParts {
  * @param given checked options
  * @param loadOwn asked first
  */
-export async function loadHFSystem<P extends SystemParts, S>(
-  System: new (parts: P, options: ASTSystemOptions) => S,
+export async function loadHFSystem<S>(
+  System: new (parts: never, options: ASTSystemOptions) => S,
   given: HFSystemOptions & { baseline?: ModelSource },
   loadOwn: (shelf: ModelShelf) => Promise<OwnParts>,
 ): Promise<S> {
@@ -163,7 +163,7 @@ export async function loadHFSystem<P extends SystemParts, S>(
       ...(embedder === undefined ? {} : { embedder }),
     };
     const own = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
-    return new System(parts as unknown as P, Object.fromEntries(own.map((name) => [name, given[name]])));
+    return new System(parts as never, Object.fromEntries(own.map((name) => [name, given[name]])));
   } catch (error) {
     shelf.dispose();
     throw error;
