@@ -21,7 +21,6 @@ import {
   testerOverride,
 } from "./configuration-options.js";
 import type { System } from "../core/index.js";
-import type { HFEvaluationSystem } from "../system/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
@@ -50,7 +49,7 @@ export function evalCommand(streams: Streams) {
       // Of targets alone: the tester is a checkpoint as a rule, and may be one of the embedded model's.
       const { target, otherTargets } = configuration.models;
       const targets = [target, ...otherTargets].filter(
-        (model) => (model as string | undefined) !== undefined,
+        (model) => (model as typeof model | undefined) !== undefined,
       );
       if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
       const prompts = await loadPrompts(configuration, split, downloadNotes(output));
@@ -71,7 +70,8 @@ export function evalCommand(streams: Streams) {
           }),
         );
         progress.end();
-        const dtype = (system as unknown as Partial<HFEvaluationSystem>).target?.model.dtype ?? "none";
+        const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
+        const dtype = speaker?.model?.dtype ?? "none";
         const measured = await describeMeasured(configuration, { split, prompts, dtype });
         const record = { measured, ...figures };
         if (toFile) {

@@ -6,6 +6,7 @@ import { isModelId } from "@astra-rl/lm";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import {
   configurationTemplate,
+  isModuleReference,
   presetConfiguration,
   presetNames,
   relativePath,
@@ -27,7 +28,10 @@ export function initCommand(streams: Streams) {
     .description("Write a commented configuration file")
     .argument("[file]", 'where to write it; "-" is standard output', "run.yaml")
     .option("--tester <model>", "folder or hub id of the tester; without it, embedded:chatter")
-    .option("--target <model>", "folder or hub id of the target; without it, embedded:chatter")
+    .option(
+      "--target <model>",
+      "folder or hub id of the target, or ./file.js#name; without it, embedded:chatter",
+    )
     .option(
       "--scorer <spec>",
       "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name or {type: …}",
@@ -130,6 +134,11 @@ function knownPreset(name: string): void {
 function modelInFile(model: string, option: string, folder: string, output: Output): string {
   if (model.trim() === "") throw new UsageError(`${option} "": must name a folder or a hub id, got nothing`);
   if (isEmbedded(model)) return model;
+  if (option === "--target" && isModuleReference(model) && !existsSync(model)) {
+    const at = model.lastIndexOf("#");
+    const file = model.slice(0, at);
+    return existsSync(file) && !isAbsolute(file) ? `${relativePath(folder, file)}${model.slice(at)}` : model;
+  }
   if (!existsSync(model)) {
     if (!isModelId(model)) throw new UsageError(`${option} ${model}: there is no such folder`);
     noteHubModel(option, model, output);

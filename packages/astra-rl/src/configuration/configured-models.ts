@@ -10,25 +10,28 @@ export interface ConfiguredModel {
   /** Its name in the system and in records: its role, with a number where the role has several. */
   name: string;
   model: string;
+  /** Whether `model` is an export of a module, not a checkpoint. */
+  isModule: boolean;
   /** Whether only its tokenizer is taken. */
   tokenizerOnly: boolean;
 }
 
-/** Every model of a configuration, the three roles first. */
+/** Every model of a configuration, the roles first. */
 export function configuredModels({ models }: Pick<Configuration, "models">): ConfiguredModel[] {
   const { otherTesters, otherTargets } = models;
   const one = (key: SingleModelKey, tokenizerOnly = false) => {
     const model = models[key];
-    return model === undefined ? [] : [{ path: [key], name: key, model, tokenizerOnly }];
+    return model === undefined ? [] : [{ path: [key], name: key, ...named(model), tokenizerOnly }];
   };
-  const several = (role: "tester" | "target", key: string, names: readonly string[]) =>
+  const several = (role: "tester" | "target", key: string, names: readonly (string | KindSection)[]) =>
     names.map((model, at) => {
-      return { path: [key, at], name: memberName(role, at), model, tokenizerOnly: false };
+      return { path: [key, at], name: memberName(role, at), ...named(model), tokenizerOnly: false };
     });
   return [
     ...one("tester"),
     ...one("target"),
     ...one("baseline"),
+    ...one("likelihood"),
     ...several("tester", "otherTesters", otherTesters),
     ...several("target", "otherTargets", otherTargets),
     ...one("testerTokenizer", true),
@@ -36,7 +39,10 @@ export function configuredModels({ models }: Pick<Configuration, "models">): Con
   ];
 }
 
-type SingleModelKey = "tester" | "target" | "baseline" | "testerTokenizer" | "targetTokenizer";
+type SingleModelKey = "tester" | "target" | "baseline" | "likelihood" | "testerTokenizer" | "targetTokenizer";
+
+const named = (model: string | KindSection) =>
+  typeof model === "string" ? { model, isModule: false } : { model: model.type, isModule: true };
 
 /** The name of a role's further model, counted from 0: `target-2` is the first beside `target`. */
 const memberName = (role: string, at: number): string => `${role}-${at + 2}`;

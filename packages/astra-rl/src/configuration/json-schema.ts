@@ -183,12 +183,15 @@ export function* sectionsOf(
   }
 }
 
-/** Every value of a configuration; a list of sections is gone through, any other list is one value. */
+/** Every value of a configuration; a list of sections or models is gone through, any other list is one value. */
 export function* leavesOf(value: unknown, path: Leaf["path"] = [], schema?: JsonSchema): Generator<Leaf> {
   const here: JsonSchema = schema ?? rootSchema();
   const forms = formsOf(here, value);
-  if (Array.isArray(value) && value.some((item) => typeof item === "object" && item !== null)) {
-    const items = inherited(here, forms.find((form) => form.items !== undefined)?.items);
+  const listed = forms.find((form) => form.items !== undefined)?.items;
+  const isGoneThrough = (list: readonly unknown[]) =>
+    listed?.path !== undefined || list.some((item) => typeof item === "object" && item !== null);
+  if (Array.isArray(value) && isGoneThrough(value)) {
+    const items = inherited(here, listed);
     for (const [index, item] of value.entries()) yield* leavesOf(item, [...path, index], items);
   } else if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     for (const [key, item] of Object.entries(value)) {

@@ -14,7 +14,7 @@ export interface KindPlace {
 
 /**
  * Every section that chooses a kind and is there, those inside others behind them. One that leaves `type` out, or a reward its
- * preset, is given its default.
+ * preset, is given its default; a target that is named by an export alone becomes a section.
  */
 export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   const isSection = (value: unknown): value is Record<string, unknown> =>
@@ -27,8 +27,20 @@ export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   }
   const reward = Object.hasOwn(content, "reward") ? content["reward"] : undefined;
   if (isSection(reward) && reward["terms"] === undefined) reward["preset"] ??= DEFAULT_PRESET;
+  const models = Object.hasOwn(content, "models") ? content["models"] : undefined;
+  if (isSection(models)) {
+    const { target, otherTargets } = models;
+    if (isExport(target)) models["target"] = { type: target };
+    if (Array.isArray(otherTargets)) {
+      models["otherTargets"] = otherTargets.map((each: unknown) => (isExport(each) ? { type: each } : each));
+    }
+  }
   return [...sectionsOf(content)] as KindPlace[];
 }
+
+/** Whether a model is named as an export of a module; the names of folders may hold a "#", too. */
+const isExport = (model: unknown): model is string =>
+  typeof model === "string" && /#[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(model);
 
 /**
  * Imports the module that a place names, if it names one.

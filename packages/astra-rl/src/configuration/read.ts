@@ -326,7 +326,10 @@ function requirement(issue: z.core.$ZodIssue, given: unknown): string {
       return `must be ${oneOf(issue.values.map(show))}, ${got}${suggestion(given, issue.values)}`;
     case "invalid_union": {
       const { options } = issue as { options?: readonly unknown[] };
-      if (options === undefined) return `${firstLine(issue.message)}, ${got}`;
+      if (options === undefined) {
+        const rule = firstLine(issue.message);
+        return given === undefined ? `is required (${rule.replace(/^must be /u, "")})` : `${rule}, ${got}`;
+      }
       const choice = oneOf([...options.map(show), "an export of a module such as ./file.js#name"]);
       if (given === undefined) return `is required (${choice})`;
       return `must be ${choice}, ${got}${suggestion(given, options)}`;

@@ -31,6 +31,18 @@ const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or
 
 const model = z.string().min(1).meta({ path: "model" });
 
+/** Nothing of the package stands behind such a section, but a module of the user's. */
+const moduleSection = z.looseObject({
+  type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
+}) as unknown as z.ZodType<KindSection, KindSection>;
+
+/** A checkpoint, or a target of the user's own. */
+const target = z
+  .union([model, moduleSection], {
+    error: "must be a folder, a hub id, or an export of a module such as ./file.js#name",
+  })
+  .meta({ path: "model", kind: "target" });
+
 const lora = z.strictObject({
   rank: whole(1).default(8).describe("Inner dimension of the adapter"),
   alpha: positive.default(16).describe("The adapter's output is multiplied by alpha / rank"),
@@ -46,10 +58,20 @@ const models = z.strictObject({
     "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter " +
       "or embedded:desk",
   ),
-  target: model.describe(
-    "The model under test; writes responses. A folder, a hub id, or embedded:chatter or embedded:desk",
+  target: target.describe(
+    "The model under test; writes responses. A folder, a hub id, embedded:chatter or embedded:desk, or one of your own: " +
+      "./file.js#name, or a section with this as its type and options beside it",
   ),
-  otherTargets: z.array(model).default([]).describe("Further models under test; target is the first of them"),
+  otherTargets: z
+    .array(target)
+    .default([])
+    .describe("Further models under test; target is the first of them"),
+  likelihood: model
+    .optional()
+    .describe(
+      "Says how likely probes are where a target of your own cannot tell; it never speaks. The tester's checkpoint takes no " +
+        "memory of its own. Default: the target",
+    ),
   targetReads: z
     .enum(TARGET_READS)
     .default("conversation")
@@ -291,16 +313,6 @@ function rewardSchema(modules: ModuleTypes) {
     });
 }
 
-/** A section that nothing of the package stands behind, but a module of the user's. */
-function moduleSection(role: Role, modules: ModuleTypes) {
-  const [reference] = modules[role] ?? [];
-  const type =
-    reference === undefined
-      ? z.string().regex(/#/, "must be an export of a module such as ./file.js#name")
-      : z.literal(reference);
-  return z.looseObject({ type }).meta({ kind: role }) as unknown as z.ZodType<KindSection, KindSection>;
-}
-
 /** As `models`, where a system of the user's needs none of them. */
 function modelsBesideSystem() {
   const { tester, target } = models.shape;
@@ -323,7 +335,8 @@ export function configurationSchema(modules: ModuleTypes = {}) {
   return z.strictObject({
     seed: seed.default(0).describe("Everything random in the run follows from it"),
     models: (modules.system?.length ?? 0) > 0 ? modelsBesideSystem() : models,
-    system: moduleSection("system", modules)
+    system: moduleSection
+      .meta({ kind: "system" })
       .optional()
       .describe(
         "A system of your own, an export of a module: a class that extends HFASTSystem, loaded with the models above, or " +
@@ -347,10 +360,12 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .describe(
         "Where the values of each step go besides metrics.jsonl, which always has them. A logger that fails never ends training",
       ),
-    trainer: moduleSection("trainer", modules)
+    trainer: moduleSection
+      .meta({ kind: "trainer" })
       .optional()
       .describe("A trainer of your own in place of HFASTTrainer, an export of a module"),
-    evaluator: moduleSection("evaluator", modules)
+    evaluator: moduleSection
+      .meta({ kind: "evaluator" })
       .optional()
       .describe("An evaluator of your own in place of ASTEvaluator, an export of a module"),
     evaluation: evaluation.prefault({}),

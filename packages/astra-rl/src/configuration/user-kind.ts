@@ -17,6 +17,7 @@ import {
   type LoggedValues,
   type Made,
   type MetricsLogger,
+  type Model,
   type RewardTerm,
   type Role,
   type RunnableTrainer,
@@ -153,6 +154,12 @@ const RULES: { [R in Role]: RoleRules<R> } = {
         ? (made as System)
         : null,
   },
+  target: {
+    wanted: `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, and tellsLikelihood, with logprobs where that is true)`,
+    fromClass: (Class, options, parts) => create(Class, options, parts),
+    fromFunction: null,
+    accept: (made) => (isTarget(made) ? made : null),
+  },
   evaluator: {
     wanted: "an Evaluator (an object with the method evaluate)",
     fromClass: (Class, options, { sampler, prompts, threshold }) =>
@@ -169,12 +176,23 @@ const RULES: { [R in Role]: RoleRules<R> } = {
   },
 };
 
+function isTarget(made: unknown): made is Model {
+  if (!has(made, "generate", "release", "dispose")) return false;
+  const { name, role, work, tellsLikelihood } = made as Partial<Model>;
+  return (
+    typeof name === "string" &&
+    role === "target" &&
+    typeof work === "object" &&
+    (tellsLikelihood === true ? has(made, "logprobs") : tellsLikelihood === false)
+  );
+}
+
 /** Whether a class has a static `load` of its own making, so that its constructor is not what is called. */
 const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
 
 /**
- * Makes a kind of an export: an object with `make` and perhaps `schema`, a class, or, where the role allows it, a
- * plain function.
+ * Makes a kind of an export: an object with `make` and perhaps `schema`, a class, a target as it is, or, where the role
+ * allows it, a plain function.
  *
  * @param reference for messages
  * @param name of the export
@@ -220,6 +238,8 @@ export function userKind<R extends Role>(
       make: (options, parts) => finish(() => rules.fromClass(value, options, parts)),
     };
   }
+  if (role === "target" && isTarget(value))
+    return { role, schema: null, needs, make: () => finish(() => value) };
   const { fromFunction } = rules;
   if (typeof value === "function" && fromFunction !== null) {
     return {

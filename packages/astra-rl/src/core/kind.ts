@@ -5,6 +5,7 @@ import type { Credit } from "./credit.js";
 import type { Purpose } from "./draw.js";
 import type { Embedder } from "./embedder.js";
 import type { Evaluator } from "./evaluator.js";
+import type { Model } from "./model.js";
 import type { MetricsLogger } from "./metrics-logger.js";
 import type { RewardTerm } from "./reward-term.js";
 import type { Sampler } from "./sampler.js";
@@ -20,6 +21,8 @@ export interface Made {
   sampler: Sampler;
   algorithm: Algorithm;
   logger: MetricsLogger;
+  /** A target that is no checkpoint; only modules make them. */
+  target: Model;
   system: System;
   evaluator: Evaluator;
   trainer: RunnableTrainer;
@@ -53,6 +56,8 @@ export interface KindParts {
   sampler: { system: System; prompts: readonly string[]; seed: number };
   algorithm: { system: System; seed: number };
   logger: { seed: number };
+  /** `generation`: the decoding that the configuration has for targets, which is the model's own to follow. */
+  target: { generation: object; seed: number };
   /**
    * What the run judges by, and what it is made for; `load` loads a class that extends `HFASTSystem` with the models of the
    * configuration.

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
 import {
@@ -9,7 +10,7 @@ import {
   type LoadedCausalLM,
 } from "@astra-rl/lm";
 import { engineInformation, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
-import { fastestTypes, type ComputeTypes } from "./compute-types.js";
+import { fastestTypes } from "./compute-types.js";
 
 /**
  * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), the model id of either
@@ -42,12 +43,14 @@ export interface ModelShelfOptions {
 }
 
 /** The roles that models play. */
-export const MODEL_ROLES = ["tester", "target", "baseline"] as const;
+const MODEL_ROLES = ["tester", "target", "baseline"] as const;
 
 export type ModelRole = (typeof MODEL_ROLES)[number];
 
-/** The checkpoint of each role; a role that nobody plays is absent. */
-export type ModelSources = Readonly<Partial<Record<ModelRole, ModelSource>>>;
+/** The checkpoints of each role: its own, then further ones. */
+export type ModelSources = Readonly<Partial<Record<ModelRole, readonly ModelSource[]>>>;
+
+type Identity = string | LoadedCausalLM;
 
 /** Where each role computes. @throws UsageError for a device that this process cannot use */
 function devicesOf(options: ModelShelfOptions): Readonly<Record<ModelRole, Device>> {
@@ -63,69 +66,50 @@ function devicesOf(options: ModelShelfOptions): Readonly<Record<ModelRole, Devic
 
 /** Loads each checkpoint once, however many roles it plays, and frees what it loaded. */
 export class ModelShelf {
-  readonly devices: Readonly<Record<ModelRole, Device>>;
-  readonly dtype: DType;
-  readonly updateDtype: DType;
   readonly #sources: ModelSources;
   /** By what identifies a checkpoint: where its tokenizer is where it has none of its own. */
-  readonly #tokenizers: ReadonlyMap<string | LoadedCausalLM, string>;
+  readonly #tokenizers: ReadonlyMap<Identity, string>;
+  readonly #find: FindCheckpoint;
   /** By device, then by what identifies a checkpoint. */
-  readonly #frozen = new Map<Device, Map<string | LoadedCausalLM, LoadedCausalLM>>();
+  readonly #frozen = new Map<Device, Map<Identity, LoadedCausalLM>>();
   readonly #owned: { dispose(): void }[] = [];
-  readonly #folders: CheckpointFolders;
 
   private constructor(
-    devices: Readonly<Record<ModelRole, Device>>,
+    readonly devices: Readonly<Record<ModelRole, Device>>,
+    readonly dtype: DType,
+    readonly updateDtype: DType,
     sources: ModelSources,
-    tokenizers: ReadonlyMap<string | LoadedCausalLM, string>,
-    { rollouts, updates }: ComputeTypes,
-    folders: CheckpointFolders,
+    tokenizers: ReadonlyMap<Identity, string>,
+    find: FindCheckpoint,
   ) {
-    this.devices = devices;
     this.#sources = sources;
     this.#tokenizers = tokenizers;
-    this.dtype = rollouts;
-    this.updateDtype = updates;
-    this.#folders = folders;
+    this.#find = find;
   }
 
-  /**
-   * @param sources the checkpoints, fetched where they are on the hub; "auto" looks at their size
-   * @param others further ones of a role
-   */
-  static async open(
-    options: ModelShelfOptions,
-    sources: ModelSources,
-    others: Readonly<Partial<Record<ModelRole, readonly ModelSource[]>>> = {},
-  ): Promise<ModelShelf> {
-    const { inferenceDtype = "auto", hub, testerTokenizer, targetTokenizer } = options;
+  /** @param sources the checkpoints, fetched where they are on the hub; "auto" looks at their size */
+  static async open(options: ModelShelfOptions, sources: ModelSources): Promise<ModelShelf> {
+    const { inferenceDtype = "auto", testerTokenizer, targetTokenizer } = options;
     const { updateDtype = inferenceDtype } = options;
     const devices = devicesOf(options);
     const given = { tester: testerTokenizer, target: targetTokenizer, baseline: testerTokenizer };
-    const folders = new CheckpointFolders(hub);
-    const local: { -readonly [R in ModelRole]?: ModelSource } = {};
-    const all: ModelSource[] = [];
-    const tokenizers = new Map<string | LoadedCausalLM, string>();
+    const find = checkpointFinder(options.hub);
+    const local: Record<ModelRole, ModelSource[]> = { tester: [], target: [], baseline: [] };
+    const tokenizers = new Map<Identity, string>();
     // The tester's last, so that it is its own that a checkpoint of several roles has.
     for (const role of ["target", "baseline", "tester"] as const) {
       const tokenizer = given[role];
-      const find = async (source: ModelSource) => {
-        const found = await folders.local(source, { needsTokenizer: tokenizer === undefined });
+      for (const source of sources[role] ?? []) {
+        const found = await find(source, tokenizer === undefined);
         if (tokenizer !== undefined) tokenizers.set(await identity(found), tokenizer);
-        all.push(found);
-        return found;
-      };
-      for (const other of others[role] ?? []) await find(other);
-      const source = sources[role];
-      if (source !== undefined) local[role] = await find(source);
+        local[role].push(found);
+      }
     }
-    const sizes = await Promise.all(all.map(weightBytes));
+    const sizes = await Promise.all(Object.values(local).flat().map(weightBytes));
     const fastest = fastestTypes(engineInformation(), devices.tester, Math.max(...sizes));
-    const types = {
-      rollouts: inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype,
-      updates: updateDtype === "auto" ? fastest.updates : updateDtype,
-    };
-    return new ModelShelf(devices, local, tokenizers, types, folders);
+    const rollouts = inferenceDtype === "auto" ? fastest.rollouts : inferenceDtype;
+    const updates = updateDtype === "auto" ? fastest.updates : updateDtype;
+    return new ModelShelf(devices, rollouts, updates, local, tokenizers, find);
   }
 
   /** Where a role's checkpoint lies on this machine; null for one that is loaded already. */
@@ -153,17 +137,6 @@ export class ModelShelf {
   }
 
   /**
-   * How an adapter names its base so that it is found from wherever the adapter lies: a folder's absolute path, or a
-   * model id and its revision.
-   */
-  async nameOf(source: ModelSource): Promise<{ baseModel: string; baseRevision?: string }> {
-    if (typeof source !== "string") return { baseModel: source.model.config.architecture };
-    if ((await this.#folders.local(source)) === source) return { baseModel: resolve(source) };
-    const [baseModel, baseRevision] = splitModelId(source);
-    return baseRevision === null ? { baseModel } : { baseModel, baseRevision };
-  }
-
-  /**
    * Weights that nothing changes, in the inference type: the same object for the same checkpoint in the same place.
    *
    * @param source of a further model of the role. Default: the role's own
@@ -174,38 +147,33 @@ export class ModelShelf {
 
   /** @param borrowed whose tokenizer is taken where there is none */
   async #frozenFrom(given: ModelSource, device: Device, borrowed?: string): Promise<LoadedCausalLM> {
-    const source = await this.#folders.local(given, { needsTokenizer: borrowed === undefined });
-    const shelf = this.#frozen.get(device) ?? new Map<string | LoadedCausalLM, LoadedCausalLM>();
+    const source = await this.#find(given, borrowed === undefined);
+    const shelf = this.#frozen.get(device) ?? new Map<Identity, LoadedCausalLM>();
     this.#frozen.set(device, shelf);
     const key = await identity(source);
-    let loaded = shelf.get(key);
-    if (loaded === undefined) {
-      const tokenizer = borrowed ?? this.#tokenizers.get(key);
-      const base = typeof source === "string" ? await adapterBase(source) : null;
-      loaded =
-        base === null
-          ? await this.#load(source, { device, dtype: this.dtype, tokenizer })
-          : await this.#withAdapter(source as string, await this.#frozenFrom(base, device, tokenizer));
-      shelf.set(key, loaded);
-    }
+    const known = shelf.get(key);
+    if (known !== undefined) return known;
+    const tokenizer = borrowed ?? this.#tokenizers.get(key);
+    const base = await adapterBase(source);
+    const loaded =
+      base === null
+        ? await this.#load(source, tokenizer, { device, dtype: this.dtype })
+        : await this.#withAdapter(source as string, await this.#frozenFrom(base, device, tokenizer));
+    shelf.set(key, loaded);
     return loaded;
   }
 
   /** Weights of the tester's own in float32, with gradients; products in the type of updates. */
   async trainable(): Promise<LoadedCausalLM> {
     const source = this.#source("tester");
-    if (typeof source === "string" && (await adapterBase(source)) !== null) {
+    if ((await adapterBase(source)) !== null) {
       throw new UsageError(
-        `${source}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
+        `${source as string}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
           `restore the adapter, or merge the two first`,
       );
     }
-    const loaded = await this.#load(source, {
-      device: this.devices.tester,
-      dtype: "float32",
-      computeDtype: this.updateDtype,
-      tokenizer: this.#tokenizers.get(await identity(source)),
-    });
+    const types = { device: this.devices.tester, dtype: "float32", computeDtype: this.updateDtype } as const;
+    const loaded = await this.#load(source, this.#tokenizers.get(await identity(source)), types);
     for (const parameter of loaded.model.namedParameters().values()) parameter.requiresGrad_(true);
     return loaded;
   }
@@ -224,7 +192,7 @@ export class ModelShelf {
   }
 
   #source(role: ModelRole): ModelSource {
-    const source = this.#sources[role];
+    const source = this.#sources[role]?.[0];
     if (source === undefined) throw new Error(`internal: no model plays the ${role}`);
     return source;
   }
@@ -237,61 +205,62 @@ export class ModelShelf {
 
   async #load(
     source: ModelSource,
-    { device, dtype, computeDtype = dtype, tokenizer }: LoadChoice,
+    tokenizer: string | undefined,
+    types: { device: Device; dtype: DType; computeDtype?: DType },
   ): Promise<LoadedCausalLM> {
     if (typeof source === "string") {
-      const borrowed = tokenizer === undefined ? {} : { tokenizer };
-      const loaded = await loadCausalLM(source, { dtype, computeDtype, device, ...borrowed });
+      const loaded = await loadCausalLM(source, {
+        ...types,
+        ...(tokenizer === undefined ? {} : { tokenizer }),
+      });
       this.own(loaded.model);
       return loaded;
     }
-    if (source.model.device !== device) {
+    if (source.model.device !== types.device) {
       throw new UsageError(
-        `a loaded checkpoint must be on the device of its role (${device}), got ${source.model.device}; ` +
+        `a loaded checkpoint must be on the device of its role (${types.device}), got ${source.model.device}; ` +
           `load it there, or give its folder`,
       );
     }
     // A copy, since the caller's model may change, and gradients belong to our own parameters only.
-    return { ...source, model: this.own(source.model.copy(dtype)) };
+    return { ...source, model: this.own(source.model.copy(types.dtype)) };
   }
 }
 
-interface LoadChoice {
-  device: Device;
-  dtype: DType;
-  /** Of the products. Default: `dtype`. */
-  computeDtype?: DType;
-  /** Whose tokenizer is taken where the checkpoint has none of its own. */
-  tokenizer: string | undefined;
+/** Where a checkpoint lies on this machine. */
+type FindCheckpoint = (source: ModelSource, needsTokenizer: boolean) => Promise<ModelSource>;
+
+/** Those from the hub are looked for once, so that all roles get one commit. */
+function checkpointFinder(hub: HubOptions = {}): FindCheckpoint {
+  const known = new Map<string, Promise<string>>();
+  const warn = { onWarning: (sentence: string) => console.error(sentence) };
+  return async (source, needsTokenizer) => {
+    if (typeof source !== "string") return source;
+    const found = known.get(source) ?? resolveCheckpoint(source, { ...warn, ...hub, needsTokenizer });
+    known.set(source, found);
+    return found;
+  };
 }
 
-/** Where the checkpoints lie on this machine; those from the hub are looked for once, so that all roles get one commit. */
-class CheckpointFolders {
-  readonly #hub: HubOptions;
-  readonly #found = new Map<string, Promise<string>>();
-
-  constructor(hub: HubOptions = {}) {
-    this.#hub = { onWarning: (sentence) => console.error(sentence), ...hub };
-  }
-
-  async local(source: ModelSource, options: { needsTokenizer?: boolean } = {}): Promise<ModelSource> {
-    if (typeof source !== "string" || !isModelId(source)) return source;
-    const known = this.#found.get(source) ?? resolveCheckpoint(source, { ...this.#hub, ...options });
-    this.#found.set(source, known);
-    return known;
-  }
-}
-
-function splitModelId(id: string): [name: string, revision: string | null] {
-  const at = id.indexOf("@");
-  return at < 0 ? [id, null] : [id.slice(0, at), id.slice(at + 1)];
+/**
+ * How an adapter names its base so that it is found from wherever the adapter lies: a folder's absolute path, or a model id
+ * and its revision.
+ */
+export function baseNameOf(source: ModelSource): { baseModel: string; baseRevision?: string } {
+  if (typeof source !== "string") return { baseModel: source.model.config.architecture };
+  if (!isModelId(source) || existsSync(source)) return { baseModel: resolve(source) };
+  const at = source.indexOf("@");
+  return at < 0
+    ? { baseModel: source }
+    : { baseModel: source.slice(0, at), baseRevision: source.slice(at + 1) };
 }
 
 /**
  * The base that a folder with an adapter names: a path, relative to that folder, or a model id where there is no such
- * path; null for other folders.
+ * path; null for anything else.
  */
-async function adapterBase(folder: string): Promise<string | null> {
+async function adapterBase(folder: ModelSource): Promise<string | null> {
+  if (typeof folder !== "string") return null;
   const path = join(folder, "adapter_config.json");
   let text: string;
   try {
@@ -322,7 +291,7 @@ async function tokenizerOf(source: ModelSource): Promise<Buffer | null> {
   return readFile(join(source, "tokenizer.json")).catch(() => null);
 }
 
-async function identity(source: ModelSource): Promise<string | LoadedCausalLM> {
+async function identity(source: ModelSource): Promise<Identity> {
   if (typeof source !== "string") return source;
   // A folder that does not exist is reported when it is loaded, with what a checkpoint is.
   return realpath(source).catch(() => source);

@@ -119,7 +119,7 @@ export class Reward implements Stateful {
     if (needy === undefined) return;
     throw new UsageError(
       `${where}: the reward's term "${needy.term.name}" needs the likelihood of probes, which this target does not ` +
-        `tell; give a model as the likelihood role, or leave the term out`,
+        `tell; give a model as likelihood (models.likelihood in a configuration), or leave the term out`,
     );
   }
 

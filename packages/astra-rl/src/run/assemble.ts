@@ -14,6 +14,7 @@ import {
   type Embedder,
   type Evaluator,
   type LoadableSystem,
+  type Model,
   type Purpose,
   type RunnableTrainer,
   type Sampler,
@@ -69,7 +70,6 @@ async function loadSystem(
   const { baseline, lora, updateDtype, gradientCheckpointing, otherTesters, otherTesterShare } =
     configuration.models;
   const options = {
-    ...rolloutOptions(configuration, hub),
     otherTesters: otherTesters.map(modelSource),
     otherTesterShare,
     ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
@@ -78,7 +78,40 @@ async function loadSystem(
     gradientCheckpointing,
     valueHead: (await algorithmNeeds(configuration)).includes("values"),
   };
-  return withJudges(configuration, hub, (judges) => Class.load({ ...options, ...judges, ...own } as never));
+  return withJudges(configuration, hub, (judges) =>
+    loadModels(Class, configuration, hub, { ...options, ...judges, ...own }),
+  );
+}
+
+/** Makes the targets of modules, and loads a class with all models; where that fails, nothing is left. */
+async function loadModels(
+  Class: LoadableSystem,
+  configuration: Configuration,
+  hub: HubOptions,
+  options: Readonly<Record<string, unknown>>,
+): Promise<System> {
+  const { models, generation, seed } = configuration;
+  const made: Model[] = [];
+  const load = async (target: string | KindSection) => {
+    if (typeof target === "string") return modelSource(target);
+    const own = await makePart("target", target, { generation: generation.target, seed });
+    made.push(own);
+    return own;
+  };
+  try {
+    const target = await load(models.target);
+    const otherTargets: Awaited<ReturnType<typeof load>>[] = [];
+    for (const other of models.otherTargets) otherTargets.push(await load(other));
+    return await Class.load({
+      ...rolloutOptions(configuration, hub),
+      target,
+      otherTargets,
+      ...options,
+    } as never);
+  } catch (error) {
+    for (const model of made) disposeOnce(model);
+    throw error;
+  }
 }
 
 /** The system that a module of the user's makes; with it goes what judges in the run. */
@@ -132,15 +165,11 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   if (configuration.system !== undefined)
     return (await ownSystem(configuration, configuration.system, "evaluate", hub)) as unknown as T;
   const { otherTesters, evaluateOtherTesters } = configuration.models;
-  const options = {
-    ...rolloutOptions(configuration, hub),
-    otherTesters: evaluateOtherTesters ? otherTesters.map(modelSource) : [],
-  };
-  return withJudges(
-    configuration,
-    hub,
-    async (judges) => (await HFEvaluationSystem.load({ ...options, ...judges })) as unknown as T,
+  const options = { otherTesters: evaluateOtherTesters ? otherTesters.map(modelSource) : [] };
+  const system = await withJudges(configuration, hub, (judges) =>
+    loadModels(HFEvaluationSystem, configuration, hub, { ...options, ...judges }),
   );
+  return system as unknown as T;
 }
 
 /**
@@ -180,13 +209,12 @@ async function withJudges<T>(
 
 function rolloutOptions(configuration: Configuration, hub: HubOptions) {
   const { models, generation } = configuration;
-  const { tester, target, otherTargets, targetReads, evaluateOtherTesters } = models;
+  const { tester, likelihood, targetReads, evaluateOtherTesters } = models;
   const { device, testerDevice, targetDevice, baselineDevice, dtype } = models;
   const { testerTokenizer, targetTokenizer } = models;
   return {
     tester: modelSource(tester),
-    target: modelSource(target),
-    otherTargets: otherTargets.map(modelSource),
+    ...(likelihood === undefined ? {} : { likelihood: modelSource(likelihood) }),
     targetReads,
     evaluateOtherTesters,
     hub,
@@ -307,8 +335,12 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
 }
 
 /** Whether one of these models is the user's own and would be judged by the scorer that was made for the demo. */
-export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly string[]): boolean {
-  return scorer.type === embeddedScorerKind.name && models.some((model) => !isEmbedded(model));
+export function trustsEmbeddedScorer(
+  { scorer }: Configuration,
+  models: readonly (string | KindSection)[],
+): boolean {
+  const isOurs = (model: string | KindSection) => typeof model === "string" && isEmbedded(model);
+  return scorer.type === embeddedScorerKind.name && !models.every(isOurs);
 }
 
 type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
@@ -336,7 +368,7 @@ export async function assembleTrainer(
   const algorithm = await assembleAlgorithm(configuration, system);
   const evaluates = training.evaluateEvery > 0;
   const named = [models.tester, ...models.otherTesters, models.target, ...models.otherTargets];
-  const speakers = named.filter((model) => (model as string | undefined) !== undefined);
+  const speakers = named.filter((model) => (model as typeof model | undefined) !== undefined);
   if (trustsEmbeddedScorer(configuration, speakers)) options.logger?.warn(EMBEDDED_SCORER_LIMITS);
   const { tensorboard: _, ...trainingOptions } = training;
   const settings = new HFASTConfiguration({ ...trainingOptions, seed } as HFASTConfigurationOptions);

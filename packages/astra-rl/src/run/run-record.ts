@@ -17,6 +17,7 @@ import {
   EMBEDDED,
   partModels,
   type Configuration,
+  type KindSection,
 } from "../configuration/index.js";
 import {
   defaultPrompts,
@@ -130,9 +131,10 @@ async function modelIdentities(
     identities[name] = identityOf(model, folder, (file) => TOKENIZER_FILES.includes(file));
   }
   const whole = configuredModels(configuration).filter((each) => !each.tokenizerOnly);
-  const parts = partModels(configuration).map(({ key, model }) => ({ name: key, model }));
-  for (const { name, model } of [...whole, ...parts]) {
-    const identity = known.get(model) ?? (await modelIdentity(model, hub));
+  const parts = partModels(configuration).map(({ key, model }) => ({ name: key, model, isModule: false }));
+  for (const { name, model, isModule } of [...whole, ...parts]) {
+    const identity =
+      known.get(model) ?? (isModule ? moduleIdentity(configuration, model) : await modelIdentity(model, hub));
     known.set(model, identity);
     identities[name] = identity;
   }
@@ -148,6 +150,12 @@ export async function modelIdentity(model: string, hub: HubOptions = {}): Promis
   // Whether it has a tokenizer is not asked here.
   const folder = await resolveCheckpoint(modelSource(model), { ...hub, needsTokenizer: false });
   return identityOf(model, folder, (name) => CHECKPOINT_FILE.test(name));
+}
+
+/** What a model is that a module makes, by the module's file. */
+function moduleIdentity({ modules = {} }: Configuration, model: string): ModelIdentity {
+  const file = model.slice(0, model.lastIndexOf("#"));
+  return { model, files: { [file]: modules[file]! } };
 }
 
 function identityOf(model: string, folder: string, reads: (name: string) => boolean): ModelIdentity {
@@ -208,12 +216,14 @@ export async function describeMeasured(
   const identities = await Promise.all(judges.map(({ model }) => modelIdentity(model, hub)));
   const { depth } = evaluation;
   const others: Record<string, ModelIdentity> = {};
-  for (const { path, name, model } of configuredModels(configuration)) {
-    if (path.length > 1) others[name] = await modelIdentity(model, hub);
+  for (const { path, name, model, isModule } of configuredModels(configuration)) {
+    if (path.length === 1) continue;
+    others[name] = isModule ? moduleIdentity(configuration, model) : await modelIdentity(model, hub);
   }
   // A role that no model is named for is played by the system of the user's.
   const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
-    const model = models[role] as string | undefined;
+    const model = models[role] as string | KindSection | undefined;
+    if (typeof model === "object") return moduleIdentity(configuration, model.type);
     if (model === undefined)
       return { model: configuration.system!.type, files: { ...configuration.modules } };
     const saved = join(model, "state", "parameters.safetensors");

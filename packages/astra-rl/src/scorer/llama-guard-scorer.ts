@@ -146,7 +146,7 @@ export class LlamaGuardScorer extends Scorer {
     });
     const shelf = await ModelShelf.open(
       { device: device as Device, inferenceDtype: dtype },
-      { target: folder },
+      { target: [folder] },
     );
     try {
       const { model: loaded } = await shelf.frozen("target");

@@ -1,17 +1,18 @@
-import type { CausalLM, LoadedCausalLM, LocalModel } from "@astra-rl/lm";
+import type { CausalLM, LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import { ModelShelf, type ComputeTypes, type ModelSource } from "../models/index.js";
+import type { Model } from "../core/index.js";
+import { baseNameOf, type ComputeTypes, type ModelShelf, type ModelSource } from "../models/index.js";
 import {
   FullWeights,
-  LocalTester,
   LoRAWeights,
   ValueHead,
+  type LocalTester,
   type LoRAOptions,
   type TesterWeights,
 } from "../tester/index.js";
 import { ASTSystem, foreignBaseline } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, ModelFactory, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: where the tester starts. */
@@ -33,7 +34,7 @@ export interface HFASTSystemOptions extends HFSystemOptions {
 /** The parts of a system on Hugging Face checkpoints. */
 export interface HFParts extends SystemParts {
   tester: LocalTester;
-  target: LocalModel;
+  target: Model;
   baseline: LocalModel;
 }
 
@@ -61,52 +62,28 @@ export class HFASTSystem extends ASTSystem {
     this: new (parts: HFParts, options: ASTSystemOptions) => T,
     options: HFASTSystemOptions,
   ): Promise<T> {
-    const own = checkHFOptions(this.name, options, [
-      "baseline",
-      "lora",
-      "gradientCheckpointing",
-      "valueHead",
-    ]);
-    const { tester, target, baseline = tester, otherTesters = [], otherTargets = [] } = options;
-    const { testerDevice: device = options.device ?? "cpu", scorer, reward, embedder } = options;
-    if (options.gradientCheckpointing === true && device !== "cpu") {
+    checkHFOptions(this.name, options, ["baseline", "lora", "gradientCheckpointing", "valueHead"]);
+    const { gradientCheckpointing = false, valueHead = false, testerDevice, device = "cpu" } = options;
+    if (gradientCheckpointing && (testerDevice ?? device) !== "cpu") {
       throw new UsageError(
-        `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${device}"; switch it off, or train an ` +
-          `adapter (lora), which needs less memory, too`,
+        `HFASTSystem: gradientCheckpointing works on the device "cpu" only, got "${testerDevice ?? device}"; switch it off, ` +
+          `or train an adapter (lora), which needs less memory, too`,
       );
     }
-    const others = { tester: otherTesters, target: otherTargets };
-    const shelf = await ModelShelf.open(options, { tester, target, baseline }, others);
-    try {
+    return loadHFSystem(this, options, async (shelf) => {
       // Found out again where the parts meet; here it costs nobody the loading of all weights.
       if (await shelf.tellsTokensApart("tester", "baseline")) throw foreignBaseline(this.name);
-      const frozen = { target: await shelf.frozen("target"), baseline: await shelf.frozen("baseline") };
-      const weights = await trainedWeights(shelf, options, frozen.baseline);
-      const factory = new ModelFactory(shelf, options);
-      const { gradientCheckpointing = false, valueHead = false } = options;
+      const weights = await trainedWeights(shelf, options);
       const head = valueHead ? { valueHead: makeValueHead(shelf, weights) } : {};
-      const parts: HFParts = {
-        tester: new LocalTester(weights, { ...factory.options("tester"), gradientCheckpointing, ...head }),
-        otherTesters: await factory.others("tester", shelf, otherTesters),
-        target: factory.model("target", frozen.target),
-        otherTargets: await factory.others("target", shelf, otherTargets),
-        baseline: factory.model("baseline", frozen.baseline),
-        scorer,
-        ...(reward === undefined ? {} : { reward }),
-        ...(embedder === undefined ? {} : { embedder }),
-      };
-      return new this(parts, own);
-    } catch (error) {
-      shelf.dispose();
-      throw error;
-    }
+      return { weights, testerOptions: { gradientCheckpointing, ...head }, hasBaseline: true };
+    });
   }
 
   get tester(): LocalTester {
     return this.parts.tester;
   }
 
-  get target(): LocalModel {
+  get target(): Model {
     return this.parts.target;
   }
 
@@ -128,19 +105,19 @@ export class HFASTSystem extends ASTSystem {
 async function trainedWeights(
   shelf: ModelShelf,
   { tester, lora, updateDtype = "auto" }: HFASTSystemOptions,
-  baseline: LoadedCausalLM,
 ): Promise<TesterWeights> {
-  if (lora !== undefined) {
-    if (updateDtype !== "auto" && updateDtype !== shelf.dtype) {
-      throw new UsageError(
-        `HFASTSystem: an adapter's updates go through frozen weights, in their type (${shelf.dtype}), but updateDtype is ` +
-          `${updateDtype}; leave it out, or set inferenceDtype to it`,
-      );
-    }
-    return shelf.own(new LoRAWeights(await shelf.frozen("tester"), await shelf.nameOf(tester), lora));
+  if (lora === undefined) {
+    const startsAsBaseline = await shelf.shares("tester", "baseline");
+    const twin = startsAsBaseline ? (await shelf.frozen("baseline")).model : null;
+    return new FullWeights(shelf, await shelf.trainable(), twin);
   }
-  const startsAsBaseline = await shelf.shares("tester", "baseline");
-  return new FullWeights(shelf, await shelf.trainable(), startsAsBaseline ? baseline.model : null);
+  if (updateDtype !== "auto" && updateDtype !== shelf.dtype) {
+    throw new UsageError(
+      `HFASTSystem: an adapter's updates go through frozen weights, in their type (${shelf.dtype}), but updateDtype is ` +
+        `${updateDtype}; leave it out, or set inferenceDtype to it`,
+    );
+  }
+  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), baseNameOf(tester), lora));
 }
 
 function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {

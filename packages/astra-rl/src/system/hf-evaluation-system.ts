@@ -1,18 +1,16 @@
-import type { LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import type { SystemNeed, TokenTable } from "../core/index.js";
-import { ModelShelf } from "../models/index.js";
-import { FrozenTester } from "../tester/index.js";
+import type { Model, SystemNeed, TokenTable } from "../core/index.js";
+import { FrozenWeights, type LocalTester } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, ModelFactory, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
 /** The parts of an evaluation on Hugging Face checkpoints. */
 export interface HFEvaluationParts extends SystemParts {
-  tester: FrozenTester;
-  target: LocalModel;
+  tester: LocalTester;
+  target: Model;
 }
 
 /**
@@ -36,43 +34,17 @@ export class HFEvaluationSystem extends ASTSystem {
     this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,
     options: HFEvaluationSystemOptions,
   ): Promise<T> {
-    const own = checkHFOptions(this.name, options);
-    const { scorer, reward, embedder, otherTesters = [], otherTargets = [] } = options;
-    const shelf = await ModelShelf.open(
-      options,
-      { tester: options.tester, target: options.target },
-      { tester: otherTesters, target: otherTargets },
-    );
-    try {
-      const tester = await shelf.frozen("tester");
-      const target = await shelf.frozen("target");
-      const factory = new ModelFactory(shelf, options);
-      const parts: HFEvaluationParts = {
-        tester: new FrozenTester("tester", {
-          ...factory.options("tester"),
-          role: "tester",
-          tokenizer: tester.tokenizer,
-          model: () => tester.model,
-        }),
-        otherTesters: await factory.others("tester", shelf, otherTesters),
-        target: factory.model("target", target),
-        otherTargets: await factory.others("target", shelf, otherTargets),
-        scorer,
-        ...(reward === undefined ? {} : { reward }),
-        ...(embedder === undefined ? {} : { embedder }),
-      };
-      return new this(parts, own);
-    } catch (error) {
-      shelf.dispose();
-      throw error;
-    }
+    checkHFOptions(this.name, options);
+    return loadHFSystem(this, options, async (shelf) => {
+      return { weights: new FrozenWeights(await shelf.frozen("tester")) };
+    });
   }
 
-  get tester(): FrozenTester {
+  get tester(): LocalTester {
     return this.parts.tester;
   }
 
-  get target(): LocalModel {
+  get target(): Model {
     return this.parts.target;
   }
 

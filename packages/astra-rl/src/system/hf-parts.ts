@@ -1,11 +1,12 @@
 import { totalmem } from "node:os";
-import { CacheBudget, LocalModel, type LoadedCausalLM, type Sampling } from "@astra-rl/lm";
+import { CacheBudget, LocalModel, type Sampling } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
+import { type Embedder, type Model, type Scorer } from "../core/index.js";
+import { ModelShelf, type ModelRole, type ModelShelfOptions, type ModelSource } from "../models/index.js";
 import { parseOptions } from "../options/index.js";
-import { type Embedder, type Scorer } from "../core/index.js";
-import type { ModelShelf, ModelShelfOptions, ModelSource } from "../models/index.js";
 import type { Reward } from "../reward/index.js";
+import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
 import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
 
 /** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
@@ -17,14 +18,23 @@ export interface GenerationOptions {
 /** The Python toolbox's settings. */
 export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 
-/** What every system on Hugging Face checkpoints is loaded with; what judges (scorer, reward, embedder) is freed with it. */
+/**
+ * What every system on Hugging Face checkpoints is loaded with. What judges (scorer, reward, embedder) and models of one's own
+ * are freed with it; where loading fails, they stay the caller's.
+ */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   tester: ModelSource;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
   otherTesters?: readonly ModelSource[];
-  target: ModelSource;
+  /** A checkpoint, or a model of one's own. */
+  target: ModelSource | Model;
   /** Further models under test. Default: none. */
-  otherTargets?: readonly ModelSource[];
+  otherTargets?: readonly (ModelSource | Model)[];
+  /**
+   * Says how likely probes are where a target cannot tell; on the target's device, with its tokenizer. The checkpoint of
+   * another role is held once. Default: the target.
+   */
+  likelihood?: ModelSource;
   scorer: Scorer;
   /** What a turn is worth. Default: the paper's reward over the scorer. */
   reward?: Reward;
@@ -43,6 +53,7 @@ const OPTIONS = [
   "otherTesters",
   "target",
   "otherTargets",
+  "likelihood",
   "scorer",
   "reward",
   "embedder",
@@ -61,8 +72,6 @@ const OPTIONS = [
 ] as const satisfies readonly (keyof HFSystemOptions)[];
 
 /**
- * The options of a system on checkpoints, and those of them that are any system's.
- *
  * @param more names of further options
  * @throws UsageError for an option that there is not, and for a missing tester, target or scorer
  */
@@ -70,7 +79,7 @@ export function checkHFOptions<T extends HFSystemOptions>(
   where: string,
   given: T,
   more: readonly (keyof T & string)[] = [],
-): ASTSystemOptions {
+): void {
   const example = "write { tester, target, scorer }, in which tester and target are checkpoints";
   if (typeof given !== "object" || given === null) {
     throw new UsageError(`${where}.load: takes one object, got ${describeValue(given)}; ${example}`);
@@ -87,61 +96,88 @@ export function checkHFOptions<T extends HFSystemOptions>(
     if (given[name] !== undefined && given[name] !== null) continue;
     throw new UsageError(`${where}.load: ${name} is missing; ${example}`);
   }
-  const own = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
-  return Object.fromEntries(own.map((name) => [name, given[name]]));
 }
 
-/** What the models of one system share, and what makes them. */
-export class ModelFactory {
-  readonly #shared;
-  readonly #generation: GenerationOptions;
+/** What one kind of system on checkpoints has beside what all have. */
+export interface OwnParts {
+  weights: TesterWeights;
+  testerOptions?: Pick<LocalTesterOptions, "gradientCheckpointing" | "valueHead">;
+  /** Shares the weights of the baseline's checkpoint. */
+  hasBaseline?: boolean;
+}
 
-  constructor(
-    shelf: ModelShelf,
-    {
-      generation = {},
-      cacheBytes = defaultCacheBytes(),
-      log = (message) => console.error(message),
-    }: HFSystemOptions,
-  ) {
-    this.#generation = generation;
-    this.#shared = {
-      cacheBudget: new CacheBudget(cacheBytes),
-      onTruncate: log,
-      onDispose: () => shelf.dispose(),
+/**
+ * Loads the models and makes a system of them; where that fails, no weights are left.
+ *
+ * @param given checked options
+ * @param loadOwn asked first
+ */
+export async function loadHFSystem<S>(
+  System: new (parts: never, options: ASTSystemOptions) => S,
+  given: HFSystemOptions & { baseline?: ModelSource },
+  loadOwn: (shelf: ModelShelf) => Promise<OwnParts>,
+): Promise<S> {
+  const { tester, target, likelihood, baseline = tester, otherTesters = [], otherTargets = [] } = given;
+  const { generation = {}, cacheBytes = defaultCacheBytes(), log = (text) => console.error(text) } = given;
+  const { scorer, reward, embedder } = given;
+  const targets = [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].filter(
+    isSource,
+  );
+  for (const name of ["targetDevice", "targetTokenizer"] as const) {
+    if (targets.length > 0 || given[name] === undefined) continue;
+    throw new UsageError(
+      `${System.name}.load: ${name} is for checkpoints, but every target is a model of your own; leave it out`,
+    );
+  }
+  const shelf = await ModelShelf.open(given, {
+    tester: [tester, ...otherTesters],
+    target: targets,
+    baseline: [baseline],
+  });
+  const shared = {
+    cacheBudget: new CacheBudget(cacheBytes),
+    onTruncate: log,
+    onDispose: () => shelf.dispose(),
+  };
+  // The baseline never speaks, and reads as the tester does.
+  const optionsOf = (role: "tester" | "target") => {
+    return { ...shared, role, sampling: { ...DEFAULT_SAMPLING, ...generation[role] } };
+  };
+  const load = async (name: string, role: ModelRole, source: ModelSource): Promise<LocalModel> => {
+    const { model, tokenizer } = await shelf.frozen(role, source);
+    const options = optionsOf(role === "target" ? "target" : "tester");
+    return new LocalModel(name, { ...options, tokenizer, model: () => model });
+  };
+  const loadTarget = async (name: string, source: ModelSource | Model): Promise<Model> =>
+    isSource(source) ? load(name, "target", source) : source;
+  try {
+    const { weights, testerOptions, hasBaseline = false } = await loadOwn(shelf);
+    const parts = {
+      tester: new LocalTester(weights, { ...optionsOf("tester"), ...testerOptions }),
+      otherTesters: await inOrder(otherTesters, (each, at) => load(`tester-${at + 2}`, "tester", each)),
+      target: await loadTarget("target", target),
+      otherTargets: await inOrder(otherTargets, (each, at) => loadTarget(`target-${at + 2}`, each)),
+      ...(hasBaseline ? { baseline: await load("baseline", "baseline", baseline) } : {}),
+      ...(likelihood === undefined ? {} : { likelihood: await load("likelihood", "target", likelihood) }),
+      scorer,
+      ...(reward === undefined ? {} : { reward }),
+      ...(embedder === undefined ? {} : { embedder }),
     };
+    const own = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
+    return new System(parts as never, Object.fromEntries(own.map((name) => [name, given[name]])));
+  } catch (error) {
+    shelf.dispose();
+    throw error;
   }
+}
 
-  /** How a role's model is made; the baseline never speaks, and reads as the tester does. */
-  options(role: "tester" | "target" | "baseline") {
-    const chosen = this.#generation[role === "target" ? "target" : "tester"];
-    return { ...this.#shared, sampling: { ...DEFAULT_SAMPLING, ...chosen } };
-  }
+const isSource = (source: ModelSource | Model): source is ModelSource =>
+  typeof source !== "object" || !("generate" in source);
 
-  /** @param number of the model among several in the role, from 1 */
-  model(
-    role: "tester" | "target" | "baseline",
-    { model, tokenizer }: LoadedCausalLM,
-    number = 1,
-  ): LocalModel {
-    const name = number === 1 ? role : `${role}-${number}`;
-    const own = role === "target" ? "target" : "tester";
-    return new LocalModel(name, { ...this.options(role), role: own, tokenizer, model: () => model });
-  }
-
-  /** The further models of a role, frozen. */
-  async others(
-    role: "tester" | "target",
-    shelf: ModelShelf,
-    sources: readonly ModelSource[] = [],
-  ): Promise<LocalModel[]> {
-    const models: LocalModel[] = [];
-    for (const [at, source] of sources.entries()) {
-      const loaded = await shelf.frozen(role, source);
-      models.push(this.model(role, loaded, at + 2));
-    }
-    return models;
-  }
+async function inOrder<T, U>(items: readonly T[], load: (item: T, at: number) => Promise<U>): Promise<U[]> {
+  const loaded: U[] = [];
+  for (const [at, item] of items.entries()) loaded.push(await load(item, at));
+  return loaded;
 }
 
 /** A quarter of what this process may use: beside weights, gradients and optimizer state there is room for it. */

@@ -13,7 +13,6 @@ import {
 export class ModelPool implements Model {
   readonly name: string;
   readonly role;
-  readonly #choose: (key: NodeKey) => number;
 
   /**
    * @param choose the place of the member that a node's episode has
@@ -21,13 +20,17 @@ export class ModelPool implements Model {
    */
   constructor(
     readonly members: readonly Model[],
-    choose: (key: NodeKey) => number,
+    readonly choose: (key: NodeKey) => number,
   ) {
     const [first] = members;
     if (first === undefined) throw new UsageError("ModelPool: needs at least one member, got none");
+    const names = members.map(({ name }) => name);
+    const twice = names.find((name, at) => names.indexOf(name) !== at);
+    if (twice !== undefined) {
+      throw new UsageError(`ModelPool: graphs name the members, but two are named "${twice}"; rename one`);
+    }
     this.name = first.name;
     this.role = first.role;
-    this.#choose = choose;
   }
 
   get tellsLikelihood(): boolean {
@@ -42,11 +45,6 @@ export class ModelPool implements Model {
       total.trained += work.trained ?? 0;
     }
     return total;
-  }
-
-  /** Which of the members is asked at a node. */
-  placeAt(key: NodeKey): number {
-    return this.#choose(key);
   }
 
   generate(
@@ -87,7 +85,7 @@ export class ModelPool implements Model {
     keys: readonly NodeKey[],
     ask: (member: Model, pick: <V>(values: readonly V[]) => V[]) => Promise<readonly T[]>,
   ): Promise<T[]> {
-    const places = keys.map((key) => this.placeAt(key));
+    const places = keys.map((key) => this.choose(key));
     const answers: T[] = [];
     for (const [place, member] of this.members.entries()) {
       const rows = places.flatMap((own, row) => (own === place ? [row] : []));
@@ -101,7 +99,7 @@ export class ModelPool implements Model {
 
 /** The one of perhaps several models of a role that speaks at a node. */
 export function memberAt(model: Model, key: NodeKey): Model {
-  return model instanceof ModelPool ? model.members[model.placeAt(key)]! : model;
+  return model instanceof ModelPool ? model.members[model.choose(key)]! : model;
 }
 
 /** The models that may speak in a role. */

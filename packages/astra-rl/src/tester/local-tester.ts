@@ -1,8 +1,7 @@
 import { LocalModel, type Conversation, type LocalModelOptions, type Message } from "@astra-rl/lm";
-import { isGradEnabled, type Device, type Tensor } from "@astra-rl/torch";
-import type { Tester, TesterOutput, TesterWants } from "../core/index.js";
-import { noValueHead, testerOutput } from "./tester-output.js";
-import type { TesterWeights } from "./tester-weights.js";
+import { isGradEnabled, UsageError, type Device, type Tensor } from "@astra-rl/torch";
+import { TokenTable, type Tester, type TesterOutput, type TesterWants } from "../core/index.js";
+import { versionOf, type TesterWeights } from "./tester-weights.js";
 import type { ValueHead } from "./value-head.js";
 
 export interface LocalTesterOptions extends Omit<
@@ -18,7 +17,7 @@ export interface LocalTesterOptions extends Omit<
   valueHead?: ValueHead;
 }
 
-/** A tester of this process whose weights are trained. */
+/** A tester of this process, whose weights may be trained. */
 export class LocalTester extends LocalModel implements Tester {
   readonly weights: TesterWeights;
   readonly valueHead: ValueHead | null;
@@ -34,7 +33,7 @@ export class LocalTester extends LocalModel implements Tester {
       role: "tester",
       tokenizer: weights.tokenizer,
       model: () => weights.speaking,
-      version: () => weights.version,
+      version: () => versionOf(weights.parameters()),
     });
     this.weights = weights;
     this.valueHead = valueHead ?? null;
@@ -64,14 +63,26 @@ export class LocalTester extends LocalModel implements Tester {
     { values = false, entropy = false }: TesterWants = {},
   ): TesterOutput {
     const { valueHead, weights } = this;
-    if (values && valueHead === null) throw noValueHead(this.name);
+    if (values && valueHead === null) {
+      throw new UsageError(
+        `${this.name}: has no value head, so it tells no values; load the system with valueHead: true`,
+      );
+    }
     const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));
+    const lengths = rows.map(({ continuation }) => continuation.length);
     const options = {
       gradientCheckpointing: this.#gradientCheckpointing,
       entropy,
       ...(values ? { head: (states: Tensor) => valueHead!.read(states) } : {}),
     };
-    const read = () => testerOutput(this.train(weights.model, rows, options), rows);
+    const read = (): TesterOutput => {
+      const { logprobs, head, entropy: nats } = this.train(weights.model, rows, options);
+      return {
+        logprobs: new TokenTable(logprobs, lengths),
+        ...(head === undefined ? {} : { values: new TokenTable(head, lengths) }),
+        ...(nats === undefined ? {} : { entropy: new TokenTable(nats, lengths) }),
+      };
+    };
     // Without gradients nothing is trained: what an adapter does in training alone (dropout) stays out.
     return isGradEnabled() ? weights.training(read) : read();
   }

@@ -1,12 +1,6 @@
-import {
-  LoRA,
-  type CausalLM,
-  type LoadedCausalLM,
-  type LoRAConfiguration,
-  type Tokenizer,
-} from "@astra-rl/lm";
+import { LoRA, type LoadedCausalLM, type LoRAConfiguration } from "@astra-rl/lm";
 import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
-import { versionOf, type TesterWeights } from "./tester-weights.js";
+import { TesterWeights } from "./tester-weights.js";
 
 export interface LoRAOptions extends LoRAConfiguration {
   /** Seed of the adapter's initial matrices. Default 0. */
@@ -19,34 +13,24 @@ type BaseName = Parameters<LoRA["save"]>[1];
  * A tester whose weights are a frozen base, which target and baseline may share, and a small trained adapter. There is
  * nothing to copy after an update: the base with the adapter is what speaks.
  */
-export class LoRAWeights implements TesterWeights {
-  readonly tokenizer: Tokenizer;
-  readonly model: CausalLM;
+export class LoRAWeights extends TesterWeights {
   readonly #adapter: LoRA;
   readonly #baseName: BaseName;
 
   /** @param baseName what the saved adapter names as its base */
   constructor(base: LoadedCausalLM, baseName: BaseName, { seed = 0, ...configuration }: LoRAOptions) {
-    const { model } = base;
-    this.#adapter = LoRA.create(model.projections(), configuration, { seed, device: model.device });
+    const { model, tokenizer } = base;
+    const adapter = LoRA.create(model.projections(), configuration, { seed, device: model.device });
+    super({ tokenizer, model: model.withAdapter(adapter) });
+    this.#adapter = adapter;
     this.#baseName = baseName;
-    this.tokenizer = base.tokenizer;
-    this.model = model.withAdapter(this.#adapter);
-  }
-
-  get speaking(): CausalLM {
-    return this.model;
-  }
-
-  get version(): number {
-    return versionOf(this.parameters());
   }
 
   *parameters(): Iterable<Tensor> {
     yield* this.#adapter.namedParameters().values();
   }
 
-  training<T>(compute: () => T): T {
+  override training<T>(compute: () => T): T {
     this.#adapter.training = true;
     try {
       return compute();

@@ -1,21 +1,34 @@
-import type { CausalLM, Tokenizer } from "@astra-rl/lm";
+import type { CausalLM, LoadedCausalLM, Tokenizer } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
 
-/** The weights of a tester that training changes. */
-export interface TesterWeights {
+/** The weights that a tester speaks with, and those that training changes. */
+export abstract class TesterWeights {
   readonly tokenizer: Tokenizer;
-  /** Computes log-probabilities with a gradient into `parameters()`. */
   readonly model: CausalLM;
+
+  /** @param model computes log-probabilities with a gradient into `parameters()` */
+  constructor({ tokenizer, model }: Pick<LoadedCausalLM, "tokenizer" | "model">) {
+    this.tokenizer = tokenizer;
+    this.model = model;
+  }
+
   /** What the tester speaks with now; brought up to date by itself where the parameters have changed. */
-  readonly speaking: CausalLM;
-  /** Another number once a parameter has changed, whoever changed it. */
-  readonly version: number;
-  parameters(): Iterable<Tensor>;
+  get speaking(): CausalLM {
+    return this.model;
+  }
+
+  /** What training changes; none for weights that are only evaluated. */
+  abstract parameters(): Iterable<Tensor>;
+
   /** Runs a computation that a gradient will flow through. */
-  training<T>(compute: () => T): T;
-  save(folder: string): Promise<void>;
+  training<T>(compute: () => T): T {
+    return compute();
+  }
+
+  abstract save(folder: string): Promise<void>;
+
   /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
-  restore(source: string): Promise<void>;
+  abstract restore(source: string): Promise<void>;
 }
 
 /** Grows with every change of a parameter. */

@@ -62,11 +62,7 @@ export class ValueHead {
   /** Writes the head beside a checkpoint that is in the folder already. */
   save(folder: string): void {
     const digests = new Map<string, string>();
-    const tensors = new Map([
-      [WEIGHT, this.weight],
-      [BIAS, this.bias],
-    ]);
-    writeSafetensors(join(folder, FILE), tensors, { format: "pt" }, digests);
+    writeSafetensors(join(folder, FILE), this.#named(), { format: "pt" }, digests);
     addDigests(folder, digests);
   }
 
@@ -87,10 +83,7 @@ export class ValueHead {
     const file = openSafetensors(path);
     try {
       scope(() => {
-        const own: [string, Tensor][] = [
-          [WEIGHT, this.weight],
-          [BIAS, this.bias],
-        ];
+        const own = [...this.#named()];
         const stored = own.map(([name, { shape }]) => {
           const found = file.tensors.get(name);
           if (found !== undefined && String(found.shape) === String(shape)) return file.read(name);
@@ -108,5 +101,12 @@ export class ValueHead {
 
   dispose(): void {
     dispose(this.parameters());
+  }
+
+  #named(): Map<string, Tensor> {
+    return new Map([
+      [WEIGHT, this.weight],
+      [BIAS, this.bias],
+    ]);
   }
 }

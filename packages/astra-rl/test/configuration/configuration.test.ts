@@ -219,7 +219,10 @@ describe("mistakes point at the place", () => {
       'training.checkpointEvery must be "auto" or a whole number of at least 0, got "often"',
     ],
     [`${MINIMAL}training: {optimizer: adamW}\n`, '; did you mean "adamw"?'],
-    ["models: {tester: x}\n", "/runs/run.yaml:1:1: models.target is required (a text)"],
+    [
+      "models: {tester: x}\n",
+      "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, or an export of a module such as ./file.js#name)",
+    ],
     ["", "/runs/run.yaml:1:1: models is required (a section)"],
     ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
     ["models: {tester: [}\n", "/runs/run.yaml:1:19: "],

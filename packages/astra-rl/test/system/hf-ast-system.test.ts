@@ -20,6 +20,7 @@ import {
 } from "../support/faithful.js";
 import { probes, talks } from "../support/values.js";
 import { systemContract } from "../contract/system.contract.js";
+import { localTarget } from "../support/local-target.js";
 
 // A random GPT-2 of two layers with a window of 64 tokens, and others with other tokenizers.
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
@@ -296,10 +297,10 @@ describe("HFASTSystem log-probabilities", () => {
 describe("HFASTSystem weights", () => {
   it("holds one set for tester, target and baseline until the tester is updated", async () => {
     const system = await load({ inferenceDtype: "bfloat16" });
-    expect(system.tester.model).toBe(system.target.model);
-    expect(system.target.sharesWeights(system.baseline)).toBe(true);
+    expect(system.tester.model).toBe(localTarget(system).model);
+    expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
     noGrad(() => [...system.parameters()][0]!.mul_(1));
-    expect(system.tester.model).not.toBe(system.target.model);
+    expect(system.tester.model).not.toBe(localTarget(system).model);
     expect(system.tester.model.dtype).toBe("bfloat16");
     expect(system.testerModel.dtype).toBe("float32");
     system.dispose();
@@ -420,7 +421,7 @@ describe("HFASTSystem with models of different kinds", () => {
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
     const nodes = [...graph.nodes()];
     for (const node of nodes) {
-      expect(tokens(system, node).probe.heard).toEqual(system.target.tokenizer.encode(node.probe.text));
+      expect(tokens(system, node).probe.heard).toEqual(localTarget(system).tokenizer.encode(node.probe.text));
       for (const child of node.children) {
         const before = [...tokens(system, node).testerContext, ...tokens(system, node).probe.kept];
         const heard = system.tester.tokenizer.encode(node.response.text);
@@ -447,7 +448,7 @@ describe("HFASTSystem with models of different kinds", () => {
   it("takes checkpoints that are already loaded, and leaves them alone", async () => {
     const mine = await loadCausalLM(GPT2);
     const system = await load({ tester: mine, target: mine });
-    expect(system.target.sharesWeights(system.baseline)).toBe(true);
+    expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
     const graph = await new ASTSampler(system, PROMPTS, { depth: 1 }).rollout(0);
     const folder = await load();
     const other = await new ASTSampler(folder, PROMPTS, { depth: 1 }).rollout(0);

@@ -9,6 +9,7 @@ import type { Graph } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
+import { localTarget } from "../support/local-target.js";
 
 const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
 const lora = { rank: 2, alpha: 4, targetModules: ["c_attn"], seed: 3 };
@@ -44,7 +45,7 @@ const listings = () => hub.requests.filter((path) => path.startsWith("/api/"));
 describe("models from the hub in a system", () => {
   it("roll out as their folders do, fetched once and held once for all roles", async () => {
     const system = await load("owner/tiny", "owner/tiny");
-    expect(system.target.sharesWeights(system.baseline)).toBe(true);
+    expect(localTarget(system).sharesWeights(system.baseline)).toBe(true);
     expect(listings()).toHaveLength(1);
     const local = await load(GPT2, GPT2);
     expect(JSON.stringify(await grow(system))).toBe(JSON.stringify(await grow(local)));

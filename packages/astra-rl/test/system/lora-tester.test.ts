@@ -10,6 +10,7 @@ import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { systemContract } from "../contract/system.contract.js";
 import { probes, talks } from "../support/values.js";
+import { localTarget } from "../support/local-target.js";
 
 const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
 const PROMPTS = ["Hello there. ", "How are you? "];
@@ -51,7 +52,7 @@ describe("HFASTSystem with an adapter", () => {
     const before = liveTensors();
     const system = await load();
     const parameters = [...system.parameters()];
-    const base = system.target.model.namedParameters().size;
+    const base = localTarget(system).model.namedParameters().size;
     // Two matrices for each of the two layers' three projections, and one set of base weights.
     expect(parameters).toHaveLength(12);
     expect(liveTensors() - before).toBe(base + 12);
@@ -71,7 +72,7 @@ describe("HFASTSystem with an adapter", () => {
       for (const parameter of system.parameters()) {
         expect(parameter.grad!.abs().sum().item()).toBeGreaterThan(0);
       }
-      for (const parameter of system.target.model.namedParameters().values())
+      for (const parameter of localTarget(system).model.namedParameters().values())
         expect(parameter.grad).toBeNull();
     });
     system.dispose();

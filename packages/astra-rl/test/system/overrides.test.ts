@@ -24,6 +24,7 @@ import type { MetricsRecord, TokensRecord } from "../../src/records/index.js";
 import { ActorCritic } from "../support/actor-critic.js";
 import { expectClose, expectFaithful, logprobsOf, tokensOf } from "../support/faithful.js";
 import { probes, responses, talks } from "../support/values.js";
+import { localTarget } from "../support/local-target.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -534,8 +535,8 @@ describe("overrides that call super in their own way", () => {
       const rows = nodesOf(each);
       for (const node of rows) {
         const { heard, probe } = tokensOf(system, node).target!;
-        expect(system.parts.target.codec.decode(heard)).toBe(`\nQ: ${node.probe}\nA:`);
-        expect(system.parts.target.codec.decode(probe)).toBe(node.probe.text);
+        expect(localTarget(system).codec.decode(heard)).toBe(`\nQ: ${node.probe}\nA:`);
+        expect(localTarget(system).codec.decode(probe)).toBe(node.probe.text);
         expect(node.likelihood!.tokens).toBe(probe.length);
         expect(tokensOf(system, node)).not.toMatchObject(EDITED);
       }

@@ -8,6 +8,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { growLevel, logprobsOf, pairsOf, turn as tokens } from "../support/faithful.js";
+import { localTarget } from "../support/local-target.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -71,7 +72,7 @@ describe.each<[string, string, Partial<HFASTSystemOptions>]>([
     system = await load({ tester, target, ...options });
     // The system speaks with copies of its own.
     for (const { model } of new Set([tester, target])) model.dispose();
-    expect([system.tester.model.computeDtype, system.target.model.computeDtype]).toEqual([
+    expect([system.tester.model.computeDtype, localTarget(system).model.computeDtype]).toEqual([
       "float64",
       "float64",
     ]);

@@ -8,13 +8,7 @@ import { GenerationSession, standIn } from "../generation/session.js";
 import type { Sampling } from "../generation/sampling.js";
 import type { CacheBudget } from "../generation/session-budget.js";
 import { WorkCounters } from "../generation/session-counters.js";
-import {
-  tokenLogprobs,
-  tokenOutputs,
-  type ScoredRow,
-  type TokenOutputs,
-  type TokenOutputsOptions,
-} from "../logprobs.js";
+import { tokenOutputs, type ScoredRow, type TokenOutputs, type TokenOutputsOptions } from "../logprobs.js";
 import type { Tokenizer } from "../tokenizer.js";
 import { Message, type Conversation } from "./conversation.js";
 import { PrefixCache } from "./prefix-cache.js";
@@ -62,12 +56,14 @@ export interface Reading {
   readonly body: Span;
 }
 
-/** A conversation that is about to be continued. */
+/** A conversation as ids: those that it may share with others, and those that are read of it alone. */
 interface Row {
   readonly ids: readonly number[];
-  /** How many of the ids stand before what is read of this row alone. */
+  /** What the shared ids say. */
+  readonly base: Conversation;
+  /** How many are shared. */
   readonly length: number;
-  /** The ids of the message that is scored, in the rest. */
+  /** Those of the message that is scored. */
   readonly body: Span;
   /** null: nothing is scored. */
   readonly message: Message | null;
@@ -87,7 +83,6 @@ interface View {
 interface Scored {
   readonly context: readonly number[];
   readonly logprobs: readonly number[];
-  readonly end: number | null;
 }
 
 /** By weights, so that models that share them share what is known. */
@@ -171,11 +166,11 @@ export class LocalModel {
     { keys, score, ends = false }: { keys: readonly SampleKey[] } & ScoreOptions,
   ): Promise<Message[]> {
     this.#dropStale();
-    const rows = conversations.map((conversation, at) => {
+    const rows = conversations.map((conversation, at): Row => {
       const message = score?.[at] ?? null;
+      const split = message === null ? null : this.#split(conversation, message);
+      if (split?.fits === true) return { ...split, message };
       const ids = this.prompt(conversation);
-      const split = message === null ? null : this.#split(conversation, message, ids);
-      if (split?.fits === true) return { ids, base: conversation.before(message!)!, ...split, message };
       const length = ids.length - this.format.cue(conversation).length;
       return { ids, base: conversation, length, body: NOTHING, message: null };
     });
@@ -238,12 +233,7 @@ export class LocalModel {
     missing.forEach((row, index) => {
       const [message, logprobs] = [messages[row]!, computed[index]!];
       known[row] = logprobs;
-      const kept = this.idsOf(message).kept;
-      this.#remember(message, {
-        context: rows[row]!.context,
-        logprobs: logprobs.slice(0, kept),
-        end: logprobs[kept] ?? null,
-      });
+      this.#remember(message, rows[row]!.context, logprobs.slice(0, this.idsOf(message).kept + 1));
     });
     return known as (readonly number[])[];
   }
@@ -267,20 +257,18 @@ export class LocalModel {
   /** A conversation and a message that follows it as ids to be scored; a message of its own with the end that it drew. */
   row(conversation: Conversation, message: Message): ScoredRow {
     const { pinned } = this.format;
+    const rowOf = (ids: readonly number[], [from, to]: Span) => {
+      return { context: ids.slice(0, from), continuation: ids.slice(from, to), pinned };
+    };
     if (message.from === this.role) {
       return { context: this.prompt(conversation), continuation: this.idsOf(message).ids, pinned };
     }
     const whole = conversation.append(message);
-    const ids = this.prompt(whole);
-    const split = this.#split(whole, message, ids)!;
-    if (split.fits) {
-      const [from, to] = split.body.map((at) => split.length + at) as [number, number];
-      return { context: ids.slice(0, from), continuation: ids.slice(from, to), pinned };
-    }
+    const split = this.#split(whole, message)!;
+    if (split.fits) return rowOf(split.ids, split.body);
     // Nothing has to be said behind it: the window is the message's.
-    const view = this.view(whole);
-    const [from, to] = view.body.map((at) => view.ids.length - at) as [number, number];
-    return { context: view.ids.slice(0, from), continuation: view.ids.slice(from, to), pinned };
+    const { ids, body } = this.view(whole);
+    return rowOf(ids, [ids.length - body[0], ids.length - body[1]]);
   }
 
   /** Ids of a conversation, whatever the window: messages in the model's own tokens as they were sampled. */
@@ -315,10 +303,11 @@ export class LocalModel {
 
   /** How the model reads a conversation in which a message is scored. */
   reading(conversation: Conversation, message: Message): Reading {
-    const ids = this.prompt(conversation);
-    const split = this.#split(conversation, message, ids);
-    if (split === null) return { context: ids, heard: [], body: [0, 0] };
-    return { context: ids.slice(0, split.length), heard: ids.slice(split.length), body: split.body };
+    const split = this.#split(conversation, message);
+    if (split === null) return { context: this.prompt(conversation), heard: [], body: NOTHING };
+    const { ids, length, body } = split;
+    const heard = [body[0] - length, body[1] - length] as const;
+    return { context: ids.slice(0, length), heard: ids.slice(length), body: heard };
   }
 
   /** Ids of a message in the model's own tokens: those that were drawn, or what its tokenizer makes of the text. */
@@ -368,16 +357,16 @@ export class LocalModel {
   }
 
   /**
-   * A row in two: how many ids stand before a message and what is around it, and where the message lies in the rest. null
-   * where it is not in the conversation. It does not fit where the window, with room for an answer, cuts into it.
+   * A conversation in two, before a message with what is around it, and from there on. null where the message is not in it. It
+   * does not fit where the window, with room for an answer, cuts into it.
    */
   #split(
     conversation: Conversation,
     message: Message,
-    ids: readonly number[],
-  ): { length: number; body: Span; fits: boolean } | null {
+  ): (Omit<Row, "message"> & { readonly fits: boolean }) | null {
     const base = conversation.before(message);
     if (base === null) return null;
+    const ids = this.prompt(conversation);
     let tail = this.format.cue(conversation).length;
     let body: Span = NOTHING;
     for (let at = conversation; at !== base; at = at.parent!) {
@@ -388,8 +377,8 @@ export class LocalModel {
     const least = Math.max(1, this.format.pinned);
     const fits = ids.length - tail >= least;
     const length = fits ? ids.length - tail : Math.min(least, ids.length);
-    const place = (fromEnd: number) => Math.max(0, ids.length - length - fromEnd);
-    return { length, body: [place(body[0]), place(body[1])], fits };
+    const place = (fromEnd: number) => Math.max(length, ids.length - fromEnd);
+    return { ids, base, length, body: [place(body[0]), place(body[1])], fits };
   }
 
   /** Reads what stands behind the bases of some rows, and notes what the model thinks of the messages in it. */
@@ -400,30 +389,31 @@ export class LocalModel {
       return;
     }
     const scored = session.read(tails, {
-      score: rows.map(({ body }) => (body[0] === body[1] ? [] : [body])),
+      score: rows.map(({ body: [from, to], length }) =>
+        from === to ? [] : [[from - length, to - length] as const],
+      ),
     });
     // A silent end is no part of what is read: it is looked up where the reading stopped.
-    const asked = rows.map(({ message, body, ids, length }) => {
+    const asked = rows.map(({ message, body, ids }) => {
       const sampled = ends && message?.sampled?.tokens === this.tokens ? message.sampled : null;
-      const isLast = length + body[1] === ids.length;
-      return sampled !== null && isLast && sampled.ids.length === sampled.kept + 1
-        ? sampled.ids.at(-1)!
-        : null;
+      const isEnded = sampled !== null && sampled.ids.length === sampled.kept + 1;
+      return isEnded && body[1] === ids.length ? sampled.ids.at(-1)! : null;
     });
     const found = asked.every((id) => id === null) ? asked : session.peek(asked);
-    rows.forEach(({ message, ids, length, body }, row) => {
+    rows.forEach(({ message, ids, body }, row) => {
       if (message === null) return;
-      const context = ids.slice(0, length + body[0]);
-      this.#remember(message, { context, logprobs: scored[row]!, end: found[row] ?? null });
+      const end = found[row] ?? null;
+      const logprobs = end === null ? scored[row]! : [...scored[row]!, end];
+      this.#remember(message, ids.slice(0, body[0]), logprobs);
     });
   }
 
-  #remember(message: Message, scored: Scored): void {
+  #remember(message: Message, context: readonly number[], logprobs: readonly number[]): void {
     // Weights that change are asked anew each time.
     if (this.#options.version !== undefined) return;
     const known = scoredBy.get(this.model) ?? new WeakMap<Message, Scored>();
     scoredBy.set(this.model, known);
-    known.set(message, scored);
+    known.set(message, { context, logprobs });
   }
 
   /** log P of a message's ids after a context, where these weights have read it there. */
@@ -435,16 +425,13 @@ export class LocalModel {
     if (this.#options.version !== undefined) return null;
     const known = scoredBy.get(this.model)?.get(message);
     if (known === undefined || !isEqual(known.context, context)) return null;
-    const { logprobs, end } = known;
-    if (logprobs.length === continuation.length) return logprobs;
-    return end !== null && logprobs.length + 1 === continuation.length ? [...logprobs, end] : null;
+    const { length } = continuation;
+    return known.logprobs.length < length ? null : known.logprobs.slice(0, length);
   }
 
   #score(rows: readonly ScoredRow[]): number[][] {
     if (rows.length === 0) return [];
-    const counters = { tokensRead: 0 };
-    const table = noGrad(() => tokenLogprobs(this.model, rows, { counters }));
-    this.#scored += counters.tokensRead;
+    const { logprobs: table } = noGrad(() => this.train(this.model, rows));
     try {
       const values = table.toTypedArray() as Float32Array;
       const columns = table.shape[1]!;

@@ -2,51 +2,6 @@ import type { TokenDecoder } from "../generation/stop.js";
 import type { Tokenizer } from "../tokenizer.js";
 
 /**
- * Text to ids and back, for texts that stand somewhere in a row rather than alone.
- *
- * A tokenizer alone answers what a whole text is. In a row, texts follow each other, and many tokenizers write or read
- * the first word of whatever they are given otherwise (SentencePiece: a space is put before it and taken away again).
- * What is read would then not be what is recorded. A codec holds one promise: what `decode` says of ids is what they add
- * behind the text before them, and `continue` gives ids of which that is exactly the text.
- *
- * Where no ids of a tokenizer are that text, because it normalises (NFC) or lacks a character, `continue` gives what the
- * tokenizer itself makes of it, and `heard` says which text that is.
- */
-export interface Codec extends TokenDecoder {
-  /** Ids that Python's `tokenizer(text)` puts before a text (beginning-of-text); [] for GPT-2 and Qwen. */
-  readonly prefix: readonly number[];
-  /**
-   * A text that begins a row: what Python's `tokenizer(text)` gives, less what some tokenizers put behind a text (an
-   * end-of-text), since here more follows.
-   */
-  begin(text: string): number[];
-  /** Ids that, behind other text, say exactly this text. Special tokens that it spells out are such tokens. */
-  continue(text: string): number[];
-  /**
-   * What a row says that holds such ids, special tokens spelled out: the text itself, unless the tokenizer has no ids for
-   * it. It is for `continue` unless `begin` is asked for. Ids in hand are heard by `decode(ids, { skipSpecialTokens:
-   * false })` as well.
-   */
-  heard(text: string, how?: "begin" | "continue"): string;
-  /**
-   * UTF-8 bytes of text behind each id, special tokens spelled out. Of a character that lies in several ids the last one
-   * has all bytes, the others none.
-   */
-  byteLengths(ids: readonly number[]): number[];
-}
-
-export const Codec = {
-  /** The codec of a tokenizer; the same one each time. */
-  of(tokenizer: Tokenizer): Codec {
-    let codec = codecs.get(tokenizer);
-    if (codec === undefined) codecs.set(tokenizer, (codec = new TokenizerCodec(tokenizer)));
-    return codec;
-  },
-};
-
-const codecs = new WeakMap<Tokenizer, Codec>();
-
-/**
  * Texts to stand before one that is to be encoded, in the order in which they are tried. With the first, a tokenizer of
  * bytes or of words has nothing to merge; vocabularies of runs of newlines need another.
  */
@@ -61,7 +16,18 @@ interface Anchor {
   ids: readonly number[];
 }
 
-class TokenizerCodec implements Codec {
+/**
+ * Text to ids and back, for texts that stand somewhere in a row rather than alone.
+ *
+ * A tokenizer alone answers what a whole text is. In a row, texts follow each other, and many tokenizers write or read
+ * the first word of whatever they are given otherwise (SentencePiece: a space is put before it and taken away again).
+ * What is read would then not be what is recorded. A codec holds one promise: what `decode` says of ids is what they add
+ * behind the text before them, and `continue` gives ids of which that is exactly the text.
+ *
+ * Where no ids of a tokenizer are that text, because it normalises (NFC) or lacks a character, `continue` gives what the
+ * tokenizer itself makes of it, and `heard` says which text that is.
+ */
+export class Codec implements TokenDecoder {
   readonly #tokenizer: Tokenizer;
   /** null: ids say the same alone as behind others. */
   readonly #decoding: Anchor | null;
@@ -70,7 +36,14 @@ class TokenizerCodec implements Codec {
   /** Text of single ids, special tokens spelled out, as far as it was asked for. */
   readonly #texts = new Map<number, string>();
 
-  constructor(tokenizer: Tokenizer) {
+  /** The codec of a tokenizer; the same one each time. */
+  static of(tokenizer: Tokenizer): Codec {
+    let codec = codecs.get(tokenizer);
+    if (codec === undefined) codecs.set(tokenizer, (codec = new Codec(tokenizer)));
+    return codec;
+  }
+
+  private constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
     const anchors = (texts: readonly string[]) =>
       texts
@@ -85,14 +58,20 @@ class TokenizerCodec implements Codec {
     if (PROBES.every((text) => this.decode(tokenizer.encode(text)) === text)) this.#encoding = null;
   }
 
+  /** Ids that Python's `tokenizer(text)` puts before a text (beginning-of-text); [] for GPT-2 and Qwen. */
   get prefix(): readonly number[] {
     return this.#tokenizer.prefixIds;
   }
 
+  /**
+   * A text that begins a row: what Python's `tokenizer(text)` gives, less what some tokenizers put behind a text (an
+   * end-of-text), since here more follows.
+   */
   begin(text: string): number[] {
     return [...this.prefix, ...this.#tokenizer.encode(text)];
   }
 
+  /** Ids that, behind other text, say exactly this text. Special tokens that it spells out are such tokens. */
   continue(text: string): number[] {
     if (text === "") return [];
     const alone = () => this.#tokenizer.encode(text);
@@ -116,11 +95,20 @@ class TokenizerCodec implements Codec {
     return whole.startsWith(text) ? whole.slice(text.length) : this.#say(ids, options);
   }
 
+  /**
+   * What a row says that holds such ids, special tokens spelled out: the text itself, unless the tokenizer has no ids for
+   * it. It is for `continue` unless `begin` is asked for. Ids in hand are heard by `decode(ids, { skipSpecialTokens:
+   * false })` as well.
+   */
   heard(text: string, how: "begin" | "continue" = "continue"): string {
     if (how === "continue") return this.decode(this.continue(text), SPELLED);
     return this.#say(this.#tokenizer.encode(text), SPELLED);
   }
 
+  /**
+   * UTF-8 bytes of text behind each id, special tokens spelled out. Of a character that lies in several ids the last one
+   * has all bytes, the others none.
+   */
   byteLengths(ids: readonly number[]): number[] {
     const lengths: number[] = [];
     while (lengths.length < ids.length) lengths.push(...this.#lengthsOfRun(ids, lengths.length));
@@ -158,6 +146,7 @@ class TokenizerCodec implements Codec {
   }
 }
 
+const codecs = new WeakMap<Tokenizer, Codec>();
 const SPELLED = { skipSpecialTokens: false };
 const INVALID = "\uFFFD";
 /** The beginning of a character at the end of a text: one U+FFFD, or one for each of its bytes. */

@@ -13,7 +13,6 @@ export interface Piece {
 
 /** How one model reads conversations: which ids each message adds, and what stands before the model's own next one. */
 export interface Format {
-  readonly name: string;
   /** Leading ids of every row that a full window leaves in place. */
   readonly pinned: number;
   /** Ids that end an utterance, beside the model's own. */
@@ -43,7 +42,6 @@ export interface PlainOptions {
  * messages, there is a cut between ids.
  */
 export class PlainFormat implements Format {
-  readonly name = "plain";
   readonly endIds: readonly number[] = [];
   readonly #role: "tester" | "target";
   readonly #labels: Readonly<Partial<Record<From, string>>>;

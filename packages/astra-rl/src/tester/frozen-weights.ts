@@ -1,0 +1,24 @@
+import { noGrad, UsageError } from "@astra-rl/torch";
+import { TesterWeights } from "./tester-weights.js";
+
+/** A tester that is only evaluated: one set of weights, without gradients, nothing to train. */
+export class FrozenWeights extends TesterWeights {
+  parameters(): [] {
+    return [];
+  }
+
+  /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
+  override training<T>(compute: () => T): T {
+    return noGrad(compute);
+  }
+
+  save(): Promise<void> {
+    return Promise.reject(new UsageError("tester: nothing was trained, so there is nothing to save"));
+  }
+
+  restore(): Promise<void> {
+    return Promise.reject(
+      new UsageError("tester: is only evaluated; load the system with the weights that are wanted"),
+    );
+  }
+}

@@ -1,0 +1,8 @@
+import { LocalModel } from "@astra-rl/lm";
+import type { Model } from "../../src/core/index.js";
+
+/** The target of a system that was loaded from checkpoints only. */
+export function localTarget({ target }: { readonly target: Model }): LocalModel {
+  if (!(target instanceof LocalModel)) throw new Error(`the target ${target.name} is not of this process`);
+  return target;
+}
