@@ -42,6 +42,7 @@ export {
   type TokenOutputsOptions,
 } from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";
+export { ValueHead } from "./value-head.js";
 export {
   Conversation,
   conversationOf,

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { describeValue, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parseJsonObject, readFileIfThere } from "./json-fields.js";
@@ -55,6 +56,7 @@ export class Tokenizer {
   /** The files it was made from, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
 
+  #fingerprint: string | null = null;
   readonly #normalizer: Normalizer | null;
   readonly #preTokenizer: PreTokenizer | null;
   readonly #model: Model;
@@ -224,6 +226,17 @@ export class Tokenizer {
   /** Id of a token given as it is spelled in the vocabulary; null where there is none. */
   idOf(token: string): number | null {
     return this.#added.idOf.get(token) ?? this.#model.idOf.get(token) ?? null;
+  }
+
+  /** Equal for tokenizers that give the same ids to the same text, judged by the files that define them, byte for byte. */
+  get fingerprint(): string {
+    const definition = this.directoryFiles.get("tokenizer.json");
+    const files =
+      definition === undefined
+        ? [...this.directoryFiles].sort(([a], [b]) => (a < b ? -1 : 1)).flat()
+        : [definition];
+    this.#fingerprint ??= files.reduce((hash, part) => hash.update(part), createHash("sha256")).digest("hex");
+    return this.#fingerprint;
   }
 
   /** Writes the files that it was made from, unchanged, into a folder. */

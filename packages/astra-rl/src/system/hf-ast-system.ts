@@ -1,11 +1,10 @@
-import type { CausalLM, LocalModel } from "@astra-rl/lm";
+import { ValueHead, type CausalLM, type LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Model } from "../core/index.js";
 import { baseNameOf, type ComputeTypes, type ModelShelf, type ModelSource } from "../models/index.js";
 import {
   FullWeights,
   LoRAWeights,
-  ValueHead,
   type LocalTester,
   type LoRAOptions,
   type TesterWeights,

@@ -4,4 +4,3 @@ export { FrozenWeights } from "./frozen-weights.js";
 export { LocalTester, type LocalTesterOptions } from "./local-tester.js";
 export { LoRAWeights, type LoRAOptions } from "./lora-weights.js";
 export { TesterWeights } from "./tester-weights.js";
-export { ValueHead } from "./value-head.js";

@@ -1,8 +1,13 @@
-import { LocalModel, type Conversation, type LocalModelOptions, type Message } from "@astra-rl/lm";
+import {
+  LocalModel,
+  type Conversation,
+  type LocalModelOptions,
+  type Message,
+  type ValueHead,
+} from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Device, type Tensor } from "@astra-rl/torch";
 import { TokenTable, type Tester, type TesterOutput, type TesterWants } from "../core/index.js";
 import { versionOf, type TesterWeights } from "./tester-weights.js";
-import type { ValueHead } from "./value-head.js";
 
 export interface LocalTesterOptions extends Omit<
   LocalModelOptions,

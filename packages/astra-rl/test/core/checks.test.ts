@@ -49,12 +49,7 @@ describe("checkTable of log-probabilities", () => {
       {},
       /at most 0, got 2.5 at row 1, token 1$/u,
     ],
-    [
-      "probabilities",
-      table([[0.5], [0.25]]),
-      {},
-      /got 0.5 at row 0, token 0; they look like probabilities/u,
-    ],
+    ["probabilities", table([[0.5], [0.25]]), {}, /got 0.5 at row 0, token 0; they look like probabilities/u],
     ["NaN", table([[-1], [NaN]]), {}, /must be finite, got NaN at row 1, token 0/u],
     ["−∞", table([[-1, -Infinity], [-1]]), {}, /got -Infinity at row 0, token 1/u],
     ["no gradient", table([[-1], [-1]]), { gradient: true }, /must carry a gradient/u],

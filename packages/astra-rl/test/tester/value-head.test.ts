@@ -9,7 +9,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem, type HFASTSystemOptions } from "../../src/system/index.js";
 import { HFASTConfiguration, HFASTTrainer, type HFASTTrainerOptions } from "../../src/training/index.js";
-import { ValueHead } from "../../src/tester/index.js";
+import { ValueHead } from "@astra-rl/lm";
 import { pairsOf as pairsOfNodes } from "../support/faithful.js";
 import { probes, talks } from "../support/values.js";
 import { ActorCritic } from "../support/actor-critic.js";

@@ -8,7 +8,7 @@ export type From = "system" | "prompt" | "tester" | "target" | "around";
 export interface Sampled {
   /** Name of the model. */
   readonly by: string;
-  /** Whose ids: the tokenizer's fingerprint (`fingerprintOf`). */
+  /** Whose ids: the tokenizer's `fingerprint`. */
   readonly tokens: string;
   /** All that was drawn, the end id included. */
   readonly ids: readonly number[];

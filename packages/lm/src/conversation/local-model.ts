@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { isGradEnabled, noGrad } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
@@ -87,20 +86,6 @@ interface Scored {
 
 /** By weights, so that models that share them share what is known. */
 const scoredBy = new WeakMap<CausalLM, WeakMap<Message, Scored>>();
-const fingerprints = new WeakMap<Tokenizer, string>();
-let unnamed = 0;
-
-/** Equal for tokenizers that give the same ids to the same text, judged by their definition, byte for byte. */
-export function fingerprintOf(tokenizer: Tokenizer): string {
-  let known = fingerprints.get(tokenizer);
-  if (known === undefined) {
-    const file = tokenizer.directoryFiles.get("tokenizer.json");
-    // One that was made otherwise is like no other.
-    known = file === undefined ? `tokenizer ${unnamed++}` : createHash("sha256").update(file).digest("hex");
-    fingerprints.set(tokenizer, known);
-  }
-  return known;
-}
 
 /**
  * A language model of this process: a function of conversations. What it has read it keeps until `release`, so that nothing
@@ -135,7 +120,7 @@ export class LocalModel {
     this.role = options.role;
     this.tokenizer = options.tokenizer;
     this.codec = Codec.of(options.tokenizer);
-    this.tokens = fingerprintOf(options.tokenizer);
+    this.tokens = options.tokenizer.fingerprint;
     this.format = options.format ?? new PlainFormat(this.codec, { role: options.role });
     this.sampling = options.sampling;
     // Asking for the weights may bring a copy up to date; their sizes never change.

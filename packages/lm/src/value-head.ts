@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { CausalLM } from "@astra-rl/lm";
 import {
   addDigests,
   cast,
@@ -16,6 +15,7 @@ import {
   zeros,
   type Tensor,
 } from "@astra-rl/torch";
+import type { CausalLM } from "./causal-lm.js";
 
 /** Beside the weights of a checkpoint; whoever loads only the model does not see it. */
 const FILE = "value_head.safetensors";
