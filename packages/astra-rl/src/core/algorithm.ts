@@ -1,9 +1,9 @@
 import type { Conversation, Message } from "@astra-rl/lm";
-import { UsageError, type Tensor } from "@astra-rl/torch";
+import type { Tensor } from "@astra-rl/torch";
 import type { Credit, CreditTable } from "./credit.js";
 import type { Graph } from "./graph.js";
 import type { Sampler } from "./sampler.js";
-import type { Json, Stateful } from "./state.js";
+import { Stateless } from "./state.js";
 import type { System, SystemNeed } from "./system.js";
 
 /** What an algorithm makes of one batch. */
@@ -32,20 +32,23 @@ export interface LearningRateGroup {
  *
  * `flatten` must reach every node of the graph, leave out those without credit, and keep nodes as they are, so that
  * subclasses of Node and the token ids behind them survive. Steps that share most of their conversation should be neighbours:
- * they are shuffled a few neighbours at a time, since a batch reads once what its steps share.
+ * they are shuffled a few neighbours at a time, since a batch reads once what its steps share. `getState` is what the
+ * algorithm remembers between experiences.
  */
 export abstract class Algorithm<
   S = Conversation,
   A = Message,
   Step = unknown,
   Batch = unknown,
-> implements Stateful {
+> extends Stateless {
   /** How often the steps of an experience are passed over, each time in another order. */
   readonly epochs: number = 1;
   /** What the system must be able to tell. One that cannot is refused at assembly. */
   readonly needs: readonly SystemNeed[] = [];
 
-  constructor(readonly system: System<S, A>) {}
+  constructor(readonly system: System<S, A>) {
+    super();
+  }
 
   /** Fails, with an explanation, for a sampler whose graphs this algorithm cannot learn from. Called at assembly. */
   checkSampler(_sampler: Sampler<S, A>): void {}
@@ -86,17 +89,5 @@ export abstract class Algorithm<
     _credits: readonly CreditTable<S, A>[],
   ): Record<string, number> {
     return {};
-  }
-
-  /** What the algorithm remembers between experiences; null for nothing. */
-  getState(): Json {
-    return null;
-  }
-
-  setState(state: Json): void {
-    if (state === null) return;
-    throw new UsageError(
-      "Algorithm.setState: this algorithm remembers nothing, got the state of one that does",
-    );
   }
 }

@@ -93,7 +93,7 @@ export {
   type ScoreFailure,
   type ScoreOutcome,
 } from "./scorer.js";
-export type { Json, Stateful } from "./state.js";
+export { Stateless, type Json, type Stateful } from "./state.js";
 export { expand, type ExpandRequest, type Outcome } from "./growth.js";
 export {
   Conversation,

@@ -1,3 +1,5 @@
+import { UsageError } from "@astra-rl/torch";
+
 /** A value that JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
@@ -7,4 +9,18 @@ export interface Stateful {
   getState(): Json;
   /** Goes on where `getState` was called. @throws UsageError for a state that is not its own */
   setState(state: Json): void;
+}
+
+/** What remembers nothing, unless a subclass does. */
+export class Stateless implements Stateful {
+  getState(): Json {
+    return null;
+  }
+
+  setState(state: Json): void {
+    if (state === null) return;
+    throw new UsageError(
+      `${this.constructor.name}.setState: it remembers nothing, but was given the state of one that does`,
+    );
+  }
 }

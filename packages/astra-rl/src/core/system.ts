@@ -11,7 +11,7 @@ import { attemptRows, type RetryOptions } from "./failure.js";
 import type { Graph } from "./graph.js";
 import type { TesterOutput, TesterWants, WorkCounters } from "./model.js";
 import type { Assessment, ResponseOf } from "./node.js";
-import type { Json, Stateful } from "./state.js";
+import { Stateless } from "./state.js";
 import type { TokenTable } from "./token-table.js";
 import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
@@ -33,9 +33,9 @@ export type SystemNeed = "baseline" | "values" | "entropy";
  *
  * S is the type of states, A the type of probes. In conversations of language models they are Conversation and Message, and
  * methods may return plain texts, which are made values once, by the twins: see `Returned`. A response is a Message there, and
- * a state elsewhere.
+ * a state elsewhere. `getState` is what the system remembers between experiences beside weights.
  */
-export abstract class System<S = Conversation, A = Message> implements Stateful {
+export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** How failing calls to the target are repeated before they become data. */
   retry: RetryOptions = {};
   #device: string | null = null;
@@ -145,17 +145,6 @@ export abstract class System<S = Conversation, A = Message> implements Stateful 
    * tried.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
-
-  /** What the system remembers between experiences beside weights; null for nothing. */
-  getState(): Json {
-    return null;
-  }
-
-  /** Goes on where `getState` was called. */
-  setState(state: Json): void {
-    if (state === null) return;
-    throw new UsageError("System.setState: this system remembers nothing, got the state of one that does");
-  }
 
   /** Work done so far; empty for a system that does not count. */
   counters(): WorkCounters {
