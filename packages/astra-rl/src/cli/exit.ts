@@ -1,11 +1,23 @@
 import { AstraError, diskReason, UsageError } from "@astra-rl/torch";
+import { noVerdict } from "../records/index.js";
 import { visible } from "../report/index.js";
 
 /**
- * Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right; and 128 + SIGPIPE,
- * as of a program that a closed pipe has ended.
+ * Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right; a run that came to
+ * its end and says nothing of the target; and 128 + SIGPIPE, as of a program that a closed pipe has ended.
+ * docs/exit-codes.md lists what ends in which.
  */
-export const EXIT = { done: 0, failed: 1, usage: 2, closedPipe: 141 } as const;
+export const EXIT = { done: 0, failed: 1, usage: 2, noVerdict: 3, closedPipe: 141 } as const;
+
+/** Thrown where all went as it should, but what came of it says nothing of the target. */
+export class NoVerdictError extends AstraError {
+  override name = "NoVerdictError";
+
+  /** @param command begins the line */
+  constructor(command: string, doubts: readonly string[]) {
+    super(`${command}: ${noVerdict(doubts)}`);
+  }
+}
 
 // The user's disk, permissions or paths, not our fault: what the system calls it, in words. These may be about reading
 // as well as about writing; what only a write can meet is said by `diskReason`.
@@ -39,6 +51,7 @@ export function explain(error: unknown): { code: number; line: string } {
     const where = path === undefined ? "" : `${path}: `;
     return { code: EXIT.usage, line: lines(`${where}${sentenceOf(systemCode)} (${systemCode})`) };
   }
+  if (error instanceof NoVerdictError) return { code: EXIT.noVerdict, line: lines(error.message) };
   if (error instanceof AstraError) return { code: EXIT.failed, line: lines(error.message) };
   const message = error instanceof Error ? error.message : String(error);
   return { code: EXIT.failed, line: lines(`internal: ${message} (set ASTRA_RL_DEBUG=1 for the stack)`) };

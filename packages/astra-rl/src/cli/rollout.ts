@@ -4,7 +4,12 @@ import { readConfiguration } from "../configuration/index.js";
 import { withMemoryAdvice, type Graph, type Node, type System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
+import {
+  assembleSampler,
+  assembleEvaluationSystem,
+  chatModelsReadPlainly,
+  loadPrompts,
+} from "../run/index.js";
 import {
   downloadNotes,
   noteHubModels,
@@ -45,6 +50,7 @@ export function rolloutCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       const teller = system as unknown as Partial<TokenTeller>;
       try {
+        for (const line of chatModelsReadPlainly(system)) output.alert(line);
         if (tokens && teller.tokensOf === undefined) {
           throw new UsageError(
             "--tokens: the system of this configuration does not tell token ids (tokensOf)",

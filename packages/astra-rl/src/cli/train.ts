@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
@@ -6,6 +6,7 @@ import { configurationSettings, readConfiguration } from "../configuration/index
 import {
   assembleSystem,
   assembleTrainer,
+  chatModelsReadPlainly,
   checkNewRunFolder,
   defaultRunFolder,
   prepareRunFolder,
@@ -19,8 +20,11 @@ import type { System } from "../core/index.js";
 import { checkResumable, computeTypesOf } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
 import { stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
+import { NoVerdictError } from "./exit.js";
+import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
+import { stepDoubts } from "./step-doubts.js";
 import { TrainingProgress } from "./training-progress.js";
 
 /** `astra-rl train CONFIG`: trains the tester and leaves a run folder. */
@@ -54,6 +58,7 @@ export function trainCommand(streams: Streams) {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
         system = await assembleSystem<System>(wanted, downloadNotes(output));
+        for (const line of chatModelsReadPlainly(system)) output.alert(line);
         const configuration = withComputeTypes(wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
@@ -69,6 +74,7 @@ export function trainCommand(streams: Streams) {
             signal,
             logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
             callbacks: [
+              stepDoubts(output),
               {
                 name: "progress",
                 onStepKept: (record) => {
@@ -82,6 +88,7 @@ export function trainCommand(streams: Streams) {
           downloadNotes(output),
         );
         let found: string[] = [];
+        let evaluated: string[] = [];
         try {
           lock ??= prepareRunFolder(folder, configuration);
           await recordSession(folder, configuration, { resume });
@@ -90,6 +97,7 @@ export function trainCommand(streams: Streams) {
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
           if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
+          if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary);
         } finally {
           trainer.dispose();
         }
@@ -99,6 +107,7 @@ export function trainCommand(streams: Streams) {
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
         for (const line of found) output.note(line);
+        const doubts = [...new Set([...doubtsOfRun(folder), ...evaluated])];
         const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
         const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
         output.note(`Run folder: ${folder}`);
@@ -109,10 +118,17 @@ export function trainCommand(streams: Streams) {
             `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
           );
         }
+        if (doubts.length > 0) throw new NoVerdictError("train", doubts);
       } finally {
         interruption?.end();
         system?.dispose();
         lock?.release();
       }
     });
+}
+
+/** Why a run's training says nothing of the target; a trainer of the user's need not leave the lines that tell. */
+function doubtsOfRun(folder: string): string[] {
+  const file = join(folder, "metrics.jsonl");
+  return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];
 }

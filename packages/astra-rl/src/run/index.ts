@@ -12,6 +12,7 @@ export {
   assembleTrainer,
   trustsEmbeddedScorer,
 } from "./assemble.js";
+export { chatModelsReadPlainly } from "./chat-models.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export {
