@@ -107,6 +107,7 @@ export function demoCommand(streams: Streams) {
         });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
+        lock.check();
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
         writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
         writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);

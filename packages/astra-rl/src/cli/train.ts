@@ -91,9 +91,11 @@ export function trainCommand(streams: Streams) {
         let evaluated: string[] = [];
         try {
           lock ??= prepareRunFolder(folder, configuration);
+          lock.check();
           await recordSession(folder, configuration, { resume });
           await trainer.train();
           // A resumed run may have been given more steps, for example; what was refused is not written down.
+          lock.check();
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
           if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);

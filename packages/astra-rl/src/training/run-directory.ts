@@ -33,6 +33,8 @@ export class RunDirectory {
   readonly evaluations: Journal;
   readonly metrics: Journal;
   #lock: RunLock | null = null;
+  /** Whether the lock was taken here, and is let go of here. */
+  #isOwn = false;
 
   constructor(readonly path: string) {
     this.graphs = new Journal(join(path, "graphs.jsonl"));
@@ -47,9 +49,11 @@ export class RunDirectory {
    * `resume` is false
    */
   open({ resume, lock, onTakeover }: OpenOptions): void {
+    // A folder that was renamed since its lock was taken is not to be made anew.
+    lock?.check();
     makeFolder(join(this.path, "checkpoints"));
-    if (lock === undefined)
-      this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
+    this.#isOwn = lock === undefined;
+    this.#lock = lock ?? RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
     try {
       this.#open(resume);
     } catch (error) {
@@ -80,8 +84,24 @@ export class RunDirectory {
 
   close(): void {
     for (const name of JOURNALS) this[name].close();
-    this.#lock?.release();
+    if (this.#isOwn) this.#lock?.release();
     this.#lock = null;
+  }
+
+  /** Asked before every write. @throws UsageError where the folder no longer is this process's; see `RunLock.check` */
+  check(): void {
+    this.#lock?.check();
+  }
+
+  /** Has a checkpoint written, and asks once more before it takes its place. */
+  async #checked(write: (folder: string) => Promise<void>, temporary: string): Promise<void> {
+    this.check();
+    try {
+      await write(temporary);
+    } finally {
+      // Where the folder was renamed meanwhile, that says more than a file that could not be written.
+      this.check();
+    }
   }
 
   checkpointPath(tag: CheckpointTag): string {
@@ -95,7 +115,8 @@ export class RunDirectory {
 
   /** Replaces a checkpoint whole; see `replaceFolder`. */
   async writeCheckpoint(tag: CheckpointTag, write: (folder: string) => Promise<void>): Promise<void> {
-    await replaceFolder(this.checkpointPath(tag), write);
+    this.check();
+    await replaceFolder(this.checkpointPath(tag), (temporary) => this.#checked(write, temporary));
   }
 
   /**
@@ -105,9 +126,11 @@ export class RunDirectory {
    * @param before the step that the present `last` belongs to
    */
   async writeLast(keep: number, before: number, write: (folder: string) => Promise<void>): Promise<void> {
+    this.check();
     const kept =
       keep > 1 && this.hasCheckpoint("last") ? join(this.path, "checkpoints", `step-${before}`) : null;
-    await replaceFolder(this.checkpointPath("last"), write, kept === null ? {} : { keepOldAs: kept });
+    const options = kept === null ? {} : { keepOldAs: kept };
+    await replaceFolder(this.checkpointPath("last"), (temporary) => this.#checked(write, temporary), options);
     for (const step of this.keptSteps().slice(0, Math.max(0, this.keptSteps().length - (keep - 1)))) {
       rmSync(join(this.path, "checkpoints", `step-${step}`), { recursive: true, force: true });
     }
