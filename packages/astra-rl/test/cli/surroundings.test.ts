@@ -44,6 +44,36 @@ training: {${training}}
   return path("run.yaml");
 }
 
+describe("limits of the process", () => {
+  test("eight gigabytes of addresses are enough for every command", () => {
+    configuration("trainingSteps: 1, evaluateEvery: 0");
+    const limited = shell(
+      "ulimit -v 8000000; $A --version && $A train run.yaml --run-dir run --quiet && $A report run --output page.html --quiet",
+    );
+    expect(limited).toMatchObject({ stdout: "0.1.0\n", stderr: "", status: 0 });
+  });
+
+  test("twenty open files are too few, which is said in a sentence", () => {
+    const { stdout, stderr, status } = shell("ulimit -n 20; $A --version");
+    expect(stdout).toBe("");
+    expect(stderr).toBe(
+      "astra-rl: this process may open too few files to start; raise the limit (ulimit -n 1024)\n",
+    );
+    expect(status).toBe(2);
+  });
+
+  test.each(["4096", "100000", "99999999999999999"])("%s threads are bounded, with a line", (count) => {
+    configuration();
+    const began = performance.now();
+    const { stderr, status } = shell(`OMP_NUM_THREADS=${count} timeout 40 $A rollout run.yaml --quiet`);
+    expect(stderr).toMatch(
+      new RegExp(`^OMP_NUM_THREADS: ${count} threads are more than can be of use; taking \\d+\n$`),
+    );
+    expect(status).toBe(0);
+    expect(performance.now() - began).toBeLessThan(40_000);
+  });
+});
+
 describe("standard output", () => {
   test("that is closed does not end training", () => {
     configuration();
