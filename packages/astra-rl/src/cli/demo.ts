@@ -89,7 +89,7 @@ export function demoCommand(streams: Streams) {
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
-          await trainer.train();
+          await interruption.orStopped(trainer.train());
           progress.end();
           if (trainer.step < trainingSteps) {
             const file = join(folder, "config.resolved.yaml");

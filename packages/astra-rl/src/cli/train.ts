@@ -19,7 +19,7 @@ import {
 import type { System } from "../core/index.js";
 import { checkResumable, computeTypesOf } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
-import { stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
+import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
@@ -93,13 +93,18 @@ export function trainCommand(streams: Streams) {
           lock ??= prepareRunFolder(folder, configuration);
           lock.check();
           await recordSession(folder, configuration, { resume });
-          await trainer.train();
+          await interruption.orStopped(trainer.train());
           // A resumed run may have been given more steps, for example; what was refused is not written down.
           lock.check();
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
           if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
           if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary);
+        } catch (error) {
+          if (!(error instanceof StoppedWaitingError)) throw error;
+          progress.end();
+          const goOn = `${stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`)}`;
+          throw new StoppedWaitingError(`${goOn}; ${error.message}`, { cause: error });
         } finally {
           trainer.dispose();
         }

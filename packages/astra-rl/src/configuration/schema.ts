@@ -211,8 +211,21 @@ const scoreCache = z.strictObject({
 /** How the scores of a section are remembered. */
 export type ScoreCache = z.output<typeof scoreCache>;
 
+/** Seconds that a call to a scorer of the user's may take, unless the configuration says otherwise. */
+export const MODULE_DEADLINE = 600;
+/** What a timer takes. */
+const MOST_SECONDS = 2_000_000;
+
 /** What may be said of every scorer. */
 const SCORER_SHAPE = {
+  deadline: positive
+    .max(MOST_SECONDS)
+    .optional()
+    .meta(FREE)
+    .describe(
+      `Seconds after which a call that has not been answered has failed, and is not repeated. Default: ${MODULE_DEADLINE} ` +
+        "for a module of your own, which may ask a server; no limit for the package's, which compute",
+    ),
   cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
 };
 

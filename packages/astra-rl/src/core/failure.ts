@@ -1,6 +1,7 @@
 import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/torch";
 import { Message } from "@astra-rl/lm";
 import { ContractError } from "./checks.js";
+import { DeadlineError } from "./within.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
@@ -55,19 +56,22 @@ const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout
 /**
  * Calls until it succeeds or the tries are used up.
  *
- * @returns the value, or the failure of the last try; throws only what `isRecordable` refuses.
+ * @returns the value, or the failure of the last try, which is not repeated where it was late; throws only what `isRecordable` refuses.
  */
 export async function attempt<T>(
   stage: Failure["stage"],
   call: () => Promise<T>,
   { attempts = 3, delay = 0, sleep = wait }: RetryOptions = {},
-): Promise<{ value: T; failure: null } | { failure: Failure }> {
+): Promise<{ value: T; failure: null } | { failure: Failure; late?: true }> {
   for (let tried = 1; ; tried++) {
     try {
       return { value: await call(), failure: null };
     } catch (error) {
       if (error instanceof RecordedFailure) return { failure: error.failure };
       if (!isRecordable(error)) throw error;
+      if (error instanceof DeadlineError) {
+        return { failure: { stage, message: messageOf(error), attempts: tried }, late: true };
+      }
       if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
       if (delay > 0) await sleep(delay * 2 ** (tried - 1));
     }
