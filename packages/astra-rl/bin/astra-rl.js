@@ -16,15 +16,17 @@ const main = new URL("../dist/cli/main.js", import.meta.url);
 if (existsSync(main)) {
   try {
     const { main: run } = await import(main.href);
-    process.on("exit", (code) => {
-      // What Node ends with where nothing is left to be done, and somebody is waited for all the same.
-      if (code !== 13) return;
+    let isWaiting = true;
+    process.on("exit", () => {
+      // Node ends, with a code of its own, where nothing is left to be done and somebody is waited for all the same.
+      if (!isWaiting || process.exitCode !== 13) return;
       process.stderr.write(
         "astra-rl: what it waited for can no longer come: a promise of a module never settles\n",
       );
       process.exitCode = 1;
     });
     process.exitCode = await run(process.argv.slice(2));
+    isWaiting = false;
     // What is waited for no longer, such as the answer of a server, must not keep the process.
     setTimeout(() => process.exit(), 500).unref();
   } catch (error) {
