@@ -9,6 +9,7 @@ import {
   chatModelsReadPlainly,
   checkNewRunFolder,
   defaultRunFolder,
+  engineChange,
   prepareRunFolder,
   recordSession,
   takeRunFolder,
@@ -92,6 +93,8 @@ export function trainCommand(streams: Streams) {
         try {
           lock ??= prepareRunFolder(folder, configuration);
           lock.check();
+          const change = resume ? engineChange(folder) : null;
+          if (change !== null) output.alert(change);
           await recordSession(folder, configuration, { resume });
           await interruption.orStopped(trainer.train());
           // A resumed run may have been given more steps, for example; what was refused is not written down.
