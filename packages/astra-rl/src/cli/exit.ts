@@ -1,6 +1,6 @@
 import { AstraError, diskReason, UsageError } from "@astra-rl/torch";
 import { noVerdict } from "../records/index.js";
-import { visible } from "../report/index.js";
+import { printable } from "../report/index.js";
 
 /**
  * Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right; a run that came to
@@ -47,7 +47,10 @@ export function explain(error: unknown): { code: number; line: string } {
   const systemCode = codeOf(error);
   if (error instanceof UsageError) return { code: EXIT.usage, line: lines(error.message) };
   if (systemCode !== null) {
-    const { path } = error as NodeJS.ErrnoException;
+    const { path, syscall } = error as NodeJS.ErrnoException;
+    if (syscall === "uv_cwd") {
+      return { code: EXIT.usage, line: "the working directory is no more; change to another one" };
+    }
     const where = path === undefined ? "" : `${path}: `;
     return { code: EXIT.usage, line: lines(`${where}${sentenceOf(systemCode)} (${systemCode})`) };
   }
@@ -64,8 +67,7 @@ function codeOf(error: unknown): string | null {
 }
 
 /** Messages may quote what a file or a model said; their own line breaks stay. */
-const lines = (message: string) =>
-  message
-    .split("\n")
-    .map((line) => visible(line).replaceAll("\\\\", "\\"))
-    .join("\n");
+const lines = (message: string) => printable(message, LONGEST_LINE);
+
+/** Room for two paths as long as a system takes them. */
+const LONGEST_LINE = 9000;

@@ -45,6 +45,7 @@ export function trainCommand(streams: Streams) {
         quiet,
         mayOutlive: "training goes on; metrics.jsonl has every step",
       });
+      if (runDir === "") throw new UsageError(NO_FOLDER);
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
@@ -136,6 +137,9 @@ export function trainCommand(streams: Streams) {
       }
     });
 }
+
+/** Said of an empty name, such as that of a variable of the shell that is not set. */
+const NO_FOLDER = '--run-dir: must name a folder, got ""';
 
 /** Why a run's training says nothing of the target; a trainer of the user's need not leave the lines that tell. */
 function doubtsOfRun(folder: string): string[] {

@@ -70,7 +70,7 @@ export {
 export { requireLoaded, type Loads } from "./loads.js";
 export { MEMORY_ADVICE, requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
-export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
+export { readNamedFile, readStandardInput, readTextFile } from "./read-text-file.js";
 export { DeadlineError, within } from "./within.js";
 export { nextTurn } from "./next-turn.js";
 export {

@@ -195,7 +195,7 @@ export function checkScore(
       ? "; bring another scale there with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
       : "";
     throw new ContractError(
-      `${name}.score: every ${what} must be ${rule}, got ${String(value)} for ` +
+      `${name}.score: every ${what} must be ${rule}, got ${describeValue(value)} for ` +
         `${JSON.stringify(judgedText(item).slice(0, 60))}${advice}`,
     );
   }

@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
-import { UsageError } from "@astra-rl/torch";
+import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { compareEvaluations } from "../evaluation/index.js";
 import {
@@ -61,6 +61,7 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
 }
 
 function readRun(folder: string, options: ReadReportOptions): ReportRun {
+  requireRegularFiles(folder);
   const file = (name: string) => join(folder, name);
   const has = (name: string) => existsSync(file(name));
   const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
@@ -123,6 +124,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 }
 
 function evaluationOf(path: string, label: string): ReportEvaluation {
+  checkRegular(path);
   const { summary, details, measured } = parseEvaluationRecord(readFileSync(path, "utf8"), path);
   return { label, step: null, summary: judged(summary), measured: measured ?? null, details };
 }

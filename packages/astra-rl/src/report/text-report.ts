@@ -67,8 +67,9 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
   return [["run", ...keys], ...rows];
 }
 
-// Spreadsheets take a text that begins with one of these for a formula; some pass over white space before it.
-const FORMULA = /^\s*[=+\-@|]/u;
+// Spreadsheets take a text that begins with one of these, in full width as well, for a formula; some pass over white space
+// before it.
+const FORMULA = /^[\s\p{Cf}]*[=+\-@|\uFF1D\uFF0B\uFF0D\uFF20\uFF5C]/u;
 
 /** A text on one line, with line breaks as \n; an empty cell stands for what is not known. */
 function cell(value: Cell): string {

@@ -1,6 +1,13 @@
 import { closeSync, existsSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { explainDiskErrors, makeFolder, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
+import {
+  explainDiskErrors,
+  makeFolder,
+  recoverFolder,
+  replaceFolder,
+  requireRegularFiles,
+  UsageError,
+} from "@astra-rl/torch";
 import { Journal } from "./journal.js";
 import { RunLock, type RunLockOptions } from "./run-lock.js";
 
@@ -14,7 +21,8 @@ const KEPT = /^step-(\d+)$/;
 
 /** What processes that were killed while they wrote leave: in `checkpoints/`, and in any folder. */
 const LEFT_OF_CHECKPOINT = /^\.+(last|best)(\.(writing|old))+$|^\.probe$/;
-const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
+/** The file that a process which was killed had begun to write. */
+export const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
 
 export interface OpenOptions extends RunLockOptions {
   resume: boolean;
@@ -152,6 +160,8 @@ export class RunDirectory {
  */
 export function recoverRunFolder(path: string): void {
   const checkpoints = join(path, "checkpoints");
+  requireRegularFiles(path);
+  if (existsSync(checkpoints)) requireRegularFiles(checkpoints);
   for (const tag of ["last", "best"] as const) recoverFolder(join(checkpoints, tag));
   const remove = (folder: string, left: RegExp) => {
     for (const name of existsSync(folder) ? readdirSync(folder) : []) {
