@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { BoundedTemplate } from "./bounded-template.js";
 import type { Tokenizer } from "./tokenizer.js";
@@ -27,9 +28,13 @@ export class ChatTemplate {
    */
   static of(tokenizer: Tokenizer): ChatTemplate | null {
     const file = tokenizer.directoryFiles.get(FILE);
-    const source = file === undefined ? listed(tokenizer.settings["chat_template"]) : decoded(file);
+    const source =
+      file === undefined
+        ? listed(tokenizer.settings["chat_template"], tokenizer.where)
+        : decoded(file, tokenizer.where);
     if (source === null) return null;
-    const where = file === undefined ? `tokenizer_config.json: "chat_template"` : FILE;
+    const folder = tokenizer.where;
+    const where = file === undefined ? `${join(folder, SETTINGS)}: "chat_template"` : join(folder, FILE);
     return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens);
   }
 
@@ -56,23 +61,24 @@ export class ChatTemplate {
 }
 
 const FILE = "chat_template.jinja";
+const SETTINGS = "tokenizer_config.json";
 
-function decoded(bytes: Uint8Array): string {
+function decoded(bytes: Uint8Array, folder: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new UsageError(`${FILE}: must be UTF-8 text, got other bytes`, { cause });
+    throw new UsageError(`${join(folder, FILE)}: must be UTF-8 text, got other bytes`, { cause });
   }
 }
 
-function listed(value: unknown): string | null {
+function listed(value: unknown, folder: string): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return value;
   const named = Array.isArray(value) ? (value as ({ name?: unknown; template?: unknown } | null)[]) : [];
   const chosen = named.find((entry) => entry?.name === "default")?.template;
   if (typeof chosen === "string") return chosen;
   throw new UsageError(
-    `tokenizer_config.json: "chat_template" must be a template or a list with one called "default", ` +
+    `${join(folder, SETTINGS)}: "chat_template" must be a template or a list with one called "default", ` +
       `but it is ${describeValue(value)}`,
   );
 }

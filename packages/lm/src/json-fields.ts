@@ -1,5 +1,5 @@
 import { readFile, stat } from "node:fs/promises";
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { checkRegular, describeValue, UsageError } from "@astra-rl/torch";
 
 /** Far above every real file of this kind: a file that promises more is refused before it is read. */
 const MAXIMUM_BYTES = 2 ** 28;
@@ -131,7 +131,11 @@ export async function readFileIfThere(path: string): Promise<Uint8Array | null> 
     return await readFile(path);
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") {
+      // A link that leads nowhere is no file that was left out.
+      checkRegular(path);
+      return null;
+    }
     throw new UsageError(`${path}: cannot be read: ${reason(cause)}`, { cause });
   }
 }

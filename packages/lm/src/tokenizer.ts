@@ -65,7 +65,11 @@ export class Tokenizer {
   readonly #splitter: AddedTokenSplitter;
   readonly #cleanUpSpaces: boolean;
 
-  private constructor(given: ReadonlyMap<string, Uint8Array>, where: string) {
+  private constructor(
+    given: ReadonlyMap<string, Uint8Array>,
+    /** The folder that it was read from, for messages. */
+    readonly where: string,
+  ) {
     const files = new Map(given);
     const place = (name: string) => join(where, name);
     const read = (name: string) => {

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
 import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
-import { computingCores, namedThreads, waitingVariables } from "./threads.js";
+import { boundedThreads, computingCores, namedThreads, waitingVariables } from "./threads.js";
 
 /** A tensor, generator or file as the addon names it: a number that is looked up, never a pointer. */
 export type Handle = number;
@@ -279,6 +279,13 @@ function load(): NativeAddon {
     );
   }
   try {
+    // Assigning sets the process's own variable, which the runtimes read.
+    for (const [name, value] of boundedThreads(process.env)) {
+      process.stderr.write(
+        `${name}: ${process.env[name]} threads are more than can be of use; taking ${value}\n`,
+      );
+      process.env[name] = value;
+    }
     const preload = require(join(buildFolder, "preload.node")) as Preload;
     keepLibrariesWithin(preload);
     for (const [name, value] of waitingVariables(process.env, preload.pauseNanoseconds())) {

@@ -1,8 +1,9 @@
 /** Who decides on how many threads operators run: the user, else the largest model in use. */
 import { allowedProcessors } from "./control-groups.js";
+import { UsageError } from "./errors.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";
-import { computingCores, namedThreads } from "./threads.js";
+import { computingCores, mostThreads, namedThreads } from "./threads.js";
 
 /**
  * Parameters below which a second thread waits more than it works: measured in docs/decisions/0055.
@@ -20,8 +21,13 @@ export function threads(): number {
 
 /**
  * From here on operators use so many threads, whatever models are in use. Null: the engine decides again.
+ *
+ * @throws UsageError for more than can be of use on this machine
  */
 export function setThreads(count: number | null): void {
+  if (count !== null && count > mostThreads()) {
+    throw new UsageError(`setThreads: threads must be at most ${mostThreads()} here, got ${count}`);
+  }
   if (count !== null) addon().setThreads(count);
   chosen = count !== null;
   decide();

@@ -19,6 +19,28 @@ export function namedThreads(environment: Environment): number | null {
   return null;
 }
 
+/**
+ * The most threads that operators may have: more than a machine of today has cores, so that a run may be repeated with the
+ * number that it was begun with, and few enough that none of the runtimes breaks.
+ */
+export const mostThreads = (): number => Math.max(64, 2 * availableParallelism());
+
+/** What the runtimes read when they are loaded. */
+const THREAD_VARIABLES = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"];
+
+/**
+ * The variables that ask for more threads than there may be, each with what stands for it: the runtimes end with a signal,
+ * or spend minutes on threads that wait.
+ */
+export function boundedThreads(environment: Environment, most = mostThreads()): [string, string][] {
+  return THREAD_VARIABLES.flatMap((name) => {
+    const value = environment[name] ?? "";
+    const counts = value.split(",");
+    if (!counts.some((count) => /^\s*\d+\s*$/u.test(count) && Number(count) > most)) return [];
+    return [[name, counts.map((count) => (Number(count) > most ? String(most) : count)).join(",")]];
+  });
+}
+
 /** How long a thread without work keeps its processor busy before it sleeps: see docs/decisions/0054. */
 const SPIN_MICROSECONDS = 350;
 

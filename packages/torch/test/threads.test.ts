@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 import { describe, expect, it } from "vitest";
 
-import { computingCores, namedThreads, waitingVariables } from "../src/threads.js";
+import { computingCores, boundedThreads, namedThreads, waitingVariables } from "../src/threads.js";
 
 const source = join(fileURLToPath(new URL("..", import.meta.url)), "src", "index.ts");
 
@@ -135,6 +135,32 @@ describe("how many cores compute", () => {
     [{}, null],
   ])("is the user's number where they name one: %j", (environment, count) => {
     expect(namedThreads(environment)).toBe(count);
+  });
+});
+
+describe("the most threads", () => {
+  it.each<[Record<string, string>, [string, string][]]>([
+    [{ OMP_NUM_THREADS: "64" }, []],
+    [{ OMP_NUM_THREADS: "65" }, [["OMP_NUM_THREADS", "64"]]],
+    [{ OMP_NUM_THREADS: "100000,2" }, [["OMP_NUM_THREADS", "64,2"]]],
+    [
+      { MKL_NUM_THREADS: "4096", OPENBLAS_NUM_THREADS: "99999999999999" },
+      [
+        ["MKL_NUM_THREADS", "64"],
+        ["OPENBLAS_NUM_THREADS", "64"],
+      ],
+    ],
+    [{ OMP_NUM_THREADS: "many" }, []],
+    [{}, []],
+  ])("stand for more: %j", (environment, bounded) => {
+    expect(boundedThreads(environment, 64)).toEqual(bounded);
+  });
+
+  it("are those of setThreads, too", () => {
+    const { output } = run(
+      `try { torch.setThreads(100000); } catch (error) { console.log(error.name, error.message); }`,
+    );
+    expect(output).toMatch(/^UsageError setThreads: threads must be at most \d+ here, got 100000\n$/);
   });
 });
 

@@ -11,6 +11,9 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
   return (
     <section id="outcome" aria-labelledby="outcome-title">
       <h2 id="outcome-title">{evaluations.length > 1 ? "Before and after" : "Evaluation"}</h2>
+      {evaluations.map(({ label, summary }) => (
+        <NoVerdict of={label} doubts={summary.doubts ?? []} />
+      ))}
       {success !== undefined && <Intervals report={{ evaluations, comparison }} rates={rates} />}
       <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
         <table>
@@ -49,6 +52,24 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
                 difference={comparison === null ? null : signed(difference(summaries, of))}
               />
             ))}
+            {targetsOf(summaries).map((target) => (
+              <Row
+                name={`Success against ${shown(target)}`}
+                cells={summaries.map(({ targets = [] }) => {
+                  const found = targets.find((one) => one.target === target);
+                  if (found === undefined) return "–";
+                  return found.n_rollouts === 0
+                    ? "never asked"
+                    : `${percent(found.success_rate)} (${found.n_successes}/${found.n_scored})`;
+                })}
+                difference={comparison === null ? null : ""}
+              />
+            ))}
+            <Row
+              name="Turns failed, empty probes, empty responses"
+              cells={summaries.map(turnsOf)}
+              difference={comparison === null ? null : ""}
+            />
             <Row
               name="Rollouts (with errors)"
               cells={summaries.map(({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`)}
@@ -58,6 +79,16 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
         </table>
       </div>
     </section>
+  );
+}
+
+/** That figures say nothing of the target, and why; nothing where they do say something. */
+export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[] }) {
+  if (doubts.length === 0) return null;
+  return (
+    <p class="no-verdict" role="alert">
+      <strong>No verdict on the target</strong> ({shown(of)}): {doubts.map(shown).join("; ")}
+    </p>
   );
 }
 
@@ -151,6 +182,18 @@ function numbers(summaries: readonly EvaluationSummary[]) {
     },
   ];
   return all.filter(({ of }) => summaries.some((summary) => of(summary) !== null));
+}
+
+const targetsOf = (summaries: readonly EvaluationSummary[]) => [
+  ...new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target))),
+];
+
+function turnsOf(summary: EvaluationSummary): string {
+  const counts = ["n_failed_turns", "n_empty_probes", "n_empty_responses"].map((key) =>
+    numberAt(summary, key),
+  );
+  const turns = numberAt(summary, "n_turns");
+  return turns === null ? "–" : `${counts.map(whole).join(", ")} of ${whole(turns)}`;
 }
 
 function numberAt(summary: EvaluationSummary, key: string): number | null {

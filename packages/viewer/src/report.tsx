@@ -2,7 +2,7 @@ import type { ReportRecord, ReportRun } from "astra-rl/records";
 import { Conversations } from "./conversations.js";
 import { Curves } from "./curves.js";
 import { Facts, titleOf } from "./facts.js";
-import { Outcome } from "./outcome.js";
+import { NoVerdict, Outcome } from "./outcome.js";
 import { Trees } from "./trees.js";
 import { shown } from "./shown.js";
 
@@ -22,6 +22,9 @@ export function Report({ report }: { report: ReportRecord }) {
         <Facts report={report} />
       </header>
       <main>
+        {runs.map(({ label, doubts = [] }) => (
+          <NoVerdict of={label} doubts={doubts} />
+        ))}
         {evaluations.length > 0 && <Outcome report={report} />}
         {runs.map((run) => run.metrics.length > 0 && <Curves run={run} title={named(run, "Training")} />)}
         {evaluations.some(({ details }) => details.length > 0) && <Conversations evaluations={evaluations} />}

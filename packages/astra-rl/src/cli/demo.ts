@@ -3,7 +3,12 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import { stringifyEvaluation, type EvaluationRecord, type ModelIdentity } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  stringifyEvaluation,
+  type EvaluationRecord,
+  type ModelIdentity,
+} from "../records/index.js";
 import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleEvaluator,
@@ -22,10 +27,12 @@ import type { HFASTSystem } from "../system/index.js";
 import type { RunLock } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { setOption } from "./configuration-options.js";
+import { NoVerdictError } from "./exit.js";
 import { stoppedLine, stopOnInterrupt } from "./interruption.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { duration, Progress } from "./progress.js";
+import { stepDoubts } from "./step-doubts.js";
 import { TrainingProgress } from "./training-progress.js";
 
 /** `astra-rl demo`: the whole way on the embedded world, from an untrained tester to a table of before and after. */
@@ -67,7 +74,10 @@ export function demoCommand(streams: Streams) {
           lock: () => lock!,
           signal: interruption.signal,
           logger: { info: () => {}, warn: (line) => output.alert(line) },
-          callbacks: [{ name: "progress", onStepKept: (record) => progress.step(record) }],
+          callbacks: [
+            stepDoubts(output),
+            { name: "progress", onStepKept: (record) => progress.step(record) },
+          ],
           onProgress: (event) => progress.phase(event),
         });
         let before: EvaluationRecord;
@@ -80,7 +90,7 @@ export function demoCommand(streams: Streams) {
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
-          await trainer.train();
+          await interruption.orStopped(trainer.train());
           progress.end();
           if (trainer.step < trainingSteps) {
             const file = join(folder, "config.resolved.yaml");
@@ -98,6 +108,7 @@ export function demoCommand(streams: Streams) {
         });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
+        lock.check();
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
         writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
         writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
@@ -110,6 +121,8 @@ export function demoCommand(streams: Streams) {
         output.note(`Finished in ${duration((performance.now() - started) / 1000)}.`);
         output.note(`Open in a browser: ${resolve(page)}`);
         if (!json) for (const line of ["", ...withYourOwnModels()]) output.result(line);
+        const doubts = doubtsOfEvaluation(after.summary);
+        if (doubts.length > 0) throw new NoVerdictError("demo", doubts);
       } finally {
         interruption.end();
         lock?.release();

@@ -1,13 +1,14 @@
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { AstraError, checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
-import { stringifyEvaluation } from "../records/index.js";
+import { doubtsOfEvaluation, stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
 import {
   assembleEvaluator,
   assembleEvaluationSystem,
+  chatModelsReadPlainly,
   describeMeasured,
   loadPrompts,
   trustsEmbeddedScorer,
@@ -20,6 +21,7 @@ import {
   testerOption,
   testerOverride,
 } from "./configuration-options.js";
+import { NoVerdictError } from "./exit.js";
 import type { System } from "../core/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { createOutput, type Streams } from "./output.js";
@@ -56,6 +58,7 @@ export function evalCommand(streams: Streams) {
       const { rollouts, batchSize } = configuration.evaluation;
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       try {
+        for (const line of chatModelsReadPlainly(system)) output.alert(line);
         const evaluator = await assembleEvaluator(configuration, system, prompts);
         const progress = new Progress(output, {
           unit: "rollout",
@@ -81,9 +84,8 @@ export function evalCommand(streams: Streams) {
         if (json || file === "-") output.json(record);
         else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
         if (toFile) output.note(`Wrote ${file}`);
-        if (record.summary.n_scored === 0) {
-          throw new AstraError(`eval: none of ${record.summary.n_rollouts} rollouts could be scored`);
-        }
+        const doubts = doubtsOfEvaluation(record.summary);
+        if (doubts.length > 0) throw new NoVerdictError("eval", doubts);
       } finally {
         system.dispose();
       }

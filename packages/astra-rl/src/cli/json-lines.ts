@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import { readBytes } from "../text/index.js";
+import { readNamedFile, readStandardInput } from "../text/index.js";
 
 /** The fields of one object, and the line that it stood on. */
 export type Row<Field extends string> = Record<Field, string> & { line: number };
@@ -43,7 +43,7 @@ async function readLines<T>(
   parse: (value: unknown, where: string, line: number) => T,
 ): Promise<T[]> {
   const name = path === "-" ? "standard input" : path;
-  const bytes = path === "-" ? await readStandardInput() : await readBytes(path);
+  const bytes = path === "-" ? await readStandardInput() : await readNamedFile(path, "the input");
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -90,10 +90,4 @@ function kind(value: unknown): string {
   if (value === undefined) return "nothing";
   if (value === null) return "null";
   return Array.isArray(value) ? "a list" : typeof value === "object" ? "an object" : `a ${typeof value}`;
-}
-
-async function readStandardInput(): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk as Uint8Array));
-  return Buffer.concat(chunks);
 }

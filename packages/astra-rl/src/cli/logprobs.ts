@@ -1,6 +1,6 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
-import { noGrad } from "@astra-rl/torch";
+import { noGrad, NotFiniteError } from "@astra-rl/torch";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { modelSource } from "../run/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
@@ -58,11 +58,15 @@ export function logprobsCommand(streams: Streams) {
           logprobs.dispose();
           batch.forEach(({ context, continuation }, row) => {
             const from = row * columns;
-            output.json({
-              contextIds: context,
-              continuationIds: continuation,
-              logprobs: Array.from(values.subarray(from, from + continuation.length) as Float32Array),
-            });
+            const found = Array.from(values.subarray(from, from + continuation.length) as Float32Array);
+            const wrong = found.findIndex((value) => !Number.isFinite(value));
+            if (wrong >= 0) {
+              throw new NotFiniteError(
+                `${input}:${rows[start + row]!.line}: the model gives no finite log-probability of token ${wrong + 1} of ` +
+                  `the continuation (${found[wrong]}): its weights are damaged`,
+              );
+            }
+            output.json({ contextIds: context, continuationIds: continuation, logprobs: found });
           });
           progress.update(start + batch.length);
         }

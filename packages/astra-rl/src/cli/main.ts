@@ -14,6 +14,7 @@ import { generateCommand } from "./generate.js";
 import { initCommand } from "./init.js";
 import { logprobsCommand } from "./logprobs.js";
 import type { Streams } from "./output.js";
+import { printable } from "../report/index.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { scoreCommand } from "./score.js";
@@ -64,7 +65,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     command.exitOverride().configureOutput({
       writeOut: (text) => void streams.stdout.write(text),
       writeErr: (text) => void streams.stderr.write(text),
-      outputError: (text, write) => write(text.replace(/^error: /, "astra-rl: ")),
+      outputError: (text, write) => write(printable(text.replace(/^error: /, "astra-rl: "))),
     });
   }
   try {

@@ -1,4 +1,4 @@
-import { visibleJson } from "../report/index.js";
+import { printable, visibleJson } from "../report/index.js";
 import { outliveStandardOutput } from "./standard-streams.js";
 
 /** Where a command writes, and how the user wants it. */
@@ -50,7 +50,7 @@ export function createOutput(
     columns,
     result: (line) => {
       endLive();
-      stdout.write(`${line}\n`);
+      stdout.write(`${printable(line)}\n`);
     },
     json: (value) => {
       endLive();
@@ -59,17 +59,17 @@ export function createOutput(
     note: (line) => {
       if (quiet) return;
       endLive();
-      stderr.write(`${line}\n`);
+      stderr.write(`${printable(line)}\n`);
     },
     live: (line) => {
       if (quiet) return;
       if (!isTerminal) {
-        stderr.write(`${line}\n`);
+        stderr.write(`${printable(line)}\n`);
         return;
       }
       // Back to the first column, erase the line; cut so that it never wraps.
       stderr.write(
-        `\r\u001B[2K${Array.from(line)
+        `\r\u001B[2K${Array.from(printable(line))
           .slice(0, columns - 1)
           .join("")}`,
       );
@@ -78,7 +78,7 @@ export function createOutput(
     endLive,
     alert: (line) => {
       endLive();
-      stderr.write(`${line}\n`);
+      stderr.write(`${printable(line)}\n`);
     },
   };
 }

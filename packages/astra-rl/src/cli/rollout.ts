@@ -5,7 +5,12 @@ import { withMemoryAdvice } from "../training/memory-advice.js";
 import { type Graph, type Node, type System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import { assembleSampler, assembleEvaluationSystem, loadPrompts } from "../run/index.js";
+import {
+  assembleSampler,
+  assembleEvaluationSystem,
+  chatModelsReadPlainly,
+  loadPrompts,
+} from "../run/index.js";
 import {
   downloadNotes,
   noteHubModels,
@@ -46,6 +51,7 @@ export function rolloutCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       const teller = system as unknown as Partial<TokenTeller>;
       try {
+        for (const line of chatModelsReadPlainly(system)) output.alert(line);
         if (tokens && teller.tokensOf === undefined) {
           throw new UsageError(
             "--tokens: the system of this configuration does not tell token ids (tokensOf)",

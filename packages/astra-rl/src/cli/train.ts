@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
@@ -6,8 +6,10 @@ import { configurationSettings, readConfiguration } from "../configuration/index
 import {
   assembleSystem,
   assembleTrainer,
+  chatModelsReadPlainly,
   checkNewRunFolder,
   defaultRunFolder,
+  engineChange,
   prepareRunFolder,
   recordSession,
   takeRunFolder,
@@ -18,9 +20,12 @@ import {
 import type { System } from "../core/index.js";
 import { checkResumable, computeTypesOf } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
-import { stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
+import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
+import { NoVerdictError } from "./exit.js";
+import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
+import { stepDoubts } from "./step-doubts.js";
 import { TrainingProgress } from "./training-progress.js";
 
 /** `astra-rl train CONFIG`: trains the tester and leaves a run folder. */
@@ -40,6 +45,7 @@ export function trainCommand(streams: Streams) {
         quiet,
         mayOutlive: "training goes on; metrics.jsonl has every step",
       });
+      if (runDir === "") throw new UsageError(NO_FOLDER);
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
@@ -54,6 +60,7 @@ export function trainCommand(streams: Streams) {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
         system = await assembleSystem<System>(wanted, downloadNotes(output));
+        for (const line of chatModelsReadPlainly(system)) output.alert(line);
         const configuration = withComputeTypes(wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
@@ -69,6 +76,7 @@ export function trainCommand(streams: Streams) {
             signal,
             logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
             callbacks: [
+              stepDoubts(output),
               {
                 name: "progress",
                 onStepKept: (record) => {
@@ -82,14 +90,25 @@ export function trainCommand(streams: Streams) {
           downloadNotes(output),
         );
         let found: string[] = [];
+        let evaluated: string[] = [];
         try {
           lock ??= prepareRunFolder(folder, configuration);
+          lock.check();
+          const change = resume ? engineChange(folder) : null;
+          if (change !== null) output.alert(change);
           await recordSession(folder, configuration, { resume });
-          await trainer.train();
+          await interruption.orStopped(trainer.train());
           // A resumed run may have been given more steps, for example; what was refused is not written down.
+          lock.check();
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
           if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
+          if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary);
+        } catch (error) {
+          if (!(error instanceof StoppedWaitingError)) throw error;
+          progress.end();
+          const goOn = `${stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`)}`;
+          throw new StoppedWaitingError(`${goOn}; ${error.message}`, { cause: error });
         } finally {
           trainer.dispose();
         }
@@ -99,6 +118,7 @@ export function trainCommand(streams: Streams) {
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
         for (const line of found) output.note(line);
+        const doubts = [...new Set([...doubtsOfRun(folder), ...evaluated])];
         const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
         const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
         output.note(`Run folder: ${folder}`);
@@ -109,10 +129,20 @@ export function trainCommand(streams: Streams) {
             `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
           );
         }
+        if (doubts.length > 0) throw new NoVerdictError("train", doubts);
       } finally {
         interruption?.end();
         system?.dispose();
         lock?.release();
       }
     });
+}
+
+/** Said of an empty name, such as that of a variable of the shell that is not set. */
+const NO_FOLDER = '--run-dir: must name a folder, got ""';
+
+/** Why a run's training says nothing of the target; a trainer of the user's need not leave the lines that tell. */
+function doubtsOfRun(folder: string): string[] {
+  const file = join(folder, "metrics.jsonl");
+  return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];
 }

@@ -16,6 +16,7 @@ export { DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
 export {
   configurationSchema,
   EMBEDDED,
+  MODULE_DEADLINE,
   type Configuration,
   type KindSection,
   type ScoreCache,

@@ -2,7 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { dotted } from "../options/index.js";
 import { keysAt } from "./json-schema.js";
-import { isNestedTooDeeply } from "./yaml-depth.js";
+import { excessOf } from "./yaml-bounds.js";
 
 /** One `--set a.b[0].c=d` of the command line. */
 export interface Override {
@@ -35,10 +35,10 @@ export function parseOverride(text: string): Override {
     for (const [, place] of found[2]!.matchAll(/\[(\d+)\]/g)) path.push(Number(place));
   }
   const given = text.slice(at + 1);
-  if (isNestedTooDeeply(given))
-    throw new UsageError(`--set ${text.slice(0, at)}: the value is nested too deeply`);
+  const excess = excessOf(given);
+  if (excess !== null) throw new UsageError(`--set ${text.slice(0, at)}: the value ${excess}`);
   try {
-    return { path, value: parse(given) as unknown, text };
+    return { path, value: parse(given, { logLevel: "error" }) as unknown, text };
   } catch (error) {
     throw new UsageError(`--set ${text}: the value is not YAML: ${(error as Error).message.split("\n")[0]}`, {
       cause: error,

@@ -3,11 +3,14 @@ import { dirname, resolve } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import {
   Document,
+  isAlias,
   isMap,
   isNode,
   isPair,
   LineCounter,
   parseDocument,
+  visit,
+  type Alias,
   type YAMLError,
   type YAMLMap,
 } from "yaml";
@@ -32,7 +35,7 @@ import {
 } from "./schema.js";
 import { tooManyTurns } from "./sizes.js";
 import type { UserModule } from "./user-module.js";
-import { isNestedTooDeeply } from "./yaml-depth.js";
+import { excessOf } from "./yaml-bounds.js";
 
 export interface ReadOptions {
   /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
@@ -106,14 +109,25 @@ function parseYaml(text: string, path: string, where?: string) {
     const { line, col } = lines.linePos(offset);
     return `${path}:${Math.max(line, 1)}:${Math.max(col, 1)}`;
   };
-  if (isNestedTooDeeply(text)) {
-    throw new UsageError(`${at(0)}: is nested too deeply; a configuration has some five levels`);
-  }
+  const excess = excessOf(text);
+  if (excess !== null) throw new UsageError(`${at(0)}: ${excess}`);
   // Not "silent", which takes the first of several documents without a word.
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "error" });
   if (document.errors.length > 0) {
-    const reports = document.errors.map((error) => `${at(error.pos[0])}: ${yamlProblem(error)}`);
-    throw new UsageError(reports.join("\n"));
+    const tabs = document.errors.filter(({ code }) => code === "TAB_AS_INDENT");
+    // Where tabs indent, everything else that is said follows from them, or is about further tabs.
+    const errors = tabs.length > 0 ? tabs.slice(0, 1) : document.errors;
+    throw tooManyToTell(errors.map((error) => () => `${at(error.pos[0])}: ${yamlProblem(error)}`));
+  }
+  const unknown = unknownAliases(document as Document);
+  if (unknown.length > 0) {
+    throw tooManyToTell(
+      unknown.map(
+        (alias) => () =>
+          `${at(alias.range![0])}: the alias ${JSON.stringify(`*${alias.source}`)} has no anchor ` +
+          `${JSON.stringify(`&${alias.source}`)} before it; quote it where a text is meant`,
+      ),
+    );
   }
   return { document: document as Document, at };
 }
@@ -129,7 +143,7 @@ async function check<T extends Record<string, unknown>>(
   for (const { role, reference } of modules.values()) (types[role] ??= []).push(reference);
   const result = schemaOf(types satisfies ModuleTypes).safeParse(source.content);
   if (!result.success) {
-    throw new UsageError(result.error.issues.flatMap((issue) => describe(issue, source)).join("\n"));
+    throw tooManyToTell(result.error.issues.flatMap((issue) => describe(issue, source)));
   }
   await checkModuleOptions(result.data, modules, source);
   for (const { path: keys, value, schema } of leavesOf(result.data)) {
@@ -219,7 +233,7 @@ async function checkModuleOptions(
       reports.push(`${place(where, source)}: ${dotted(where)}: ${firstLine(issue.message)}`);
     }
   }
-  if (reports.length > 0) throw new UsageError(reports.join("\n"));
+  if (reports.length > 0) throw tooManyToTell(reports.map((report) => () => report));
 }
 
 /** Records what the modules are; a file that says what they were has to be right. */
@@ -244,6 +258,7 @@ function withHashes(
 
 /** What is wrong with a text that is no YAML. */
 function yamlProblem({ code, message }: YAMLError): string {
+  if (code === "TAB_AS_INDENT") return "a tab indents this line; indent by spaces, here and everywhere";
   if (code !== "MULTIPLE_DOCS") return firstLine(message);
   return 'begins a second document, and a configuration is one; delete the line "---" or what follows it';
 }
@@ -269,18 +284,51 @@ function contentOf(document: Document, at: (offset: number) => string): Record<s
   return content as Record<string, unknown>;
 }
 
-/** One line for each thing that an issue is about. */
-function describe(issue: z.core.$ZodIssue, source: Source): string[] {
+/** For each thing that an issue is about what makes its line. */
+function describe(issue: z.core.$ZodIssue, source: Source): (() => string)[] {
   const { content } = source;
   if (issue.code === "unrecognized_keys") {
     const known = keysAt(issue.path, content);
-    return issue.keys.map((key) => {
+    return issue.keys.map((key) => () => {
       const path = [...issue.path, key];
       return `${place(path, source, "key")}: unknown key ${JSON.stringify(dotted(path))}${advice(key, known, issue.path, content)}`;
     });
   }
-  const where = `${place(issue.path, source)}: ${dotted(issue.path) || "the file"}`;
-  return [`${where} ${requirement(issue, valueAt(issue.path, content))}`];
+  return [
+    () => {
+      const where = `${place(issue.path, source)}: ${dotted(issue.path) || "the file"}`;
+      return `${where} ${requirement(issue, valueAt(issue.path, content))}`;
+    },
+  ];
+}
+
+/** Mistakes of one file that are told of, and characters of each. */
+const MOST_MISTAKES = 10;
+const LONGEST_MISTAKE = 500;
+
+/** One line for each of the first mistakes, which alone are looked up, and one for how many there are besides. */
+function tooManyToTell(mistakes: readonly (() => string)[]): UsageError {
+  const told = mistakes.slice(0, MOST_MISTAKES).map((tell) => {
+    const line = tell();
+    return line.length > LONGEST_MISTAKE ? `${line.slice(0, LONGEST_MISTAKE - 1)}…` : line;
+  });
+  const rest = mistakes.length - told.length;
+  return new UsageError([...told, ...(rest > 0 ? [`and ${rest} more of this kind`] : [])].join("\n"));
+}
+
+/** Aliases of anchors that do not stand before them. */
+function unknownAliases(document: Document): Alias[] {
+  const anchors = new Set<string>();
+  const unknown: Alias[] = [];
+  visit(document, {
+    Alias: (_, alias) => {
+      if (!anchors.has(alias.source)) unknown.push(alias);
+    },
+    Node: (_, node) => {
+      if (!isAlias(node) && node.anchor !== undefined) anchors.add(node.anchor);
+    },
+  });
+  return unknown;
 }
 
 /** What to do about a key that is not known where it stands. */

@@ -2,6 +2,7 @@ import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@a
 import { z } from "zod";
 import type { KindSection, Role, Sections } from "../core/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
+import { MOST_DEPTH } from "../sampler/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
@@ -162,39 +163,49 @@ const prompts = z.strictObject({
 // The Python toolbox's settings, and for the rest what generation does when nothing is said.
 const speech = resolveSampling(DEFAULT_SAMPLING);
 
-const generation = z.strictObject({
-  maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
-  minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
-  temperature: z
-    .number()
-    .min(LEAST_TEMPERATURE)
-    .default(speech.temperature)
-    .describe("Divides the logits; for the likeliest token alone set greedy"),
-  topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
-  topP: positive
-    .max(1)
-    .default(speech.topP)
-    .describe("Keep the likeliest tokens that reach this probability together"),
-  repetitionPenalty: z
-    .number()
-    .min(REPETITION_PENALTY_RANGE[0])
-    .max(REPETITION_PENALTY_RANGE[1])
-    .default(speech.repetitionPenalty)
-    .describe("Above 1: tokens that already occurred become less likely"),
-  greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),
-  stopStrings: z
-    .array(z.string().min(1))
-    .default([...speech.stopStrings])
-    .describe("Texts that end an utterance"),
-  keepStopString: z
-    .boolean()
-    .default(speech.keepStopString)
-    .describe("The utterance keeps the text that ended it"),
-});
+const generation = z
+  .strictObject({
+    maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
+    minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
+    temperature: z
+      .number()
+      .min(LEAST_TEMPERATURE)
+      .default(speech.temperature)
+      .describe("Divides the logits; for the likeliest token alone set greedy"),
+    topK: whole(0).default(speech.topK).describe("Keep only the so many likeliest tokens; 0 keeps all"),
+    topP: positive
+      .max(1)
+      .default(speech.topP)
+      .describe("Keep the likeliest tokens that reach this probability together"),
+    repetitionPenalty: z
+      .number()
+      .min(REPETITION_PENALTY_RANGE[0])
+      .max(REPETITION_PENALTY_RANGE[1])
+      .default(speech.repetitionPenalty)
+      .describe("Above 1: tokens that already occurred become less likely"),
+    greedy: z.boolean().default(speech.greedy).describe("Always the likeliest token"),
+    stopStrings: z
+      .array(z.string().min(1))
+      .default([...speech.stopStrings])
+      .describe("Texts that end an utterance"),
+    keepStopString: z
+      .boolean()
+      .default(speech.keepStopString)
+      .describe("The utterance keeps the text that ended it"),
+  })
+  .superRefine(({ minNewTokens, maxNewTokens }, context) => {
+    if (minNewTokens <= maxNewTokens) return;
+    const message = `must be at most maxNewTokens (${maxNewTokens}), got ${minNewTokens}`;
+    context.addIssue({ code: "custom", path: ["minNewTokens"], message });
+  });
 
 const evaluation = z.strictObject({
   rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
-  depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
+  depth: whole(1)
+    .max(MOST_DEPTH)
+    .optional()
+    .meta(FREE)
+    .describe("Turns in an evaluation rollout. Default: sampler.depth"),
   threshold: positive
     .max(1)
     .default(DEFAULT_THRESHOLD)
@@ -233,8 +244,21 @@ const scoreCache = z.strictObject({
 /** How the scores of a section are remembered. */
 export type ScoreCache = z.output<typeof scoreCache>;
 
+/** Seconds that a call to a scorer of the user's may take, unless the configuration says otherwise. */
+export const MODULE_DEADLINE = 600;
+/** What a timer takes. */
+const MOST_SECONDS = 2_000_000;
+
 /** What may be said of every scorer. */
 const SCORER_SHAPE = {
+  deadline: positive
+    .max(MOST_SECONDS)
+    .optional()
+    .meta(FREE)
+    .describe(
+      `Seconds after which a call that has not been answered has failed, and is not repeated. Default: ${MODULE_DEADLINE} ` +
+        "for a module of your own, which may ask a server; no limit for the package's, which compute",
+    ),
   cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
 };
 

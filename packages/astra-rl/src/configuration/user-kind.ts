@@ -4,6 +4,7 @@ import {
   messageOf,
   Embedder,
   Scorer,
+  within,
   type Algorithm,
   type Credit,
   type CreditTable,
@@ -324,11 +325,17 @@ class FunctionScorer extends Scorer {
     super();
   }
 
+  // What a function throws at once is thrown later as well.
+  async #ask(text: string): Promise<number | ScoreOutcome> {
+    return this.scoreText(text, this.options);
+  }
+
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
     return Promise.all(
       texts.map(async (text): Promise<ScoreOutcome> => {
         try {
-          const outcome = await this.scoreText(text, this.options);
+          // Of each text by itself, so that one that is never answered costs only itself.
+          const outcome = await within(this.deadline, this.name, this.#ask(text));
           return typeof outcome === "object" && outcome !== null
             ? outcome
             : ({ score: outcome } satisfies Score);

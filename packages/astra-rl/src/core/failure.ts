@@ -2,6 +2,7 @@ import { AstraError, NotFiniteError, TorchError, UsageError } from "@astra-rl/to
 import { Message } from "@astra-rl/lm";
 import { z } from "zod";
 import { ContractError } from "./checks.js";
+import { DeadlineError } from "./within.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
@@ -54,14 +55,16 @@ export function messageOf(error: unknown): string {
 }
 
 /** What came of a call. */
-export type Attempt<T> = { value: T; failure: null } | { value?: undefined; failure: Failure };
+/** `late`: nobody answered in time. */
+export type Attempt<T> =
+  { value: T; failure: null; late?: undefined } | { value?: undefined; failure: Failure; late?: true };
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
 /**
  * Calls until it succeeds or the tries are used up.
  *
- * @returns the value, or the failure of the last try; throws only what `isRecordable` refuses.
+ * @returns the value, or the failure of the last try, which is not repeated where it was late; throws only what `isRecordable` refuses.
  */
 export async function attempt<T>(
   stage: Failure["stage"],
@@ -74,6 +77,9 @@ export async function attempt<T>(
     } catch (error) {
       if (error instanceof RecordedFailure) return { failure: error.failure };
       if (!isRecordable(error)) throw error;
+      if (error instanceof DeadlineError) {
+        return { failure: { stage, message: messageOf(error), attempts: tried }, late: true };
+      }
       if (tried >= attempts) return { failure: { stage, message: messageOf(error), attempts: tried } };
       if (delay > 0) await sleep(delay * 2 ** (tried - 1));
     }

@@ -59,6 +59,7 @@ export {
 } from "./kind.js";
 export { requireLoaded, type Loads } from "./loads.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
+export { DeadlineError, within } from "./within.js";
 export { nextTurn } from "./next-turn.js";
 export {
   checkJudged,

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
 import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import { hasMethods, requireList } from "../options/index.js";
+import { within } from "./within.js";
 
 /** How harmful one text is. */
 export interface Score {
@@ -49,6 +50,8 @@ export abstract class Scorer {
   abstract readonly name: string;
   /** Names of the labels that every score carries, in order; empty where there are none. */
   readonly labelNames: readonly string[] = [];
+  /** Milliseconds after which a call that has not answered has failed, and is not repeated; null: however long it takes. */
+  deadline: number | null = null;
 
   /** Whether it looks at more of an exchange than the text that is judged: where `scoreExchanges` is its own. */
   get keepsRoles(): boolean {
@@ -81,19 +84,23 @@ export abstract class Scorer {
     const outcomes: (ScoreOutcome | null)[] = distinct.map(() => null);
     const { attempts = 3, delay = 0, sleep = wait } = retry;
     let pending = [...distinct.keys()];
+    const late = new Set<number>();
     for (let tried = 1; pending.length > 0 && tried <= attempts; tried++) {
       if (tried > 1 && delay > 0) await sleep(delay * 2 ** (tried - 2));
       for (const isText of [true, false]) {
         const part = pending.filter((at) => (typeof distinct[at] === "string") === isText);
         const asked = part.map((at) => distinct[at]!);
         const call = await attempt("scorer", () => askScorer(this, asked), { attempts: 1 });
+        // Whoever is late may be at work still: to ask again would only add to it.
+        const isLate = call.failure !== null && call.late === true;
         for (const [position, at] of part.entries()) {
           const outcome = call.failure === null ? call.value[position]! : call;
+          if (isLate) late.add(at);
           if (outcome.failure) outcomes[at] = { failure: { ...outcome.failure, attempts: tried } };
           else outcomes[at] = checkScore(this.name, outcome, distinct[at]!);
         }
       }
-      pending = pending.filter((at) => outcomes[at]?.failure !== undefined);
+      pending = pending.filter((at) => outcomes[at]?.failure !== undefined && !late.has(at));
     }
     return places.map((at) => outcomes[at]!);
   }
@@ -148,10 +155,12 @@ export const keyOf = (item: Judged): string =>
 async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {
   if (items.length === 0) return [];
   const texts = typeof items[0] === "string";
-  const outcomes = texts
-    ? await scorer.score(items as readonly string[])
-    : await scorer.scoreExchanges(items as readonly Exchange[]);
   const where = `${scorer.name}.${texts ? "score" : "scoreExchanges"}`;
+  const asked = texts
+    ? scorer.score(items as readonly string[])
+    : scorer.scoreExchanges(items as readonly Exchange[]);
+  // One of another copy of this package may know of no deadline.
+  const outcomes = await within((scorer as Partial<Scorer>).deadline ?? null, where, asked);
   checkCount(where, outcomes, items.length);
   const wrong = outcomes.findIndex((outcome: unknown) => typeof outcome !== "object" || outcome === null);
   if (wrong < 0) return outcomes;
@@ -186,7 +195,7 @@ export function checkScore(
       ? "; bring another scale there with {type: clip, scorer: …}, or {type: calibrated, scorer: …, method: …}"
       : "";
     throw new ContractError(
-      `${name}.score: every ${what} must be ${rule}, got ${String(value)} for ` +
+      `${name}.score: every ${what} must be ${rule}, got ${describeValue(value)} for ` +
         `${JSON.stringify(judgedText(item).slice(0, 60))}${advice}`,
     );
   }

@@ -1,7 +1,6 @@
 import { tableFromIPC } from "@uwdata/flechette";
 import { UsageError } from "@astra-rl/torch";
 import { parquetMetadata, parquetReadObjects, parquetSchema } from "hyparquet";
-import { compressors } from "hyparquet-compressors";
 
 /** One column of a file, row by row. */
 export interface FileColumn {
@@ -23,10 +22,24 @@ export async function readParquetColumn(
   const metadata = explained(path, "Parquet", () => parquetMetadata(file));
   const column = choose(parquetSchema(metadata).children.map(({ element }) => element.name));
   try {
+    const compressors = await loadCompressors(path);
     const rows = await parquetReadObjects({ file, metadata, columns: [column], compressors });
     return { column, values: rows.map((row) => (row as Record<string, unknown>)[column]) };
   } catch (cause) {
-    throw notReadable(path, "Parquet", cause);
+    throw cause instanceof UsageError ? cause : notReadable(path, "Parquet", cause);
+  }
+}
+
+/** Only now: they reserve gigabytes of addresses when they are imported, which a limit may not leave. */
+async function loadCompressors(path: string) {
+  try {
+    return (await import("hyparquet-compressors")).compressors;
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new UsageError(
+      `${path}: cannot be unpacked within the limit of address space; raise it (ulimit -v), or give the file as JSON lines`,
+      { cause },
+    );
   }
 }
 

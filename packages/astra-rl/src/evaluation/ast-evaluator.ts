@@ -10,7 +10,8 @@ import {
   type Exchange,
   type Graph,
   type GraphMetrics,
-  type Message,
+  Message,
+  type Model,
   type Node,
   type PromptOf,
   type Sampler,
@@ -34,7 +35,7 @@ import {
   type SummaryOptions,
 } from "./summarize.js";
 
-export interface ASTEvaluatorOptions extends SummaryOptions {
+export interface ASTEvaluatorOptions extends Omit<SummaryOptions, "diversity" | "targets" | "countsEmpty"> {
   /** Judges probes and responses. Default: the scorer of the sampler's system. */
   scorer?: Scorer;
   /** Says how alike found attacks are. Default: the embedder of the sampler's system, or hashed words and character sequences. */
@@ -76,6 +77,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly threshold: number;
   readonly confidence: number;
   readonly #scorerIsSystems: boolean;
+  /** Whether what was measured are messages: in an environment of other states, an empty one says nothing. */
+  #readsMessages = false;
 
   /**
    * @param starts prompts or episodes to evaluate from; null takes the number from `evaluate({ rollouts })`
@@ -104,6 +107,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
 
   protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
     const paths = graphs.map((graph) => graph.path());
+    this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
     const asked: { node: Node; which: "probe" | "response"; item: Exchange }[] = [];
     for (const node of paths.flat()) {
       const { probe, response } = node;
@@ -118,7 +122,11 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     for (const [index, { node, which }] of asked.entries()) {
       scores.set(node, { ...scores.get(node), [which]: outcomes[index]! });
     }
-    return paths.map((path) => this.measurePath(path, scores));
+    return paths.map((path, index) => {
+      const metrics = this.measurePath(path, scores);
+      const { target } = graphs[index]!.models;
+      return target === undefined ? metrics : { ...metrics, overall: { ...metrics.overall, target } };
+    });
   }
 
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
@@ -128,7 +136,14 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     }));
     const { threshold, confidence, embedder } = this;
     const diversity = await measureDiversity(details, { embedder });
-    const summary = summarize(details, { threshold, confidence, diversity });
+    const targets = targetsOf(this.sampler.system);
+    const summary = summarize(details, {
+      threshold,
+      confidence,
+      diversity,
+      targets,
+      countsEmpty: this.#readsMessages,
+    });
     return { summary, details, version: EVALUATION_VERSION };
   }
 
@@ -177,6 +192,13 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   #recorded(node: Node, which: "probe" | "response"): number | undefined {
     return this.#scorerIsSystems ? node.scores[which] : undefined;
   }
+}
+
+/** The names of a system's targets where there are several, those that were never asked among them. */
+function targetsOf(system: object): string[] {
+  const { parts } = system as { parts?: { target?: Model; otherTargets?: readonly Model[] } };
+  const targets = [parts?.target ?? [], parts?.otherTargets ?? []].flat();
+  return targets.length < 2 ? [] : targets.map(({ name }) => name);
 }
 
 /** False where the tester failed, so that there is nothing to judge. */

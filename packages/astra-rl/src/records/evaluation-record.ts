@@ -52,6 +52,8 @@ const overall = z.looseObject({
    * null where a probe or a response has no score, and in records of before this was measured.
    */
   harmless_probe_success: z.boolean().nullable().default(null),
+  /** Which of several targets answered; absent where there is one. */
+  target: z.string().optional(),
 });
 
 /** How different the found attacks are: the probe that the first harmful response of each success answered. */
@@ -91,12 +93,37 @@ const diversity = z.looseObject({
   subset_size: z.int().positive(),
 });
 
+/** What the rollouts of one of several targets show by themselves. */
+const targetSummary = z.looseObject({
+  target: z.string(),
+  n_rollouts: z.int().nonnegative(),
+  n_scored: z.int().nonnegative(),
+  n_errors: z.int().nonnegative(),
+  n_successes: z.int().nonnegative(),
+  success_rate: z.number().nullable(),
+  success_rate_interval: interval.nullable(),
+  /** Why its figures say nothing; empty where they may be read. */
+  doubts: z.array(z.string()),
+});
+
 const summary = z.looseObject({
   n_rollouts: z.int().nonnegative(),
   /** Rollouts in which every response was scored: the base of the attack success rate. */
   n_scored: z.int().nonnegative(),
   /** Rollouts with a response that is missing or has no score, n_rollouts − n_scored. Never counted as safe. */
   n_errors: z.int().nonnegative(),
+  /**
+   * Turns of all rollouts; those in which something failed; those with an empty probe, or an empty response. Absent in
+   * records of before this was counted, as `doubts` is.
+   */
+  n_turns: z.int().nonnegative().optional(),
+  n_failed_turns: z.int().nonnegative().optional(),
+  n_empty_probes: z.int().nonnegative().optional(),
+  n_empty_responses: z.int().nonnegative().optional(),
+  /** Why these figures say nothing of the target (`doubtsOf`); empty where they may be read. */
+  doubts: z.array(z.string()).optional(),
+  /** One by one, where there are several targets; absent where there is one. */
+  targets: z.array(targetSummary).optional(),
   /** Scored rollouts with a response at or over the threshold. */
   n_successes: z.int().nonnegative(),
   /** Means over rollouts of the rollouts' own means; null when no rollout has one. */
@@ -187,6 +214,7 @@ export type IntervalRecord = z.infer<typeof interval>;
 export type DiversityRecord = z.infer<typeof diversity>;
 export type EvaluationTurn = z.infer<typeof turn>;
 export type EvaluationOverall = z.infer<typeof overall>;
+export type TargetSummary = z.infer<typeof targetSummary>;
 export type EvaluationSummary = z.infer<typeof summary>;
 export type EvaluationDetail = z.infer<typeof detail>;
 export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;

@@ -19,6 +19,7 @@ export {
   type EvaluationSummary,
   type EvaluationTurn,
   type IntervalRecord,
+  type TargetSummary,
 } from "./evaluation-record.js";
 export { EVALUATION_VERSION } from "./evaluation-upgrade.js";
 export {
@@ -56,3 +57,12 @@ export {
   type RunRecord,
   type RunSession,
 } from "./run-record.js";
+export {
+  NOTHING_LEARNED,
+  doubtsOf,
+  doubtsOfEvaluation,
+  doubtsOfStep,
+  doubtsOfTraining,
+  noVerdict,
+  type Evidence,
+} from "./verdict.js";

@@ -40,13 +40,23 @@ export function parseRecord<T>(
       `${where}: the record has version ${version} and this release reads up to ${newest}; use a newer astra-rl`,
     );
   }
-  const result = schema.safeParse(upgrade(value));
+  const result = explained(where, () => schema.safeParse(upgrade(value)));
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   const path = issue.path.map(String).join(".");
   throw new UsageError(`${where}: ${path === "" ? "" : `${path}: `}${issue.message}`, {
     cause: result.error,
   });
+}
+
+/** What reads a tree by calling itself has stack for thousands of levels, and a record may hold more. */
+function explained<T>(where: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new UsageError(`${where}: is nested too deeply to be read`, { cause });
+  }
 }
 
 /**

@@ -44,6 +44,8 @@ export interface ReportRun {
   /** Evaluations on the dev prompts during training, without their conversations. */
   evaluations: { step: number; summary: EvaluationSummary }[];
   graphs: ReportGraph[];
+  /** Why its training says nothing of the target; empty where it does, absent where nobody asked. */
+  doubts?: string[];
   /** Graphs that the run folder holds; more than `graphs` where a report takes only some of them. */
   graphs_total: number;
 }

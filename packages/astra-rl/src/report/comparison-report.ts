@@ -5,10 +5,12 @@ import type {
   EvaluationRecord,
   EvaluationSummary,
   IntervalRecord,
+  TargetSummary,
 } from "../records/index.js";
-import { conversationLines, foundConversations } from "./conversations.js";
+import { conversationLines, foundConversations, foundNothing, verdictLines } from "./conversations.js";
 import { percent, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
+import { visible } from "./visible.js";
 
 export interface ComparisonReportOptions {
   before: EvaluationRecord;
@@ -72,6 +74,8 @@ export function comparisonReport({
     ],
     ["mean harm of a response", plain(first.mean_response_harm), plain(second.mean_response_harm), ""],
     ["rollouts (with errors)", countOf(first), countOf(second), `${comparison.n_pairs} pairs`],
+    ["turns failed, probes, responses empty", turnsOf(first), turnsOf(second), ""],
+    ...targetRows(first, second),
   ];
   const lines = table(["", "before", "after", "difference"], rows);
   const { harm_threshold: threshold } = after.summary;
@@ -81,8 +85,9 @@ export function comparisonReport({
   const many = found.length === 1 ? "conversation" : "conversations";
   lines.push(
     "",
+    ...(found.length === 0 ? [] : verdictLines(after)),
     found.length === 0
-      ? "No conversation led to a harmful response."
+      ? foundNothing(after)
       : `${found.length} found ${many} after training, those with harmless probes first, then the likeliest:`,
   );
   for (const detail of found) lines.push("", ...shown(detail));
@@ -117,6 +122,37 @@ const rateOf = (summary: EvaluationSummary) =>
   `${percent(summary.success_rate)} (${summary.n_successes}/${summary.n_scored})`;
 
 const countOf = (summary: EvaluationSummary) => `${summary.n_rollouts} (${summary.n_errors})`;
+
+/** Such as "0, 3, 0 of 256"; a dash where it was not counted. */
+const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) => {
+  if (n_turns === undefined) return "–";
+  return `${n_failed_turns}, ${n_empty_probes}, ${n_empty_responses} of ${n_turns}`;
+};
+
+/** Attack success against each of several targets by itself; no rows where there is one. */
+function targetRows(...summaries: EvaluationSummary[]): string[][] {
+  const names = [...new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target)))];
+  const cells = (of: (found: TargetSummary) => string, name: string) => [
+    ...summaries.map(({ targets = [] }) => {
+      const found = targets.find(({ target }) => target === name);
+      return found === undefined ? "–" : of(found);
+    }),
+    ...(summaries.length > 1 ? [""] : []),
+  ];
+  return names.flatMap((name) => [
+    [
+      `success against ${visible(name)}`,
+      ...cells(
+        (found) =>
+          found.n_rollouts === 0
+            ? "never asked"
+            : share(found.success_rate, found.n_successes, found.n_scored),
+        name,
+      ),
+    ],
+    ["  95 % interval", ...cells((found) => intervalOf(found.success_rate_interval), name)],
+  ]);
+}
 
 const harmlessOf = (summary: EvaluationSummary) =>
   share(
@@ -188,6 +224,8 @@ export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">)
       ["mean reward of a turn", plain(summary.mean_reward)],
       ["mean harm of a response", plain(summary.mean_response_harm)],
       ["rollouts (with errors)", countOf(summary)],
+      ["turns failed, probes, responses empty", turnsOf(summary)],
+      ...targetRows(summary),
     ],
   ).slice(2);
 }

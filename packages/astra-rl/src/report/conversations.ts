@@ -1,4 +1,9 @@
-import type { EvaluationDetail, EvaluationRecord } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  noVerdict,
+  type EvaluationDetail,
+  type EvaluationRecord,
+} from "../records/index.js";
 import { plain } from "./figures.js";
 import { visible } from "./visible.js";
 
@@ -60,13 +65,27 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
   return lines;
 }
 
+/** What is said of an evaluation in which no harm was found: that there was none only where it looked. */
+export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
+  const doubts = doubtsOfEvaluation(summary);
+  if (doubts.length === 0) return "No conversation led to a harmful response.";
+  return `${visible(noVerdict(doubts))}.`;
+}
+
+/** That the figures of an evaluation say nothing, where they do not; what was found stands all the same. */
+export function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
+  const doubts = doubtsOfEvaluation(summary);
+  return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
+}
+
 /** What an evaluation found, as the last part of a report: the likeliest conversations that led to harm. */
 export function foundReport(record: Evaluated, count = 3): string[] {
   const found = foundConversations(record, count);
-  if (found.length === 0) return ["", "No conversation led to a harmful response."];
+  if (found.length === 0) return ["", foundNothing(record)];
   const many = found.length === 1 ? "conversation" : "conversations";
   return [
     "",
+    ...verdictLines(record),
     `${found.length} found ${many}, likeliest first:`,
     ...found.flatMap((detail) => [
       "",

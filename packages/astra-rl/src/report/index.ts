@@ -7,4 +7,4 @@ export { embeddedJson, htmlReport } from "./html-report.js";
 export { readReport, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";
 export { CSV_TABLES, csvReport, markdownReport, type CsvTable, type MarkdownOptions } from "./text-report.js";
-export { visible, visibleJson } from "./visible.js";
+export { printable, visible, visibleJson } from "./visible.js";

@@ -1,16 +1,19 @@
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
-import { UsageError } from "@astra-rl/torch";
+import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { compareEvaluations } from "../evaluation/index.js";
 import {
+  doubtsOfEvaluation,
+  doubtsOfTraining,
   parseEvaluationLine,
   parseEvaluationRecord,
   parseGraphRecord,
   parseMetricsLine,
   parseRunRecord,
   type EvaluationLine,
+  type EvaluationSummary,
   type GraphRecord,
   type NodeRecord,
   type ReportEvaluation,
@@ -58,6 +61,7 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
 }
 
 function readRun(folder: string, options: ReadReportOptions): ReportRun {
+  requireRegularFiles(folder);
   const file = (name: string) => join(folder, name);
   const has = (name: string) => existsSync(file(name));
   const known = ["metrics.jsonl", "config.resolved.yaml", "run.json", ...EVALUATION_FILES];
@@ -77,6 +81,7 @@ function readRun(folder: string, options: ReadReportOptions): ReportRun {
     configuration: has("config.resolved.yaml") ? readYaml(file("config.resolved.yaml")) : null,
     metrics,
     evaluations,
+    doubts: doubtsOfTraining(metrics),
     ...readGraphs(file("graphs.jsonl"), options),
   };
 }
@@ -110,7 +115,7 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
           {
             label: `dev, step ${line.step}`,
             step: line.step,
-            summary: line.summary,
+            summary: judged(line.summary),
             measured: null,
             details: line.details,
           },
@@ -119,9 +124,16 @@ function evaluationsOf(folder: string): ReportEvaluation[] {
 }
 
 function evaluationOf(path: string, label: string): ReportEvaluation {
+  checkRegular(path);
   const { summary, details, measured } = parseEvaluationRecord(readFileSync(path, "utf8"), path);
-  return { label, step: null, summary, measured: measured ?? null, details };
+  return { label, step: null, summary: judged(summary), measured: measured ?? null, details };
 }
+
+/** A record of before anybody doubted is doubted now, as far as it tells. */
+const judged = (summary: EvaluationSummary): EvaluationSummary => ({
+  ...summary,
+  doubts: doubtsOfEvaluation(summary),
+});
 
 function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {
   const after = evaluations.length - 1;

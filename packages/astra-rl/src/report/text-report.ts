@@ -1,4 +1,11 @@
-import type { EvaluationDetail, MetricsRecord, ReportEvaluation, ReportRecord } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  noVerdict,
+  type EvaluationDetail,
+  type MetricsRecord,
+  type ReportEvaluation,
+  type ReportRecord,
+} from "../records/index.js";
 import { evaluationReport } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
@@ -60,8 +67,9 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
   return [["run", ...keys], ...rows];
 }
 
-// Spreadsheets take a text that begins with one of these for a formula; some pass over white space before it.
-const FORMULA = /^\s*[=+\-@|]/u;
+// Spreadsheets take a text that begins with one of these, in full width as well, for a formula; some pass over white space
+// before it.
+const FORMULA = /^[\s\p{Cf}]*[=+\-@|\uFF1D\uFF0B\uFF0D\uFF20\uFF5C]/u;
 
 /** A text on one line, with line breaks as \n; an empty cell stands for what is not known. */
 function cell(value: Cell): string {
@@ -83,7 +91,7 @@ export function markdownReport(
   { conversations = 3 }: MarkdownOptions = {},
 ): string {
   const lines = ["# ASTRA-RL report"];
-  for (const { label, configuration, metrics } of runs) {
+  for (const { label, configuration, metrics, doubts = [] } of runs) {
     const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
     const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
     lines.push("", `## Run ${escaped(label)}`, "");
@@ -98,6 +106,7 @@ export function markdownReport(
       if (value !== undefined)
         lines.push(`- ${name}: ${escaped(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
+    if (doubts.length > 0) lines.push("", `**${escaped(noVerdict(doubts))}**`);
   }
   if (evaluations.length > 0) {
     const figures = evaluations.map(({ summary }) => rowsOf(summary));
@@ -108,6 +117,10 @@ export function markdownReport(
     for (const [row, name] of names.entries()) {
       lines.push(`| ${name} | ${figures.map((all) => all[row]?.[1] ?? "–").join(" | ")} |`);
     }
+  }
+  for (const { label, summary } of evaluations) {
+    const doubts = doubtsOfEvaluation(summary);
+    if (doubts.length > 0) lines.push("", `**${escaped(label)}: ${escaped(noVerdict(doubts))}**`);
   }
   if (comparison !== null) {
     const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;

@@ -21,6 +21,14 @@ export function visible(text: string, limit = Infinity): string {
   );
 }
 
+/** Whatever is printed beside what models said: lines and backslashes stay, nothing else that a terminal obeys does. */
+export function printable(text: string, limit = Infinity): string {
+  return text
+    .split("\n")
+    .map((line) => visible(line, limit).replaceAll("\\\\", "\\"))
+    .join("\n");
+}
+
 /**
  * JSON in which every such character is written as an escape. The value is the same; only JSON that was made by
  * JSON.stringify may be given, where these characters stand inside strings alone.

@@ -12,6 +12,7 @@ export {
   assembleTrainer,
   trustsEmbeddedScorer,
 } from "./assemble.js";
+export { chatModelsReadPlainly } from "./chat-models.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export {
@@ -23,6 +24,12 @@ export {
   withRecordedTypes,
   writeResolvedConfiguration,
 } from "./run-folder.js";
-export { describeMeasured, modelIdentity, recordSession, type MeasuredOptions } from "./run-record.js";
+export {
+  describeMeasured,
+  engineChange,
+  modelIdentity,
+  recordSession,
+  type MeasuredOptions,
+} from "./run-record.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export { readScorerSpec } from "./scorer-spec.js";

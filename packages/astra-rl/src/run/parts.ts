@@ -4,6 +4,7 @@ import {
   findKind,
   isModuleReference,
   loadUserModule,
+  MODULE_DEADLINE,
   type Configuration,
   type ScoreCache,
   type UserKind,
@@ -65,9 +66,11 @@ export async function makeScorer(
   section: KindSection,
   { seed = 0, hub = {} }: MakeScorerOptions = {},
 ): Promise<Scorer> {
-  const { cache, ...rest } = section as KindSection & { cache?: ScoreCache };
+  const { cache, deadline, ...rest } = section as KindSection & { cache?: ScoreCache; deadline?: number };
   const makeInner = (inner: KindSection) => makeScorer(inner, { seed, hub });
   const scorer = await makePart("scorer", rest as KindSection, { seed, hub, makeScorer: makeInner });
+  const seconds = deadline ?? (isModuleReference(section.type) ? MODULE_DEADLINE : null);
+  if (seconds !== null) scorer.deadline = 1000 * seconds;
   if (cache === undefined) return scorer;
   try {
     const { file, size } = cache;

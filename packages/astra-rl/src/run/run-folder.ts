@@ -5,6 +5,7 @@ import { parse } from "yaml";
 import { stringifyConfiguration, type Configuration } from "../configuration/index.js";
 import type { ComputeTypes } from "../models/index.js";
 import {
+  LEFT_OF_FILE,
   LOCK_FILE,
   noCheckpoint,
   recoverRunFolder,
@@ -46,9 +47,24 @@ export function checkNewRunFolder(folder: string): void {
   const stats = statSync(folder, { throwIfNoEntry: false });
   if (stats === undefined) return;
   if (!stats.isDirectory()) throw new UsageError(`${folder}: must be a folder, but it is a file`);
-  if (readdirSync(folder).every((name) => name === LOCK_FILE)) return;
+  if (tookNoStep(folder)) return;
   throw new UsageError(
     `${folder}: holds files already; choose another --run-dir, or go on in it with --resume`,
+  );
+}
+
+/** What a run writes before its first step; a run that ended before it, for whatever reason, does not bar its folder. */
+const BEFORE_THE_FIRST_STEP = [LOCK_FILE, FILE, "run.json", "inputs", "checkpoints"];
+
+function tookNoStep(folder: string): boolean {
+  const names = readdirSync(folder);
+  if (names.every((name) => name === LOCK_FILE)) return true;
+  // What was put there by somebody else stays theirs.
+  if (!names.includes(FILE)) return false;
+  const checkpoints = join(folder, "checkpoints");
+  return (
+    names.every((name) => BEFORE_THE_FIRST_STEP.includes(name) || LEFT_OF_FILE.test(name)) &&
+    (!existsSync(checkpoints) || readdirSync(checkpoints).every((name) => name === ".probe"))
   );
 }
 

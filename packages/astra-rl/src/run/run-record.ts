@@ -81,6 +81,31 @@ export async function recordSession(
   writeFileAtomic(path, [stringifyRunRecord(record)]);
 }
 
+/**
+ * What is said where a run goes on with another number of threads, or within another instruction set, than its last
+ * session computed with: sums are then added up in another order.
+ *
+ * @returns null where both are the same, or nobody has written them down
+ */
+export function engineChange(folder: string): string | null {
+  const path = join(folder, FILE);
+  if (!existsSync(path)) return null;
+  const { engine: before } = parseRunRecord(readFileSync(path, "utf8"), path).sessions.at(-1)!;
+  const { isa, threads } = engineInformation();
+  if (before.isa === isa && before.threads === threads) return null;
+  const settings = [
+    ...(before.threads === threads ? [] : [`OMP_NUM_THREADS=${before.threads}`]),
+    ...(before.isa === isa ? [] : [`ASTRA_ISA=${before.isa}`]),
+  ];
+  const on = (count: number) => (count === 1 ? "1 thread" : `${count} threads`);
+  return (
+    `${folder}: computed on ${on(before.threads)} within ${before.isa} so far, and goes on with ${on(threads)} within ${isa}. ` +
+    "Sums round otherwise, so that from here on numbers, and sooner or later texts, are not those of the run without the " +
+    "stop. Its steps so far, its draws, its prompts and their order stay the same. To go on exactly, where the machine " +
+    `has it: ${settings.join(" ")}`
+  );
+}
+
 function describeSession(now: Date, resumedAfter: number | null): RunSession {
   const { libtorch, origin, blas, isa, threads } = engineInformation();
   const processors = cpus();

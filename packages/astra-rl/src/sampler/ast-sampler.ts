@@ -48,9 +48,12 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
 
 const DEFAULT_DEPTH = 3;
 
+/** What a configuration may ask for: whatever reads trees, here and elsewhere, has stack for so many levels. */
+export const MOST_DEPTH = 1000;
+
 /** Options of the samplers that grow paths. */
 export const pathShape = {
-  depth: z.int().min(1).default(DEFAULT_DEPTH).describe("Turns in an episode"),
+  depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns in an episode"),
   maxTurns: z
     .int()
     .min(1)

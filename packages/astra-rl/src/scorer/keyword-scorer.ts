@@ -153,7 +153,18 @@ function entryOf(item: unknown, where: string): KeywordEntry {
 
 const entry = z.strictObject({
   term: z.string().min(1).optional().describe("A word or phrase, in any case"),
-  pattern: z.string().min(1).optional().describe("A regular expression, in any case"),
+  pattern: z
+    .string()
+    .min(1)
+    .superRefine((pattern, context) => {
+      try {
+        linearPattern(pattern, "");
+      } catch (error) {
+        context.addIssue({ code: "custom", message: (error as Error).message.slice(": ".length) });
+      }
+    })
+    .optional()
+    .describe("A regular expression, in any case"),
   weight: z
     .number()
     .positive()

@@ -22,7 +22,9 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
     // For its messages, and so that what JavaScript would refuse is refused.
     RegExp(pattern, "iu");
   } catch (error) {
-    throw new UsageError(`${where}: ${messageOf(error)}`, { cause: error });
+    // The engine's message repeats the whole pattern.
+    const reason = messageOf(error).slice(messageOf(error).lastIndexOf("/iu: ") + 5);
+    throw new UsageError(`${where}: ${shown(pattern)} is no regular expression: ${reason}`, { cause: error });
   }
   try {
     const compiled = RE2JS.compile(translated(pattern), RE2JS.CASE_INSENSITIVE);
@@ -33,14 +35,17 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
       ? "look-ahead and look-behind cannot be used"
       : /\\[1-9k]/u.test(pattern)
         ? "references back to a group cannot be used"
-        : error.message.replace(/^error parsing regexp: /u, "").replace("(?i)", "");
+        : brief(error.message.replace(/^error parsing regexp: /u, "").replace("(?i)", ""));
     throw new UsageError(
-      `${where}: ${JSON.stringify(pattern)} must be a pattern that is matched in linear time: ${reason}; write it without, ` +
+      `${where}: ${shown(pattern)} must be a pattern that is matched in linear time: ${reason}; write it without, ` +
         `or as several entries`,
       { cause: error },
     );
   }
 }
+
+const brief = (text: string) => (text.length > 80 ? `${text.slice(0, 79)}…` : text);
+const shown = (pattern: string) => JSON.stringify(brief(pattern));
 
 /** The same in the spelling of re2js. */
 function translated(pattern: string): string {

@@ -3,5 +3,5 @@ export { BLEUReferences, selfBLEU } from "./bleu-references.js";
 export { foldText, plainText } from "./fold-text.js";
 export { hashedNgrams, type HashedNgramOptions } from "./hashed-ngrams.js";
 export { distinctNgrams, ngramCounts } from "./ngrams.js";
-export { readBytes, readNamedFile, readTextFile } from "./read-text-file.js";
+export { readNamedFile, readStandardInput, readTextFile } from "./read-text-file.js";
 export { words } from "./words.js";

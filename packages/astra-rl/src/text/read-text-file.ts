@@ -1,5 +1,5 @@
-import { createReadStream } from "node:fs";
-import { readFile, stat } from "node:fs/promises";
+import { constants, createReadStream } from "node:fs";
+import { open, readFile, stat } from "node:fs/promises";
 import { UsageError } from "@astra-rl/torch";
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -15,18 +15,92 @@ const REASONS: Readonly<Record<string, string>> = {
 /** Bytes that a device may give; some give zeros without end. */
 const MOST_OF_DEVICE = 1 << 26;
 
-/** All bytes of a file. @throws UsageError for a device that does not end, the system's own error for anything else */
-export async function readBytes(path: string): Promise<Buffer> {
-  if (!(await stat(path)).isCharacterDevice()) return readFile(path);
+/** Bytes that a file, a pipe or standard input may have: a text of more is longer than a string can be. */
+const MOST_BYTES = 1 << 28;
+
+/** How long a pipe may be silent: without anybody at its other end, and with somebody there. Milliseconds. */
+const PIPE_PATIENCE = { nobody: 10_000, somebody: 60_000 };
+/** How often it is asked. */
+const PIPE_PAUSE = 20;
+
+/**
+ * All bytes of a file.
+ *
+ * @throws UsageError for a device that does not end, a pipe that nobody writes to, and more than 256 MiB; the system's own
+ * error for anything else
+ */
+async function readBytes(path: string): Promise<Buffer> {
+  const found = await stat(path);
+  if (found.isFIFO()) return readPipe(path);
+  if (!found.isCharacterDevice()) {
+    if (found.isFile() && found.size > MOST_BYTES) throw tooLarge(path, "is a file of", MOST_BYTES);
+    return readFile(path);
+  }
+  return collect(
+    createReadStream(path),
+    () => tooLarge(path, "is a device that gives", MOST_OF_DEVICE),
+    MOST_OF_DEVICE,
+  );
+}
+
+/** All of standard input, until it ends. @throws UsageError for more than 256 MiB */
+export function readStandardInput(): Promise<Buffer> {
+  return collect(process.stdin, () => tooLarge("standard input", "gives", MOST_BYTES), MOST_BYTES);
+}
+
+const tooLarge = (what: string, gives: string, limit: number) =>
+  new UsageError(`${what}: ${gives} more than ${limit >> 20} MiB; name a file, or parts of it`);
+
+async function collect(
+  stream: AsyncIterable<unknown>,
+  error: () => UsageError,
+  limit: number,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of createReadStream(path)) {
-    chunks.push(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
-    if (bytes > MOST_OF_DEVICE)
-      throw new UsageError(`${path}: is a device that gives more than 64 MiB; name a file`);
+  for await (const chunk of stream) {
+    chunks.push(Buffer.from(chunk as Uint8Array));
+    bytes += (chunk as Uint8Array).length;
+    if (bytes > limit) throw error();
   }
   return Buffer.concat(chunks);
+}
+
+/** Opened without waiting: whoever opens a pipe otherwise waits for a writer, perhaps for ever. */
+async function readPipe(path: string): Promise<Buffer> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  let silentSince = performance.now();
+  try {
+    for (;;) {
+      const chunk = Buffer.alloc(1 << 16);
+      let count = -1;
+      try {
+        count = (await handle.read(chunk)).bytesRead;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+      }
+      if (count > 0) {
+        bytes += count;
+        if (bytes > MOST_BYTES) throw tooLarge(path, "is a pipe that gives", MOST_BYTES);
+        chunks.push(chunk.subarray(0, count));
+        silentSince = performance.now();
+        continue;
+      }
+      // The end, once there was anything; before that nobody has opened the other end yet.
+      if (count === 0 && bytes > 0) return Buffer.concat(chunks);
+      const patience = count === 0 ? PIPE_PATIENCE.nobody : PIPE_PATIENCE.somebody;
+      if (performance.now() - silentSince > patience) {
+        throw new UsageError(
+          `${path}: is a pipe to which nobody wrote for ${patience / 1000} s; name a file`,
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, PIPE_PAUSE));
+    }
+  } finally {
+    await handle.close();
+  }
 }
 
 /**

@@ -288,6 +288,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
   protected override async persist(record: MetricsRecord): Promise<void> {
     const directory = this.runDirectory;
     if (directory === null) return;
+    directory.check();
     directory.graphs.append(this.#graphLines);
     directory.evaluations.append(this.#evaluationLines);
     directory.metrics.append([stringifyMetrics(record)]);

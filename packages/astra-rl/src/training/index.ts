@@ -17,7 +17,7 @@ export {
 } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
 export { Journal } from "./journal.js";
-export { RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
+export { LEFT_OF_FILE, RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
 export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
 export { checkResumable, noCheckpoint, savedStep } from "./resume.js";

@@ -1,6 +1,13 @@
 import { closeSync, existsSync, openSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { explainDiskErrors, makeFolder, recoverFolder, replaceFolder, UsageError } from "@astra-rl/torch";
+import {
+  explainDiskErrors,
+  makeFolder,
+  recoverFolder,
+  replaceFolder,
+  requireRegularFiles,
+  UsageError,
+} from "@astra-rl/torch";
 import { Journal } from "./journal.js";
 import { RunLock, type RunLockOptions } from "./run-lock.js";
 
@@ -14,7 +21,8 @@ const KEPT = /^step-(\d+)$/;
 
 /** What processes that were killed while they wrote leave: in `checkpoints/`, and in any folder. */
 const LEFT_OF_CHECKPOINT = /^\.+(last|best)(\.(writing|old))+$|^\.probe$/;
-const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
+/** The file that a process which was killed had begun to write. */
+export const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
 
 export interface OpenOptions extends RunLockOptions {
   resume: boolean;
@@ -33,6 +41,8 @@ export class RunDirectory {
   readonly evaluations: Journal;
   readonly metrics: Journal;
   #lock: RunLock | null = null;
+  /** Whether the lock was taken here, and is let go of here. */
+  #isOwn = false;
 
   constructor(readonly path: string) {
     this.graphs = new Journal(join(path, "graphs.jsonl"));
@@ -47,9 +57,11 @@ export class RunDirectory {
    * `resume` is false
    */
   open({ resume, lock, onTakeover }: OpenOptions): void {
+    // A folder that was renamed since its lock was taken is not to be made anew.
+    lock?.check();
     makeFolder(join(this.path, "checkpoints"));
-    if (lock === undefined)
-      this.#lock = RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
+    this.#isOwn = lock === undefined;
+    this.#lock = lock ?? RunLock.take(this.path, onTakeover === undefined ? {} : { onTakeover });
     try {
       this.#open(resume);
     } catch (error) {
@@ -80,8 +92,24 @@ export class RunDirectory {
 
   close(): void {
     for (const name of JOURNALS) this[name].close();
-    this.#lock?.release();
+    if (this.#isOwn) this.#lock?.release();
     this.#lock = null;
+  }
+
+  /** Asked before every write. @throws UsageError where the folder no longer is this process's; see `RunLock.check` */
+  check(): void {
+    this.#lock?.check();
+  }
+
+  /** Has a checkpoint written, and asks once more before it takes its place. */
+  async #checked(write: (folder: string) => Promise<void>, temporary: string): Promise<void> {
+    this.check();
+    try {
+      await write(temporary);
+    } finally {
+      // Where the folder was renamed meanwhile, that says more than a file that could not be written.
+      this.check();
+    }
   }
 
   checkpointPath(tag: CheckpointTag): string {
@@ -95,7 +123,8 @@ export class RunDirectory {
 
   /** Replaces a checkpoint whole; see `replaceFolder`. */
   async writeCheckpoint(tag: CheckpointTag, write: (folder: string) => Promise<void>): Promise<void> {
-    await replaceFolder(this.checkpointPath(tag), write);
+    this.check();
+    await replaceFolder(this.checkpointPath(tag), (temporary) => this.#checked(write, temporary));
   }
 
   /**
@@ -105,9 +134,11 @@ export class RunDirectory {
    * @param before the step that the present `last` belongs to
    */
   async writeLast(keep: number, before: number, write: (folder: string) => Promise<void>): Promise<void> {
+    this.check();
     const kept =
       keep > 1 && this.hasCheckpoint("last") ? join(this.path, "checkpoints", `step-${before}`) : null;
-    await replaceFolder(this.checkpointPath("last"), write, kept === null ? {} : { keepOldAs: kept });
+    const options = kept === null ? {} : { keepOldAs: kept };
+    await replaceFolder(this.checkpointPath("last"), (temporary) => this.#checked(write, temporary), options);
     for (const step of this.keptSteps().slice(0, Math.max(0, this.keptSteps().length - (keep - 1)))) {
       rmSync(join(this.path, "checkpoints", `step-${step}`), { recursive: true, force: true });
     }
@@ -129,6 +160,8 @@ export class RunDirectory {
  */
 export function recoverRunFolder(path: string): void {
   const checkpoints = join(path, "checkpoints");
+  requireRegularFiles(path);
+  if (existsSync(checkpoints)) requireRegularFiles(checkpoints);
   for (const tag of ["last", "best"] as const) recoverFolder(join(checkpoints, tag));
   const remove = (folder: string, left: RegExp) => {
     for (const name of existsSync(folder) ? readdirSync(folder) : []) {

@@ -1,4 +1,4 @@
-import type { Graph, WorkCounters } from "../core/index.js";
+import { Message, type Graph, type Node, type WorkCounters } from "../core/index.js";
 import type { MetricValue } from "../records/index.js";
 
 /** A text scored at least this high counts as harmful; this only watches the run: evaluations measure. */
@@ -67,9 +67,22 @@ export function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<strin
     "harm/response_rate": shareOfHarmful(nodes.flatMap((node) => node.scores["response"] ?? [])),
     "turns/done": nodes.length,
     "turns/failed": nodes.length - known.length,
+    ...emptyTurns(nodes),
   };
   for (const [name, term] of terms) values[`reward/term/${name}`] = term.sum / term.count;
   return values;
+}
+
+/** Turns that came, and hold no text but white space; null where turns are no messages. */
+function emptyTurns<S, A>(nodes: readonly Node<S, A>[]): Record<string, MetricValue> {
+  const came = nodes.filter(({ failure }) => failure?.stage !== "tester" && failure?.stage !== "target");
+  const count = (of: "probe" | "response") => {
+    const said = came.map((node) => node[of] as unknown);
+    return said.every((message) => message instanceof Message)
+      ? said.filter(({ text }) => text.trim() === "").length
+      : null;
+  };
+  return { "turns/empty_probes": count("probe"), "turns/empty_responses": count("response") };
 }
 
 /**

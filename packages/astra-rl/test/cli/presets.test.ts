@@ -54,7 +54,10 @@ describe.each(presetNames())("preset %s", (name) => {
     const set = settings.flatMap((each) => ["--set", each]);
     const folder = path(`run-${name}`);
     const trained = await runCommand("train", file, "--run-dir", folder, "--quiet", ...set);
-    expect(trained).toMatchObject({ code: 0, err: "" });
+    // Cases of these models reach the threshold in no step: there is nothing to learn, and that is said.
+    const isIdle = name === "perez-few-shot";
+    const refusal = "astra-rl: train: No verdict on the target: nothing was learned in 2 of 2 steps\n";
+    expect(trained).toMatchObject(isIdle ? { code: 3, err: refusal } : { code: 0, err: "" });
     const steps = parseMetricsLines(readFileSync(`${folder}/metrics.jsonl`, "utf8"));
     expect(steps.map(({ step }) => step)).toEqual([1, 2]);
     expect(steps.every(({ "turns/done": turns }) => Number(turns) > 0)).toBe(true);

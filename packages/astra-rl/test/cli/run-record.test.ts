@@ -152,3 +152,21 @@ test("logging to tensorboard leaves a file of events for each session; without i
     expect(readFileSync(path("run", "tensorboard", name)).includes("reward/mean")).toBe(true);
   }
 });
+
+test("a run that goes on with other threads or instructions says that it is another run now, and what stays", async () => {
+  expect((await train()).code).toBe(0);
+  const same = await train("--resume", "--set", "training.trainingSteps=2");
+  expect(same).toMatchObject({ code: 0, err: "" });
+  const record = read();
+  const { isa, threads } = record.sessions.at(-1)!.engine;
+  Object.assign(record.sessions.at(-1)!.engine, { threads: threads + 2, isa: "sse" });
+  writeFileSync(path("run", "run.json"), JSON.stringify(record));
+  const other = await train("--resume", "--set", "training.trainingSteps=3");
+  expect(other.code).toBe(0);
+  expect(other.err).toContain(
+    `computed on ${threads + 2} threads within sse so far, and goes on with ${threads} thread`,
+  );
+  expect(other.err).toContain("draws, its prompts and their order stay the same");
+  expect(other.err).toContain(`OMP_NUM_THREADS=${threads + 2} ASTRA_ISA=sse`);
+  expect(read().sessions.at(-1)!.engine).toMatchObject({ isa, threads });
+});

@@ -10,6 +10,8 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
@@ -43,6 +45,102 @@ training: {${training}}
   );
   return path("run.yaml");
 }
+
+describe("limits of the process", () => {
+  test("eight gigabytes of addresses are enough for every command", () => {
+    configuration("trainingSteps: 1, evaluateEvery: 0");
+    const limited = shell(
+      "ulimit -v 8000000; $A --version && $A train run.yaml --run-dir run --quiet && $A report run --output page.html --quiet",
+    );
+    expect(limited).toMatchObject({ stdout: "0.1.0\n", stderr: "", status: 0 });
+  });
+
+  test("twenty open files are too few, which is said in a sentence", () => {
+    const { stdout, stderr, status } = shell("ulimit -n 20; $A --version");
+    expect(stdout).toBe("");
+    expect(stderr).toBe(
+      "astra-rl: this process may open too few files to start; raise the limit (ulimit -n 1024)\n",
+    );
+    expect(status).toBe(2);
+  });
+
+  test.each(["4096", "100000", "99999999999999999"])("%s threads are bounded, with a line", (count) => {
+    configuration();
+    const began = performance.now();
+    const { stderr, status } = shell(`OMP_NUM_THREADS=${count} timeout 40 $A rollout run.yaml --quiet`);
+    expect(stderr).toMatch(
+      new RegExp(`^OMP_NUM_THREADS: ${count} threads are more than can be of use; taking \\d+\n$`),
+    );
+    expect(status).toBe(0);
+    expect(performance.now() - began).toBeLessThan(40_000);
+  });
+});
+
+describe("who never answers", () => {
+  const MODULE = `
+export const judge = () => new Promise(() => {});
+export class Judge { name = "judge"; score() { return new Promise(() => {}); } }
+export const term = () => new Promise(() => {});
+export const server = () => fetch("http://127.0.0.1:" + process.env.PORT);
+`;
+
+  test("a judge: its texts have failed when its time is over, in every command", () => {
+    configuration("trainingSteps: 1, evaluateEvery: 0");
+    writeFileSync(path("never.mjs"), MODULE);
+    for (const judge of ["judge", "Judge"]) {
+      const scorer = `'scorer={type: ./never.mjs#${judge}, deadline: 0.2}'`;
+      const trained = shell(`timeout 50 $A train run.yaml --run-dir run-${judge} --quiet --set ${scorer}`);
+      expect(trained.stderr).toMatch(/gave no answer within 0\.2 s/);
+      expect(trained.status).toBe(3);
+      const evaluated = shell(`timeout 50 $A eval run.yaml --quiet --set ${scorer}`);
+      expect(evaluated.stdout).toContain("gave no answer within 0.2 s");
+      expect(evaluated.status).toBe(3);
+      const spec = `'{type: ./never.mjs#${judge}, deadline: 0.2}'`;
+      const scored = shell(`timeout 50 $A score --scorer ${spec} --input texts.jsonl --quiet`);
+      expect(scored.stdout).toContain("gave no answer within 0.2 s");
+      expect(scored.stderr).toBe("astra-rl: score: 1 of 1 texts could not be scored\n");
+      expect(scored.status).toBe(1);
+    }
+  }, 120_000);
+
+  test("anybody else: the program ends with a sentence, not with a code of Node's alone", () => {
+    configuration("trainingSteps: 1, evaluateEvery: 0");
+    writeFileSync(path("never.mjs"), MODULE);
+    const reward = "--set 'reward={terms: [{type: ./never.mjs#term, weight: 1}]}'";
+    const { stderr, status } = shell(`timeout 50 $A train run.yaml --run-dir run --quiet ${reward}`);
+    expect(stderr).toBe(
+      "astra-rl: what it waited for can no longer come: a promise of a module never settles\n",
+    );
+    expect(status).toBe(1);
+  });
+
+  test("a server: the first Ctrl-C stops at once, and nothing keeps the process", async () => {
+    configuration("trainingSteps: 1, evaluateEvery: 0");
+    writeFileSync(path("never.mjs"), MODULE);
+    const server = createServer(() => {});
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const asked = once(server, "request");
+    const { port } = server.address() as AddressInfo;
+    const args = ["train", path("run.yaml"), "--run-dir", path("run"), "--quiet"];
+    const child = spawn(process.execPath, [program, ...args, "--set", "scorer={type: ./never.mjs#server}"], {
+      cwd: path(),
+      env: { ...process.env, OMP_NUM_THREADS: "1", PORT: String(port) },
+    });
+    let errors = "";
+    child.stderr.setEncoding("utf8").on("data", (data) => (errors += data));
+    await asked;
+    const began = performance.now();
+    child.kill("SIGINT");
+    const [code] = (await once(child, "close")) as [number];
+    expect(performance.now() - began).toBeLessThan(5000);
+    expect(errors).toContain("stopped after step 0 of 1");
+    expect(errors).toContain("it only waited for an answer");
+    expect(code).toBe(1);
+    server.closeAllConnections();
+    server.close();
+  }, 60_000);
+});
 
 describe("standard output", () => {
   test("that is closed does not end training", () => {

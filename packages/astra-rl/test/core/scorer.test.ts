@@ -63,3 +63,29 @@ describe("Scorer.scoreAndValidate", () => {
     );
   });
 });
+
+describe("a deadline", () => {
+  class Late extends Scorer {
+    readonly name = "late";
+    override deadline: number | null = 20;
+    calls = 0;
+    override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
+      this.calls += 1;
+      return texts.includes("never")
+        ? new Promise(() => {})
+        : Promise.resolve(texts.map(() => ({ score: 0.5 })));
+    }
+  }
+
+  it("makes a call that is not answered a failure, which is not repeated", async () => {
+    const scorer = new Late();
+    const [outcome] = await scorer.scoreAndValidate(["never"]);
+    expect(outcome!.failure).toEqual({
+      stage: "scorer",
+      message: "late.score: gave no answer within 0.02 s",
+      attempts: 1,
+    });
+    expect(scorer.calls).toBe(1);
+    expect(await scorer.scoreAndValidate(["soon"])).toEqual([{ score: 0.5 }]);
+  });
+});

@@ -59,7 +59,8 @@ test("no key of version 1 is left, none is lost, and what is written reads as ve
 test("what is computed from it is what was computed then", () => {
   const read = parseEvaluationRecord(text);
   const { diversity } = read.summary;
-  expect(summarize(read.details, { diversity })).toEqual(read.summary);
+  // Of more than was counted then, too.
+  expect(summarize(read.details, { diversity })).toMatchObject(read.summary);
   const today = parseEvaluationRecord(stringifyEvaluation(read));
   expect(compareEvaluations(read, today)).toMatchObject({ n_pairs: 3, before: 1 / 3, difference: 0 });
 });

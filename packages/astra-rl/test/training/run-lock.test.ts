@@ -1,10 +1,29 @@
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import { LOCK_FILE, recoverRunFolder, RunDirectory, RunLock } from "../../src/training/index.js";
+import {
+  LOCK_FILE,
+  recoverRunFolder,
+  RunDirectory,
+  RunLock,
+  type HFASTTrainerOptions,
+  type TrainingCallback,
+} from "../../src/training/index.js";
+import { assemble, QUICK, textOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 
 /** A process that is no more, so that its number is nobody's. */
@@ -92,6 +111,131 @@ it("is left by a killed process, and let go of by one that ends", async () => {
   await new Promise((resolve) => orderly.once("close", resolve));
   expect(readdirSync(folder)).toEqual([]);
 }, 60_000);
+
+/** A holder among other processes than ours: of another container of this host, say. */
+const elsewhere = { pid: process.pid, host: hostname(), began: null, among: "a boot pid:[1]" };
+
+it("of another container with this host's name is a lease: refused while it is renewed, taken over a minute after", () => {
+  const folder = temporaryFolder();
+  // Its number is that of a process that lives here, or of none: that says nothing.
+  for (const pid of [process.pid, dead()]) {
+    const path = lockOf(folder, { ...elsewhere, pid });
+    expect(() => RunLock.take(folder)).toThrow(
+      new RegExp(
+        `process ${pid} on ${hostname()}, in another container or since restarted, last heard of \\d s ago`,
+      ),
+    );
+    const then = new Date(Date.now() - 61_000);
+    utimesSync(path, then, then);
+    const lines: string[] = [];
+    RunLock.take(folder, { onTakeover: (line) => lines.push(line) }).release();
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/taking over from process \d+ on .*, last heard of 6\d s ago/);
+  }
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it("is renewed while it is held, even where nothing lets JavaScript run", () => {
+  const folder = temporaryFolder();
+  const lock = RunLock.take(folder);
+  const path = join(folder, LOCK_FILE);
+  const then = new Date(Date.now() - 100_000);
+  utimesSync(path, then, then);
+  // Not one turn of this thread's event loop.
+  const until = Date.now() + 20_000;
+  while (Date.now() < until && statSync(path).mtimeMs < Date.now() - 50_000) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+  }
+  expect(statSync(path).mtimeMs).toBeGreaterThan(Date.now() - 20_000);
+  lock.release();
+});
+
+it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
+  "is not taken from a process of another PID namespace",
+  async () => {
+    const folder = temporaryFolder();
+    const source = new URL("../../src/training/run-lock.ts", import.meta.url).href;
+    const script = `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); setInterval(() => {}, 1000)`;
+    const child = spawn("unshare", [
+      "--pid",
+      "--fork",
+      "--kill-child",
+      process.execPath,
+      "--import",
+      "tsx",
+      "--input-type=module",
+      "-e",
+      script,
+    ]);
+    await new Promise((resolve) => child.stdout.once("data", resolve));
+    expect(() => RunLock.take(folder)).toThrow("in another container or since restarted");
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("close", resolve));
+  },
+  60_000,
+);
+
+it("notices that the folder is another process's, or no longer where it was", () => {
+  const folder = temporaryFolder();
+  const lock = RunLock.take(folder);
+  lock.check();
+  writeFileSync(join(folder, LOCK_FILE), JSON.stringify(elsewhere));
+  expect(() => lock.check()).toThrow("is now another process's");
+  rmSync(join(folder, LOCK_FILE));
+  expect(() => lock.check()).toThrow("was taken away, or its run.lock was deleted");
+  lock.release();
+  const second = RunLock.take(folder);
+  const moved = `${folder}-renamed`;
+  renameSync(folder, moved);
+  expect(() => second.check()).toThrow(UsageError);
+  if (existsSync("/proc/self/fd")) expect(() => second.check()).toThrow(`was renamed, to ${moved}`);
+  mkdirSync(folder);
+  expect(() => second.check()).toThrow("while this run was at work in it");
+  second.release();
+  if (existsSync("/proc/self/fd")) expect(readdirSync(moved)).toEqual([]);
+  rmSync(moved, { recursive: true });
+});
+
+it("is refused where something that is no file has its name, and waits for none", () => {
+  const folder = temporaryFolder();
+  const path = join(folder, LOCK_FILE);
+  symlinkSync("nowhere", path);
+  expect(() => RunLock.take(folder)).toThrow(
+    `${path}: must be a file that a run has written, got a link; delete it`,
+  );
+  rmSync(path);
+  if (spawnSync("mkfifo", [path]).status !== 0) return;
+  expect(() => RunLock.take(folder)).toThrow("got a pipe or a device; delete it");
+});
+
+it("a run whose folder is renamed stops before it writes to another, and goes on where the folder is", async () => {
+  const folder = temporaryFolder();
+  const moved = `${folder}-renamed`;
+  const whole = temporaryFolder();
+  const train = async (runDirectory: string, options: HFASTTrainerOptions<string, string> = {}) => {
+    const { system, trainer } = assemble(QUICK, { runDirectory, ...options });
+    try {
+      await trainer.train();
+    } finally {
+      trainer.dispose();
+      system.dispose();
+    }
+  };
+  await train(whole);
+  const rename: TrainingCallback<string, string> = {
+    name: "rename",
+    onExperience: (_, { step }) => {
+      if (step === 6) renameSync(folder, moved);
+    },
+  };
+  await expect(train(folder, { callbacks: [rename] })).rejects.toThrow("was renamed");
+  expect(existsSync(folder)).toBe(false);
+  await train(moved, { resume: true });
+  for (const name of ["metrics.jsonl", "graphs.jsonl", "evaluations.jsonl"]) {
+    expect(textOf(moved, name)).toBe(textOf(whole, name));
+  }
+  rmSync(moved, { recursive: true });
+});
 
 it("a run directory that is open cannot be opened again", () => {
   const folder = temporaryFolder();

@@ -1,8 +1,8 @@
 import {
-  AstraError,
   cast,
   keep,
   NotFiniteError,
+  TorchError,
   readsSharedColumns,
   scope,
   tensor,
@@ -221,12 +221,21 @@ class Decoder {
 
   /** Draws token number `step` of every row into `sampled`. */
   #sample(step: number): void {
-    const { model, sampling } = this.#options;
-    const { greedy, repetitionPenalty, minNewTokens } = sampling;
-    const { history, seen, uniforms, sampled, logprobs, behaviour } = this.#state;
-    const logits = model.logits(history.at(-1)!.hidden);
-    // Whatever makes later tokens' logits infinite makes the first's so, as good as always.
+    const logits = this.#options.model.logits(this.#state.history.at(-1)!.hidden);
+    // Whatever makes later tokens' logits infinite makes the first's so, as good as always; else nothing can be drawn there.
     if (step === 0) checkLogits(logits);
+    try {
+      this.#draw(step, logits);
+    } catch (error) {
+      if (error instanceof TorchError) checkLogits(logits);
+      throw error;
+    }
+  }
+
+  #draw(step: number, logits: Tensor): void {
+    const { sampling } = this.#options;
+    const { greedy, repetitionPenalty, minNewTokens } = sampling;
+    const { seen, uniforms, sampled, logprobs, behaviour } = this.#state;
     let shaped = logits;
     if (seen !== null) {
       shaped = penalizeRepetition(
@@ -338,11 +347,7 @@ class Decoder {
       finished,
       kept: staying,
     };
-    if (utterance.logprobs.some(Number.isNaN)) {
-      throw new AstraError(
-        "generate: the model's logits are not numbers (NaN); its weights or the chosen dtype are at fault",
-      );
-    }
+    if (utterance.logprobs.some(Number.isNaN)) throw noFiniteLogits(NaN);
     this.utterances.set(row, utterance);
     speaker.isFinished = true;
 
@@ -417,8 +422,10 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
 /** @throws NotFiniteError where a row has a logit that is NaN or +∞, from which nothing can be drawn */
 function checkLogits(logits: Tensor): void {
   const greatest = logits.max().item();
-  if (Number.isFinite(greatest)) return;
-  throw new NotFiniteError(
+  if (!Number.isFinite(greatest)) throw noFiniteLogits(greatest);
+}
+
+const noFiniteLogits = (greatest: number) =>
+  new NotFiniteError(
     `the model gives no finite logits (${greatest}): its weights are damaged, or training has made them diverge`,
   );
-}

@@ -50,6 +50,13 @@ function read(part: Part): Normalizer {
     }
     case "Prepend": {
       const prepended = part.string("prepend");
+      // Python's own is one character; a text of megabytes would stand before each text that is encoded.
+      if (prepended.length > LONGEST_PREPEND) {
+        throw part.refuse(
+          "prepend",
+          `must have at most ${LONGEST_PREPEND} characters, but has ${prepended.length}`,
+        );
+      }
       return simple((text) => (text === "" ? "" : prepended + text));
     }
     case "Replace": {
@@ -83,6 +90,8 @@ function readBert(part: Part): Normalizer {
   };
   return { normalize, dropsBeginning: clean || accents };
 }
+
+const LONGEST_PREPEND = 1000;
 
 const ASCII = /^[\0-\x7f]*$/;
 

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { UsageError } from "../errors.js";
+import { describeValue, UsageError } from "../errors.js";
 import { writeFileAtomic } from "./atomic-file.js";
+import { checkRegular } from "./regular-file.js";
 
 /** The file of a folder that says what its files held when they were written; `sha256sum --check` reads it as well. */
 export const DIGESTS = "SHA256SUMS";
@@ -42,18 +43,28 @@ export function checkDigest(path: string): void {
   );
 }
 
-/** By the file's name; empty where the folder says nothing. */
+/** By the file's name; empty where the folder says nothing. @throws UsageError for what is no such list */
 function readDigests(sums: string): Map<string, string> {
+  checkRegular(sums);
   let text: string;
   try {
     text = readFileSync(sums, "utf8");
-  } catch {
-    return new Map();
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return new Map();
+    throw new UsageError(`${sums}: cannot be read: ${(cause as Error).message}`, { cause });
   }
   const digests = new Map<string, string>();
-  for (const line of text.split("\n")) {
-    const [hash, file] = line.split(/ [ *]/u);
-    if (file !== undefined && hash !== undefined && /^[0-9a-f]{64}$/u.test(hash)) digests.set(file, hash);
+  for (const [index, line] of text.split("\n").entries()) {
+    if (line === "") continue;
+    const [, hash, file] = /^([0-9a-f]{64}) [ *](.+)$/u.exec(line) ?? [];
+    // What says nothing would check nothing.
+    if (hash === undefined || file === undefined) {
+      throw new UsageError(
+        `${sums}:${index + 1}: must be a SHA-256 and the name of a file, as sha256sum writes them, got ` +
+          `${describeValue(line)}; restore the file, or delete it to take what is there as it is`,
+      );
+    }
+    digests.set(file, hash);
   }
   return digests;
 }

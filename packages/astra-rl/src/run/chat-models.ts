@@ -1,0 +1,24 @@
+import { PlainFormat, type LocalModel } from "@astra-rl/lm";
+import type { System } from "../core/index.js";
+
+/**
+ * The models of a system that bring a chat template, and are read without it: what they were trained to answer is a
+ * conversation in their own marks, and plain text may draw nothing out of them.
+ *
+ * @returns a warning for each
+ */
+export function chatModelsReadPlainly(system: System): string[] {
+  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
+  const { tester, otherTesters = [], target, otherTargets = [] } = parts ?? {};
+  const speakers = [tester, otherTesters, target, otherTargets].flat() as (Partial<LocalModel> | undefined)[];
+  return speakers.flatMap((model) => {
+    if (!(model?.format instanceof PlainFormat) || model.tokenizer === undefined) return [];
+    const { directoryFiles, settings } = model.tokenizer;
+    const template = settings["chat_template"] ?? null;
+    if (!directoryFiles.has("chat_template.jinja") && template === null) return [];
+    return [
+      `the ${model.name} comes with a chat template and is read as plain text, without it: what it says here may be ` +
+        "nothing like what it says in a chat, and no harm found so is no sign of none",
+    ];
+  });
+}
