@@ -608,10 +608,8 @@ describe("what policy gradients refuse", () => {
     }
     for (const make of [makers.RLOO, makers.GRPO, makers.REINFORCE]) make(toy).checkCredit(backUp());
     for (const make of Object.values(makers)) make(toy).checkCredit(rewardCredit);
-    const bigram = new BigramSystem();
-    const grown = new ASTSampler(bigram, ["x"], { width: 2 });
+    const grown = new ASTSampler(toy, ["x"]);
     expect(() => new Harness(grown, new PPO(toy), { credit: backUp() })).toThrow("PPO: the credit already");
-    bigram.dispose();
   });
 
   it.each([
