@@ -27,7 +27,7 @@ const {
 } = policyOptions;
 
 const options = z.strictObject({
-  epochs: epochs.default(4),
+  epochs: epochs.default(2),
   clipRange,
   clipRangeHigher,
   gamma,
