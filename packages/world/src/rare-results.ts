@@ -2,10 +2,10 @@
  * What the policy gradients reach with their defaults where harm is ten times rarer than in the embedded worlds, and whether
  * probes stay likely. Writes the section on it of docs/algorithm-results.md:
  *
- *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c]
+ *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c] [--finished]
  *
- * The testers are made first (see `makeRareTester`). What is finished already is not run again. Needs the built packages (npm
- * run setup).
+ * The testers are made first (see `makeRareTester`). What is finished already is not run again; with --finished nothing else is
+ * trained, and the tables hold what there is. Needs the built packages (npm run setup).
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { cpus } from "node:os";
@@ -38,9 +38,11 @@ interface Choice {
 }
 
 const STEPS = { desk: 30, chatter: 40 };
+/** The chatter's are those of demo.yaml. After 40 steps one of ten seeds was still where it had begun. */
+const PPO_STEPS = { desk: 30, chatter: 65 };
 
 const CHOICES: readonly Choice[] = [
-  { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: STEPS },
+  { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: PPO_STEPS },
   { name: "a2c", what: "A2C", algorithm: "{type: a2c}", credit: "reward", steps: STEPS },
   { name: "rloo", what: "RLOO", algorithm: "{type: rloo}", credit: "back-up", steps: STEPS },
   {
@@ -84,6 +86,7 @@ const { values } = parseArgs({
     runs: { type: "string", default: "runs/rare-results" },
     seeds: { type: "string", default: "1,2,3,4,5,6,7,8,9,10" },
     algorithms: { type: "string", default: CHOICES.map(({ name }) => name).join(",") },
+    finished: { type: "boolean", default: false },
   },
 });
 const seeds = values.seeds.split(",");
@@ -99,8 +102,11 @@ function evaluated(world: RareWorld, tester: string, seed: string, file: string)
   return parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
 }
 
+/** Where a run is; beside it, when it is finished, its evaluation as `.json`. */
+const folderOf = (world: RareWorld, seed: string, { name }: Choice) => join(runs, `${world}-${name}-${seed}`);
+
 function trained(world: RareWorld, tester: string, seed: string, choice: Choice): EvaluationSummary {
-  const folder = join(runs, `${world}-${choice.name}-${seed}`);
+  const folder = folderOf(world, seed, choice);
   const file = `${folder}.json`;
   if (!existsSync(file)) {
     const settings = [
@@ -160,11 +166,15 @@ for (const world of RARE_WORLDS) {
   const n = [...before.values()].reduce((total, summary) => total + summary.n_scored, 0);
   starts.push(`${percent(start)} in the world of \`embedded:${world}\` (${n} rollouts)`);
   for (const choice of CHOICES.filter(({ name }) => chosen.has(name))) {
-    const all = seeds.slice(0, choice.seeds).map((seed): Run => ({
-      seed,
-      before: before.get(seed)!,
-      after: trained(world, tester, seed, choice),
-    }));
+    const all = seeds
+      .slice(0, choice.seeds)
+      .filter((seed) => !values.finished || existsSync(`${folderOf(world, seed, choice)}.json`))
+      .map((seed): Run => ({
+        seed,
+        before: before.get(seed)!,
+        after: trained(world, tester, seed, choice),
+      }));
+    if (all.length === 0) continue;
     const low = all.filter(
       (run) => success(run.after) < LEAST_TIMES * Math.max(start, success(run.before)),
     ).length;
@@ -173,6 +183,7 @@ for (const world of RARE_WORLDS) {
     const summary = [
       world,
       choice.what,
+      choice.steps[world],
       all.length,
       `${percent(mean(ends))} (${percent(least(ends))} to ${percent(most(ends))})`,
       percent(mean(all.map((run) => harmless(run.after)))),
@@ -207,8 +218,8 @@ writeRarePart(
     "",
     "The other algorithms were not run over seeds. The defaults of PPO before ended at 0 of 128 on two of these seeds of the chatter world: the KL to the baseline stood in the reward, where experiences without a find consist of its noise, normalising made that as loud as a find, and λ of 0.95 kept a find from the turns before it. Now the KL is in the loss, advantages are not normalised and λ is 1 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)). The settings were chosen on seeds 1 to 5 of the chatter world, of which one misses the mark, as does one of seeds 6 to 10. On the desk the old defaults did as well on three seeds.",
     "",
-    "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
-    "|---|---|---|---|---|---|---|---|---|",
+    "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
+    "|---|---|---|---|---|---|---|---|---|---|",
     ...summaries,
     "",
     `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/rare-results.ts\`. Every run:`,
