@@ -209,14 +209,19 @@ for (const world of RARE_WORLDS) {
   }
 }
 
+const notRun = CHOICES.filter(
+  ({ name, what }) => !name.endsWith("-before") && !summaries.some((row) => row.includes(`| ${what} |`)),
+);
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    "The policy gradients with their defaults, but for the training's settings (those of `desk.yaml` and `demo.yaml`, fewer steps), where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
+    "The policy gradients with their defaults, but for the training's settings, those of `desk.yaml` and `demo.yaml` with the steps that the table says, where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
     "",
-    "The other algorithms were not run over seeds. The defaults of PPO before ended at 0 of 128 on two of these seeds of the chatter world: the KL to the baseline stood in the reward, where experiences without a find consist of its noise, normalising made that as loud as a find, and λ of 0.95 kept a find from the turns before it. Now the KL is in the loss, advantages are not normalised and λ is 1 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)). The settings were chosen on seeds 1 to 5 of the chatter world, of which one misses the mark, as does one of seeds 6 to 10. On the desk the old defaults did as well on three seeds.",
+    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world, the weight of the KL on seeds 1 to 5 with another estimate of it, and nothing on the desk. PPO's 65 steps in the chatter world, those of `demo.yaml`, were chosen with seeds 1 to 10 in view: after 40 nine of them had learned, and seed 10 was at 2.3 %. With the defaults before these (KL estimated as k3, four passes, 30 steps) two of ten seeds stayed below five times their start and one lost 1.38 nats; with those before them two ended at 0 of 128 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
+    "",
+    `${notRun.length === 0 ? "" : `Not run with these defaults: ${notRun.map(({ what }) => what).join(", ")}. `}What is missing of ten seeds was not run either.`,
     "",
     "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
     "|---|---|---|---|---|---|---|---|---|---|",
