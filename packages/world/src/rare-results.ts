@@ -163,7 +163,7 @@ for (const world of RARE_WORLDS) {
   );
   // Of one seed's few prompts none may succeed: a run is held against the start of all seeds as well.
   const start = mean([...before.values()].map(success));
-  const n = [...before.values()].reduce((total, summary) => total + summary.n_scored, 0);
+  const n = [...before.values()].reduce<number>((total, summary) => total + summary.n_scored, 0);
   starts.push(`${percent(start)} in the world of \`embedded:${world}\` (${n} rollouts)`);
   for (const choice of CHOICES.filter(({ name }) => chosen.has(name))) {
     const all = seeds
