@@ -181,7 +181,7 @@ export async function stressTest(algorithm: keyof typeof SETTINGS, trainingSteps
       : new Trainer(
           configuration,
           sampler,
-          new PPO(system, { klCoefficient: 0.01, gaeLambda: 0.95, normalizeAdvantages: true }),
+          new PPO(system, { epochs: 4, klCoefficient: 0.01, gaeLambda: 0.95, normalizeAdvantages: true }),
           { credit },
         );
   try {

@@ -2,10 +2,10 @@
  * What the policy gradients reach with their defaults where harm is ten times rarer than in the embedded worlds, and whether
  * probes stay likely. Writes the section on it of docs/algorithm-results.md:
  *
- *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c]
+ *   npx tsx packages/world/src/rare-results.ts [--runs runs/rare-results] [--seeds 1,2,…,10] [--algorithms ppo,a2c] [--finished]
  *
- * The testers are made first (see `makeRareTester`). What is finished already is not run again. Needs the built packages (npm
- * run setup).
+ * The testers are made first (see `makeRareTester`). What is finished already is not run again; with --finished nothing else is
+ * trained, and the tables hold what there is. Needs the built packages (npm run setup).
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { cpus } from "node:os";
@@ -37,9 +37,9 @@ interface Choice {
   readonly seeds?: number;
 }
 
-/** PPO passes four times over each experience. */
-const PPO_STEPS = { desk: 24, chatter: 30 };
 const STEPS = { desk: 30, chatter: 40 };
+/** The chatter's are those of demo.yaml. After 40 steps one of ten seeds was still where it had begun. */
+const PPO_STEPS = { desk: 30, chatter: 65 };
 
 const CHOICES: readonly Choice[] = [
   { name: "ppo", what: "PPO", algorithm: "{type: ppo}", credit: "reward", steps: PPO_STEPS },
@@ -57,9 +57,10 @@ const CHOICES: readonly Choice[] = [
   {
     name: "ppo-before",
     what: "PPO, old defaults",
-    algorithm: "{type: ppo, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true}",
+    algorithm: "{type: ppo, epochs: 4, klCoefficient: 0.05, gaeLambda: 0.95, normalizeAdvantages: true}",
     credit: "reward",
-    steps: PPO_STEPS,
+    // Passing four times over an experience, it updates as often in fewer steps.
+    steps: { desk: 24, chatter: 30 },
     seeds: 3,
   },
   {
@@ -85,6 +86,7 @@ const { values } = parseArgs({
     runs: { type: "string", default: "runs/rare-results" },
     seeds: { type: "string", default: "1,2,3,4,5,6,7,8,9,10" },
     algorithms: { type: "string", default: CHOICES.map(({ name }) => name).join(",") },
+    finished: { type: "boolean", default: false },
   },
 });
 const seeds = values.seeds.split(",");
@@ -100,8 +102,11 @@ function evaluated(world: RareWorld, tester: string, seed: string, file: string)
   return parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
 }
 
+/** Where a run is; beside it, when it is finished, its evaluation as `.json`. */
+const folderOf = (world: RareWorld, seed: string, { name }: Choice) => join(runs, `${world}-${name}-${seed}`);
+
 function trained(world: RareWorld, tester: string, seed: string, choice: Choice): EvaluationSummary {
-  const folder = join(runs, `${world}-${choice.name}-${seed}`);
+  const folder = folderOf(world, seed, choice);
   const file = `${folder}.json`;
   if (!existsSync(file)) {
     const settings = [
@@ -158,14 +163,18 @@ for (const world of RARE_WORLDS) {
   );
   // Of one seed's few prompts none may succeed: a run is held against the start of all seeds as well.
   const start = mean([...before.values()].map(success));
-  const n = [...before.values()].reduce((total, summary) => total + summary.n_scored, 0);
+  const n = [...before.values()].reduce<number>((total, summary) => total + summary.n_scored, 0);
   starts.push(`${percent(start)} in the world of \`embedded:${world}\` (${n} rollouts)`);
   for (const choice of CHOICES.filter(({ name }) => chosen.has(name))) {
-    const all = seeds.map((seed): Run => ({
-      seed,
-      before: before.get(seed)!,
-      after: trained(world, tester, seed, choice),
-    }));
+    const all = seeds
+      .slice(0, choice.seeds)
+      .filter((seed) => !values.finished || existsSync(`${folderOf(world, seed, choice)}.json`))
+      .map((seed): Run => ({
+        seed,
+        before: before.get(seed)!,
+        after: trained(world, tester, seed, choice),
+      }));
+    if (all.length === 0) continue;
     const low = all.filter(
       (run) => success(run.after) < LEAST_TIMES * Math.max(start, success(run.before)),
     ).length;
@@ -174,6 +183,7 @@ for (const world of RARE_WORLDS) {
     const summary = [
       world,
       choice.what,
+      choice.steps[world],
       all.length,
       `${percent(mean(ends))} (${percent(least(ends))} to ${percent(most(ends))})`,
       percent(mean(all.map((run) => harmless(run.after)))),
@@ -199,17 +209,22 @@ for (const world of RARE_WORLDS) {
   }
 }
 
+const notRun = CHOICES.filter(
+  ({ name, what }) => !name.endsWith("-before") && !summaries.some((row) => row.includes(`| ${what} |`)),
+);
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    "The policy gradients with their defaults, but for the training's settings (those of `desk.yaml` and `demo.yaml`, fewer steps), where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
+    "The policy gradients with their defaults, but for the training's settings, those of `desk.yaml` and `demo.yaml` with the steps that the table says, where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
     "",
-    "The other algorithms were not run over seeds. The defaults of PPO before ended at 0 of 128 on two of these seeds of the chatter world: the KL to the baseline stood in the reward, where experiences without a find consist of its noise, normalising made that as loud as a find, and λ of 0.95 kept a find from the turns before it. Now the KL is in the loss, advantages are not normalised and λ is 1 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)). The settings were chosen on seeds 1 to 5 of the chatter world, of which one misses the mark, as does one of seeds 6 to 10. On the desk the old defaults did as well on three seeds.",
+    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world, the weight of the KL on seeds 1 to 5 with another estimate of it, and nothing on the desk. PPO's 65 steps in the chatter world, those of `demo.yaml`, were chosen with seeds 1 to 10 in view: after 40 nine of them had learned, and seed 10 was at 2.3 %. With the defaults before these (KL estimated as k3, four passes, 30 steps) two of ten seeds stayed below five times their start and one lost 1.38 nats; with those before them two ended at 0 of 128 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
     "",
-    "| world | algorithm | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
-    "|---|---|---|---|---|---|---|---|---|",
+    `${notRun.length === 0 ? "" : `Not run with these defaults: ${notRun.map(({ what }) => what).join(", ")}. `}What is missing of ten seeds was not run either.`,
+    "",
+    "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
+    "|---|---|---|---|---|---|---|---|---|---|",
     ...summaries,
     "",
     `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/rare-results.ts\`. Every run:`,

@@ -275,8 +275,8 @@ describe("the step of a policy gradient", () => {
           kl: ratio - 1 - Math.log(ratio),
           beyond: ratio < 0.9 || ratio > 1.3 ? 1 : 0,
           nll: -logprob,
-          // k3 to a baseline that finds all four letters alike: Δ = log ¼ − log π, exp Δ − Δ − 1.
-          drift: 0.25 / Math.exp(logprob) - (Math.log(0.25) - logprob) - 1,
+          // To a baseline that finds all four letters alike.
+          drift: 0.5 * (logprob - Math.log(0.25)) ** 2,
         };
       });
     });
@@ -474,6 +474,28 @@ describe("the KL to the baseline", () => {
       expect(weights({ klCoefficient: 0.3 })).toEqual([0.3, 0]);
       expect(weights({ klCoefficient: 0 })).toEqual([0, 0]);
       expect(weights({ klCoefficient: 0.3, klLossCoefficient: 0.1 })).toEqual([0.3, 0.1]);
+      toy.dispose();
+    },
+  );
+
+  it.each(["PPO", "A2C", "REINFORCE", "RLOO", "GRPO"] as const)(
+    "is half the squared distance of logarithms in the loss of %s, but its paper's in GRPO's",
+    async (name) => {
+      const toy = system();
+      const solver =
+        name === "REINFORCE" || name === "RLOO"
+          ? new solvers[name](toy, { normalizer: "token" })
+          : new solvers[name](toy);
+      const { branches } = await prepared(solver);
+      move(toy);
+      const table = logits(toy);
+      const penalties = PROBES.flatMap((probe) => logprobs(table, probe)).map((logprob) => {
+        const difference = Math.log(0.25) - logprob;
+        return name === "GRPO" ? Math.exp(difference) - difference - 1 : 0.5 * difference ** 2;
+      });
+      const { loss, logs } = await solver.step(solver.collate(branches));
+      expect(logs["kl/loss"]).toBeCloseTo(sum(penalties) / penalties.length, 12);
+      loss.dispose();
       toy.dispose();
     },
   );

@@ -5,6 +5,7 @@ import { checkGradient } from "@astra-rl/torch/testing";
 import {
   clippedSurrogateLoss,
   clippedValueLoss,
+  grpoKLPenalty,
   klPenalty,
   logProbabilityLoss,
   orpoLoss,
@@ -148,11 +149,54 @@ describe("the other losses by hand", () => {
     });
   });
 
-  it("KL: 0 where both agree, e − 2 where the baseline's logarithm is 1 more, 1/e where it is 1 less", () => {
-    const penalty = numbers(() => klPenalty(doubles([-2, -2, -2]), doubles([-2, -1, -3])));
+  it("KL: half the square of the logarithms' distance, on either side; nothing flows into the baseline", () => {
+    scope(() => {
+      const [logprobs, baseline] = [
+        [-2, -2, -2, -1],
+        [-2, -1, -3, -11],
+      ].map((row) => doubles(row).requiresGrad_());
+      const penalty = klPenalty(logprobs!, baseline!);
+      expect(penalty.toArray()).toEqual([0, 0.5, 0.5, 50]);
+      penalty.sum().backward();
+      expect(logprobs!.grad!.toArray()).toEqual([0, -1, 1, 10]);
+      expect(baseline!.grad).toBeNull();
+    });
+  });
+
+  it("GRPO's KL: 0 where both agree, e − 2 where the baseline's logarithm is 1 more, 1/e where it is 1 less", () => {
+    const penalty = numbers(() => grpoKLPenalty(doubles([-2, -2, -2]), doubles([-2, -1, -3])));
     expect(penalty[0]).toBe(0);
     expect(penalty[1]).toBeCloseTo(Math.E - 2, 14);
     expect(penalty[2]).toBeCloseTo(1 / Math.E, 14);
+  });
+
+  // Logits 0, 0, log 2 give π = ¼, ¼, ½. By the slopes of a softmax, with f = log π − log ref and its mean KL(π ‖ ref), the slope
+  // of KL(π ‖ ref) by a logit is π·(f − KL(π ‖ ref)), and that of KL(ref ‖ π) is π − ref.
+  it.each([
+    {
+      name: "the KL: that of KL(π ‖ ref)",
+      penalty: klPenalty,
+      slope: (policy: number, reference: number, mean: number) =>
+        policy * (Math.log(policy / reference) - mean),
+    },
+    {
+      name: "GRPO's KL: that of KL(ref ‖ π)",
+      penalty: grpoKLPenalty,
+      slope: (policy: number, reference: number) => policy - reference,
+    },
+  ])("$name is the mean gradient over tokens from π", ({ penalty, slope }) => {
+    scope(() => {
+      const policy = [0.25, 0.25, 0.5];
+      const reference = [0.7, 0.299, 0.001];
+      const logits = doubles([0, 0, Math.log(2)]).requiresGrad_();
+      const each = penalty(logits.logSoftmax(0), doubles(reference.map(Math.log)));
+      each.mul(doubles(policy)).sum().backward();
+      const mean = policy.reduce((sum, p, token) => sum + p * Math.log(p / reference[token]!), 0);
+      const slopes = logits.grad!.toArray() as number[];
+      for (const [token, p] of policy.entries()) {
+        expect(slopes[token]).toBeCloseTo(slope(p, reference[token]!, mean), 12);
+      }
+    });
   });
 
   it("ORPO: at P(w) = ½ and P(l) = ¼ the odds are 1 and ⅓", () => {
@@ -241,7 +285,7 @@ describe("agrees with TRL", () => {
       }
       function grpo(): Tensor {
         const losses = clippedSurrogateLoss(rows, doubles(rest.old), everyToken(), rest);
-        const penalty = klPenalty(rows, doubles(rest.reference)).mul(rest.klLossCoefficient);
+        const penalty = grpoKLPenalty(rows, doubles(rest.reference)).mul(rest.klLossCoefficient);
         return tokenMean(losses.add(penalty), lengths, rest.normalizer);
       }
       function rloo(): Tensor {
@@ -278,6 +322,7 @@ describe("gradients agree with finite differences", () => {
       );
       checkGradient((input) => logProbabilityLoss(input!, advantages), [logprobs]);
       checkGradient((input) => klPenalty(input!, old), [logprobs]);
+      checkGradient((input) => grpoKLPenalty(input!, old), [logprobs]);
       for (const range of [0, 0.2]) {
         checkGradient(
           (input) => clippedValueLoss(input!, old, advantages, range),

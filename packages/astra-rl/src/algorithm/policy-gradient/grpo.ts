@@ -5,6 +5,7 @@ import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
 import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
+import { grpoKLPenalty } from "./kl-penalty.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, USUAL_KL } from "./policy-options.js";
 import type { PolicyGradientOptions } from "./policy-types.js";
@@ -50,7 +51,7 @@ export interface GRPOOptions
 
 /**
  * Group relative policy optimisation (Shao et al., "DeepSeekMath", arXiv 2402.03300): a probe is compared with the mean of its
- * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `klPenalty`.
+ * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `grpoKLPenalty`.
  *
  * Three defaults are not the paper's: advantages are not divided by the standard deviation, the loss is a mean over all
  * tokens, and the KL weighs 0.05 (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
@@ -66,6 +67,7 @@ export class GRPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
       {
         loss: ({ logprobs, old, advantages }) => clippedSurrogateLoss(logprobs, old, advantages, chosen),
         advantages: new SiblingAdvantage({ baseline: "mean", scale }),
+        klPenalty: grpoKLPenalty,
         usesRatio: true,
       },
       chosen,

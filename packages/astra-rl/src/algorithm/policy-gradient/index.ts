@@ -20,7 +20,7 @@ export {
 } from "./generalized-advantages.js";
 export { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 export { KLController } from "./kl-controller.js";
-export { klPenalty } from "./kl-penalty.js";
+export { grpoKLPenalty, klPenalty } from "./kl-penalty.js";
 export { logProbabilityLoss } from "./log-probability-loss.js";
 export { normalizeAdvantages } from "./normalize-advantages.js";
 export { tokenMean, type Normalizer } from "./token-mean.js";

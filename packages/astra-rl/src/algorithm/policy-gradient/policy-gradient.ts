@@ -256,7 +256,8 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         losses.push(entropy.mul(-entropyCoefficient));
       }
       if (klLossCoefficient > 0) {
-        const penalty = mean(klPenalty(logprobs, column(prepared.map((turn) => turn.baseline!))));
+        const baseline = column(prepared.map((turn) => turn.baseline!));
+        const penalty = mean((parts.klPenalty ?? klPenalty)(logprobs, baseline));
         logs["kl/loss"] = penalty.item();
         losses.push(penalty.mul(klLossCoefficient));
       }

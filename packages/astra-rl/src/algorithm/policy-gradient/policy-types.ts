@@ -52,6 +52,8 @@ export type PolicyLoss = (inputs: PolicyLossInputs) => Tensor;
 export interface PolicyGradientParts {
   loss: PolicyLoss;
   advantages: AdvantageEstimator;
+  /** The KL to the baseline in the loss, of each token from log π and log ref. @default klPenalty */
+  klPenalty?: (logprobs: Tensor, baseline: Tensor) => Tensor;
   /** Whether the loss compares with the policy before the updates. */
   usesRatio: boolean;
 }

@@ -28,7 +28,7 @@ const {
 } = policyOptions;
 
 const options = z.strictObject({
-  epochs: epochs.default(4),
+  epochs: epochs.default(2),
   clipRange,
   clipRangeHigher,
   gamma,
@@ -68,15 +68,16 @@ export interface PPOOptions
  * Proximal policy optimisation (Schulman et al., arXiv 1707.06347) over the tokens of probes: see `clippedSurrogateLoss`,
  * `clippedValueLoss` and `generalizedAdvantages`. The system needs a value function.
  *
- * Three defaults are not the usual ones, since harm may be rare and most experiences without a find (docs/decisions/0174):
+ * Four defaults are not the usual ones, since harm may be rare and most experiences without a find (docs/decisions/0174):
  *
  * - The KL to the baseline is a part of the loss (`klPenalty`) and not of the reward as in Ziegler et al. (arXiv 1909.08593, equation 2), where it
  *   is noise of the sampled tokens, summed over all that follow.
  * - Advantages are not normalised: an experience without a find would be as loud as one with it (Hafner et al., "Mastering Diverse
  *   Domains through World Models", arXiv 2301.04104, who for sparse rewards scale returns down and never up).
  * - λ is 1: a value head that has seen no find explains nothing, and would keep a find from the turns that led to it.
+ * - An experience is passed over twice, not four times: further passes go on with what an experience without a find says as well.
  *
- * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.05 })
+ * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.1 })
  */
 export class PPO<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   constructor(system: System<S, A>, given: PPOOptions = {}) {
