@@ -45,21 +45,23 @@ const FOLDER_LAW = {
   // How options are read, for whatever takes some.
   options: [],
   core: ["options"],
+  // What a configuration may choose; each stage brings its own.
+  kinds: ["core"],
   records: ["core"],
   // Words and n-grams, for whoever reads texts.
   text: [],
-  ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "options", "records", "text"]])),
+  ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "kinds", "options", "records", "text"]])),
   // An evaluation compares what was found, by an embedder of the package where none is given.
-  evaluation: ["core", "options", "records", "text", "embedder"],
+  evaluation: ["core", "kinds", "options", "records", "text", "embedder"],
   // Checkpoints in memory, for whatever role.
   models: ["core"],
   tester: ["core", "options", "models"],
   // Some scorers are models.
-  scorer: ["core", "models", "options", "text"],
+  scorer: ["core", "kinds", "models", "options", "text"],
   // A system is put together from parts.
   system: ["core", "options", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
-  configuration: ["core", "options", "records", "text", ...STAGES],
+  configuration: ["core", "kinds", "options", "records", "text", ...STAGES],
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],

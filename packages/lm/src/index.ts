@@ -19,6 +19,7 @@ export {
   type LoadOptions,
 } from "./checkpoint.js";
 export { classLogits, classifierRow, type ClassLogitsOptions } from "./class-logits.js";
+export { adapterBase, adapterBaseName } from "./adapter-base.js";
 export { isModelId, resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
 export type { SequenceClassifier, SequenceClassifierConfig } from "./sequence-classifier.js";
 export type { TextEncoder } from "./text-encoder.js";

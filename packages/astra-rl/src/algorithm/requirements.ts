@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Beside, Misfit } from "../core/index.js";
+import type { Beside, Misfit } from "../kinds/index.js";
 
 /** Fails for a sampler that grows one child a node, for algorithms that compare siblings. */
 export function requireSiblings(name: string, sampler: object): void {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Role } from "../core/index.js";
+import type { Role } from "../kinds/index.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 import { COMMON_SHAPES, configurationSchema } from "./schema.js";
 

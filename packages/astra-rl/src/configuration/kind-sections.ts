@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Role } from "../core/index.js";
+import type { Role } from "../kinds/index.js";
 import { sectionsOf } from "./json-schema.js";
 import { DEFAULT_TYPES, findKind, KIND_SECTIONS } from "./registry.js";
 import { DEFAULT_PRESET } from "./schema.js";

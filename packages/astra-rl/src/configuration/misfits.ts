@@ -1,4 +1,4 @@
-import type { Misfit } from "../core/index.js";
+import type { Misfit } from "../kinds/index.js";
 import { findKind } from "./registry.js";
 import type { Configuration } from "./schema.js";
 

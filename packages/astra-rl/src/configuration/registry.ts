@@ -20,7 +20,7 @@ import {
   nllKind,
   selfBLEUKind,
 } from "../reward/index.js";
-import type { Kind, Role } from "../core/index.js";
+import type { Kind, Role } from "../kinds/index.js";
 import { archiveSamplerKind, astSamplerKind, fewShotSamplerKind, pathSamplerKind } from "../sampler/index.js";
 import {
   calibratedScorerKind,

@@ -1,6 +1,6 @@
 import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@astra-rl/lm";
 import { z } from "zod";
-import type { KindSection, Role, Sections } from "../core/index.js";
+import type { KindSection, Role, Sections } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { MOST_DEPTH } from "../sampler/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
@@ -214,7 +214,7 @@ const evaluation = z.strictObject({
   batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
 });
 
-export type { KindSection } from "../core/index.js";
+export type { KindSection } from "../kinds/index.js";
 
 /** Types of a role that stand for modules of the user's; their options are checked by themselves. */
 export type ModuleTypes = Partial<Record<Role, readonly string[]>>;

@@ -12,16 +12,10 @@ import {
   type Exchange,
   type Failure,
   type Graph,
-  type KindNeeds,
-  type KindParts,
-  type LoadableSystem,
   type LoggedValues,
-  type Made,
   type MetricsLogger,
   type Model,
   type RewardTerm,
-  type Role,
-  type RunnableTrainer,
   type Sampler,
   type Score,
   type ScoreOutcome,
@@ -29,6 +23,14 @@ import {
   type SystemNeed,
   type Turn,
 } from "../core/index.js";
+import {
+  type KindNeeds,
+  type KindParts,
+  type LoadableSystem,
+  type Made,
+  type Role,
+  type RunnableTrainer,
+} from "../kinds/index.js";
 
 /** A schema of any library that follows standardschema.dev, zod among them. */
 export interface StandardSchema {

@@ -42,21 +42,6 @@ export {
   type RetryOptions,
 } from "./failure.js";
 export { Graph, type GraphFields, type GraphJSON } from "./graph.js";
-export {
-  defineKind,
-  type Beside,
-  type Kind,
-  type KindNeeds,
-  type KindParts,
-  type KindSection,
-  type LoadableSystem,
-  type Made,
-  type Misfit,
-  type MakeScorer,
-  type Role,
-  type RunnableTrainer,
-  type Sections,
-} from "./kind.js";
 export { requireLoaded, type Loads } from "./loads.js";
 export { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "./metrics-logger.js";
 export { DeadlineError, within } from "./within.js";

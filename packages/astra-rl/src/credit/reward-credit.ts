@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, rewardCredit } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { rewardCredit } from "../core/index.js";
 
 export const rewardCreditKind = defineKind({
   role: "credit",

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineKind, Embedder } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { Embedder } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { hashedNgrams } from "../text/index.js";
 

@@ -1,7 +1,8 @@
 import { loadTextEncoder, type LoadedEncoder } from "@astra-rl/lm";
 import { noGrad, scope, tensor, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, Embedder, requireLoaded, type Loads } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { Embedder, requireLoaded, type Loads } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 
 /** Texts in one pass. */

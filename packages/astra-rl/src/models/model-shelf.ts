@@ -1,8 +1,7 @@
-import { existsSync } from "node:fs";
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
-import { isAbsolute, join, resolve } from "node:path";
+import { join } from "node:path";
 import {
-  isModelId,
+  adapterBase,
   loadCausalLM,
   LoRA,
   resolveCheckpoint,
@@ -154,7 +153,7 @@ export class ModelShelf {
     const known = shelf.get(key);
     if (known !== undefined) return known;
     const tokenizer = borrowed ?? this.#tokenizers.get(key);
-    const base = await adapterBase(source);
+    const base = await baseOf(source);
     const loaded =
       base === null
         ? await this.#load(source, tokenizer, { device, dtype: this.dtype })
@@ -166,7 +165,7 @@ export class ModelShelf {
   /** Weights of the tester's own in float32, with gradients; products in the type of updates. */
   async trainable(): Promise<LoadedCausalLM> {
     const source = this.#source("tester");
-    if ((await adapterBase(source)) !== null) {
+    if ((await baseOf(source)) !== null) {
       throw new UsageError(
         `${source as string}: is an adapter, whose base cannot be trained through it; give the base as tester, with lora, and ` +
           `restore the adapter, or merge the two first`,
@@ -242,52 +241,11 @@ function checkpointFinder(hub: HubOptions = {}): FindCheckpoint {
   };
 }
 
-/**
- * How an adapter names its base so that it is found from wherever the adapter lies: a folder's absolute path, or a model id
- * and its revision.
- */
-export function baseNameOf(source: ModelSource): { baseModel: string; baseRevision?: string } {
-  if (typeof source !== "string") return { baseModel: source.model.config.architecture };
-  if (!isModelId(source) || existsSync(source)) return { baseModel: resolve(source) };
-  const at = source.indexOf("@");
-  return at < 0
-    ? { baseModel: source }
-    : { baseModel: source.slice(0, at), baseRevision: source.slice(at + 1) };
-}
-
-/**
- * The base that a folder with an adapter names: a path, relative to that folder, or a model id where there is no such
- * path; null for anything else.
- */
-async function adapterBase(folder: ModelSource): Promise<string | null> {
-  if (typeof folder !== "string") return null;
-  const path = join(folder, "adapter_config.json");
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch {
-    return null;
-  }
-  let fields: { base_model_name_or_path?: unknown; revision?: unknown };
-  try {
-    fields = JSON.parse(text) as typeof fields;
-  } catch (cause) {
-    throw new UsageError(`${path}: is not JSON`, { cause });
-  }
-  const { base_model_name_or_path: base, revision } = fields;
-  if (typeof base === "string" && base !== "") {
-    const local = isAbsolute(base) ? base : resolve(folder, base);
-    if (!isModelId(base) || (await readdir(local).catch(() => null)) !== null) return local;
-    return typeof revision === "string" && revision !== "" ? `${base}@${revision}` : base;
-  }
-  throw new UsageError(
-    `${path}: base_model_name_or_path must name the checkpoint that the adapter belongs to`,
-  );
-}
+const baseOf = async (source: ModelSource) => (typeof source === "string" ? adapterBase(source) : null);
 
 /** The bytes that define a checkpoint's tokenizer; null where that takes more than a look at its folder. */
 async function tokenizerOf(source: ModelSource): Promise<Buffer | null> {
-  if (typeof source !== "string" || (await adapterBase(source)) !== null) return null;
+  if (typeof source !== "string" || (await baseOf(source)) !== null) return null;
   return readFile(join(source, "tokenizer.json")).catch(() => null);
 }
 

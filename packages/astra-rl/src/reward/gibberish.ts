@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
+import { defineKind } from "../kinds/index.js";
 import {
-  defineKind,
   disposeOnce,
   scorerOption,
   type Failure,

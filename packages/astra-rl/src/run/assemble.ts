@@ -13,16 +13,15 @@ import {
   type MetricsLogger,
   type Embedder,
   type Evaluator,
-  type LoadableSystem,
   type Model,
   type Purpose,
-  type RunnableTrainer,
   type Sampler,
   type Scorer,
   type System,
   type Conversation,
   type Message,
 } from "../core/index.js";
+import { type LoadableSystem, type RunnableTrainer } from "../kinds/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import type { EvaluationRecord } from "../records/index.js";

@@ -9,16 +9,8 @@ import {
   type ScoreCache,
   type UserKind,
 } from "../configuration/index.js";
-import type {
-  Embedder,
-  Kind,
-  KindParts,
-  KindSection,
-  Made,
-  Role,
-  Scorer,
-  SystemNeed,
-} from "../core/index.js";
+import type { Embedder, Scorer, SystemNeed } from "../core/index.js";
+import type { Kind, KindParts, KindSection, Made, Role } from "../kinds/index.js";
 import { BatchedScorer, ScoreFile } from "../scorer/index.js";
 import { scorerIdentity } from "./scorer-identity.js";
 

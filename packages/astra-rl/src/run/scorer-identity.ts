@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { HubOptions } from "@astra-rl/lm";
 import { fileDigest } from "@astra-rl/torch";
 import { isModuleReference, sectionLeaves, sectionModels } from "../configuration/index.js";
-import type { KindSection } from "../core/index.js";
+import type { KindSection } from "../kinds/index.js";
 import { modelIdentity, packageVersion } from "./run-record.js";
 
 /**

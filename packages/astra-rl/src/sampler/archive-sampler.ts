@@ -1,7 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
+import { defineKind } from "../kinds/index.js";
 import {
-  defineKind,
   type EpisodeSeed,
   type Graph,
   type Purpose,

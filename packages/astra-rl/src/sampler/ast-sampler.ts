@@ -3,7 +3,6 @@ import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import {
   expand,
-  defineKind,
   Graph,
   isEpisodeSeed,
   nextTurn,
@@ -21,6 +20,7 @@ import {
   type Message,
   type Conversation,
 } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
 import { functionOption, parseOptions, requireList } from "../options/index.js";
 
 /** A branch ends behind a turn that reaches any of these. */

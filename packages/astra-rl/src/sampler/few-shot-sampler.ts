@@ -3,7 +3,6 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   Conversation,
-  defineKind,
   isRewarded,
   type EpisodeSeed,
   type Graph,
@@ -13,6 +12,7 @@ import {
   type SamplerState,
   type System,
 } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
 import { parseOptions } from "../options/index.js";
 import { readTextFile } from "../text/index.js";
 import { graphFromRecord, parseGraphLines } from "../records/index.js";

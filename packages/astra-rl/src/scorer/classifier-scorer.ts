@@ -7,7 +7,8 @@ import {
 } from "@astra-rl/lm";
 import { describeValue, UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 

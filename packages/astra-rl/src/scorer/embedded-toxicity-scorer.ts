@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { defineKind, type Loads } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { type Loads } from "../core/index.js";
 import {
   LearnedScorer,
   readLearnedScorer,

@@ -1,6 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, messageOf, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { messageOf, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions, requireList } from "../options/index.js";
 import { readTextFile } from "../text/index.js";
 import { nameOptions } from "./combined-scorer.js";

@@ -1,14 +1,8 @@
 import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM, type HubOptions } from "@astra-rl/lm";
 import { noGrad, scope, type Device } from "@astra-rl/torch";
 import { z } from "zod";
-import {
-  defineKind,
-  requireLoaded,
-  Scorer,
-  type Exchange,
-  type Loads,
-  type ScoreOutcome,
-} from "../core/index.js";
+import { defineKind } from "../kinds/index.js";
+import { requireLoaded, Scorer, type Exchange, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { ModelShelf, type InferenceDType } from "../models/index.js";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";

@@ -1,7 +1,7 @@
-import { ValueHead, type CausalLM, type LocalModel } from "@astra-rl/lm";
+import { adapterBaseName, ValueHead, type CausalLM, type LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Model } from "../core/index.js";
-import { baseNameOf, type ComputeTypes, type ModelShelf, type ModelSource } from "../models/index.js";
+import { type ComputeTypes, type ModelShelf, type ModelSource } from "../models/index.js";
 import {
   FullWeights,
   LoRAWeights,
@@ -116,7 +116,7 @@ async function trainedWeights(
         `${updateDtype}; leave it out, or set inferenceDtype to it`,
     );
   }
-  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), baseNameOf(tester), lora));
+  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(tester), lora));
 }
 
 function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {

@@ -1,6 +1,6 @@
 import { z } from "zod";
+import { defineKind } from "../../kinds/index.js";
 import {
-  defineKind,
   type CreditTable,
   type Graph,
   type System,

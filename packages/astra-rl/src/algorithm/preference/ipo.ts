@@ -1,4 +1,5 @@
-import { defineKind, type System, type Message, type Conversation } from "../../core/index.js";
+import { defineKind } from "../../kinds/index.js";
+import { type System, type Message, type Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";

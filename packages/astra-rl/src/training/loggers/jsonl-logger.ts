@@ -2,7 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { makeFolder } from "@astra-rl/torch";
 import { z } from "zod";
-import { defineKind, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import { defineKind } from "../../kinds/index.js";
+import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { Journal } from "../journal.js";
 

@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
+import { defineKind } from "../../kinds/index.js";
 import {
-  defineKind,
   scalarsOf,
   type Json,
   type LoggedRun,

@@ -1,13 +1,8 @@
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import {
-  defineKind,
-  scalarsOf,
-  type LoggedRun,
-  type LoggedValues,
-  type MetricsLogger,
-} from "../../core/index.js";
+import { defineKind } from "../../kinds/index.js";
+import { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { EventFile } from "./event-file.js";
 

@@ -2,13 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
-import {
-  defineKind,
-  scalarsOf,
-  type LoggedRun,
-  type LoggedValues,
-  type MetricsLogger,
-} from "../../core/index.js";
+import { defineKind } from "../../kinds/index.js";
+import { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { objectOption, parseOptions } from "../../options/index.js";
 
 /** What is used of `@wandb/sdk`. */

@@ -1,16 +1,20 @@
+// What a configuration chooses by `type:`: a name, the schema of its options, a maker. Must not know: which kinds there are.
 import type { HubOptions } from "@astra-rl/lm";
 import type { z } from "zod";
-import type { Algorithm } from "./algorithm.js";
-import type { Credit } from "./credit.js";
-import type { Purpose } from "./draw.js";
-import type { Embedder } from "./embedder.js";
-import type { Evaluator } from "./evaluator.js";
-import type { Model } from "./model.js";
-import type { MetricsLogger } from "./metrics-logger.js";
-import type { RewardTerm } from "./reward-term.js";
-import type { Sampler } from "./sampler.js";
-import type { Scorer } from "./scorer.js";
-import type { System, SystemNeed } from "./system.js";
+import type {
+  Algorithm,
+  Credit,
+  Embedder,
+  Evaluator,
+  MetricsLogger,
+  Model,
+  Purpose,
+  RewardTerm,
+  Sampler,
+  Scorer,
+  System,
+  SystemNeed,
+} from "../core/index.js";
 
 /** What the kinds of each role make. */
 export interface Made {
