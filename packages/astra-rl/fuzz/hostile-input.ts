@@ -315,7 +315,7 @@ const scorers: Family = async (random) => {
     () => own,
     () => new BatchedScorer(own, { cacheSize: 4 }),
     () => new MaxScorer([own, new Hostile(random)]),
-    () => new WeightedScorer([own], [1]),
+    () => new WeightedScorer([{ scorer: own, weight: 1 }]),
   ])();
   const texts = Array.from({ length: random.below(5) }, (_, index) => `text ${index % 3}`);
   const outcomes = await scorer.scoreAndValidate(texts, { attempts: 1 + random.below(2) });
