@@ -8,6 +8,7 @@ import {
   assembleTrainer,
   chatModelsReadPlainly,
   checkNewRunFolder,
+  checkWindows,
   defaultRunFolder,
   engineChange,
   prepareRunFolder,
@@ -50,6 +51,7 @@ export function trainCommand(streams: Streams) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
       const given = await readConfiguration(config, { overrides: set ?? [] });
+      checkWindows(given);
       noteHubModels(given, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
