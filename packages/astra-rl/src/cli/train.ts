@@ -109,8 +109,8 @@ export function trainCommand(streams: Streams) {
         } catch (error) {
           if (!(error instanceof StoppedWaitingError)) throw error;
           progress.end();
-          const goOn = `${stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`)}`;
-          throw new StoppedWaitingError(`${goOn}; ${error.message}`, { cause: error });
+          const line = stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`);
+          throw new StoppedWaitingError(`${line}; ${error.message}`, { cause: error });
         } finally {
           trainer.dispose();
         }
