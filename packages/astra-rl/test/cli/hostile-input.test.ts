@@ -113,7 +113,14 @@ describe("configurations", () => {
   );
 
   test("trees deeper than anything can read are refused", async () => {
-    const { code, err } = await runCommand("rollout", configuration(), "--set", "sampler.depth=20000");
+    const { code, err } = await runCommand(
+      "rollout",
+      configuration(),
+      "--set",
+      "sampler={width: 1, depth: 20000}",
+      "--set",
+      "algorithm={type: reinforce}",
+    );
     expect(code).toBe(2);
     expect(err).toContain("sampler.depth");
     expect(err).not.toContain("internal:");
