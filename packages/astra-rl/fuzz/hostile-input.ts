@@ -383,10 +383,10 @@ async function child(name: string, first: number, end: number): Promise<void> {
 /** Runs the cases of a family, with another process behind each crash and hang. */
 async function parent(name: string, first: number, end: number): Promise<string[]> {
   const failures: string[] = [];
-  let next = first;
-  while (next < end) {
-    const began = next;
-    const args = ["--child", "--family", name, "--seed", String(next), "--cases", String(end - next)];
+  const at = { next: first };
+  while (at.next < end) {
+    const began = at.next;
+    const args = ["--child", "--family", name, "--seed", String(at.next), "--cases", String(end - at.next)];
     const worker = fork(fileURLToPath(import.meta.url), args, { execArgv: ["--import", "tsx"] });
     const code = await new Promise<number | null | "hang">((resolve) => {
       let timer = setTimeout(() => {}, 0);
@@ -399,7 +399,7 @@ async function parent(name: string, first: number, end: number): Promise<string[
       };
       watch(120);
       worker.on("message", ({ seed, why }: { seed: number; why?: string }) => {
-        next = seed + 1;
+        at.next = seed + 1;
         if (why !== undefined) failures.push(`${name} --seed ${seed}: ${why}`);
         watch(LIMIT);
       });
@@ -408,11 +408,11 @@ async function parent(name: string, first: number, end: number): Promise<string[
         resolve(ended);
       });
     });
-    if (code === 0 && next >= end) break;
+    if (code === 0 && at.next >= end) break;
     failures.push(
-      `${name} --seed ${next - 1}: ${code === "hang" ? `took over ${LIMIT} s` : `ended with ${code}`}`,
+      `${name} --seed ${at.next - 1}: ${code === "hang" ? `took over ${LIMIT} s` : `ended with ${code}`}`,
     );
-    if (next === began) break;
+    if (at.next === began) break;
   }
   return failures;
 }

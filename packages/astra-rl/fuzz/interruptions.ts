@@ -73,6 +73,7 @@ function train(run: string, resume: boolean, after: number | null): Promise<Ende
 /** SHA-256 of every file, by its path; times a step took are not part of what must be equal. */
 function contents(run: string): Map<string, string> {
   const root = join(folder, run);
+  if (!existsSync(root)) return new Map();
   const found = new Map<string, string>();
   for (const name of readdirSync(root, { recursive: true, encoding: "utf8" })) {
     const path = join(root, name);

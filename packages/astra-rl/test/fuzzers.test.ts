@@ -17,6 +17,19 @@ test("generated command lines end by themselves, with the codes that they may en
   expect(status).toBe(0);
 }, 300_000);
 
+test("generated configurations, folders, scorers and locks are taken, or refused in words and in time", () => {
+  const { status, output } = run("hostile-input", "--cases", "25", "--seed", "100");
+  expect(output).toMatch(/hostile-input: 4 × 25 cases, 0 failures, \d+ s\n$/u);
+  expect(status).toBe(0);
+}, 300_000);
+
+test("renamed run folders and fights for a lock lose and mix nothing", () => {
+  const { status, output } = run("run-folders", "--renames", "4", "--races", "6", "--seed", "100");
+  expect(output).toMatch(/races: 6 with 4 contenders.*, 0 problems\n/u);
+  expect(output).toMatch(/renames: 4, \d+ of them while the run was at work, 0 problems\n/u);
+  expect(status).toBe(0);
+}, 300_000);
+
 test.each(["SIGKILL", "SIGINT", "SIGTERM"])(
   "runs that %s ended and that went on leave what an uninterrupted run leaves",
   (signal) => {

@@ -9,6 +9,7 @@ import {
   assembleEvaluator,
   assembleEvaluationSystem,
   chatModelsReadPlainly,
+  checkWindows,
   describeMeasured,
   loadPrompts,
   trustsEmbeddedScorer,
@@ -47,6 +48,7 @@ export function evalCommand(streams: Streams) {
       if (toFile) checkReplaceableFile(file);
       const overrides = [...(set ?? []), ...testerOverride(tester)];
       const configuration = await readConfiguration(config, { overrides });
+      checkWindows(configuration);
       noteHubModels(configuration, output);
       // Of targets alone: the tester is a checkpoint as a rule, and may be one of the embedded model's.
       const { target, otherTargets } = configuration.models;

@@ -9,6 +9,7 @@ import {
   assembleSampler,
   assembleEvaluationSystem,
   chatModelsReadPlainly,
+  checkWindows,
   loadPrompts,
 } from "../run/index.js";
 import {
@@ -45,6 +46,7 @@ export function rolloutCommand(streams: Streams) {
       const configuration = await readConfiguration(config, {
         overrides: [...(set ?? []), ...testerOverride(tester)],
       });
+      checkWindows(configuration);
       noteHubModels(configuration, output);
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train", downloadNotes(output));

@@ -8,6 +8,7 @@ import {
   assembleTrainer,
   chatModelsReadPlainly,
   checkNewRunFolder,
+  checkWindows,
   defaultRunFolder,
   engineChange,
   prepareRunFolder,
@@ -50,6 +51,7 @@ export function trainCommand(streams: Streams) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
       const given = await readConfiguration(config, { overrides: set ?? [] });
+      checkWindows(given);
       noteHubModels(given, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
@@ -107,8 +109,8 @@ export function trainCommand(streams: Streams) {
         } catch (error) {
           if (!(error instanceof StoppedWaitingError)) throw error;
           progress.end();
-          const goOn = `${stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`)}`;
-          throw new StoppedWaitingError(`${goOn}; ${error.message}`, { cause: error });
+          const line = stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`);
+          throw new StoppedWaitingError(`${line}; ${error.message}`, { cause: error });
         } finally {
           trainer.dispose();
         }

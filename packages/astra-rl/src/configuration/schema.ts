@@ -2,7 +2,6 @@ import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@a
 import { z } from "zod";
 import type { KindSection, Role, Sections } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
-import { MOST_DEPTH } from "../sampler/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
@@ -201,11 +200,7 @@ const generation = z
 
 const evaluation = z.strictObject({
   rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
-  depth: whole(1)
-    .max(MOST_DEPTH)
-    .optional()
-    .meta(FREE)
-    .describe("Turns in an evaluation rollout. Default: sampler.depth"),
+  depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
   threshold: positive
     .max(1)
     .default(DEFAULT_THRESHOLD)

@@ -32,4 +32,5 @@ export {
   type MeasuredOptions,
 } from "./run-record.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
+export { checkWindows } from "./windows.js";
 export { readScorerSpec } from "./scorer-spec.js";

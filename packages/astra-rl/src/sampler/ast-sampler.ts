@@ -49,7 +49,7 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
 const DEFAULT_DEPTH = 3;
 
 /** What a configuration may ask for: whatever reads trees, here and elsewhere, has stack for so many levels. */
-export const MOST_DEPTH = 1000;
+const MOST_DEPTH = 1000;
 
 /** Options of the samplers that grow paths. */
 export const pathShape = {

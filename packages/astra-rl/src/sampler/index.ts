@@ -2,7 +2,6 @@
 export { type Opening } from "./archive.js";
 export { ArchiveSampler, archiveSamplerKind, type ArchiveSamplerOptions } from "./archive-sampler.js";
 export {
-  MOST_DEPTH,
   ASTSampler,
   astSamplerKind,
   turnsOfTree,

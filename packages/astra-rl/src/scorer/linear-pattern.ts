@@ -24,7 +24,9 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
   } catch (error) {
     // The engine's message repeats the whole pattern.
     const reason = messageOf(error).slice(messageOf(error).lastIndexOf("/iu: ") + 5);
-    throw new UsageError(`${where}: ${shown(pattern)} is no regular expression: ${reason}`, { cause: error });
+    throw new UsageError(`${where}: Invalid regular expression ${shown(pattern)}: ${reason}`, {
+      cause: error,
+    });
   }
   try {
     const compiled = RE2JS.compile(translated(pattern), RE2JS.CASE_INSENSITIVE);

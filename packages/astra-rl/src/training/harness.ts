@@ -227,11 +227,6 @@ function checkStep(where: string, result: unknown): asserts result is StepResult
     const got = Array.isArray(result) ? "an array; name the two of them" : describeValue(result);
     throw new ContractError(`${where}: must return { loss, logs } with loss a tensor, got ${got}`);
   }
-  if (loss.numel() !== 1) {
-    throw new ContractError(
-      `${where}: the loss must be one number, got ${loss.dtype}[${loss.shape.join(", ")}]; take its mean()`,
-    );
-  }
   if (typeof logs !== "object" || logs === null) {
     throw new ContractError(
       `${where}: logs must be an object of numbers by name, got ${describeValue(logs)}`,
@@ -242,6 +237,11 @@ function checkStep(where: string, result: unknown): asserts result is StepResult
     const advice = isTensor(value) ? "; take its item()" : "";
     throw new ContractError(
       `${where}: the log ${key} must be a number, got ${describeValue(value)}${advice}`,
+    );
+  }
+  if (loss.numel() !== 1) {
+    throw new ContractError(
+      `${where}: the loss must be one number, got ${loss.dtype}[${loss.shape.join(", ")}]; take its mean()`,
     );
   }
 }

@@ -81,8 +81,8 @@ describe("configurations", () => {
     const scorer = `scorer:\n  type: keyword\n  entries:\n    - pattern: a\n    - pattern: "((${"x".repeat(90_000)}"\n`;
     const { code, err } = await runCommand("eval", file("pattern.yaml", MODELS + scorer));
     expect(code).toBe(2);
-    expect(err).toContain('pattern.yaml:6:16: scorer.entries[1].pattern "((xx');
-    expect(err).toContain("is no regular expression: Unterminated group");
+    expect(err).toContain('pattern.yaml:6:16: scorer.entries[1].pattern Invalid regular expression "((xx');
+    expect(err).toContain(": Unterminated group");
     expect(err.length).toBeLessThan(1000);
   });
 
@@ -98,8 +98,29 @@ describe("configurations", () => {
     );
   });
 
+  test.each(["train", "eval", "rollout"])(
+    "%s: an utterance beyond the window is told of before models load",
+    async (command) => {
+      const args = command === "train" ? ["--run-dir", path("run")] : [];
+      const set = ["--set", "generation.target.maxNewTokens=6000"];
+      const { code, err } = await runCommand(command, configuration(), ...args, ...set);
+      expect(code).toBe(2);
+      expect(err).toBe(
+        "astra-rl: generation.target.maxNewTokens: must leave at least one token of context in the window of 64 tokens of " +
+          `${goldenFolder}, got 6000\n`,
+      );
+    },
+  );
+
   test("trees deeper than anything can read are refused", async () => {
-    const { code, err } = await runCommand("rollout", configuration(), "--set", "sampler.depth=20000");
+    const { code, err } = await runCommand(
+      "rollout",
+      configuration(),
+      "--set",
+      "sampler={width: 1, depth: 20000}",
+      "--set",
+      "algorithm={type: reinforce}",
+    );
     expect(code).toBe(2);
     expect(err).toContain("sampler.depth");
     expect(err).not.toContain("internal:");
