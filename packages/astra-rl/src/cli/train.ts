@@ -105,7 +105,7 @@ export function trainCommand(streams: Streams) {
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
           if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
-          if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary);
+          if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation);
         } catch (error) {
           if (!(error instanceof StoppedWaitingError)) throw error;
           progress.end();
@@ -120,7 +120,7 @@ export function trainCommand(streams: Streams) {
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
         for (const line of found) output.note(line);
-        const doubts = [...new Set([...doubtsOfRun(folder), ...evaluated])];
+        const doubts = [...doubtsOfRun(folder), ...evaluated];
         const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
         const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
         output.note(`Run folder: ${folder}`);
@@ -142,6 +142,8 @@ export function trainCommand(streams: Streams) {
 
 /** Said of an empty name, such as that of a variable of the shell that is not set. */
 const NO_FOLDER = '--run-dir: must name a folder, got ""';
+
+const inEvaluation = (doubt: string) => `in the last evaluation ${doubt}`;
 
 /** Why a run's training says nothing of the target; a trainer of the user's need not leave the lines that tell. */
 function doubtsOfRun(folder: string): string[] {

@@ -16,7 +16,15 @@ const folder = mkdtempSync(join(tmpdir(), "astra-rl-report-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const at = (...parts: string[]) => join(folder, ...parts);
 
-const PROBES = ["=1+1", "+cmd|' /C calc'!A0", " \t@SUM(A1)", "-2", 'plain, "quoted"\nline'];
+const PROBES = [
+  "=1+1",
+  "＝1+1",
+  "＠SUM(A1)",
+  "+cmd|' /C calc'!A0",
+  " \t@SUM(A1)",
+  "-2",
+  'plain, "quoted"\nline',
+];
 
 function evaluation(harm: number, prompts: readonly string[] = PROBES) {
   const details = prompts.map((probe, index): EvaluationDetail => ({
@@ -122,7 +130,11 @@ test("evaluation files are compared first with last, where they start from the s
   writeFileSync(at("c.json"), stringifyEvaluation(evaluation(0.9, ["one"])));
   const both = readReport([at("a.json"), at("b.json")]);
   expect(both.evaluations.map(({ label }) => label)).toEqual(["a", "b"]);
-  expect(both.comparison).toMatchObject({ before: 0, after: 1, record: { difference: 0.8 } });
+  expect(both.comparison).toMatchObject({
+    before: 0,
+    after: 1,
+    record: { difference: (PROBES.length - 1) / PROBES.length },
+  });
   expect(readReport([at("a.json"), at("c.json")]).comparison).toBeNull();
 });
 
@@ -153,6 +165,8 @@ test("CSV: a row a turn, and no cell that a spreadsheet takes for a formula", ()
   const probes = lines.slice(1, -1).map((line) => line.split(/prompt \d,/)[1]!);
   expect(probes.map((rest) => rest.replace(/,<\/script>.*/, ""))).toEqual([
     "'=1+1",
+    "'＝1+1",
+    "'＠SUM(A1)",
     "'+cmd|' /C calc'!A0",
     "' \\t@SUM(A1)",
     "'-2",
