@@ -43,6 +43,7 @@ export {
   type TokenOutputsOptions,
 } from "./logprobs.js";
 export { LoRA, type LoRAConfiguration } from "./lora.js";
+export { storedWeightBytes } from "./weight-files.js";
 export { ValueHead } from "./value-head.js";
 export {
   Conversation,

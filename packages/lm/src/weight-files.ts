@@ -1,4 +1,4 @@
-import { readdir } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import {
   checkDigest,
@@ -151,4 +151,14 @@ export function missingWeights(place: string, names: readonly string[]): string 
       ? ""
       : `; ${other} is in a format that is not supported: save it once in Python with save_pretrained(folder)`)
   );
+}
+
+/** Size of a checkpoint's weights as they are stored; 0 for a folder that is not there, which loading will report. */
+export async function storedWeightBytes(directory: string): Promise<number> {
+  const names = await readdir(directory).catch(() => []);
+  const files = WEIGHT_FORMATS.map(({ ending }) => names.filter((name) => name.endsWith(ending)));
+  // Those that are read, where there are several formats.
+  const read = files.find((found) => found.length > 0) ?? [];
+  const sizes = await Promise.all(read.map(async (name) => (await stat(join(directory, name))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
 }

@@ -30,12 +30,3 @@ export interface MetricsLogger {
   /** Training ends, for whatever reason; only after `open`. */
   close(outcome: "finished" | "failed"): void | Promise<void>;
 }
-
-/** The values that are numbers, or can be taken for one. */
-export function scalarsOf(values: LoggedValues): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(values).flatMap(([key, value]) =>
-      typeof value === "number" || typeof value === "boolean" ? [[key, Number(value)]] : [],
-    ),
-  );
-}

@@ -282,7 +282,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
     requireNeeds(this, ["values"], where);
-    const values = await (this as unknown as ValueFunction<S, A>).value(contexts, continuations);
+    const values = await (this as unknown as ValueFunctionSystem<S, A>).value(contexts, continuations);
     checkTable(where, values, this.#rules(contexts, trained()));
     this.#device ??= values.values.device;
     return values;
@@ -339,20 +339,12 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   }
 }
 
-/** What a system offers that can also say how good each token of a continuation is, for actor-critic algorithms. */
-export interface ValueFunction<S = Conversation, A = Message> {
+/** A system that also says how good each token of a continuation is, for actor-critic algorithms. */
+export abstract class ValueFunctionSystem<S = Conversation, A = Message> extends System<S, A> {
   /**
    * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
    * state in which token t is chosen, so the value after the last token is not included.
    */
-  value(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
-}
-
-/** A system with a value function. */
-export abstract class ValueFunctionSystem<S = Conversation, A = Message>
-  extends System<S, A>
-  implements ValueFunction<S, A>
-{
   abstract value(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 }
 
@@ -360,7 +352,7 @@ export abstract class ValueFunctionSystem<S = Conversation, A = Message>
  * Whether a system says how good each token of a continuation is, whatever class it is of: it has a method `value`, and
  * does not say otherwise by `tellsValues`, as systems do whose models have value heads or not.
  */
-export function hasValues<S, A>(system: System<S, A>): system is System<S, A> & ValueFunction<S, A> {
+export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSystem<S, A> {
   const { value, tellsValues = true } = system as { value?: unknown; tellsValues?: boolean };
   return typeof value === "function" && tellsValues;
 }

@@ -1,10 +1,11 @@
-import { readdir, readFile, realpath, stat } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import {
   adapterBase,
   loadCausalLM,
   LoRA,
   resolveCheckpoint,
+  storedWeightBytes,
   type HubOptions,
   type LoadedCausalLM,
 } from "@astra-rl/lm";
@@ -255,13 +256,8 @@ async function identity(source: ModelSource): Promise<Identity> {
   return realpath(source).catch(() => source);
 }
 
-/** Size of a checkpoint's weights as they are stored; 0 for a folder that is not there, which loading will report. */
+/** Size of a checkpoint's weights. */
 async function weightBytes(source: ModelSource): Promise<number> {
-  if (typeof source !== "string") {
-    return [...source.model.namedParameters().values()].reduce((sum, tensor) => sum + 4 * tensor.numel(), 0);
-  }
-  const names = await readdir(source).catch(() => []);
-  const files = names.filter((name) => name.endsWith(".safetensors"));
-  const sizes = await Promise.all(files.map(async (name) => (await stat(join(source, name))).size));
-  return sizes.reduce((sum, size) => sum + size, 0);
+  if (typeof source === "string") return storedWeightBytes(source);
+  return [...source.model.namedParameters().values()].reduce((sum, tensor) => sum + 4 * tensor.numel(), 0);
 }

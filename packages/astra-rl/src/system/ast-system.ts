@@ -201,7 +201,7 @@ export class ASTSystem extends System {
     if (need !== "baseline") return super.lacks(need);
     if (this.parts.baseline !== undefined) return null;
     if (!this.#isOwn("getBaselineLogprobs", "getBaselineLogprobsAndValidate")) return null;
-    return "has none; give one in its parts, or override getBaselineLogprobs";
+    return "has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs";
   }
 
   override valueParameters(): Iterable<Tensor> {

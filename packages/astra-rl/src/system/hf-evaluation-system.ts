@@ -1,5 +1,4 @@
-import { UsageError } from "@astra-rl/torch";
-import type { Model, SystemNeed, TokenTable } from "../core/index.js";
+import type { Model } from "../core/index.js";
 import { FrozenWeights, type LocalTester } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
@@ -46,16 +45,5 @@ export class HFEvaluationSystem extends ASTSystem {
 
   get target(): Model {
     return this.parts.target;
-  }
-
-  override lacks(need: SystemNeed): string | null {
-    return need === "baseline"
-      ? "has none, since it only evaluates; use HFASTSystem to train"
-      : super.lacks(need);
-  }
-
-  override getBaselineLogprobs(): Promise<TokenTable> {
-    const message = "HFEvaluationSystem: there is no baseline in an evaluation; use HFASTSystem to train";
-    return Promise.reject(new UsageError(message));
   }
 }

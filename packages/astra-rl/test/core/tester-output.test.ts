@@ -162,7 +162,7 @@ describe("what an algorithm needs", () => {
 
     const parts = new ASTSystem({});
     expect(() => new Harness(new ASTSampler(parts, ["x"], { width: 2, depth: 1 }), new DPO(parts))).toThrow(
-      "DPO needs a baseline, but ASTSystem has none; give one in its parts, or override getBaselineLogprobs",
+      "DPO needs a baseline, but ASTSystem has none; load an HFASTSystem, give one in the parts of an ASTSystem, or override getBaselineLogprobs",
     );
     // A method of one's own stands for a part.
     class Own extends ASTSystem {

@@ -3,14 +3,9 @@ import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import {
-  scalarsOf,
-  type Json,
-  type LoggedRun,
-  type LoggedValues,
-  type MetricsLogger,
-} from "../../core/index.js";
+import { type Json, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { hasMethods, parseOptions } from "../../options/index.js";
+import { scalarsOf } from "./scalars-of.js";
 
 export interface MLflowLoggerOptions {
   /** Address of the tracking server. Default: `MLFLOW_TRACKING_URI`. */

@@ -2,8 +2,9 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
+import { scalarsOf } from "./scalars-of.js";
 import { EventFile } from "./event-file.js";
 
 const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });

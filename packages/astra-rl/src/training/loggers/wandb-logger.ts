@@ -3,8 +3,9 @@ import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { scalarsOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
 import { objectOption, parseOptions } from "../../options/index.js";
+import { scalarsOf } from "./scalars-of.js";
 
 /** What is used of `@wandb/sdk`. */
 export interface WandbSdk {
