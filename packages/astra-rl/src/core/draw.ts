@@ -2,8 +2,6 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Message } from "@astra-rl/lm";
 import { FailedMessage } from "./failure.js";
 
-export type { DrawKey } from "@astra-rl/lm";
-
 /**
  * Names a node of an episode for the random draws made there; with a stream's name it is a DrawKey. The prompt is
  * node 0 and child c of node n in a tree of width w is node n·w + c + 1, so the number does not depend on the order

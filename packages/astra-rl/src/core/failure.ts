@@ -59,9 +59,7 @@ export function messageOf(error: unknown): string {
 export type Attempt<T> =
   { value: T; failure: null; late?: undefined } | { value?: undefined; failure: Failure; late?: true };
 
-/** The default of `RetryOptions.sleep`. */
-export const wait = (milliseconds: number) =>
-  new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
 /**
  * Calls until it succeeds or the tries are used up.

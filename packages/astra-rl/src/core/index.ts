@@ -21,13 +21,5 @@ export * from "./state.js";
 export * from "./system.js";
 export * from "./token-table.js";
 export * from "./within.js";
-export {
-  isEpisodeSeed,
-  nextKeys,
-  noteSaid,
-  type DrawKey,
-  type EpisodeSeed,
-  type NodeKey,
-  type Purpose,
-} from "./draw.js";
+export { isEpisodeSeed, nextKeys, noteSaid, type EpisodeSeed, type NodeKey, type Purpose } from "./draw.js";
 export { overrides } from "./twins.js";

@@ -1,7 +1,7 @@
 import { describeValue } from "@astra-rl/torch";
 import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
-import { attempt, wait, type Failure, type RetryOptions } from "./failure.js";
+import { attempt, type Failure, type RetryOptions } from "./failure.js";
 import { hasMethods, requireList } from "../options/index.js";
 import { within } from "./within.js";
 
@@ -207,3 +207,5 @@ export const scorerOption = z.custom<Scorer>(
   (value) => hasMethods(value, ["score", "scoreAndValidate"]),
   "must be a Scorer (extend the class Scorer)",
 );
+
+const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));

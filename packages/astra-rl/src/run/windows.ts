@@ -20,12 +20,13 @@ export function checkWindows({ models, generation }: Configuration): void {
   ] as const;
   for (const [role, names] of roles) {
     const { maxNewTokens } = generation[role];
-    for (const name of names as readonly (string | undefined)[]) {
-      const window = name === undefined ? null : windowOf(modelSource(name));
+    // A target of one's own is a section, and has no window here.
+    for (const name of names as readonly unknown[]) {
+      const window = typeof name === "string" ? windowOf(modelSource(name)) : null;
       if (window === null || maxNewTokens < window) continue;
       throw new UsageError(
         `generation.${role}.maxNewTokens: must leave at least one token of context in the window of ${window} tokens of ` +
-          `${name}, got ${maxNewTokens}`,
+          `${String(name)}, got ${maxNewTokens}`,
       );
     }
   }

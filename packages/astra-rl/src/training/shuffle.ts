@@ -1,5 +1,5 @@
 import { keyedUniform } from "@astra-rl/lm";
-import type { DrawKey } from "../core/index.js";
+import type { DrawKey } from "@astra-rl/lm";
 
 /** A shuffled copy (Fisher and Yates) whose order is a function of the key and the number of values. */
 function shuffle<T>(values: readonly T[], key: DrawKey): T[] {

@@ -630,8 +630,11 @@ describe("what policy gradients refuse", () => {
     }
     for (const make of [makers.RLOO, makers.GRPO, makers.REINFORCE]) make(toy).checkCredit(backUp());
     for (const make of Object.values(makers)) make(toy).checkCredit(rewardCredit);
-    const grown = new ASTSampler(toy, ["x"]);
-    expect(() => new Harness(grown, new PPO(toy), { credit: backUp() })).toThrow("PPO: the credit already");
+    const valued = new ValuedBigram();
+    const grown = new ASTSampler(valued, ["x"]);
+    const ppo = new PPO(valued, { klLossCoefficient: 0 });
+    expect(() => new Harness(grown, ppo, { credit: backUp() })).toThrow("PPO: the credit already");
+    valued.dispose();
   });
 
   it.each([

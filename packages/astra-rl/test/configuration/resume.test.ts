@@ -29,6 +29,7 @@ const FREE = [
   "training.earlyStopping.mode",
   "training.earlyStopping.minDelta",
   "logging",
+  "scorer.deadline",
   "scorer.cache.file",
   "scorer.cache.size",
   "scorer.batchSize",
@@ -154,7 +155,8 @@ function required(type: string, path: Key["path"], value: unknown): Record<strin
     isotonic: { points: [[0, 0]] },
     "min-max": { minimum: -9, maximum: 9 },
   };
-  if (type === "keyword" && path.includes("cache")) return { entries: [{ term: "a" }] };
+  if (type === "keyword" && (path.includes("cache") || key === "deadline"))
+    return { entries: [{ term: "a" }] };
   if (type === "classifier" || type === "sentence-encoder")
     return key === "model" ? {} : { model: "/runs/model" };
   if (type === "gibberish" && key === "clean") return { scorer };
