@@ -10,7 +10,7 @@ import {
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
-/** Targets without weights: one answers by the last letter that it is told, one echoes and finds every probe as likely. */
+/** Targets without weights: one is rude and tells no likelihood, one finds short probes more likely. */
 const MODULE = `
 import { Message } from "astra-rl";
 
@@ -40,7 +40,7 @@ export class Knowing extends Grumpy {
   }
   tellsLikelihood = true;
   async logprobs(conversations, messages) {
-    return messages.map(() => [-1]);
+    return messages.map(({ text }) => [-1 - text.length / 10]);
   }
 }
 
