@@ -12,7 +12,7 @@ import type { PolicyGradientOptions } from "./policy-types.js";
 const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
 
 const options = z.strictObject({
-  normalizer: normalizer.default("none"),
+  normalizer: normalizer.default("token"),
   entropyCoefficient,
   klCoefficient,
   klLossCoefficient,
@@ -27,6 +27,10 @@ export type RLOOOptions = Pick<
 /**
  * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): a probe is compared with the mean of its
  * siblings, a whole probe being one action. See `groupAdvantages` and `logProbabilityLoss`. One pass over each experience.
+ *
+ * One default is not the paper's: the loss is a mean over all tokens. Sums over probes (`normalizer: "none"`) are as many times
+ * larger as a probe has tokens, so that `clipGradNorm` cuts the gradient of a rare success down to that of an experience
+ * without one.
  *
  * @example new RLOO(system, { klLossCoefficient: 0.03 })
  */
