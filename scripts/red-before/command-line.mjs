@@ -135,8 +135,8 @@ export const COMMAND_LINE = [
     file: test("training/run-lock"),
     test: "keeps a second process out, by number and host, until it is let go",
     source: source("training/run-lock"),
-    from: "if (holder === null ? isYoung(path) : isAlive(holder)) throw",
-    to: "if (false) throw",
+    from: "if (holder === null ? isYoung(path) : life!.isAlive)",
+    to: "if (false)",
   },
   {
     line: "10.2 kills leave ..last.writing.* for ever",
@@ -309,8 +309,8 @@ export const COMMAND_LINE = [
     file: configuration,
     test: "what is too much is refused before any work",
     source: source("sampler/ast-sampler"),
-    from: "  depth: z.int().min(1).default(DEFAULT_DEPTH)",
-    to: "  depth: z.int().min(0).default(DEFAULT_DEPTH)",
+    from: "  depth: z.int().min(1).max(MOST_DEPTH)",
+    to: "  depth: z.int().min(0).max(MOST_DEPTH)",
   },
   {
     line: "10.2 poor words for --set seed.x=1",
@@ -356,8 +356,8 @@ export const COMMAND_LINE = [
     line: "10.2 deep YAML",
     file: configuration,
     test: "brackets 50,000 deep",
-    source: source("configuration/yaml-depth"),
-    from: "    if (level > MOST_LEVELS) return true;\n",
+    source: source("configuration/yaml-bounds"),
+    from: "    if (level > MOST_LEVELS) return deep;\n",
     to: "",
   },
   {

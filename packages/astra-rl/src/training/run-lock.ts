@@ -60,12 +60,12 @@ export class RunLock {
   #held = true;
   readonly #atExit = () => this.release();
 
-  private constructor(folder: string, text: string) {
+  private constructor(folder: string, text: string, renewal: Renewal) {
     this.#folder = folder;
     // A process may change its working directory.
     this.#path = resolve(folder, LOCK_FILE);
     this.#text = text;
-    this.#renewal = new Renewal(this.#path);
+    this.#renewal = renewal;
     process.once("exit", this.#atExit);
   }
 
@@ -85,7 +85,11 @@ export class RunLock {
     const text = `${JSON.stringify({ ...me, taken: new Date().toISOString(), id })}\n`;
     for (;;) {
       requireFile(path);
-      if (explainDiskErrors(path, () => create(path, text))) return new RunLock(folder, text);
+      if (explainDiskErrors(path, () => create(path, text))) {
+        const renewal = explainDiskErrors(path, () => Renewal.of(resolve(path)));
+        if (renewal !== null) return new RunLock(folder, text, renewal);
+        continue;
+      }
       const found = readIfThere(path);
       if (found === null) continue;
       const holder = parse(found);
@@ -106,11 +110,11 @@ export class RunLock {
    * or taken over while this process was stopped
    */
   check(): void {
-    let found: string | null;
-    try {
-      found = isFile(this.#path) ? readIfThere(this.#path) : null;
-    } catch {
-      found = null;
+    let found = this.#found();
+    // A contender may have it aside for a moment.
+    for (let tried = 0; found === null && tried < 10; tried += 1) {
+      pause(10);
+      found = this.#found();
     }
     if (found === this.#text) return;
     const place = this.#renewal.place();
@@ -125,6 +129,14 @@ export class RunLock {
       `${this.#folder}: ${what}, while this run was at work in it; stopped before anything was written to another place. ` +
         `Go on from its last checkpoint with --resume and --run-dir ${moved ?? "of the folder"}`,
     );
+  }
+
+  #found(): string | null {
+    try {
+      return isFile(this.#path) ? readIfThere(this.#path) : null;
+    } catch {
+      return null;
+    }
   }
 
   /** Lets the next process in; a lock that somebody else has put in its place stays. */
@@ -144,14 +156,35 @@ export class RunLock {
   }
 }
 
+/** Milliseconds in which nothing else happens. */
+const pause = (milliseconds: number) =>
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+
 /** Gives signs of life: the time of the lock's last change, set by a thread that no computation holds up. */
 class Renewal {
   readonly #handle: number;
   readonly #worker: Worker;
 
-  constructor(path: string) {
-    // Held open, so that it is this lock that is renewed, wherever it goes, and never another of its name.
-    this.#handle = openSync(path, "r+");
+  /**
+   * Held open, so that it is this lock that is renewed, wherever it goes, and never another of its name. A contender that takes it
+   * for a stale one moves it aside for a moment and puts it back.
+   *
+   * @returns null where it stays away
+   */
+  static of(path: string): Renewal | null {
+    for (let tried = 0; tried < 100; tried += 1) {
+      try {
+        return new Renewal(openSync(path, "r+"));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+        pause(10);
+      }
+    }
+    return null;
+  }
+
+  private constructor(handle: number) {
+    this.#handle = handle;
     const source = `
       const { workerData: { handle, every } } = require("node:worker_threads");
       const { futimesSync } = require("node:fs");
