@@ -483,9 +483,7 @@ describe("the KL to the baseline", () => {
     async (name) => {
       const toy = system();
       const solver =
-        name === "REINFORCE" || name === "RLOO"
-          ? new solvers[name](toy, { normalizer: "token" })
-          : new solvers[name](toy);
+        name === "REINFORCE" ? new REINFORCE(toy, { normalizer: "token" }) : new solvers[name](toy);
       const { branches } = await prepared(solver);
       move(toy);
       const table = logits(toy);

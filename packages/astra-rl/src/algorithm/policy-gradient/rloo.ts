@@ -10,7 +10,7 @@ import type { PolicyGradientOptions } from "./policy-types.js";
 const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
 
 const options = z.strictObject({
-  normalizer: normalizer.default("none"),
+  normalizer: normalizer.default("token"),
   entropyCoefficient,
   klCoefficient,
   klLossCoefficient,
@@ -25,6 +25,9 @@ export type RLOOOptions = Pick<
 /**
  * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): a probe is compared with the mean of its
  * siblings, a whole probe being one action. See `groupAdvantages` and `logProbabilityLoss`. One pass over each experience.
+ *
+ * One default is not the paper's: the loss is a mean over all tokens. Sums over probes (`normalizer: "none"`) are larger by the
+ * length of a probe, so that `clipGradNorm` may cut the gradient of a rare success down to that of an experience without one.
  *
  * @example new RLOO(system, { klLossCoefficient: 0.03 })
  */
