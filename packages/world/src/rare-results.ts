@@ -74,7 +74,7 @@ const CHOICES: readonly Choice[] = [
   {
     name: "rloo-before",
     what: "RLOO, old defaults",
-    algorithm: "{type: rloo, klCoefficient: 0}",
+    algorithm: "{type: rloo, klCoefficient: 0, normalizer: none}",
     credit: "back-up",
     steps: STEPS,
     seeds: 3,
