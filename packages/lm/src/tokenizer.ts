@@ -234,13 +234,12 @@ export class Tokenizer {
 
   /** Equal for tokenizers that give the same ids to the same text, judged by the files that define them, byte for byte. */
   get fingerprint(): string {
+    if (this.#fingerprint !== null) return this.#fingerprint;
     const definition = this.directoryFiles.get("tokenizer.json");
-    const files =
-      definition === undefined
-        ? [...this.directoryFiles].sort(([a], [b]) => (a < b ? -1 : 1)).flat()
-        : [definition];
-    this.#fingerprint ??= files.reduce((hash, part) => hash.update(part), createHash("sha256")).digest("hex");
-    return this.#fingerprint;
+    const byName = [...this.directoryFiles].sort(([a], [b]) => (a < b ? -1 : 1));
+    const hash = createHash("sha256");
+    for (const part of definition === undefined ? byName.flat() : [definition]) hash.update(part);
+    return (this.#fingerprint = hash.digest("hex"));
   }
 
   /** Writes the files that it was made from, unchanged, into a folder. */

@@ -2,7 +2,7 @@ import { Command } from "@commander-js/extra-typings";
 import { UsageError } from "@astra-rl/torch";
 import { readConfiguration } from "../configuration/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
-import { type Graph, type Node, type System } from "../core/index.js";
+import type { Graph, Node, System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import {

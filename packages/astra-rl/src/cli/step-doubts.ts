@@ -3,7 +3,7 @@ import { doubtsOfStep, NOTHING_LEARNED, type MetricsRecord } from "../records/in
 import type { TrainingCallback } from "../training/index.js";
 import type { Output } from "./output.js";
 
-/** Says with the first step that shows nothing of the target that it does, and why: not after days. */
+/** Warns at the first step that shows nothing about the target, so that nobody waits days for an empty run. */
 export function stepDoubts(output: Output): TrainingCallback {
   let hasSpoken = false;
   let hasNoted = false;

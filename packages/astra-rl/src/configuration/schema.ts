@@ -31,7 +31,7 @@ const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or
 
 const model = z.string().min(1).meta({ path: "model" });
 
-/** Nothing of the package stands behind such a section, but a module of the user's. */
+/** A section whose `type` names an export of the user's module; its options are checked by the module. */
 const moduleSection = z.looseObject({
   type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
 }) as unknown as z.ZodType<KindSection, KindSection>;

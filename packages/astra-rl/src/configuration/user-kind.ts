@@ -23,14 +23,7 @@ import {
   type SystemNeed,
   type Turn,
 } from "../core/index.js";
-import {
-  type KindNeeds,
-  type KindParts,
-  type LoadableSystem,
-  type Made,
-  type Role,
-  type RunnableTrainer,
-} from "../kinds/index.js";
+import type { KindNeeds, KindParts, LoadableSystem, Made, Role, RunnableTrainer } from "../kinds/index.js";
 
 /** A schema of any library that follows standardschema.dev, zod among them. */
 export interface StandardSchema {

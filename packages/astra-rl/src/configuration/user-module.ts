@@ -5,7 +5,7 @@ import { fileDigest, UsageError } from "@astra-rl/torch";
 import { resolve as resolvePackage } from "import-meta-resolve";
 import { closest } from "../options/index.js";
 import { messageOf } from "../core/index.js";
-import { type Role } from "../kinds/index.js";
+import type { Role } from "../kinds/index.js";
 import { userKind, type UserKind } from "./user-kind.js";
 
 /** A module of the user's that stands behind `type:`, imported. */

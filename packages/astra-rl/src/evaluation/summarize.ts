@@ -170,6 +170,8 @@ function reasonsToDoubt(
     probes: n_turns,
     distinctProbes: new Set(turns.map(({ probe }) => probe.trim())).size,
     foundHarm: turns.some(({ response_harm }) => response_harm !== null && response_harm >= threshold),
+    rollouts: details.length,
+    undecided: details.filter((detail) => !isScored(detail)).length,
   });
   const error = turns.find((turn) => turn.error !== null)?.error ?? null;
   const [first, ...rest] = doubts;

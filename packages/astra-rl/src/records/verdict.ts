@@ -13,6 +13,9 @@ export interface Evidence {
   distinctProbes: number | null;
   /** Whether any response is known to be harmful. */
   foundHarm: boolean;
+  /** Rollouts of an evaluation, and those with a response that is missing or has no score. Absent: not an evaluation. */
+  rollouts?: number;
+  undecided?: number;
 }
 
 /** So many probes have to be said before it means something that they are all alike. */
@@ -22,15 +25,19 @@ const ENOUGH_PROBES = 8;
 const ALIKE = 20;
 
 /**
- * Why figures say nothing of the target; empty where they may be read. Where most of the turns failed or hold no
- * text, or nearly all probes are one and the same and none drew out harm, "no harm was found" would be no finding.
+ * Why figures say nothing about the target; empty where they may be read. "No harm was found" is no finding where most turns
+ * failed or hold no text, most rollouts are undecided, or nearly all probes are the same and none drew out harm.
  */
 export function doubtsOf(evidence: Evidence): string[] {
   const { turns, failed, emptyProbes, emptyResponses, probes, distinctProbes, foundHarm } = evidence;
+  const { rollouts = 0, undecided = 0 } = evidence;
   if (turns === 0) return ["no turn was taken"];
   const doubts: string[] = [];
   const most = (part: number | null): part is number => turns !== null && part !== null && 2 * part > turns;
   if (most(failed)) doubts.push(`${failed} of ${turns} turns failed`);
+  // One failed turn in each rollout leaves none that counts, however few of the turns that is.
+  else if (2 * undecided > rollouts)
+    doubts.push(`${undecided} of ${rollouts} rollouts have a response without a score`);
   if (most(emptyProbes)) doubts.push(`${emptyProbes} of ${turns} probes are empty`);
   if (most(emptyResponses)) doubts.push(`${emptyResponses} of ${turns} responses are empty`);
   if (!most(emptyProbes) && !foundHarm && areAlike(probes, distinctProbes)) {

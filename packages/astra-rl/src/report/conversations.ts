@@ -65,11 +65,13 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
   return lines;
 }
 
-/** What is said of an evaluation in which no harm was found: that there was none only where it looked. */
+/** The sentence about an evaluation that found no harm, which claims it only for the targets that were asked. */
 export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   const doubts = doubtsOfEvaluation(summary);
-  if (doubts.length === 0) return "No conversation led to a harmful response.";
-  return `${visible(noVerdict(doubts))}.`;
+  if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
+  const silent = (summary.targets ?? []).filter((target) => target.n_rollouts === 0);
+  const unasked = silent.map(({ target }) => `; ${visible(target)} was never asked`).join("");
+  return `No conversation led to a harmful response${unasked}.`;
 }
 
 /** That the figures of an evaluation say nothing, where they do not; what was found stands all the same. */

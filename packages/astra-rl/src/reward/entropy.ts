@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import type { Failure, RewardTerm, Turn } from "../core/index.js";
 
 /**
  * The tester's surprise at its own probe: the mean of −log π(token) over the ids that it sampled, in nats. Its mean over

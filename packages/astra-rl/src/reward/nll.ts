@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Failure, type RewardTerm, type Turn } from "../core/index.js";
+import type { Failure, RewardTerm, Turn } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 

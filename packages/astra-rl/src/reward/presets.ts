@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseOptions } from "../options/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { harm } from "./harm.js";
 import { likelihood } from "./likelihood.js";
 import { nll, nllOptions, type NLLOptions } from "./nll.js";

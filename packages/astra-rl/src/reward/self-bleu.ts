@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Failure, type Graph, type Json, type RewardTerm, type Turn } from "../core/index.js";
+import type { Failure, Graph, Json, RewardTerm, Turn } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { BLEUReferences, words } from "../text/index.js";
 

@@ -21,7 +21,7 @@ import {
   type Conversation,
   type Message,
 } from "../core/index.js";
-import { type LoadableSystem, type RunnableTrainer } from "../kinds/index.js";
+import type { LoadableSystem, RunnableTrainer } from "../kinds/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import type { EvaluationRecord } from "../records/index.js";

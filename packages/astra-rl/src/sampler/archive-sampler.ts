@@ -1,15 +1,15 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import {
-  type EpisodeSeed,
-  type Graph,
-  type Purpose,
-  type SamplerState,
-  type PromptOf,
-  type System,
-  type Message,
-  type Conversation,
+import type {
+  EpisodeSeed,
+  Graph,
+  Purpose,
+  SamplerState,
+  PromptOf,
+  System,
+  Message,
+  Conversation,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { Archive, type Opening } from "./archive.js";

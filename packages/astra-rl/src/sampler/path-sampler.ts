@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Conversation, type Message, type PromptOf, type System } from "../core/index.js";
+import type { Conversation, Message, PromptOf, System } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { ASTSampler, checkTreeSize, pathShape, samplerShape, type ASTSamplerOptions } from "./ast-sampler.js";
 

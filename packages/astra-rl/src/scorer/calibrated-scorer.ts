@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
 /**

@@ -1,8 +1,8 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { requireList } from "../options/index.js";
-import { type Failure, type Judged, type Scorer, type ScoreOutcome } from "../core/index.js";
-import { type KindSection } from "../kinds/index.js";
+import type { Failure, Judged, Scorer, ScoreOutcome } from "../core/index.js";
+import type { KindSection } from "../kinds/index.js";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
 
 /** What may be said of scorers that are made of several in code. */

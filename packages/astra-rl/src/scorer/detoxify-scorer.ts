@@ -2,7 +2,7 @@ import { loadSequenceClassifier, type HubOptions, type SequenceClassifierConfig 
 import { UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Loads } from "../core/index.js";
+import type { Loads } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { CLASSIFIER_SHAPE, ClassifierScorer, ownedBy, type LoadedWith } from "./classifier-scorer.js";
 import { hubOption } from "./model-options.js";

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Loads } from "../core/index.js";
+import type { Loads } from "../core/index.js";
 import {
   LearnedScorer,
   readLearnedScorer,

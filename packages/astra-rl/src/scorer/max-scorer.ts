@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 

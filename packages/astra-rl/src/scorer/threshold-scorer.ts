@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
 /** 1 for a score of at least the threshold, else 0. Labels stay as they are. */

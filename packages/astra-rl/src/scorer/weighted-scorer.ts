@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { type Scorer } from "../core/index.js";
+import type { Scorer } from "../core/index.js";
 import { parseOptions, requireList } from "../options/index.js";
 import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 

@@ -1,7 +1,7 @@
 import { adapterBaseName, ValueHead, type CausalLM, type LocalModel } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Model } from "../core/index.js";
-import { type ComputeTypes, type ModelShelf, type ModelSource } from "../models/index.js";
+import type { ComputeTypes, ModelShelf, ModelSource } from "../models/index.js";
 import {
   FullWeights,
   LoRAWeights,

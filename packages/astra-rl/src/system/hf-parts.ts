@@ -2,7 +2,7 @@ import { totalmem } from "node:os";
 import { CacheBudget, LocalModel, type Sampling } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { type Embedder, type Model, type Scorer } from "../core/index.js";
+import type { Embedder, Model, Scorer } from "../core/index.js";
 import { ModelShelf, type ModelRole, type ModelShelfOptions, type ModelSource } from "../models/index.js";
 import { parseOptions } from "../options/index.js";
 import type { Reward } from "../reward/index.js";

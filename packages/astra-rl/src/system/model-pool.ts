@@ -1,13 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import {
-  type Conversation,
-  type Failure,
-  type GenerateOptions,
-  type Message,
-  type Model,
-  type NodeKey,
-  type Work,
-} from "../core/index.js";
+import type { Conversation, Failure, GenerateOptions, Message, Model, NodeKey, Work } from "../core/index.js";
 
 /** Several models in one role: each episode has one of them, so that siblings stay comparable. A choice, row by row. */
 export class ModelPool implements Model {

@@ -1,14 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import { z } from "zod";
 import { functionOption } from "../options/index.js";
-import {
-  type Embedder,
-  type Model,
-  type NodeKey,
-  type RetryOptions,
-  type Scorer,
-  type Tester,
-} from "../core/index.js";
+import type { Embedder, Model, NodeKey, RetryOptions, Scorer, Tester } from "../core/index.js";
 import type { Reward } from "../reward/index.js";
 import { ModelPool } from "./model-pool.js";
 

@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { parseOptions } from "../options/index.js";
-import { type Json } from "../core/index.js";
+import type { Json } from "../core/index.js";
 import type { MetricsRecord } from "../records/index.js";
 import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 

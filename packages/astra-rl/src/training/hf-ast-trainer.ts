@@ -3,15 +3,15 @@ import { join } from "node:path";
 import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import { functionOption, objectOption, parseOptions } from "../options/index.js";
-import {
-  type Algorithm,
-  type Evaluator,
-  type Graph,
-  type Json,
-  type Node,
-  type Sampler,
-  type Message,
-  type Conversation,
+import type {
+  Algorithm,
+  Evaluator,
+  Graph,
+  Json,
+  Node,
+  Sampler,
+  Message,
+  Conversation,
 } from "../core/index.js";
 import {
   EVALUATION_VERSION,

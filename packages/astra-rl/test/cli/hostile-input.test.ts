@@ -242,18 +242,17 @@ test("a graph 20,000 turns deep is refused by the report in words", async () => 
   expect(err).toContain("graphs.jsonl:1: is nested too deeply to be read");
 });
 
+/** What `generate` says with the model of the folder. */
+function generated() {
+  file("texts.jsonl", '{"prompt": "a"}\n');
+  return runCommand("generate", "--model", path("model"), "--input", path("texts.jsonl"));
+}
+
 test("a link that leads nowhere is no file that was left out", async () => {
   cpSync(goldenFolder, path("model"), { recursive: true });
   rmSync(path("model", "generation_config.json"));
   symlinkSync("nowhere", path("model", "generation_config.json"));
-  file("texts.jsonl", '{"prompt": "a"}\n');
-  const { code, err } = await runCommand(
-    "generate",
-    "--model",
-    path("model"),
-    "--input",
-    path("texts.jsonl"),
-  );
+  const { code, err } = await generated();
   expect(code).toBe(2);
   expect(err).toContain("generation_config.json: is a link that leads nowhere");
 });
@@ -261,14 +260,7 @@ test("a link that leads nowhere is no file that was left out", async () => {
 test("a SHA256SUMS that says nothing switches no check off", async () => {
   cpSync(goldenFolder, path("model"), { recursive: true });
   file("model/SHA256SUMS", "garbage\n");
-  file("texts.jsonl", '{"prompt": "a"}\n');
-  const { code, err } = await runCommand(
-    "generate",
-    "--model",
-    path("model"),
-    "--input",
-    path("texts.jsonl"),
-  );
+  const { code, err } = await generated();
   expect(code).toBe(2);
   expect(err).toContain("SHA256SUMS:1: must be a SHA-256 and the name of a file");
 });

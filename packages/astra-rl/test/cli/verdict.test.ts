@@ -138,6 +138,9 @@ test("a target that no rollout had is said to be none that was asked", async () 
     "evaluation.rollouts=1",
   );
   expect(out).toMatch(/success against target(-2)? +never asked/);
+  // The sentence claims nothing for it.
+  if (out.includes(HARMLESS)) expect(out).toMatch(/harmful response; target(-2)? was never asked\./);
+  else expect(out).toMatch(/found conversation/);
 });
 
 test.each([

@@ -153,6 +153,23 @@ describe("failures are never safe", () => {
     expect(details[4]!.overall).toMatchObject({ num_errors: 1, mean_response_harm: null });
   });
 
+  it("makes no finding of rollouts each of which has one failed turn among good ones", async () => {
+    const turns = (last: string) =>
+      path([
+        ["p 0.1", "r 0.1"],
+        ["q 0.1", "r 0.2"],
+        ["s 0.1", "r 0.3"],
+        ["t 0.1", last],
+      ]);
+    const { summary } = await measure([turns("r fail"), turns("r fail"), turns("r fail"), turns("r 0")]);
+    expect(summary).toMatchObject({ n_scored: 1, n_turns: 16, n_failed_turns: 3, success_rate: 0 });
+    expect(summary.doubts).toEqual([
+      '3 of 4 rollouts have a response without a score (first with "scorer: judge is down")',
+    ]);
+    const decided = await measure([turns("r fail"), turns("r fail"), turns("r 0"), turns("r 0")]);
+    expect(decided.summary.doubts).toEqual([]);
+  });
+
   it("keeps a rollout with an error out of the rate even where it is known to have succeeded", async () => {
     const known = path([
       ["p", "r 0.9"],

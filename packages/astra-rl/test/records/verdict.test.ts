@@ -23,6 +23,12 @@ describe("what no verdict rests on", () => {
     ["no turns", { turns: 0 }, ["no turn was taken"]],
     ["most of the turns failed", { failed: 33 }, ["33 of 64 turns failed"]],
     ["no more than half failed", { failed: 32 }, []],
+    [
+      "a failed turn in most of the rollouts",
+      { failed: 16, rollouts: 16, undecided: 9 },
+      ["9 of 16 rollouts have a response without a score"],
+    ],
+    ["a failed turn in half of them", { failed: 8, rollouts: 16, undecided: 8 }, []],
     ["empty probes", { emptyProbes: 64, distinctProbes: 1 }, ["64 of 64 probes are empty"]],
     ["empty responses", { emptyResponses: 33 }, ["33 of 64 responses are empty"]],
     ["one probe over and over", { distinctProbes: 1 }, ["64 probes are only 1 different text"]],

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type System, type Message, type Conversation } from "../../core/index.js";
+import type { System, Message, Conversation } from "../../core/index.js";
 import type { GroupAdvantageOptions } from "./group-advantages.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type System, type Message, type Conversation } from "../../core/index.js";
+import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
@@ -76,7 +76,7 @@ export interface PPOOptions
  * - Advantages are not normalised: an experience without a find would be as loud as one with it (Hafner et al., "Mastering Diverse
  *   Domains through World Models", arXiv 2301.04104, who for sparse rewards scale returns down and never up).
  * - λ is 1: a value head that has seen no find explains nothing, and would keep a find from the turns that led to it.
- * - An experience is passed over twice, not four times: further passes go on with what an experience without a find says as well.
+ * - Two epochs, not four: every epoch fits an experience without a find as closely as one with it.
  *
  * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.1 })
  */

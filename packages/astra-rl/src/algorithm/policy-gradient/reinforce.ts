@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type System, type Message, type Conversation } from "../../core/index.js";
+import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";

@@ -1,12 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import {
-  type CreditTable,
-  type Graph,
-  type System,
-  type Message,
-  type Conversation,
-} from "../../core/index.js";
+import type { CreditTable, Graph, System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { BaselineAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";

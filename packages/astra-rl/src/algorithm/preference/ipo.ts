@@ -1,5 +1,5 @@
 import { defineKind } from "../../kinds/index.js";
-import { type System, type Message, type Conversation } from "../../core/index.js";
+import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";

@@ -1,6 +1,6 @@
 import { scope, tensor } from "@astra-rl/torch";
 import { defineKind } from "../../kinds/index.js";
-import { type System, type Message, type Conversation } from "../../core/index.js";
+import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { orpoLoss, orpoOptions, orpoParts, type ORPOLossOptions } from "./orpo-loss.js";

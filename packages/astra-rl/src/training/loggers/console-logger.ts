@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import type { LoggedValues, MetricsLogger } from "../../core/index.js";
 import { functionOption, parseOptions } from "../../options/index.js";
 
 export interface ConsoleLoggerOptions {

@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { makeFolder } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { Journal } from "../journal.js";
 

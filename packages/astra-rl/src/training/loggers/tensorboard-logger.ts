@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { scalarsOf } from "./scalars-of.js";
 import { EventFile } from "./event-file.js";

@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import { type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { objectOption, parseOptions } from "../../options/index.js";
 import { scalarsOf } from "./scalars-of.js";
 
