@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { dirname, join, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { requireAddressSpace } from "./address-space.js";
 import { allowedProcessors, controlGroups } from "./control-groups.js";
 import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
@@ -301,6 +302,7 @@ function load(): NativeAddon {
     const { root, version1, version2 } = controlGroups("memory");
     native.setMemoryGroups(root, version1, version2);
     if (namedThreads(process.env) === null) native.setThreads(computingCores(allowedProcessors()));
+    requireAddressSpace(native.threads());
     return native;
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;

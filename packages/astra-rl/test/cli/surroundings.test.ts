@@ -55,6 +55,15 @@ describe("limits of the process", () => {
     expect(limited).toMatchObject({ stdout: "0.1.0\n", stderr: "", status: 0 });
   });
 
+  test("where the first product would find no addresses, doctor says so in place of trying for ever", () => {
+    const limited = shell("ulimit -v 2100000; timeout 40 $A doctor");
+    expect(limited.stdout).toMatch(/engine +not loaded \(the limit on this process's address space/u);
+    expect(limited.stdout).toMatch(
+      /leaves \d+ MiB, and 1 thread of the engine need \d+ MiB; raise the limit/u,
+    );
+    expect(limited).toMatchObject({ status: 1 });
+  });
+
   test("twenty open files are too few, which is said in a sentence", () => {
     const { stdout, stderr, status } = shell("ulimit -n 20; $A --version");
     expect(stdout).toBe("");
