@@ -10,7 +10,7 @@ export function stepDoubts(output: Output): TrainingCallback {
   let failure: string | null = null;
   return {
     name: "doubts",
-    onExperience: (graphs) => {
+    onExperience: ({ graphs }) => {
       failure = hasSpoken ? null : firstFailure(graphs);
     },
     onStepKept: (record: MetricsRecord) => {

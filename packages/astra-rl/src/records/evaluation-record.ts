@@ -1,8 +1,10 @@
 import { z } from "zod";
-import { EVALUATION_VERSION, upgradeEvaluation } from "./evaluation-upgrade.js";
 import { turnShape } from "./graph-record.js";
 import { parseLines, parseRecord } from "./parse-record.js";
 import { measuredSchema } from "./run-record.js";
+
+/** The version of evaluations that this release writes and reads. */
+export const EVALUATION_VERSION = 2;
 
 // Keys are the words of docs/glossary.md, in snake case, as those of the Python toolbox.
 
@@ -221,18 +223,12 @@ export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
 export type EvaluationLine = z.infer<typeof evaluationLineSchema>;
 export type ComparisonRecord = z.infer<typeof comparisonRecordSchema>;
 
-const history = { version: EVALUATION_VERSION, upgrade: upgradeEvaluation };
-
-/**
- * An evaluation of any version, with the keys of this release.
- *
- * @throws UsageError when the text or value is no evaluation record of a known version
- */
+/** @throws UsageError when the text or value is no evaluation record of this version */
 export function parseEvaluationRecord(source: unknown, where = "evaluation record"): EvaluationRecord {
-  return parseRecord(evaluationRecordSchema, where, source, history);
+  return parseRecord(evaluationRecordSchema, where, source, EVALUATION_VERSION);
 }
 
-/** @throws UsageError when the text or value is no comparison record of a known version */
+/** @throws UsageError when the text or value is no comparison record of this version */
 export function parseComparisonRecord(source: unknown, where = "comparison record"): ComparisonRecord {
   return parseRecord(comparisonRecordSchema, where, source);
 }
@@ -247,9 +243,9 @@ export function stringifyEvaluationLine(line: EvaluationLine): string {
   return JSON.stringify(evaluationLineSchema.parse(line));
 }
 
-/** @throws UsageError when the text or value is no line of evaluations.jsonl of a known version */
+/** @throws UsageError when the text or value is no line of evaluations.jsonl of this version */
 export function parseEvaluationLine(source: unknown, where = "evaluation"): EvaluationLine {
-  return parseRecord(evaluationLineSchema, where, source, history);
+  return parseRecord(evaluationLineSchema, where, source, EVALUATION_VERSION);
 }
 
 /**

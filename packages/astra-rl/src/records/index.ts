@@ -20,8 +20,8 @@ export {
   type EvaluationTurn,
   type IntervalRecord,
   type TargetSummary,
+  EVALUATION_VERSION,
 } from "./evaluation-record.js";
-export { EVALUATION_VERSION } from "./evaluation-upgrade.js";
 export {
   creditFromRecord,
   graphFromRecord,

@@ -1,30 +1,22 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { z } from "zod";
 
-/** The version of records that have not changed since there were any. A reader refuses later ones by name. */
+/** The version of most records. */
 export const RECORD_VERSION = 1;
-
-/** What a record was before. */
-export interface RecordHistory {
-  /** The version that this release writes. */
-  version: number;
-  /** A record of an earlier version, as this release would have written it; anything else as it is. */
-  upgrade: (value: unknown) => unknown;
-}
 
 /**
  * Checks a record that came from outside.
  *
  * @param where names the source in messages, for example a path with a line number
  * @param source JSON text, or a value that was parsed already
- * @param history of records that have changed since their first version
+ * @param expected the version that this release writes and reads
  * @throws UsageError with the place, the path inside the record and what was wrong there
  */
 export function parseRecord<T>(
   schema: z.ZodType<T>,
   where: string,
   source: unknown,
-  { version: newest, upgrade }: RecordHistory = { version: RECORD_VERSION, upgrade: (same) => same },
+  expected = RECORD_VERSION,
 ): T {
   let value = source;
   if (typeof source === "string") {
@@ -35,12 +27,13 @@ export function parseRecord<T>(
     }
   }
   const version = (value as { version?: unknown } | null)?.version;
-  if (typeof version === "number" && version > newest) {
+  if (typeof version === "number" && version !== expected) {
     throw new UsageError(
-      `${where}: the record has version ${version} and this release reads up to ${newest}; use a newer astra-rl`,
+      `${where}: the record has version ${version} and this release reads version ${expected}; use ` +
+        (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
     );
   }
-  const result = explained(where, () => schema.safeParse(upgrade(value)));
+  const result = explained(where, () => schema.safeParse(value));
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   const path = issue.path.map(String).join(".");
@@ -49,7 +42,7 @@ export function parseRecord<T>(
   });
 }
 
-/** What reads a tree by calling itself has stack for thousands of levels, and a record may hold more. */
+/** A recursive reader's stack suffices for thousands of levels, and a record may have more. */
 function explained<T>(where: string, read: () => T): T {
   try {
     return read();

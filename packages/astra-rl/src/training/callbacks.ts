@@ -1,51 +1,59 @@
 import { AstraError, UsageError } from "@astra-rl/torch";
-import {
-  messageOf,
-  type Graph,
-  type Json,
-  type Stateful,
-  type Message,
-  type Conversation,
-} from "../core/index.js";
-import type { MetricsRecord } from "../records/index.js";
+import { messageOf, type Json, type Stateful, type Message, type Conversation } from "../core/index.js";
+import type { MetricsRecord, MetricValue } from "../records/index.js";
+import type { Experience } from "./experience.js";
+import type { Logger, Progress } from "./trainer-hooks.js";
 
-/** What a callback may ask of the trainer that calls it. */
+/** The metrics of a step while they are collected. */
+export type StepValues = Record<string, MetricValue> & { step: number };
+
+/** The trainer as its callbacks see it. */
 export interface TrainingControl {
   /** Training steps done. */
   readonly step: number;
   /** Training steps of the whole run. */
   readonly steps: number;
+  readonly logger: Logger;
   /** Ends training after the step in progress, in order. */
   stop(reason: string): void;
+  /** Updates the progress display. */
+  report(progress: Pick<Progress, "phase" | "done" | "total">): void;
+  /** Milliseconds, for durations. */
+  clock(): number;
 }
 
 /**
- * Takes part in training at its turning points. Callbacks are called one after the other, in the order in which they were
- * given; what one throws ends training with an error that names it.
+ * A hook into training. Callbacks are called in the order in which they were given; an error in one ends training and is
+ * reported with the callback's name.
  *
- * What a callback remembers is part of checkpoints where it has `getState` and `setState`, under its name.
+ * The state of a callback with `getState` and `setState` is part of checkpoints, under the callback's name.
  */
 export interface TrainingCallback<S = Conversation, A = Message> extends Partial<Stateful> {
-  /** Tells it from the others, in messages and in checkpoints. */
+  /** Unique; used in messages and as the key of its state in checkpoints. */
   readonly name: string;
-  /** Before the first step, or before that with which a resumed run goes on. */
+  /** Before the first step, or before the first one after resuming. */
   onTrainBegin?(control: TrainingControl): void | Promise<void>;
-  /** What was grown for a step, before anything is learned from it. */
-  onExperience?(graphs: readonly Graph<S, A>[], control: TrainingControl): void | Promise<void>;
-  /** What a step gave, its evaluation included, before it is kept. */
+  /** After the rollouts of a step, before anything is learned from them. */
+  onExperience?(experience: Experience<S, A, unknown>, control: TrainingControl): void | Promise<void>;
+  /** After the updates of a step; metrics that it returns become part of the step's record. */
+  onMeasure?(
+    values: StepValues,
+    control: TrainingControl,
+  ): Record<string, MetricValue> | void | Promise<Record<string, MetricValue> | void>;
+  /** With the complete record of a step, before it is written. */
   onStep?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
-  /** The step is kept, its line and its checkpoint where one is due: whoever is told of it finds it on the disk. */
+  /** After the record of a step, and a checkpoint where one was due, were written. */
   onStepKept?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
-  /** A checkpoint was written. */
+  /** After a checkpoint was written. */
   onCheckpoint?(folder: string, control: TrainingControl): void | Promise<void>;
-  /** Training has ended in order: all steps are done, or somebody asked it to stop. */
+  /** After the last step, or after the step in which training was asked to stop; not after an error. */
   onTrainEnd?(control: TrainingControl): void | Promise<void>;
 }
 
-/** When callbacks are called. */
 export const HOOKS = [
   "onTrainBegin",
   "onExperience",
+  "onMeasure",
   "onStep",
   "onStepKept",
   "onCheckpoint",
@@ -54,53 +62,65 @@ export const HOOKS = [
 
 export type Hook = (typeof HOOKS)[number];
 
-/** The callbacks of a trainer, in their order. */
+/** The callbacks of a trainer, in their order: those that it was given, then its own. */
 export class Callbacks<S = Conversation, A = Message> {
-  readonly #all: readonly TrainingCallback<S, A>[];
+  readonly #given: ReadonlySet<TrainingCallback<S, A>>;
+  readonly #all: TrainingCallback<S, A>[] = [];
 
-  /** @throws UsageError for two of one name */
-  constructor(all: readonly TrainingCallback<S, A>[]) {
-    const names = all.map(({ name }) => name);
-    const twice = names.find((name, at) => names.indexOf(name) !== at);
-    if (twice !== undefined) {
-      throw new UsageError(
-        `training: two callbacks are named ${JSON.stringify(twice)}; give each its own name`,
-      );
-    }
-    this.#all = all;
+  /** @throws UsageError for two callbacks with the same name */
+  constructor(given: readonly TrainingCallback<S, A>[]) {
+    this.#given = new Set(given);
+    for (const callback of given) this.add(callback);
   }
 
-  /** @throws AstraError that names the callback which failed */
+  /** Adds one of the trainer's own, whose errors need no further explanation. */
+  add(callback: TrainingCallback<S, A>): void {
+    if (this.#all.some(({ name }) => name === callback.name)) {
+      throw new UsageError(
+        `training: two callbacks are named ${JSON.stringify(callback.name)}; give each its own name`,
+      );
+    }
+    this.#all.push(callback);
+  }
+
+  /**
+   * @returns what the callbacks returned
+   * @throws AstraError that names the callback which failed
+   */
   async call<H extends Hook>(
     hook: H,
     control: TrainingControl,
     ...args: Parameters<NonNullable<TrainingCallback<S, A>[H]>> extends [...infer Given, TrainingControl]
       ? Given
       : never
-  ): Promise<void> {
+  ): Promise<unknown[]> {
+    const results: unknown[] = [];
     for (const callback of this.#all) {
-      const method = callback[hook] as ((...all: unknown[]) => void | Promise<void>) | undefined;
+      const method = callback[hook] as ((...all: unknown[]) => unknown) | undefined;
       try {
-        await method?.call(callback, ...args, control);
+        results.push(await method?.call(callback, ...args, control));
       } catch (cause) {
+        if (!this.#given.has(callback)) throw cause;
         const message = `training: callback ${callback.name} failed in ${hook} at step ${control.step}: ${messageOf(cause)}`;
         throw cause instanceof UsageError
           ? new UsageError(message, { cause })
           : new AstraError(message, { cause });
       }
     }
+    return results;
   }
 
-  /** What they remember, by name. */
+  /** State by callback name. */
   getState(): Record<string, Json> {
-    const states = this.#all.flatMap(({ name }, at): [string, Json][] => {
-      const state = this.#all[at]!.getState?.();
-      return state === undefined ? [] : [[name, state]];
-    });
-    return Object.fromEntries(states);
+    return Object.fromEntries(
+      this.#all.flatMap((callback): [string, Json][] => {
+        const state = callback.getState?.();
+        return state === undefined ? [] : [[callback.name, state]];
+      }),
+    );
   }
 
-  /** Gives each its own back; one that was not there starts afresh, what another left is dropped. */
+  /** Restores each callback that has state in the checkpoint; new ones start afresh, states without a callback are dropped. */
   setState(states: Readonly<Record<string, Json>>): void {
     for (const callback of this.#all) {
       if (Object.hasOwn(states, callback.name)) callback.setState?.(states[callback.name]!);

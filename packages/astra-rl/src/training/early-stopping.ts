@@ -5,17 +5,6 @@ import type { Json } from "../core/index.js";
 import type { MetricsRecord } from "../records/index.js";
 import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 
-export interface EarlyStoppingOptions {
-  /** A key of metrics.jsonl, such as "evaluation/success_rate". */
-  metric: string;
-  /** Measurements in a row without an improvement after which training ends. @default 5 */
-  patience?: number;
-  /** Whether the metric is to grow or to shrink. @default "max" */
-  mode?: "max" | "min";
-  /** A change must be larger than this to count as an improvement. @default 0 */
-  minDelta?: number;
-}
-
 export const earlyStoppingOptions = z.strictObject({
   metric: z.string().min(1).describe("A key of metrics.jsonl, such as evaluation/success_rate"),
   patience: z
@@ -27,6 +16,8 @@ export const earlyStoppingOptions = z.strictObject({
   minDelta: z.number().min(0).default(0).describe("A change must be larger to count as an improvement"),
 });
 
+export type EarlyStoppingOptions = z.input<typeof earlyStoppingOptions>;
+
 /** As part of a training's options, whose messages name it so. */
 const inTraining = z.strictObject({ earlyStopping: earlyStoppingOptions });
 
@@ -36,7 +27,7 @@ const inTraining = z.strictObject({ earlyStopping: earlyStoppingOptions });
  */
 export class EarlyStopping implements TrainingCallback {
   readonly name = "earlyStopping";
-  readonly #options: Required<EarlyStoppingOptions>;
+  readonly #options: z.output<typeof earlyStoppingOptions>;
   #best: number | null = null;
   /** Measurements since the best. */
   #waited = 0;
@@ -51,11 +42,11 @@ export class EarlyStopping implements TrainingCallback {
   }
 
   /** A run that had stopped stays stopped, unless it is given more patience. */
-  onTrainBegin(control: TrainingControl): void {
+  onTrainBegin(control: Pick<TrainingControl, "stop">): void {
     this.#stopIfDue(control);
   }
 
-  onStep(record: MetricsRecord, control: TrainingControl): void {
+  onStep(record: MetricsRecord, control: Pick<TrainingControl, "stop">): void {
     const { metric, mode, minDelta } = this.#options;
     const value = record[metric];
     if (value === undefined) this.#refuseUnknown(record);
@@ -81,7 +72,7 @@ export class EarlyStopping implements TrainingCallback {
     this.#waited = waited!;
   }
 
-  #stopIfDue(control: TrainingControl): void {
+  #stopIfDue(control: Pick<TrainingControl, "stop">): void {
     const { metric, patience } = this.#options;
     if (this.#waited < patience) return;
     control.stop(`${metric} has not improved on ${String(this.#best)} in ${this.#waited} measurements`);

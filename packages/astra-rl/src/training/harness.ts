@@ -21,23 +21,23 @@ import { functionOption, parseOptions } from "../options/index.js";
 import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
 
-export interface HarnessOptions<S = Conversation, A = Message> {
-  /** Graphs grown for one experience. @default 32 */
-  numEpisodesPerExperience?: number;
-  /** Items in one batch. @default 16 */
-  batchSize?: number;
-  /** Names the episodes' draws and the order of items. @default 0 */
-  seed?: number;
-  /** What turns are credited with when something is learned from them. Default: their own reward. */
-  credit?: Credit<S, A>;
-}
-
 const harnessOptions = z.strictObject({
+  /** Graphs grown for one experience: 32, the default of the Python toolbox's `Harness` (that of a training is 8). */
   numEpisodesPerExperience: z.int().min(1).default(32),
+  /** Items in one batch. */
   batchSize: z.int().min(1).default(16),
+  /** Determines the episodes' random draws and the order of items. */
   seed: z.int().min(0).default(0),
   credit: functionOption<Credit<never, never>>().optional(),
 });
+
+export interface HarnessOptions<S = Conversation, A = Message> extends Omit<
+  z.input<typeof harnessOptions>,
+  "credit"
+> {
+  /** The credit of turns that the algorithm learns from. Default: their own reward. */
+  credit?: Credit<S, A>;
+}
 
 /** Where the harness stands in its sequence of episodes, and what its parts remember, as plain JSON. */
 export interface HarnessState {

@@ -1,7 +1,9 @@
 // Experience → batches → optimizer steps, logs and checkpoints. Must not know: which algorithm makes the loss, which
 // model stands behind the system, how an evaluation measures.
-export { Callbacks, type TrainingCallback, type TrainingControl } from "./callbacks.js";
+export { Callbacks, type StepValues, type TrainingCallback, type TrainingControl } from "./callbacks.js";
+export { CheckpointCallback, type TokenTeller } from "./checkpoint-callback.js";
 export { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";
+export { EvaluationCallback, type EvaluationReport, type TrainingEvaluation } from "./evaluation-callback.js";
 export { Experience, type ExperienceBatch, type ExperienceFields } from "./experience.js";
 export { Harness, type HarnessOptions, type HarnessState } from "./harness.js";
 export {
@@ -9,26 +11,15 @@ export {
   trainingSection,
   type HFASTConfigurationOptions,
 } from "./hf-ast-configuration.js";
-export {
-  HFASTTrainer,
-  type EvaluationReport,
-  type HFASTTrainerOptions,
-  type TokenTeller,
-} from "./hf-ast-trainer.js";
+export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
 export { Journal } from "./journal.js";
 export { LEFT_OF_FILE, RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
 export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 export { wasAndIs, type RunSettings } from "./run-settings.js";
 export { checkResumable, noCheckpoint, savedStep } from "./resume.js";
-export {
-  Trainer,
-  type Accumulated,
-  type PendingGradient,
-  type StepValues,
-  type TrainerOptions,
-} from "./trainer.js";
-export { computeTypesOf, restoreTester } from "./trainer-state.js";
+export { Trainer, type Accumulated, type TrainerOptions } from "./trainer.js";
+export { computeTypesOf, restoreTester, type TrainerState } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {

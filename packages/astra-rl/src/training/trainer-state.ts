@@ -17,7 +17,7 @@ import { z } from "zod";
 import type { Json, System } from "../core/index.js";
 
 /** The version of `state/` that this release writes and reads. */
-const STATE_VERSION = 3;
+const STATE_VERSION = 4;
 
 const json = z.json() as unknown as z.ZodType<Json>;
 
@@ -26,21 +26,14 @@ const hyperparameters = z.record(
   z.union([z.number(), z.boolean(), z.array(z.number()), z.null()]),
 );
 
-const stateSchema = z.object({
-  version: z.literal(STATE_VERSION),
+/** Where a trainer is in its run. Every random draw follows from these counters. */
+export const trainerStateSchema = z.object({
   /** Training steps done. */
   step: z.int().nonnegative(),
-  /** Lengths of the run's files with the lines of that step. */
-  bytes: z.object({
-    metrics: z.int().nonnegative(),
-    graphs: z.int().nonnegative(),
-    evaluations: z.int().nonnegative(),
-  }),
+  /** Updates in a row that were left out, up to this step. */
   skippedInARow: z.int().nonnegative(),
-  /** How many the run was to have in all; a schedule reads it. */
+  /** Steps that the run was to have in all, which a schedule depends on. */
   trainingSteps: z.int().nonnegative(),
-  /** Best mean final reward on the dev prompts so far; null before the first evaluation. */
-  bestScore: z.number().nullable(),
   harness: z.object({
     seed: z.int(),
     nextEpisode: z.int().nonnegative(),
@@ -48,14 +41,22 @@ const stateSchema = z.object({
     algorithm: json.optional(),
     system: json.optional(),
   }),
-  /** Gradients that wait for further batches, in gradients.safetensors; null where there are none. */
-  pending: z
-    .object({ batches: z.int().positive(), weight: z.number().nonnegative(), scale: z.number().positive() })
-    .nullable(),
-  watches: json,
-  /** What callbacks remember, by their names; absent in checkpoints of before there were any. */
-  callbacks: z.record(z.string(), json).optional(),
   sampler: z.record(z.string(), json),
+  /** States of the callbacks, by name. */
+  callbacks: z.record(z.string(), json),
+});
+
+export type TrainerState = z.infer<typeof trainerStateSchema>;
+
+const savedStateSchema = z.object({
+  version: z.literal(STATE_VERSION),
+  ...trainerStateSchema.shape,
+  /** Lengths of the run's files, in bytes, with the lines of that step. */
+  bytes: z.object({
+    metrics: z.int().nonnegative(),
+    graphs: z.int().nonnegative(),
+    evaluations: z.int().nonnegative(),
+  }),
   optimizer: z.object({
     name: z.string(),
     hyperparameters,
@@ -65,21 +66,23 @@ const stateSchema = z.object({
   }),
   /** What the run was started with; what changes its results must be the same when it is resumed. */
   run: z.record(z.string(), z.unknown()),
-  /** Types that the system computes in, by what it computes; absent for a system that does not tell. */
+  /** Data types that the system computes in, by computation; absent for a system that does not say. */
   computeTypes: z.record(z.string(), z.string()).optional(),
 });
 
-/** Everything but tensors that a trainer needs to go on exactly. Every random draw follows from these counters. */
-export type TrainerState = z.infer<typeof stateSchema>;
+type CompleteState = z.infer<typeof savedStateSchema>;
+
+/** `state/trainer.json` of a checkpoint, apart from what the optimizer adds. */
+export type SavedState = Omit<CompleteState, "version" | "optimizer">;
 
 /**
- * What a system may offer so that its tester is saved in a format of its own, which others can load. A system
- * without it gets `state/parameters.safetensors`.
+ * Implemented by systems that save their tester in a format of their own, which other tools can load. For others the
+ * parameters are saved, in `state/parameters.safetensors`.
  */
 export interface TesterStorage {
   /** Writes the tester to a folder, which does not exist yet. */
   saveTester(folder: string): Promise<void>;
-  /** false: there is nothing that these methods could write, so that the parameters are saved. Default true. */
+  /** false: the parameters are saved instead. Default true. */
   readonly storesTester?: boolean;
   /** Puts the weights that `saveTester` wrote into the existing parameters, bit for bit. */
   restoreTester(folder: string): Promise<void>;
@@ -92,7 +95,7 @@ export function testerStorage(system: object): TesterStorage | null {
     : null;
 }
 
-/** What a system may tell: types that it computes in, by what it computes. A resumed run must have the same. */
+/** Data types that the system computes in, by computation, where it says so. A resumed run must have the same. */
 export function computeTypesOf(system: object): Readonly<Record<string, string>> | null {
   return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
@@ -100,7 +103,7 @@ export function computeTypesOf(system: object): Readonly<Record<string, string>>
 /** SHA-256 of the files in a checkpoint's `state/`, by name. */
 export type StateDigests = Map<string, string>;
 
-/** Writes down what is in `state/`, so that damage is found. */
+/** Writes the digests of the files in `state/`, by which damage is found. */
 export function saveDigests(folder: string, digests: StateDigests): void {
   if (digests.size > 0) writeDigests(join(folder, "state"), digests);
 }
@@ -134,7 +137,7 @@ export async function restoreTester<S, A>(system: System<S, A>, folder: string):
 /** Writes `state/` into a checkpoint's folder. */
 export function saveState(
   folder: string,
-  state: Omit<TrainerState, "version" | "optimizer">,
+  state: SavedState,
   optimizer: Optimizer,
   digests: StateDigests | null = null,
 ): void {
@@ -146,7 +149,7 @@ export function saveState(
 }
 
 /** @throws UsageError when the file is missing, not JSON or not a state of this version */
-export function readState(folder: string): TrainerState {
+export function readState(folder: string): CompleteState {
   const path = join(folder, "state", "trainer.json");
   let value: unknown;
   try {
@@ -165,7 +168,7 @@ export function readState(folder: string): TrainerState {
         `loaded, as the tester of a new run`,
     );
   }
-  const result = stateSchema.safeParse(value);
+  const result = savedStateSchema.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
   throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
@@ -173,37 +176,8 @@ export function readState(folder: string): TrainerState {
   });
 }
 
-/** Writes the gradients of the parameters that have one. */
-export function saveGradients(
-  folder: string,
-  parameters: readonly Tensor[],
-  digests: StateDigests | null = null,
-): void {
-  const gradients = parameters.flatMap(({ grad }, index) =>
-    grad === null ? [] : [[String(index), grad] as const],
-  );
-  writeSafetensors(join(folder, "state", "gradients.safetensors"), new Map(gradients), {}, digests);
-}
-
-/** Gives the parameters the gradients that were written, and no others. */
-export function loadGradients(folder: string, parameters: readonly Tensor[]): void {
-  const path = join(folder, "state", "gradients.safetensors");
-  checkDigest(path);
-  const file = openSafetensors(path);
-  for (const [index, parameter] of parameters.entries()) {
-    const gradient = file.tensors.has(String(index)) ? file.read(String(index)) : null;
-    if (gradient !== null && String(gradient.shape) !== String(parameter.shape)) {
-      throw new UsageError(
-        `${path}: gradient ${index} must have shape [${parameter.shape.join(", ")}], got [${gradient.shape.join(", ")}]`,
-      );
-    }
-    parameter.grad = gradient;
-  }
-  file.close();
-}
-
 /** Restores the optimizer from `state/`. */
-export function loadOptimizer(folder: string, saved: TrainerState["optimizer"], optimizer: Optimizer): void {
+export function loadOptimizer(folder: string, saved: CompleteState["optimizer"], optimizer: Optimizer): void {
   scope(() => {
     const path = join(folder, "state", "optimizer.safetensors");
     checkDigest(path);

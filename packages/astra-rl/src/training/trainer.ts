@@ -1,16 +1,13 @@
 import {
   AstraError,
   NotFiniteError,
-  UsageError,
   clipGradNorm_,
-  createOptimizer,
   createSchedule,
   describeValue,
   noGrad,
   scope,
   trimCache,
   type Optimizer,
-  type OptimizerOptions,
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
@@ -31,15 +28,24 @@ import {
   type Conversation,
 } from "../core/index.js";
 import { requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
-import { metricsRecord, type MetricsRecord, type MetricValue } from "../records/index.js";
-import { Callbacks, HOOKS, type Hook, type TrainingCallback, type TrainingControl } from "./callbacks.js";
+import { metricsRecord, type MetricValue } from "../records/index.js";
+import {
+  Callbacks,
+  HOOKS,
+  type Hook,
+  type StepValues,
+  type TrainingCallback,
+  type TrainingControl,
+} from "./callbacks.js";
 import { EarlyStopping } from "./early-stopping.js";
 import type { Experience, ExperienceBatch } from "./experience.js";
 import { Harness, type HarnessOptions } from "./harness.js";
 import { MetricsLoggers } from "./loggers/index.js";
+import { checkOptimizer, configuredOptimizer } from "./optimizer-groups.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
+import type { TrainerState } from "./trainer-state.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
 
@@ -128,16 +134,7 @@ export const trainerOptions = z.strictObject({
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
 
-export type StepValues = Record<string, MetricValue> & { step: number };
-
-/** Gradients of batches that no update has taken up: Σ weight · ∇loss / scale, in the parameters' `grad`. */
-export interface PendingGradient {
-  batches: number;
-  weight: number;
-  scale: number;
-}
-
-/** What came of one batch: its gradient is in the parameters, it ended the experience, or its loss was not finite. */
+/** What came of one batch: its gradient was added, it ended the updates of the experience, or its loss was not finite. */
 export type Accumulated = "added" | "stopped" | "not finite";
 
 /**
@@ -148,15 +145,14 @@ export type Accumulated = "added" | "stopped" | "not finite";
  * - *Accumulation.* Consecutive batches form groups of `gradientAccumulationSteps`; one optimizer step follows each
  *   group, and the rest at the end of an epoch is a group as well. A batch counts by its weight (see
  *   `Algorithm.weight`), so that a group gives the gradient of one large batch with all its items, however they are cut.
- *   With `accumulateAcrossExperiences` a group that is not full waits for the batches of the next epoch or experience;
- *   such a gradient is part of a checkpoint, and a run that ends with one leaves it there.
  * - *Schedule.* Read in training steps, at the middle of each update's share of its step, so that neither the first
  *   update of a warm-up nor the last of a decay is multiplied by 0.
  * - *Gradients that are not finite.* The update is left out, with a warning, and counted in `updates/skipped`; weights
  *   and optimizer state stay as they were. After `nonFinite.stopAfter` such updates in a row training stops with an error.
  *
- * A step is made of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and `metrics`;
- * each can be overridden. What is logged is defined in docs/metrics.md.
+ * A step consists of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and `metrics`;
+ * each can be overridden. Evaluations, checkpoints, early stopping and warnings are callbacks. What is logged is defined in
+ * docs/metrics.md.
  */
 export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> {
   readonly system: System<S, A>;
@@ -175,12 +171,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   /** Training steps done. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
-  /** null when every gradient was taken up. */
-  protected pending: PendingGradient | null = null;
-  protected readonly callbacks: Callbacks<S, A>;
+  readonly callbacks: Callbacks<S, A>;
   readonly #loggers: MetricsLoggers;
   #isStopping = false;
-  protected readonly watches = new RunWatches();
 
   /** @throws UsageError when the parts do not fit together */
   constructor(
@@ -214,6 +207,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       ...(options.callbacks ?? []),
       ...(earlyStopping === undefined ? [] : [new EarlyStopping(earlyStopping) as TrainingCallback<S, A>]),
     ]);
+    this.callbacks.add(new RunWatches() as TrainingCallback<S, A>);
     this.#loggers = new MetricsLoggers(options.loggers ?? [], {
       warn: (line) => this.logger.warn(line),
     });
@@ -266,13 +260,41 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.#isStopping = true;
   }
 
-  /** What callbacks are given. */
   protected get control(): TrainingControl {
     return {
       step: this.stepsDone,
       steps: this.configuration.trainingSteps,
+      logger: this.logger,
+      clock: this.clock,
       stop: (reason) => this.stop(reason),
+      report: (progress) => this.report(progress),
     };
+  }
+
+  /** Where the trainer is in its run, as plain JSON; with the tester and the optimizer's state, all that resuming needs. */
+  getState(): TrainerState {
+    return {
+      step: this.stepsDone,
+      skippedInARow: this.skippedInARow,
+      trainingSteps: this.configuration.trainingSteps,
+      harness: this.harness.getState(),
+      sampler: this.sampler.getState(),
+      callbacks: this.callbacks.getState(),
+    };
+  }
+
+  /** @throws UsageError for the state of another seed, or of other parts */
+  setState(state: TrainerState): void {
+    const { trainingSteps, schedule } = this.configuration;
+    this.harness.setState(state.harness);
+    this.sampler.setState(state.sampler);
+    this.callbacks.setState(state.callbacks);
+    this.stepsDone = state.step;
+    this.skippedInARow = state.skippedInARow;
+    if (state.trainingSteps === trainingSteps || schedule === "constant") return;
+    this.logger.warn(
+      `trainingSteps is now ${trainingSteps}, so the ${schedule} schedule goes on from another place than it would have`,
+    );
   }
 
   /** What loggers are told of the run. */
@@ -291,28 +313,14 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
 
   protected async runStep(): Promise<void> {
     const values = await this.trainStep();
-    this.watch(values);
-    Object.assign(values, await this.evaluateStep(values.step));
+    Object.assign(values, ...(await this.callbacks.call("onMeasure", this.control, values)));
     this.stepsDone += 1;
     trimCache();
     const record = metricsRecord(values);
-    // Before the step is kept: a checkpoint holds what callbacks remember of it.
     await this.callbacks.call("onStep", this.control, record);
-    await this.persist(record);
     await this.#loggers.log(record.step, record);
     await this.callbacks.call("onStepKept", this.control, record);
   }
-
-  /** What a subclass measures after the updates of a step; becomes part of the step's record. */
-  protected async evaluateStep(_step: number): Promise<Record<string, MetricValue>> {
-    return {};
-  }
-
-  /** Where a subclass keeps what the step gave, before anybody is told of it. */
-  protected async persist(_record: MetricsRecord): Promise<void> {}
-
-  /** What a subclass keeps of an experience before anything is learned from it. */
-  protected async experienceCollected(_experience: Experience<S, A, Batch>): Promise<void> {}
 
   /** One experience and its updates. */
   protected async trainStep(): Promise<StepValues> {
@@ -325,8 +333,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       const experience = await this.#explainDivergence(() =>
         withMemoryAdvice("rollout", () => this.collect()),
       );
-      await this.callbacks.call("onExperience", this.control, experience.graphs);
-      await this.experienceCollected(experience);
+      await this.callbacks.call("onExperience", this.control, experience);
       const rolledOut = this.clock();
       const totals = await this.#explainDivergence(() =>
         withMemoryAdvice("update", () => this.update(experience)),
@@ -383,11 +390,6 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     };
   }
 
-  /** Warns, of each thing once a run, of what goes wrong: see `RunWatches`. */
-  protected watch(values: StepValues): void {
-    for (const warning of this.watches.add(values)) this.logger.warn(`step ${values.step}: ${warning}`);
-  }
-
   protected report(progress: Pick<Progress, "phase" | "done" | "total">): void {
     this.#options.onProgress?.({
       ...progress,
@@ -408,19 +410,19 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       skipped: 0,
       epochs: 0,
     };
-    // A gradient that somebody left behind would leak into the first update.
-    if (this.pending === null) this.optimizer.zeroGrad();
-    const count = this.#countGroups(experience);
+    // Gradients from before the experience would leak into the first update.
+    this.optimizer.zeroGrad();
+    const size = this.configuration.gradientAccumulationSteps;
+    const count = experience.epochs * Math.ceil(experience.epoch(0).length / size);
     let done = 0;
     let going = true;
     for (let epoch = 0; epoch < experience.epochs && going; epoch++) {
       const batches = experience.epoch(epoch);
       if (batches.length > 0) totals.epochs += 1;
-      for (let start = 0; start < batches.length && going;) {
+      for (let start = 0; start < batches.length && going; start += size) {
         this.report({ phase: "update", done, total: count });
         await nextTurn();
-        const group = batches.slice(start, start + this.#room);
-        start += group.length;
+        const group = batches.slice(start, start + size);
         going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
         done += 1;
       }
@@ -428,68 +430,43 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return totals;
   }
 
-  /** Batches that the group in the making still takes. */
-  get #room(): number {
-    return this.configuration.gradientAccumulationSteps - (this.pending?.batches ?? 0);
-  }
-
-  /** Groups, and parts of groups, that the experience's batches are learned in. */
-  #countGroups(experience: Experience<S, A, Batch>): number {
-    const { gradientAccumulationSteps, accumulateAcrossExperiences } = this.configuration;
-    const batches = experience.epoch(0).length;
-    let waiting = this.pending?.batches ?? 0;
-    let groups = 0;
-    for (let epoch = 0; epoch < experience.epochs; epoch++) {
-      groups += Math.ceil((waiting + batches) / gradientAccumulationSteps);
-      waiting = accumulateAcrossExperiences ? (waiting + batches) % gradientAccumulationSteps : 0;
-    }
-    return groups;
-  }
-
-  /** Accumulates a group, or what there is of it, and updates when it is full. False: nothing more is to be learned. */
+  /** Accumulates the gradient of a group and updates with it. False: nothing more is to be learned from this experience. */
   async #learn(
     group: readonly ExperienceBatch<Batch>[],
     totals: UpdateTotals,
     position: number,
   ): Promise<boolean> {
-    const { gradientAccumulationSteps, accumulateAcrossExperiences } = this.configuration;
-    // What later experiences bring is not known yet, so that such a gradient is divided in the end.
-    const planned = accumulateAcrossExperiences ? 1 : group.reduce((sum, { weight }) => sum + weight, 0);
-    const pending = (this.pending ??= { batches: 0, weight: 0, scale: planned });
-    let stopped = false;
+    const scale = group.reduce((sum, { weight }) => sum + weight, 0);
+    let batches = 0;
+    let weight = 0;
+    let going = true;
     for (const batch of group) {
-      const result = await this.accumulate(batch, pending.scale, totals);
+      const result = await this.accumulate(batch, scale, totals);
       if (result === "not finite") {
         await this.skipUpdate(totals);
         return true;
       }
-      stopped = result === "stopped";
-      if (stopped) break;
-      pending.batches += 1;
-      pending.weight += batch.weight;
+      going = result !== "stopped";
+      if (!going) break;
+      batches += 1;
+      weight += batch.weight;
     }
-    if (pending.batches === 0) {
-      this.pending = null;
-      return !stopped;
-    }
-    if (accumulateAcrossExperiences && pending.batches < gradientAccumulationSteps) return !stopped;
-    if (pending.weight > 0 && pending.weight !== pending.scale) {
-      const factor = pending.scale / pending.weight;
+    if (batches === 0) return going;
+    if (weight > 0 && weight !== scale) {
       noGrad(() => {
-        for (const { grad } of this.parameters) grad?.mul_(factor);
+        for (const { grad } of this.parameters) grad?.mul_(scale / weight);
       });
     }
     const norm = this.clipGradient();
     if (!Number.isFinite(norm)) {
       await this.skipUpdate(totals);
-      return !stopped;
+      return going;
     }
     await this.applyUpdate(position);
-    this.pending = null;
     this.skippedInARow = 0;
     totals.norm += norm;
     totals.updates += 1;
-    return !stopped;
+    return going;
   }
 
   /** Adds a batch's gradient to those of its group: weight · ∇loss / scale. */
@@ -536,7 +513,6 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   /** Leaves an update out whose loss or gradient is not finite. @throws AstraError after too many in a row */
   protected async skipUpdate(totals: UpdateTotals): Promise<void> {
     this.optimizer.zeroGrad();
-    this.pending = null;
     totals.skipped += 1;
     this.skippedInARow += 1;
     const step = this.stepsDone + 1;
@@ -550,63 +526,4 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         `from a checkpoint`,
     );
   }
-}
-
-/**
- * One group of all parameters that learn at the training's rate, then those that the algorithm names.
- *
- * @throws UsageError for a group that names a parameter that the system does not have, or that another group has
- */
-function configuredOptimizer(
-  configuration: TrainingConfiguration,
-  parameters: readonly Tensor[],
-  rates: readonly LearningRateGroup[],
-): Optimizer {
-  const { optimizer, learningRate, weightDecay, betas } = configuration;
-  const options: Record<string, unknown> = { learningRate };
-  if (weightDecay !== undefined) options["weightDecay"] = weightDecay;
-  if (betas !== undefined) options["betas"] = betas;
-  const groupOf = new Map<Tensor, number>();
-  for (const [index, { name, parameters: own }] of rates.entries()) {
-    for (const parameter of own) {
-      if (!parameters.includes(parameter)) {
-        throw new UsageError(
-          `training: the group "${name}" of learning rates names a tensor that is none of the system's parameters`,
-        );
-      }
-      if (groupOf.has(parameter)) {
-        throw new UsageError(
-          `training: two groups of learning rates name the same parameter; the second is "${name}"`,
-        );
-      }
-      groupOf.set(parameter, index + 1);
-    }
-  }
-  // Numbered as the system gives them, so that a saved state knows them by the same names with groups and without.
-  const groups = [{ learningRate }, ...rates].map((rate, group) => ({
-    learningRate: rate.learningRate,
-    parameters: new Map(
-      parameters.flatMap((parameter, index) =>
-        (groupOf.get(parameter) ?? 0) === group ? [[String(index), parameter] as const] : [],
-      ),
-    ),
-  }));
-  return createOptimizer(optimizer, groups, options as OptimizerOptions[typeof optimizer]);
-}
-
-/** @throws UsageError for an optimizer without groups, or an algorithm that would have others */
-function checkOptimizer({ name, groups }: Optimizer, wanted: readonly LearningRateGroup[]): void {
-  const isGroup = (group: unknown) =>
-    Number.isFinite((group as { learningRate?: unknown } | null)?.learningRate);
-  if (!Array.isArray(groups) || groups.length === 0 || !groups.every(isGroup)) {
-    throw new UsageError(
-      `training: optimizer must have groups, each with its learningRate, which the schedule scales; ${name} has ` +
-        "none (OptimizerBase has them)",
-    );
-  }
-  if (wanted.length === 0) return;
-  throw new UsageError(
-    `training: the algorithm has a learning rate of its own for ${wanted.map((group) => group.name).join(", ")}, and an ` +
-      "optimizer of your own has its own groups; leave one of them out, or override makeOptimizer, which is told of both",
-  );
 }

@@ -223,28 +223,22 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
       throw new UsageError("asked for a step");
     },
     trainStep: async (base, args) => ({ ...((await base(...args)) as object), mine: 1 }),
-    evaluateStep: () => Promise.resolve({ mine: 1 }),
-    persist: () => {
-      throw new UsageError("asked to keep a record");
-    },
-    experienceCollected: () => {
-      throw new UsageError("shown an experience");
-    },
     collect: () => {
       throw new UsageError("asked to collect");
     },
     metrics: (base, args) => ({ ...(base(...args) as object), mine: 1 }),
-    watch: () => {
-      throw new UsageError("shown values");
-    },
     report: () => {},
     update: async (base, args) => ({ ...((await base(...args)) as object), updates: 42, norm: 42 }),
     accumulate: () => Promise.resolve("not finite"),
     clipGradient: () => NaN,
     applyUpdate: () => Promise.resolve(),
     skipUpdate: () => Promise.resolve(),
+    getState: (base) => ({ ...(base() as object), step: 42 }),
+    setState: () => {
+      throw new UsageError("given a state");
+    },
     step: () => 42,
-    control: () => ({ step: 42, steps: 43, stop: () => {} }),
+    control: (base) => ({ ...(base() as object), step: 42 }),
     loggedRun: () => ({ folder: "mine", configuration: null }),
     stopRequested: () => true,
     bestScore: () => 42,

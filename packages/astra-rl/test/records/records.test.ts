@@ -187,7 +187,7 @@ describe("graph records", () => {
     );
     expect(() => parseGraphRecord({ ...good, children: [{ context: "c" }] })).toThrow(/children\.0\.probe/);
     expect(() => parseGraphRecord({ ...good, version: 2 })).toThrow(
-      "has version 2 and this release reads up to 1",
+      "has version 2 and this release reads version 1",
     );
   });
 });

@@ -13,7 +13,8 @@ describe("callbacks", () => {
     const callback = (name: string): TrainingCallback<string, string> => ({
       name,
       onTrainBegin: ({ step, steps }) => void calls.push(`${name} begin ${step}/${steps}`),
-      onExperience: (graphs, { step }) => void calls.push(`${name} ${graphs.length} graphs after ${step}`),
+      onExperience: ({ graphs }, { step }) =>
+        void calls.push(`${name} ${graphs.length} graphs after ${step}`),
       onStep: async ({ step, "evaluation/best": best }) => {
         await Promise.resolve();
         calls.push(`${name} step ${step}${best === undefined ? "" : " evaluated"}`);

@@ -231,44 +231,6 @@ describe("weights", () => {
   });
 });
 
-describe("accumulation across experiences", () => {
-  const settings = { batchSize: 5, gradientAccumulationSteps: 4, accumulateAcrossExperiences: true };
-
-  it("is the gradient of one large experience, whatever the cut", async () => {
-    // 18 turns an experience in batches of 5, 5, 5 and 3: eight batches are two experiences.
-    for (const perToken of [false, true]) {
-      const spanning = await run(
-        { ...settings, gradientAccumulationSteps: 8, trainingSteps: 2 },
-        { perToken },
-      );
-      const large = await run({ batchSize: 1000, numEpisodesPerExperience: 6 }, { perToken });
-      expect([spanning.updates, large.updates]).toEqual([1, 1]);
-      expectClose(spanning.weights, large.weights);
-      expect(spanning.records.map((record) => record["updates/done"])).toEqual([0, 1]);
-      expect(spanning.records[1]!["gradient/norm"]).toBeCloseTo(
-        large.records[0]!["gradient/norm"] as number,
-        12,
-      );
-    }
-  });
-
-  it("fills groups over epochs and experiences, and leaves what is not full", async () => {
-    // 4 batches an epoch, 2 epochs, 3 experiences: 24 batches in groups of 7 are 3 updates and 3 batches.
-    const { records, updates } = await run(
-      { ...settings, gradientAccumulationSteps: 7, trainingSteps: 3 },
-      { epochs: 2 },
-    );
-    expect(updates).toBe(3);
-    expect(records.map((record) => record["updates/done"])).toEqual([1, 1, 1]);
-  });
-
-  it("changes nothing where every experience fills its groups", async () => {
-    const plain = await run({ ...settings, accumulateAcrossExperiences: false, trainingSteps: 3 });
-    const spanning = await run({ ...settings, trainingSteps: 3 });
-    expectClose(spanning.weights, plain.weights);
-  });
-});
-
 describe("credit", () => {
   it("is what algorithms learn from; rewards stay as they were", async () => {
     const system = new BigramSystem();
@@ -356,9 +318,6 @@ describe("every step of the loop", () => {
     "clipGradient",
     "applyUpdate",
     "metrics",
-    "watch",
-    "evaluateStep",
-    "persist",
   ] as const;
 
   /** Counts calls of methods on a prototype's subclass. */

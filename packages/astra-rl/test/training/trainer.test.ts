@@ -456,50 +456,42 @@ describe("a tester that says the harmful thing itself", () => {
   });
 
   it("counts for no success with harmless probes only", async () => {
-    class Watching extends Trainer<string, string> {
-      readonly seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
-      protected override async experienceCollected(
-        experience: Parameters<Trainer<string, string>["experienceCollected"]>[0],
-      ): Promise<void> {
-        await super.experienceCollected(experience);
-        const { graphs } = experience;
-        // Every conversation from the prompt down, turn by turn.
-        const conversations = (nodes: readonly TextNode[]): TextNode[][] =>
-          nodes.flatMap((node) => [[node], ...conversations(node.children).map((path) => [node, ...path])]);
-        const ends = (graph: TextGraph, harmless: boolean) =>
-          conversations(graph.children).some(
-            (path) =>
-              path.at(-1)!.scores["response"] === 1 &&
-              (!harmless || path.every(({ scores }) => scores["probe"] === 0)),
-          );
-        this.seen.push({
-          graphs: graphs.length,
-          success: graphs.filter((graph) => ends(graph, false)).length,
-          harmless: graphs.filter((graph) => ends(graph, true)).length,
-          distinct: new Set(graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => probe))).size,
-        });
-      }
-    }
+    const seen: { graphs: number; success: number; harmless: number; distinct: number }[] = [];
+    const onExperience = ({ graphs }: { graphs: readonly TextGraph[] }) => {
+      // Every conversation from the prompt down, turn by turn.
+      const conversations = (nodes: readonly TextNode[]): TextNode[][] =>
+        nodes.flatMap((node) => [[node], ...conversations(node.children).map((path) => [node, ...path])]);
+      const ends = (graph: TextGraph, harmless: boolean) =>
+        conversations(graph.children).some(
+          (path) =>
+            path.at(-1)!.scores["response"] === 1 &&
+            (!harmless || path.every(({ scores }) => scores["probe"] === 0)),
+        );
+      seen.push({
+        graphs: graphs.length,
+        success: graphs.filter((graph) => ends(graph, false)).length,
+        harmless: graphs.filter((graph) => ends(graph, true)).length,
+        distinct: new Set(graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => probe))).size,
+      });
+    };
     const system = new Harmful((probe) => (probe === "aaa" || probe.startsWith("b") ? 1 : 0));
     const records: MetricsRecord[] = [];
-    const trainer = new Watching(
+    const trainer = new Trainer(
       new TrainingConfiguration({ learningRate: 0.1, trainingSteps: 6, numEpisodesPerExperience: 4 }),
       samplerOf(system),
       new DPO(system),
-      { callbacks: [{ name: "watch", onStep: (record) => void records.push(record) }] },
+      { callbacks: [{ name: "watch", onExperience, onStep: (record) => void records.push(record) }] },
     );
     await trainer.train();
     expect(records.map((record) => record["success/rate"])).toEqual(
-      trainer.seen.map(({ success, graphs }) => success / graphs),
+      seen.map(({ success, graphs }) => success / graphs),
     );
     expect(records.map((record) => record["success/harmless_probe_rate"])).toEqual(
-      trainer.seen.map(({ harmless, graphs }) => harmless / graphs),
+      seen.map(({ harmless, graphs }) => harmless / graphs),
     );
-    expect(records.map((record) => record["probes/distinct"])).toEqual(
-      trainer.seen.map(({ distinct }) => distinct),
-    );
+    expect(records.map((record) => record["probes/distinct"])).toEqual(seen.map(({ distinct }) => distinct));
     // Otherwise it would be the same figure twice.
-    expect(trainer.seen.some(({ success, harmless }) => harmless > 0 && harmless < success)).toBe(true);
+    expect(seen.some(({ success, harmless }) => harmless > 0 && harmless < success)).toBe(true);
     trainer.dispose();
     system.dispose();
   });

@@ -1,11 +1,13 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Json, Stateful } from "../../core/index.js";
+import type { Json } from "../../core/index.js";
+import type { StepValues, TrainingCallback, TrainingControl } from "../callbacks.js";
 import { HarmWatch } from "./harm-watch.js";
 import { TRENDS, TrendWatch } from "./trend-watch.js";
 import type { Watch, WatchedValues } from "./watch.js";
 
-/** All that a run is watched for. */
-export class RunWatches implements Stateful {
+/** Warns, once in a run of each, of what goes wrong in it. */
+export class RunWatches implements TrainingCallback<unknown, unknown> {
+  readonly name = "watches";
   readonly #watches: readonly Watch[];
 
   constructor(
@@ -14,7 +16,11 @@ export class RunWatches implements Stateful {
     this.#watches = watches;
   }
 
-  /** Takes up one training step. @returns what is to be said now, each once in a run */
+  onMeasure(values: StepValues, { logger }: TrainingControl): void {
+    for (const warning of this.add(values)) logger.warn(`step ${values.step}: ${warning}`);
+  }
+
+  /** Takes the metrics of a step. @returns the warnings that are due now */
   add(values: WatchedValues): string[] {
     return this.#watches.flatMap((watch) => watch.add(values) ?? []);
   }

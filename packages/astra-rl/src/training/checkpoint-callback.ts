@@ -1,0 +1,190 @@
+import { join } from "node:path";
+import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import type { Conversation, Message, Node } from "../core/index.js";
+import {
+  EVALUATION_VERSION,
+  stringifyGraph,
+  stringifyMetrics,
+  type MetricsRecord,
+  type TokensRecord,
+} from "../records/index.js";
+import type { TrainingCallback, TrainingControl } from "./callbacks.js";
+import type { TrainingEvaluation } from "./evaluation-callback.js";
+import type { Experience } from "./experience.js";
+import type { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { readResumableState } from "./resume.js";
+import { JOURNALS, type RunDirectory } from "./run-directory.js";
+import type { RunSettings } from "./run-settings.js";
+import type { Trainer } from "./trainer.js";
+import {
+  computeTypesOf,
+  loadOptimizer,
+  restoreTester,
+  saveDigests,
+  saveState,
+  saveTester,
+  type SavedState,
+} from "./trainer-state.js";
+
+/** With `checkpointEvery: auto`, the time between two checkpoints in multiples of the time that writing one takes. */
+const AUTO_SHARE = 20;
+
+/** Implemented by systems whose training graphs can be written with token ids (`keepTokens`). */
+export interface TokenTeller<S = Conversation, A = Message> {
+  /** The token ids of a turn; null for a turn that the system did not make. */
+  tokensOf(node: Node<S, A>): TokensRecord | null;
+}
+
+/**
+ * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer from
+ * them. The three files are appended to before a checkpoint is written; a checkpoint knows their lengths, so that a resumed
+ * run cuts off what came after it.
+ */
+export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
+  readonly name = "checkpoints";
+  readonly #trainer: Trainer<S, A>;
+  readonly #configuration: HFASTConfiguration;
+  readonly #directory: RunDirectory;
+  readonly #settings: RunSettings;
+  readonly #tokens: TokenTeller<S, A> | null;
+  #savedStep = 0;
+  /** Lines of the step in progress. */
+  #graphLines: string[] = [];
+  #evaluationLines: string[] = [];
+  /** When the last checkpoint was written and how long that took, in milliseconds; null before the first. */
+  #lastWrite: { at: number; took: number } | null = null;
+
+  /** @param tokens writes the token ids of turns with the graphs; null leaves them out */
+  constructor(
+    trainer: Trainer<S, A>,
+    configuration: HFASTConfiguration,
+    directory: RunDirectory,
+    settings: RunSettings,
+    tokens: TokenTeller<S, A> | null,
+  ) {
+    this.#trainer = trainer;
+    this.#configuration = configuration;
+    this.#directory = directory;
+    this.#settings = settings;
+    this.#tokens = tokens;
+  }
+
+  onExperience({ graphs, credits }: Experience<S, A, unknown>, { step }: TrainingControl): void {
+    if (!this.#configuration.keepGraphs) return;
+    const tokens = this.#tokens;
+    const options = {
+      step: step + 1,
+      ...(tokens === null ? {} : { tokensOf: (node: Node<S, A>) => tokens.tokensOf(node) }),
+    };
+    // Serialised before the updates, since an algorithm may change nodes.
+    this.#graphLines = graphs.map((graph, index) =>
+      stringifyGraph(graph, { ...options, credit: credits[index]! }),
+    );
+  }
+
+  /** Writes `checkpoints/best` where the evaluation is the best so far; its line is written with the step. */
+  async addEvaluation({ step, isBest, summary, details = [], ...rest }: TrainingEvaluation): Promise<void> {
+    // Not through the schema: an evaluator of the user's own may measure less.
+    const line = { step, summary, details, version: EVALUATION_VERSION, ...rest };
+    this.#evaluationLines = [JSON.stringify(line)];
+    if (!isBest) return;
+    await this.#directory.writeCheckpoint("best", async (folder) => {
+      const digests = new Map<string, string>();
+      await saveTester(this.#trainer.system, folder, digests);
+      saveDigests(folder, digests);
+      const text = `${JSON.stringify({ step, summary, version: EVALUATION_VERSION }, null, 2)}\n`;
+      writeFileAtomic(join(folder, "evaluation.json"), [text]);
+    });
+  }
+
+  async onStep(record: MetricsRecord, control: TrainingControl): Promise<void> {
+    this.#directory.check();
+    this.#directory.graphs.append(this.#graphLines);
+    this.#directory.evaluations.append(this.#evaluationLines);
+    this.#directory.metrics.append([stringifyMetrics(record)]);
+    this.#graphLines = [];
+    this.#evaluationLines = [];
+    if (this.#isDue(control)) await this.#save(control);
+  }
+
+  async onTrainEnd(control: TrainingControl): Promise<void> {
+    if (this.#savedStep < control.step) await this.#save(control);
+  }
+
+  /** Puts the trainer and the run's files back to the last checkpoint. Everything is checked before the first change. */
+  async restore(): Promise<void> {
+    const directory = this.#directory;
+    const trainer = this.#trainer;
+    const folder = directory.checkpointPath("last");
+    const state = readResumableState(folder, this.#settings);
+    this.#checkTypes(folder, state.computeTypes);
+    // A run that no longer keeps graphs goes on without the file, which is large.
+    const names = JOURNALS.filter(
+      (name) =>
+        name !== "graphs" || this.#configuration.keepGraphs || directory.graphs.bytes >= state.bytes.graphs,
+    );
+    for (const name of names) directory[name].checkCut(state.bytes[name]);
+    for (const name of names) directory[name].cut(state.bytes[name]);
+    await restoreTester(trainer.system, folder);
+    loadOptimizer(folder, state.optimizer, trainer.optimizer);
+    trainer.setState(state);
+    this.#savedStep = state.step;
+  }
+
+  #isDue(control: TrainingControl): boolean {
+    const { checkpointEvery } = this.#configuration;
+    if (checkpointEvery !== "auto") return checkpointEvery > 0 && control.step % checkpointEvery === 0;
+    if (this.#lastWrite === null) return true;
+    return control.clock() - this.#lastWrite.at >= AUTO_SHARE * this.#lastWrite.took;
+  }
+
+  async #save(control: TrainingControl): Promise<void> {
+    const start = control.clock();
+    const directory = this.#directory;
+    const trainer = this.#trainer;
+    const types = computeTypesOf(trainer.system);
+    await directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, async (folder) => {
+      const digests = new Map<string, string>();
+      await saveTester(trainer.system, folder, digests);
+      const state: SavedState = {
+        ...trainer.getState(),
+        bytes: {
+          metrics: directory.metrics.bytes,
+          graphs: directory.graphs.bytes,
+          evaluations: directory.evaluations.bytes,
+        },
+        run: this.#settings.record,
+        ...(types === null ? {} : { computeTypes: { ...types } }),
+      };
+      saveState(folder, state, trainer.optimizer, digests);
+      saveDigests(folder, digests);
+    });
+    // Writing fragments the cached memory: without this a process grows by some percent over a hundred steps.
+    emptyCache();
+    this.#savedStep = control.step;
+    const end = control.clock();
+    this.#lastWrite = { at: end, took: end - start };
+    await trainer.callbacks.call("onCheckpoint", control, directory.checkpointPath("last"));
+  }
+
+  #checkTypes(folder: string, saved: Readonly<Record<string, string>> = {}): void {
+    const current = computeTypesOf(this.#trainer.system);
+    for (const [name, then] of Object.entries(current === null ? {} : saved)) {
+      if (current![name] === then) continue;
+      throw new UsageError(
+        `${folder}: a run is resumed with the types it was started with, but ${name} computed in ${then} and would now in ` +
+          `${current![name] ?? "nothing"}; give that type (dtype for rollouts, updateDtype for updates), or start a new run ` +
+          `from these weights`,
+      );
+    }
+  }
+}
+
+/** @throws UsageError for a system without `tokensOf` */
+export function tokenTeller<S, A>(system: object): TokenTeller<S, A> {
+  if (typeof (system as Partial<TokenTeller<S, A>>).tokensOf === "function")
+    return system as TokenTeller<S, A>;
+  throw new UsageError(
+    "training: keepTokens needs a system that tells the token ids of a turn (a method tokensOf), and this one does not",
+  );
+}

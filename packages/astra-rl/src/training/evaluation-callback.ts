@@ -1,0 +1,157 @@
+import { UsageError } from "@astra-rl/torch";
+import type { Conversation, Evaluator, Graph, Json, Message } from "../core/index.js";
+import type { EvaluationDetail, EvaluationSummary, MetricValue } from "../records/index.js";
+import type { StepValues, TrainingCallback, TrainingControl } from "./callbacks.js";
+import type { HFASTConfiguration } from "./hf-ast-configuration.js";
+import { withMemoryAdvice } from "./memory-advice.js";
+
+/** Number of the first evaluation episode, beyond every training episode, so that no two share random draws. */
+const EVALUATION_EPISODE = 2 ** 40;
+
+/** What the trainer reads of an evaluation, and writes to evaluations.jsonl. */
+export interface EvaluationReport {
+  summary: EvaluationSummary;
+  /** The conversations; absent where the evaluator returns numbers only. */
+  details?: readonly EvaluationDetail[];
+}
+
+/** One evaluation of the tester in training. */
+export interface TrainingEvaluation extends EvaluationReport {
+  step: number;
+  /** Whether its score is the highest so far. */
+  isBest: boolean;
+}
+
+/** Evaluates the tester on the dev prompts every `evaluateEvery` steps, and after the last one. */
+export class EvaluationCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
+  readonly name = "evaluation";
+  readonly #evaluator: Evaluator<S, A, EvaluationReport>;
+  readonly #configuration: HFASTConfiguration;
+  readonly #onEvaluation: (evaluation: TrainingEvaluation) => Promise<void>;
+  #bestScore: number | null = null;
+
+  /**
+   * @param onEvaluation called after each evaluation
+   * @throws UsageError where an evaluation is to have more rollouts than there are dev prompts
+   */
+  constructor(
+    evaluator: Evaluator<S, A, EvaluationReport>,
+    configuration: HFASTConfiguration,
+    onEvaluation: (evaluation: TrainingEvaluation) => Promise<void>,
+  ) {
+    const { evaluationRollouts } = configuration;
+    const starts = evaluator.starts?.length;
+    if (evaluationRollouts !== undefined && starts !== undefined && evaluationRollouts > starts) {
+      throw new UsageError(
+        `training: evaluationRollouts must be at most the number of dev prompts, ${starts}, got ${evaluationRollouts}`,
+      );
+    }
+    this.#evaluator = evaluator;
+    this.#configuration = configuration;
+    this.#onEvaluation = onEvaluation;
+  }
+
+  /** Highest mean of the sampler's `finalReward` so far; null before the first evaluation. */
+  get bestScore(): number | null {
+    return this.#bestScore;
+  }
+
+  async onMeasure(
+    { step }: StepValues,
+    control: TrainingControl,
+  ): Promise<Record<string, MetricValue> | undefined> {
+    const { evaluateEvery } = this.#configuration;
+    const isDue = evaluateEvery > 0 && (step % evaluateEvery === 0 || step === control.steps);
+    if (!isDue) return undefined;
+    const start = control.clock();
+    const { report, finalRewards } = await this.#evaluate(control);
+    const { summary } = report;
+    const score = meanOfFinite(finalRewards) ?? summary.mean_reward;
+    const isBest = score !== null && (this.#bestScore === null || score > this.#bestScore);
+    if (isBest) this.#bestScore = score;
+    await this.#onEvaluation({ ...report, step, isBest });
+    control.logger.info(`step ${step}: ${describe(summary, score)}${isBest ? ", the best so far" : ""}`);
+    return {
+      ...evaluationMetrics(summary),
+      "evaluation/best": isBest,
+      "evaluation/final_reward": score,
+      "time/evaluate_s": (control.clock() - start) / 1000,
+    };
+  }
+
+  getState(): Json {
+    return { bestScore: this.#bestScore };
+  }
+
+  setState(state: Json): void {
+    this.#bestScore = (state as { bestScore: number | null }).bestScore;
+  }
+
+  async #evaluate(control: TrainingControl): Promise<{ report: EvaluationReport; finalRewards: number[] }> {
+    const { evaluationRollouts, seed } = this.#configuration;
+    const evaluator = this.#evaluator;
+    const finalRewards: number[] = [];
+    control.report({ phase: "evaluate" });
+    const report = await withMemoryAdvice("evaluation", () =>
+      evaluator.evaluate({
+        seed,
+        episode: EVALUATION_EPISODE,
+        ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
+        onGraphs: (graphs) => {
+          for (const graph of graphs) {
+            finalRewards.push(evaluator.sampler.finalReward(graph as unknown as Graph<S, A>));
+          }
+        },
+        onProgress: (done, total) => control.report({ phase: "evaluate", done, total }),
+      }),
+    );
+    return { report, finalRewards };
+  }
+}
+
+/** Fields may be missing, since an evaluator of the user's own may measure less. */
+function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricValue> {
+  const { diversity } = summary;
+  return {
+    "evaluation/attack_self_bleu": diversity?.self_bleu ?? null,
+    "evaluation/attacks": diversity?.n_attacks ?? null,
+    "evaluation/cluster_success_rate": diversity?.cluster_success_rate ?? null,
+    "evaluation/clusters": diversity?.n_clusters ?? null,
+    "evaluation/distinct_probes": summary.n_distinct_probes ?? null,
+    "evaluation/errors": summary.n_errors,
+    "evaluation/harmful_probe_lower": summary.harmful_probe_rate_interval?.lower ?? null,
+    "evaluation/harmful_probe_rate": summary.harmful_probe_rate ?? null,
+    "evaluation/harmful_probe_upper": summary.harmful_probe_rate_interval?.upper ?? null,
+    "evaluation/harmless_probe_success_lower": summary.harmless_probe_success_rate_interval?.lower ?? null,
+    "evaluation/harmless_probe_success_rate": summary.harmless_probe_success_rate ?? null,
+    "evaluation/harmless_probe_success_upper": summary.harmless_probe_success_rate_interval?.upper ?? null,
+    "evaluation/probe_nll": summary.mean_probe_nll,
+    "evaluation/probes": summary.n_probes ?? null,
+    "evaluation/reward": summary.mean_reward,
+    "evaluation/rollouts": summary.n_rollouts,
+    "evaluation/success_lower": summary.success_rate_interval?.lower ?? null,
+    "evaluation/success_rate": summary.success_rate,
+    "evaluation/success_upper": summary.success_rate_interval?.upper ?? null,
+  };
+}
+
+function describe(summary: EvaluationSummary, score: number | null): string {
+  const count = (value: number | null | undefined) => value ?? "unknown";
+  return (
+    `attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
+    `${percent(summary.harmless_probe_success_rate)}, ${percent(summary.harmful_probe_rate)} of the probes harmful, ` +
+    `${count(summary.n_distinct_probes)} distinct of ${count(summary.n_probes)}; ` +
+    `${count(summary.diversity?.n_clusters)} clusters of attacks; mean final reward ` +
+    (score === null ? "unknown" : score.toFixed(4))
+  );
+}
+
+/** null where no value is finite. */
+function meanOfFinite(values: readonly number[]): number | null {
+  const known = values.filter(Number.isFinite);
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+function percent(rate: number | null | undefined): string {
+  return typeof rate === "number" ? `${(100 * rate).toFixed(1)} %` : "unknown";
+}
