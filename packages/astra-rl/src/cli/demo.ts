@@ -14,17 +14,15 @@ import {
   assembleEvaluator,
   assembleSystem,
   assembleTrainer,
-  checkNewRunFolder,
-  defaultRunFolder,
   embeddedConfigurationPath,
   loadPrompts,
   describeMeasured,
   modelIdentity,
-  prepareRunFolder,
   recordSession,
-} from "../run/index.js";
+  writeResolvedConfiguration,
+} from "../assembly/index.js";
 import type { HFASTSystem } from "../system/index.js";
-import type { RunLock } from "../training/index.js";
+import { checkNewRunFolder, defaultRunFolder, prepareRunFolder, type RunLock } from "../run/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { setOption } from "./configuration-options.js";
 import { NoVerdictError } from "./exit.js";
@@ -82,7 +80,7 @@ export function demoCommand(streams: Streams) {
         });
         let before: EvaluationRecord;
         try {
-          lock = prepareRunFolder(folder, configuration);
+          lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           await recordSession(folder, configuration);
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
           const untrained = await modelIdentity(configuration.models.tester);

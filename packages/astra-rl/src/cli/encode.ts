@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { ChatTemplate, resolveCheckpoint, Tokenizer, type ChatMessage } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { modelSource } from "../run/index.js";
+import { modelSource } from "../assembly/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
 import { readJsonObjects } from "./json-lines.js";
 import { createOutput, type Streams } from "./output.js";

@@ -13,7 +13,7 @@ import {
   describeMeasured,
   loadPrompts,
   trustsEmbeddedScorer,
-} from "../run/index.js";
+} from "../assembly/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import {
   downloadNotes,

@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { Codec, generate, loadCausalLM } from "@astra-rl/lm";
 import { withMemoryAdvice } from "../training/memory-advice.js";
-import { modelSource } from "../run/index.js";
+import { modelSource } from "../assembly/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
 import { deviceOption, dtypeOption, numberWithin, wholeNumber } from "./options.js";

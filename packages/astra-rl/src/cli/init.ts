@@ -13,7 +13,7 @@ import {
   type KindSection,
 } from "../configuration/index.js";
 import { closest } from "../options/index.js";
-import { isEmbedded } from "../run/index.js";
+import { isEmbedded } from "../assembly/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { noteHubModel } from "./configuration-options.js";
 import { createOutput, type Output, type Streams } from "./output.js";

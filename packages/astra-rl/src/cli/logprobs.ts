@@ -2,7 +2,7 @@ import { Command } from "@commander-js/extra-typings";
 import { Codec, contextThatFits, loadCausalLM, tokenLogprobs } from "@astra-rl/lm";
 import { noGrad, NotFiniteError } from "@astra-rl/torch";
 import { withMemoryAdvice } from "../training/memory-advice.js";
-import { modelSource } from "../run/index.js";
+import { modelSource } from "../assembly/index.js";
 import { downloadNotes, noteHubModel } from "./configuration-options.js";
 import { readJsonLines } from "./json-lines.js";
 import { deviceOption, dtypeOption, wholeNumber } from "./options.js";

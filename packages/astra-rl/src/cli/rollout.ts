@@ -11,7 +11,7 @@ import {
   chatModelsReadPlainly,
   checkWindows,
   loadPrompts,
-} from "../run/index.js";
+} from "../assembly/index.js";
 import {
   downloadNotes,
   noteHubModels,

@@ -1,7 +1,7 @@
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, describeValue, UsageError } from "@astra-rl/torch";
 import type { Judged } from "../core/index.js";
-import { makeScorer, readScorerSpec } from "../run/index.js";
+import { makeScorer, readScorerSpec } from "../assembly/index.js";
 import { downloadNotes } from "./configuration-options.js";
 import { readJsonObjects } from "./json-lines.js";
 import { wholeNumber } from "./options.js";

@@ -7,19 +7,22 @@ import {
   assembleSystem,
   assembleTrainer,
   chatModelsReadPlainly,
-  checkNewRunFolder,
   checkWindows,
-  defaultRunFolder,
   engineChange,
-  prepareRunFolder,
   recordSession,
-  takeRunFolder,
   withComputeTypes,
   withRecordedTypes,
   writeResolvedConfiguration,
-} from "../run/index.js";
+} from "../assembly/index.js";
 import type { System } from "../core/index.js";
-import { checkResumable, computeTypesOf } from "../training/index.js";
+import {
+  checkNewRunFolder,
+  checkResumable,
+  defaultRunFolder,
+  prepareRunFolder,
+  takeRunFolder,
+} from "../run/index.js";
+import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
@@ -94,7 +97,7 @@ export function trainCommand(streams: Streams) {
         let found: string[] = [];
         let evaluated: string[] = [];
         try {
-          lock ??= prepareRunFolder(folder, configuration);
+          lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
           const change = resume ? engineChange(folder) : null;
           if (change !== null) output.alert(change);

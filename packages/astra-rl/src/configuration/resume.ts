@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { fileDigest } from "@astra-rl/torch";
 import { dotted } from "../options/index.js";
-import { wasAndIs, type RunSettings } from "../training/index.js";
+import { wasAndIs, type RunSettings } from "../run/index.js";
 import { leavesOf, type Leaf } from "./json-schema.js";
 import { EMBEDDED, type Configuration } from "./schema.js";
 import { isModuleReference } from "./user-module.js";

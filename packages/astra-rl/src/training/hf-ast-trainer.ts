@@ -26,10 +26,16 @@ import {
 import type { Experience } from "./experience.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { withMemoryAdvice } from "./memory-advice.js";
-import { noCheckpoint, readResumableState } from "./resume.js";
-import { JOURNALS, RunDirectory } from "./run-directory.js";
-import type { RunLock } from "./run-lock.js";
-import { trainingSettings, type RunSettings } from "./run-settings.js";
+import {
+  JOURNALS,
+  noCheckpoint,
+  readResumableState,
+  RunDirectory,
+  type RunLock,
+  type RunSettings,
+  type TrainerState,
+} from "../run/index.js";
+import { trainingSettings } from "./run-settings.js";
 import {
   computeTypesOf,
   loadGradients,
@@ -39,7 +45,6 @@ import {
   saveGradients,
   saveState,
   saveTester,
-  type TrainerState,
 } from "./trainer-state.js";
 import { requireConfiguration } from "./training-configuration.js";
 import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";

@@ -16,11 +16,6 @@ export {
   type TokenTeller,
 } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
-export { Journal } from "./journal.js";
-export { LEFT_OF_FILE, RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
-export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
-export { wasAndIs, type RunSettings } from "./run-settings.js";
-export { checkResumable, noCheckpoint, savedStep } from "./resume.js";
 export {
   Trainer,
   type Accumulated,

@@ -20,7 +20,7 @@ import {
   makePart,
   makeScorer,
   readScorerSpec,
-} from "../../src/run/index.js";
+} from "../../src/assembly/index.js";
 import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
