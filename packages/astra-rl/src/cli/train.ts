@@ -2,12 +2,11 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import { configurationSettings, readConfiguration } from "../configuration/index.js";
+import { configurationSettings } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
   chatModelsReadPlainly,
-  checkWindows,
   engineChange,
   recordSession,
   withComputeTypes,
@@ -23,14 +22,14 @@ import {
   takeRunFolder,
 } from "../run/index.js";
 import { computeTypesOf } from "../training/index.js";
-import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
+import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { stepDoubts } from "./step-doubts.js";
-import { TrainingProgress } from "./training-progress.js";
+import { trainingProgress } from "./progress.js";
 
 /** `astra-rl train CONFIG`: trains the tester and leaves a run folder. */
 export function trainCommand(streams: Streams) {
@@ -43,7 +42,7 @@ export function trainCommand(streams: Streams) {
     .option("--resume", "go on with the run in --run-dir", false)
     .addOption(setOption())
     .option("--json", "print each step's metrics line on standard output", false)
-    .option("--quiet", "results and errors only", false)
+    .addOption(quietOption())
     .action(async (config, { runDir, resume, set, json, quiet }) => {
       const output = createOutput(streams, {
         quiet,
@@ -53,9 +52,7 @@ export function trainCommand(streams: Streams) {
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
-      const given = await readConfiguration(config, { overrides: set ?? [] });
-      checkWindows(given);
-      noteHubModels(given, output);
+      const given = await readCommandConfiguration(config, { set }, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
@@ -70,7 +67,7 @@ export function trainCommand(streams: Streams) {
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
-        const progress = new TrainingProgress(output, trainingSteps);
+        const progress = trainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(
           configuration,
           system,

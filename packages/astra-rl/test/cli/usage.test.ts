@@ -73,7 +73,7 @@ describe("wrong command lines", () => {
 
 describe("wrong configurations", () => {
   test.each([
-    ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean "sampler"\?/],
+    ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean sampler\?/],
     ["sampler: {width: 0}", /sampler\.width must be at least 1, got 0/],
     ["sampler: {depth: -1}", /sampler\.depth must be at least 1, got -1/],
     ["training: {learningRate: .nan}", /training\.learningRate must be a number, got NaN/],
