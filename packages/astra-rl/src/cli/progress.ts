@@ -99,13 +99,13 @@ function factsOf(record: MetricsRecord): string[] {
   const [distinct, turns] = [numberOr(record["probes/distinct"]), numberOr(record["turns/done"])];
   const isEvaluated = numberOr(record["evaluation/success_rate"]) !== null;
   return [
-    `attack success ${share("success/rate")}`,
+    `success ${share("success/rate")}`,
     `reward ${plain(record["reward/mean"], 3)}`,
-    ...(isEvaluated ? [`on dev prompts ${share("evaluation/success_rate")}`] : []),
+    ...(isEvaluated ? [`dev success ${share("evaluation/success_rate")}`] : []),
     `success by harmless probes ${share("success/harmless_probe_rate")}`,
     `harmful probes ${share("harm/probe_rate")}`,
     `distinct probes ${distinct ?? "–"}/${turns ?? "–"}`,
-    ...(isEvaluated ? [`by harmless on dev ${share("evaluation/harmless_probe_success_rate")}`] : []),
+    ...(isEvaluated ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`] : []),
     `loss ${plain(record.loss, 3)}`,
   ];
 }

@@ -72,17 +72,17 @@ describe("progress", () => {
   );
 
   test("at 80 columns success and reward are there, at 200 what the probes are like, each with its name", () => {
-    expect(live(80, { step: 12 })).toMatch(/ · attack success 12\.5 % · reward −1\.234/u);
+    expect(live(80, { step: 12 }, 40)).toMatch(/ · success 12\.5 % · reward −1\.234/u);
     expect(live(240, { step: 12 })).toMatch(
       /success by harmless probes 3\.1 % · harmful probes 40\.0 % · distinct probes 12\/48/u,
     );
-    expect(live(240, { step: 12 })).toContain("on dev prompts 9.4 %");
+    expect(live(240, { step: 12 })).toContain("dev success 9.4 %");
   });
 
   test("what is not known is a dash", () => {
     const nothing = { "success/rate": null, "success/harmless_probe_rate": null, "harm/probe_rate": null };
     const line = live(240, { step: 1, ...nothing, "probes/distinct": null, "evaluation/success_rate": null });
-    expect(line).toMatch(/attack success – .* · harmful probes – · distinct probes –\/48/u);
+    expect(line).toMatch(/success – .* · harmful probes – · distinct probes –\/48/u);
   });
 
   test("after a resume, the rate is that of the steps done since", () => {

@@ -100,7 +100,7 @@ describe("a logger of the user's", () => {
     expect(await mistake("logging: [{type: console, evry: 2}]\n")).toContain(
       'unknown key "logging[0].evry"; did you mean every?',
     );
-    expect(await mistake("logging: {type: console}\n")).toContain("logging must be a list");
+    expect(await mistake("logging: {type: console}\n")).toContain("logging must be an array");
   });
 });
 
@@ -258,7 +258,7 @@ describe("a scorer of the user's", () => {
     );
     writeFileSync(join(folder, "bad.yaml"), "type: keyword\nentries:\n  - weight: 3\n");
     await expect(score(join(folder, "bad.yaml"))).rejects.toThrow(
-      /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be at most 1, got 3/,
+      /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be greater than 0 and at most 1, got 3/,
     );
   });
 });
@@ -327,7 +327,7 @@ reward:
       { type: `${join(folder, name)}#strict`, weight: 2, optional: false, most: 8 },
     ]);
     expect(await mistake(`reward: {terms: [{type: ./${name}#strict}]}\n`)).toContain(
-      "reward.terms[0].weight is required (a number)",
+      "reward.terms[0].weight is required (a finite number)",
     );
     expect(await mistake(`reward:\n  terms:\n    - {type: ./${name}#strict, weight: 2, mots: 3}\n`)).toMatch(
       /run\.yaml:4:7: reward\.terms\[0\]: Unrecognized key/,
