@@ -6,8 +6,8 @@
  *   node scripts/check-imports.mjs [root]
  *
  * 1. Packages depend one way: torch <- lm <- astra-rl <- world; the viewer reads only the record types of astra-rl.
- * 2. Inside astra-rl the stages do not import each other, but for `system`, which is made of parts. They meet in core. `run`, `report` and `cli`
- *    stand above the stages; `records` stands beside core and knows core alone.
+ * 2. Inside astra-rl the stages do not import each other, but for `system`, which is made of parts. They meet in core. `assembly`, `report`
+ *    and `cli` stand above the stages; `records` stands beside core and knows core alone; `run`, the folder of a run, stands below training.
  * 3. A package imports only npm packages that its own package.json declares.
  * 4. No package reaches into another one by a relative path, and none imports a folder that stands above it.
  */
@@ -48,6 +48,8 @@ const FOLDER_LAW = {
   // What a configuration may choose; each stage brings its own.
   kinds: ["core"],
   records: ["core"],
+  // The folder of a run, below whatever trains.
+  run: ["core", "records"],
   // Words and n-grams, for whoever reads texts.
   text: [],
   ...Object.fromEntries(STAGES.map((stage) => [stage, ["core", "kinds", "options", "records", "text"]])),
@@ -58,14 +60,17 @@ const FOLDER_LAW = {
   tester: ["core", "options", "models"],
   // Some scorers are models.
   scorer: ["core", "kinds", "models", "options", "text"],
+  // What is trained is kept in the folder of a run.
+  training: ["core", "kinds", "options", "records", "run", "text"],
   // A system is put together from parts.
   system: ["core", "options", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
-  configuration: ["core", "kinds", "options", "records", "text", ...STAGES],
+  configuration: ["core", "kinds", "options", "records", "run", "text", ...STAGES],
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],
-  run: ["*"],
+  // From a configuration to the objects of a run.
+  assembly: ["*"],
   cli: ["*"],
 };
 

@@ -12,7 +12,8 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { main } from "../src/cli/index.js";
 import { COMMANDS } from "../src/cli/main.js";
-import { configurationJsonSchema, formsOf, type JsonSchema } from "../src/configuration/json-schema.js";
+import { configurationJsonSchema } from "../src/configuration/index.js";
+import { formsOf, type JsonSchema } from "../src/options/index.js";
 import { Random } from "../../lm/fuzz/random.js";
 
 const CODES: readonly number[] = [0, 1, 2, 3, 130, 141];
@@ -204,10 +205,12 @@ async function finishedRun(): Promise<string> {
 /** Deep enough for a scorer inside a scorer; they may stand inside each other without end. */
 const DEEPEST = 4;
 
+const ROOT = configurationJsonSchema();
+
 /** Dotted paths of the keys that a configuration may have. */
 function keysOf(schema: JsonSchema, path: readonly string[] = []): string[] {
   if (path.length === DEEPEST) return [];
-  return formsOf(schema).flatMap((form) =>
+  return formsOf(schema, ROOT).flatMap((form) =>
     Object.entries(form.properties ?? {}).flatMap(([name, child]) => [
       [...path, name].join("."),
       ...keysOf(child, [...path, name]),

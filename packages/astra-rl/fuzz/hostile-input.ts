@@ -13,10 +13,9 @@ import { parseArgs } from "node:util";
 import { explain } from "../src/cli/exit.js";
 import { parseConfiguration, parseOverride } from "../src/configuration/index.js";
 import { Scorer, type ScoreOutcome } from "../src/core/index.js";
-import { checkNewRunFolder, takeRunFolder } from "../src/run/index.js";
+import { checkNewRunFolder, LOCK_FILE, RunLock, takeRunFolder } from "../src/run/index.js";
 import { readReport } from "../src/report/index.js";
 import { BatchedScorer, MaxScorer, WeightedScorer } from "../src/scorer/index.js";
-import { LOCK_FILE, RunLock } from "../src/training/index.js";
 import { Random } from "../../lm/fuzz/random.js";
 
 /** Seconds of the clock that a case may take. */

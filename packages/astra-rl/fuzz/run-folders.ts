@@ -23,7 +23,8 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { UsageError } from "@astra-rl/torch";
 import { Random } from "../../lm/fuzz/random.js";
-import { LOCK_FILE, RunLock, type TrainingCallback } from "../src/training/index.js";
+import { LOCK_FILE, RunLock } from "../src/run/index.js";
+import type { TrainingCallback } from "../src/training/index.js";
 import { assemble, QUICK, textOf, weightsOf } from "../test/training/support.js";
 
 const { values } = parseArgs({

@@ -26,3 +26,4 @@ export * from "./training/index.js";
 export * from "./configuration/index.js";
 export * from "./report/index.js";
 export * from "./run/index.js";
+export * from "./assembly/index.js";

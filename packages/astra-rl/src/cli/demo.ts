@@ -1,7 +1,13 @@
 import { join, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { AstraError, writeFileAtomic } from "@astra-rl/torch";
-import { kindsOf, parseOverride, readConfiguration, type Configuration } from "../configuration/index.js";
+import {
+  kindsOf,
+  parseOverride,
+  readConfiguration,
+  type Configuration,
+  type Override,
+} from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import {
   doubtsOfEvaluation,
@@ -11,29 +17,22 @@ import {
 } from "../records/index.js";
 import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
-  assembleEvaluator,
   assembleSystem,
   assembleTrainer,
-  checkNewRunFolder,
-  defaultRunFolder,
   embeddedConfigurationPath,
   loadPrompts,
-  describeMeasured,
   modelIdentity,
-  prepareRunFolder,
   recordSession,
-} from "../run/index.js";
-import type { HFASTSystem } from "../system/index.js";
-import type { RunLock } from "../training/index.js";
-import { withMemoryAdvice } from "../training/memory-advice.js";
-import { setOption } from "./configuration-options.js";
+  writeResolvedConfiguration,
+} from "../assembly/index.js";
+import { checkNewRunFolder, defaultRunFolder, prepareRunFolder, type RunLock } from "../run/index.js";
+import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
 import { stoppedLine, stopOnInterrupt } from "./interruption.js";
-import { wholeNumber } from "./options.js";
-import { createOutput, type Output, type Streams } from "./output.js";
-import { duration, Progress } from "./progress.js";
+import { quietOption, setOption, wholeNumber } from "./options.js";
+import { createOutput, type Streams } from "./output.js";
+import { duration, trainingProgress } from "./progress.js";
 import { stepDoubts } from "./step-doubts.js";
-import { TrainingProgress } from "./training-progress.js";
 
 /** `astra-rl demo`: the whole way on the embedded world, from an untrained tester to a table of before and after. */
 export function demoCommand(streams: Streams) {
@@ -49,7 +48,7 @@ export function demoCommand(streams: Streams) {
     .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
     .addOption(setOption())
     .option("--json", "print the comparison as JSON instead of a table", false)
-    .option("--quiet", "results and errors only", false)
+    .addOption(quietOption())
     .action(async ({ seed, algorithm, novelty, runDir, set, json, quiet }) => {
       const output = createOutput(streams, {
         quiet,
@@ -62,13 +61,23 @@ export function demoCommand(streams: Streams) {
       const prompts = await loadPrompts(configuration, "test");
       const system = await assembleSystem(configuration);
       const interruption = stopOnInterrupt(output);
+      const evaluated = (tester: ModelIdentity) =>
+        evaluate(configuration, system, output, {
+          split: "test",
+          prompts,
+          tester,
+          onRollout: (done, total) => {
+            if (!interruption.signal.aborted || done === total) return;
+            throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
+          },
+        });
       let lock: RunLock | null = null;
       try {
         output.note(
           `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
-        const progress = new TrainingProgress(output, trainingSteps);
+        const progress = trainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
           lock: () => lock!,
@@ -82,11 +91,10 @@ export function demoCommand(streams: Streams) {
         });
         let before: EvaluationRecord;
         try {
-          lock = prepareRunFolder(folder, configuration);
+          lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           await recordSession(folder, configuration);
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          const untrained = await modelIdentity(configuration.models.tester);
-          before = await evaluate(configuration, system, prompts, output, interruption.signal, untrained);
+          before = await evaluated(await modelIdentity(configuration.models.tester));
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );
@@ -102,10 +110,7 @@ export function demoCommand(streams: Streams) {
         }
         output.note("3. The trained tester, on the same prompts");
         const trained = await modelIdentity(join(folder, "checkpoints", "last"));
-        const after = await evaluate(configuration, system, prompts, output, interruption.signal, {
-          ...trained,
-          model: "checkpoints/last",
-        });
+        const after = await evaluated({ ...trained, model: "checkpoints/last" });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
         lock.check();
@@ -135,7 +140,7 @@ async function demoConfiguration(
   seed: number | undefined,
   algorithm: string | undefined,
   novelty: boolean,
-  set: readonly ReturnType<typeof parseOverride>[],
+  set: readonly Override[],
 ): Promise<Configuration> {
   const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
   const configuration = await readConfiguration(embeddedConfigurationPath(algorithm, { novelty }), {
@@ -143,39 +148,6 @@ async function demoConfiguration(
   });
   if (seed !== undefined) configuration.seed = seed;
   return configuration;
-}
-
-async function evaluate(
-  configuration: Configuration,
-  system: HFASTSystem,
-  prompts: readonly string[],
-  output: Output,
-  signal: AbortSignal,
-  tester: ModelIdentity,
-): Promise<EvaluationRecord> {
-  const { rollouts, batchSize } = configuration.evaluation;
-  const progress = new Progress(output, {
-    unit: "rollout",
-    total: Math.min(rollouts ?? Infinity, prompts.length),
-  });
-  const evaluator = await assembleEvaluator(configuration, system, prompts);
-  const record = await withMemoryAdvice("evaluation", () =>
-    evaluator.evaluate({
-      seed: configuration.seed,
-      batchSize,
-      ...(rollouts === undefined ? {} : { rollouts: Math.min(rollouts, prompts.length) }),
-      onProgress: (done, total) => {
-        progress.update(done);
-        if (signal.aborted && done < total) {
-          throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
-        }
-      },
-    }),
-  );
-  progress.end();
-  const { rollouts: dtype } = system.computeTypes;
-  const measured = await describeMeasured(configuration, { split: "test", prompts, dtype, tester });
-  return { measured, ...record };
 }
 
 /** The demo's last words. */

@@ -12,10 +12,10 @@ import {
   relativePath,
   type KindSection,
 } from "../configuration/index.js";
-import { closest } from "../options/index.js";
-import { isEmbedded } from "../run/index.js";
+import { didYouMean } from "../options/index.js";
+import { isEmbedded } from "../assembly/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
-import { noteHubModel } from "./configuration-options.js";
+import { noteHubModel } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "./scorer-choice.js";
 
@@ -119,9 +119,8 @@ function dottedValues(path: string, value: unknown): Record<string, unknown> {
 function knownPreset(name: string): void {
   const names = presetNames();
   if (names.includes(name)) return;
-  const near = closest(name, names);
   throw new UsageError(
-    `--preset ${name}: there is no such preset; there are ${names.join(", ")}${near === null ? "" : `; did you mean ${near}?`}`,
+    `--preset ${name}: there is no such preset; there are ${names.join(", ")}${didYouMean(name, names)}`,
   );
 }
 

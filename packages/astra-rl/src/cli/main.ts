@@ -7,19 +7,16 @@ import {
 } from "@commander-js/extra-typings";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
-import { encodeCommand } from "./encode.js";
 import { evalCommand } from "./eval.js";
 import { explain, EXIT } from "./exit.js";
-import { generateCommand } from "./generate.js";
 import { initCommand } from "./init.js";
-import { logprobsCommand } from "./logprobs.js";
 import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
-import { scoreCommand } from "./score.js";
 import { setupCommand } from "./setup.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
+import { encodeCommand, generateCommand, logprobsCommand, scoreCommand } from "./text-commands.js";
 import { trainCommand } from "./train.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {

@@ -1,51 +1,94 @@
+import { existsSync } from "node:fs";
 import { InvalidArgumentError, Option } from "@commander-js/extra-typings";
-import { parseOverride, type Override } from "../configuration/index.js";
+import { isModelId, type HubOptions } from "@astra-rl/lm";
+import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { checkWindows } from "../assembly/index.js";
+import {
+  configuredModels,
+  deviceSchema,
+  parseOverride,
+  readConfiguration,
+  type Configuration,
+  type Override,
+} from "../configuration/index.js";
+import { inputSchema, requirement } from "../options/index.js";
+import type { Output } from "./output.js";
 
-/** Parses an option's whole number. */
-export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
-  return (text) => {
-    const value = Number(text);
-    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least || value > most) {
-      const upper = most === Number.MAX_SAFE_INTEGER ? "" : ` and at most ${most}`;
-      throw new InvalidArgumentError(`It must be a whole number of at least ${least}${upper}.`);
-    }
-    return value;
+/** Parses the value of an option by a schema of a number or a text. */
+export const checked =
+  <T>(schema: z.ZodType<T>) =>
+  (text: string): T => {
+    const value = schema instanceof z.ZodNumber ? (text.trim() === "" ? NaN : Number(text)) : text;
+    const result = schema.safeParse(value);
+    if (result.success) return result.data;
+    throw new InvalidArgumentError(`It ${requirement(result.error.issues[0]!, inputSchema(schema), value)}.`);
   };
-}
 
-/** Parses an option's number inside (least, most]; `least` itself is allowed where `inclusive`. */
-export function numberWithin(
-  least: number,
-  most: number,
-  { inclusive = false } = {},
-): (text: string) => number {
-  return (text) => {
-    const value = Number(text);
-    const fits = Number.isFinite(value) && value <= most && (inclusive ? value >= least : value > least);
-    if (text.trim() === "" || !fits) {
-      const upper = most === Infinity ? "" : ` and at most ${most}`;
-      throw new InvalidArgumentError(
-        `It must be a number ${inclusive ? "of at least" : "above"} ${least}${upper}.`,
-      );
-    }
-    return value;
-  };
-}
+/** Parses the value of an option that is an integer of at least `least`. */
+export const wholeNumber = (least: number, most = Number.MAX_SAFE_INTEGER) =>
+  checked(z.int().min(least).max(most));
 
-/** Collects every --set of a command line. */
-export function collectOverride(text: string, before: Override[] | undefined): Override[] {
-  return [...(before ?? []), parseOverride(text)];
-}
-
-/** Where a model lives. */
+/** `--device NAME` of a model. */
 export const deviceOption = () =>
-  new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser((text) => {
-    if (!/^(cpu|cuda(:\d+)?)$/.test(text)) throw new InvalidArgumentError("It must be cpu, cuda or cuda:N.");
-    return text;
-  });
+  new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser(checked(deviceSchema));
 
-/** Number format of a model that only reads. */
+/** `--dtype NAME`: the number format of a model that is not trained. */
 export const dtypeOption = () =>
   new Option("--dtype <name>", "number format of the weights")
     .choices(["float32", "bfloat16"])
     .default("float32" as const);
+
+/** `--quiet`. */
+export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
+
+/** `--set a.b=c`, which may be repeated. */
+export const setOption = () =>
+  new Option(
+    "--set <key=value>",
+    "replace a value of the configuration, such as training.learningRate=1e-5; repeatable",
+  ).argParser((text, before: Override[] | undefined) => [...(before ?? []), parseOverride(text)]);
+
+/** `--tester MODEL`, in place of the configuration's. */
+export const testerOption = () =>
+  new Option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example");
+
+/**
+ * Reads the configuration of a command, checks that utterances fit the models' windows, and says which models are looked for on
+ * the hub.
+ *
+ * @throws UsageError for a mistake in the file or in an option
+ */
+export async function readCommandConfiguration(
+  path: string,
+  { set = [], tester }: { set?: readonly Override[] | undefined; tester?: string | undefined },
+  output: Output,
+): Promise<Configuration> {
+  if (tester?.trim() === "") throw new UsageError('--tester "": must name a folder or a hub id, got nothing');
+  const ofTester = tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
+  const configuration = await readConfiguration(path, { overrides: [...set, ...ofTester] });
+  checkWindows(configuration);
+  for (const { path: keys, model } of configuredModels(configuration)) {
+    noteHubModel(`models.${keys.join(".")}`, model, output);
+  }
+  return configuration;
+}
+
+/**
+ * Says that a model is looked for on the hub: a mistyped folder may look like a hub id.
+ *
+ * @param where the key or the option that names the model
+ */
+export function noteHubModel(where: string, model: string, output: Output): void {
+  if (!isModelId(model) || existsSync(model)) return;
+  output.note(`${where}: there is no folder ${model}, so it is a model of the hub`);
+}
+
+/** Shows the progress of downloads from the hub. */
+export function downloadNotes(output: Output): HubOptions {
+  return {
+    onProgress: ({ file, received, total }) =>
+      output.live(`fetching ${file}: ${(received / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`),
+    onWarning: (sentence) => output.alert(sentence),
+  };
+}

@@ -1,39 +1,32 @@
+import type { MetricsRecord } from "../records/index.js";
+import { percent, plain } from "../report/index.js";
+import type { Progress as TrainerProgress } from "../training/index.js";
 import type { Output } from "./output.js";
-
-/** What stands on the line behind its name; or whole texts that say the same, the longest first. */
-export type Fact = string | readonly string[];
 
 export interface ProgressOptions {
   /** What is counted, such as "step". */
   unit: string;
   total: number;
-  /** Parts that a narrow terminal does without, the first to go first: "rate", "left", or names of facts. */
-  dispensable?: readonly string[];
   /** Milliseconds from any fixed moment. Default: the process's monotonic clock. */
   now?: () => number;
 }
 
-// Elsewhere than on a terminal, lines stay: one every so often is enough.
+// Elsewhere than on a terminal each line stays, so that one every few seconds is enough.
 const PLAIN_INTERVAL = 5000;
 const LIVE_INTERVAL = 100;
 
-/** Shows how far something is: count, rate, time left, and whatever the caller adds. */
+/** One line that shows how far a command is: count, speed, time left, and what the caller adds. */
 export class Progress {
   readonly #output: Output;
   readonly #unit: string;
   readonly #total: number;
-  readonly #dispensable: readonly string[];
   readonly #now: () => number;
   #started: number;
-  /** What was done before this process began. */
-  #before = 0;
+  /** What was done before this process began; null until that is known. */
+  #before: number | null = null;
   #shown = -Infinity;
 
-  constructor(
-    output: Output,
-    { unit, total, dispensable = ["rate", "left"], now = () => performance.now() }: ProgressOptions,
-  ) {
-    this.#dispensable = dispensable;
+  constructor(output: Output, { unit, total, now = () => performance.now() }: ProgressOptions) {
     this.#output = output;
     this.#unit = unit;
     this.#total = total;
@@ -41,58 +34,80 @@ export class Progress {
     this.#started = now();
   }
 
-  /** Says that so much was done already: rate and time left are those of what is done from now on. */
+  /** Says, the first time, how much was done before: speed and time left are those of what is done from now on. */
   startFrom(done: number): void {
+    if (this.#before !== null) return;
     this.#before = done;
     this.#started = this.#now();
   }
 
   /**
    * @param done how many are finished
-   * @param facts shown behind the rate, such as { reward: "0.42" }
+   * @param facts such as "reward 0.42", the most important first; a terminal shows as many as fit on its line
    */
-  update(done: number, facts: Readonly<Record<string, Fact>> = {}): void {
+  update(done: number, facts: readonly string[] = []): void {
     const time = this.#now();
-    const interval = this.#output.isTerminal ? LIVE_INTERVAL : PLAIN_INTERVAL;
-    if (done < this.#total && time - this.#shown < interval) return;
+    const { isTerminal, columns } = this.#output;
+    if (done < this.#total && time - this.#shown < (isTerminal ? LIVE_INTERVAL : PLAIN_INTERVAL)) return;
     this.#shown = time;
     const seconds = Math.max(time - this.#started, 1) / 1000;
-    const parts = new Map<string, readonly string[]>();
-    const own = done - this.#before;
-    if (own > 0) {
-      parts.set("rate", [rate(own / seconds, this.#unit)]);
-      const rest = this.#total - done;
-      const left = rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`;
-      parts.set("left", [left]);
+    const own = done - (this.#before ?? 0);
+    const rest = this.#total - done;
+    const left = rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`;
+    const speed = own > 0 ? [rate(own / seconds, this.#unit), left] : [];
+    let line = [`${this.#unit} ${done}/${this.#total}`, ...speed].join(" · ");
+    for (const fact of facts) {
+      const longer = `${line} · ${fact}`;
+      if (!isTerminal || Array.from(longer).length < columns) line = longer;
     }
-    for (const [name, value] of Object.entries(facts)) {
-      parts.set(name, typeof value === "string" ? [`${name} ${value}`] : value);
-    }
-    this.#output.live(this.#fitting(`${done}/${this.#total}`, parts));
-  }
-
-  /** The longest line that fits: parts that it can do without go first, then all others are said more briefly. */
-  #fitting(count: string, parts: Map<string, readonly string[]>): string {
-    const line = (brevity: number, start = `${this.#unit} `) =>
-      [
-        `${start}${count}`,
-        ...[...parts.values()].map((texts) => texts[Math.min(brevity, texts.length - 1)]!),
-      ].join(" · ");
-    const fits = (text: string) => !this.#output.isTerminal || Array.from(text).length < this.#output.columns;
-    for (const name of this.#dispensable) {
-      if (fits(line(0))) break;
-      parts.delete(name);
-    }
-    const briefest = Math.max(0, ...[...parts.values()].map((texts) => texts.length - 1));
-    for (let brevity = 0; brevity <= briefest; brevity += 1) {
-      if (fits(line(brevity))) return line(brevity);
-    }
-    return line(briefest, "");
+    this.#output.live(line);
   }
 
   end(): void {
     this.#output.endLive();
   }
+}
+
+const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
+
+/**
+ * The progress of a training run: the share of attacks that succeeded, the reward, how the tester did in the last evaluation on
+ * the dev prompts, and what the probes are like.
+ */
+export function trainingProgress(output: Output, steps: number) {
+  const progress = new Progress(output, { unit: "step", total: steps });
+  let facts: string[] = [];
+  return {
+    /** After each step. */
+    step: (record: MetricsRecord) => {
+      progress.startFrom(record.step - 1);
+      facts = factsOf(record);
+      progress.update(record.step, facts);
+    },
+    /** Within a step. */
+    phase: ({ phase, done, total, step }: TrainerProgress) => {
+      progress.startFrom(step - 1);
+      const part = done === undefined || total === undefined ? "" : ` ${done}/${total}`;
+      progress.update(step - 1, [...facts, `${phase}${part}`]);
+    },
+    end: () => progress.end(),
+  };
+}
+
+function factsOf(record: MetricsRecord): string[] {
+  const share = (key: string) => percent(numberOr(record[key]));
+  const [distinct, turns] = [numberOr(record["probes/distinct"]), numberOr(record["turns/done"])];
+  const isEvaluated = numberOr(record["evaluation/success_rate"]) !== null;
+  return [
+    `success ${share("success/rate")}`,
+    `reward ${plain(record["reward/mean"], 3)}`,
+    ...(isEvaluated ? [`dev success ${share("evaluation/success_rate")}`] : []),
+    `success by harmless probes ${share("success/harmless_probe_rate")}`,
+    `harmful probes ${share("harm/probe_rate")}`,
+    `distinct probes ${distinct ?? "–"}/${turns ?? "–"}`,
+    ...(isEvaluated ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`] : []),
+    `loss ${plain(record.loss, 3)}`,
+  ];
 }
 
 function rate(perSecond: number, unit: string): string {

@@ -1,6 +1,5 @@
 import { Command } from "@commander-js/extra-typings";
 import { UsageError } from "@astra-rl/torch";
-import { readConfiguration } from "../configuration/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import type { Graph, Node, System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
@@ -9,17 +8,16 @@ import {
   assembleSampler,
   assembleEvaluationSystem,
   chatModelsReadPlainly,
-  checkWindows,
   loadPrompts,
-} from "../run/index.js";
+} from "../assembly/index.js";
 import {
   downloadNotes,
-  noteHubModels,
+  quietOption,
+  readCommandConfiguration,
   setOption,
   testerOption,
-  testerOverride,
-} from "./configuration-options.js";
-import { wholeNumber } from "./options.js";
+  wholeNumber,
+} from "./options.js";
 import type { TokenTeller } from "../training/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
@@ -39,15 +37,11 @@ export function rolloutCommand(streams: Streams) {
     .addOption(setOption())
     .option("--json", "one JSON line {context, children} for each graph", false)
     .option("--tokens", "with --json: the ids that each model read and said, too", false)
-    .option("--quiet", "results and errors only", false)
-    .action(async (config, { tester, episodes, seed, set, json, tokens, quiet }) => {
+    .addOption(quietOption())
+    .action(async (config, { episodes, seed, json, tokens, quiet, ...given }) => {
       const output = createOutput(streams, { quiet });
       if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
-      const configuration = await readConfiguration(config, {
-        overrides: [...(set ?? []), ...testerOverride(tester)],
-      });
-      checkWindows(configuration);
-      noteHubModels(configuration, output);
+      const configuration = await readCommandConfiguration(config, given, output);
       if (seed !== undefined) configuration.seed = seed;
       const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));

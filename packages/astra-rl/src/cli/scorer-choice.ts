@@ -8,7 +8,7 @@ import {
   sectionLeaves,
   type KindSection,
 } from "../configuration/index.js";
-import { readScorerSpec } from "../run/index.js";
+import { readScorerSpec } from "../assembly/index.js";
 import type { Output } from "./output.js";
 
 /** What `astra-rl init` offers where a scorer has to be chosen. */

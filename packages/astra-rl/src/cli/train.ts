@@ -2,32 +2,34 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import { configurationSettings, readConfiguration } from "../configuration/index.js";
+import { configurationSettings } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
   chatModelsReadPlainly,
-  checkNewRunFolder,
-  checkWindows,
-  defaultRunFolder,
   engineChange,
-  prepareRunFolder,
   recordSession,
-  takeRunFolder,
   withComputeTypes,
   withRecordedTypes,
   writeResolvedConfiguration,
-} from "../run/index.js";
+} from "../assembly/index.js";
 import type { System } from "../core/index.js";
-import { checkResumable, computeTypesOf } from "../training/index.js";
-import { downloadNotes, noteHubModels, setOption } from "./configuration-options.js";
+import {
+  checkNewRunFolder,
+  checkResumable,
+  defaultRunFolder,
+  prepareRunFolder,
+  takeRunFolder,
+} from "../run/index.js";
+import { computeTypesOf } from "../training/index.js";
+import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
 import { stepDoubts } from "./step-doubts.js";
-import { TrainingProgress } from "./training-progress.js";
+import { trainingProgress } from "./progress.js";
 
 /** `astra-rl train CONFIG`: trains the tester and leaves a run folder. */
 export function trainCommand(streams: Streams) {
@@ -40,7 +42,7 @@ export function trainCommand(streams: Streams) {
     .option("--resume", "go on with the run in --run-dir", false)
     .addOption(setOption())
     .option("--json", "print each step's metrics line on standard output", false)
-    .option("--quiet", "results and errors only", false)
+    .addOption(quietOption())
     .action(async (config, { runDir, resume, set, json, quiet }) => {
       const output = createOutput(streams, {
         quiet,
@@ -50,9 +52,7 @@ export function trainCommand(streams: Streams) {
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
-      const given = await readConfiguration(config, { overrides: set ?? [] });
-      checkWindows(given);
-      noteHubModels(given, output);
+      const given = await readCommandConfiguration(config, { set }, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
@@ -67,7 +67,7 @@ export function trainCommand(streams: Streams) {
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
-        const progress = new TrainingProgress(output, trainingSteps);
+        const progress = trainingProgress(output, trainingSteps);
         const trainer = await assembleTrainer(
           configuration,
           system,
@@ -94,7 +94,7 @@ export function trainCommand(streams: Streams) {
         let found: string[] = [];
         let evaluated: string[] = [];
         try {
-          lock ??= prepareRunFolder(folder, configuration);
+          lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
           const change = resume ? engineChange(folder) : null;
           if (change !== null) output.alert(change);

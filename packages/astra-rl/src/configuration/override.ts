@@ -1,7 +1,7 @@
 import { UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
-import { dotted } from "../options/index.js";
-import { keysAt } from "./json-schema.js";
+import { dotted, keysAt } from "../options/index.js";
+import { rootSchema } from "./json-schema.js";
 import { excessOf } from "./yaml-bounds.js";
 
 /** One `--set a.b[0].c=d` of the command line. */
@@ -77,8 +77,8 @@ function checkIsSection(path: readonly (string | number)[], next: string | numbe
   if (typeof next === "number" || path.some((step) => typeof step === "number")) return;
   // Its keys are the user's own.
   if (path[0] === "modules") return;
-  const isKnown = keysAt(path.slice(0, -1)).includes(String(path.at(-1)));
-  if (!isKnown || keysAt(path).length > 0) return;
+  const isKnown = keysAt(rootSchema(), path.slice(0, -1)).includes(String(path.at(-1)));
+  if (!isKnown || keysAt(rootSchema(), path).length > 0) return;
   throw new UsageError(
     `--set ${text}: "${dotted(path)}" is a value, not a section; write --set ${dotted(path)}=…`,
   );
@@ -109,6 +109,10 @@ function check(
     `--set ${text}: "${name}" ${held}; [${inside.length}] adds one, [${step}] is beyond the end`,
   );
 }
+
+/** The last of the overrides that gave the value at a path, or something around it. */
+export const overrideOf = (path: readonly PropertyKey[], overrides: readonly Override[]) =>
+  overrides.findLast((override) => override.path.every((step, index) => path[index] === step));
 
 // defineProperty, since plain assignment of a key such as __proto__ would do something else.
 function define(section: object, key: string | number, value: unknown): void {

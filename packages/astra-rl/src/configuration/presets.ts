@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseDocument } from "yaml";
-import { kindPlaces } from "./kind-sections.js";
+import { kindPlaces } from "./kind-places.js";
 import { leavesOf } from "./json-schema.js";
 import type { KindSection } from "./schema.js";
 

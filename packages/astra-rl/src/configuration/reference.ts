@@ -1,4 +1,5 @@
-import { configurationJsonSchema, type JsonSchema } from "./json-schema.js";
+import type { JsonSchema } from "../options/index.js";
+import { configurationJsonSchema } from "./json-schema.js";
 
 const HEAD = `# Configuration
 

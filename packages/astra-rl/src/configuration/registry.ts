@@ -1,85 +1,11 @@
-import {
-  a2cKind,
-  dpoKind,
-  grpoKind,
-  ipoKind,
-  orpoKind,
-  ppoKind,
-  reinforceKind,
-  rlooKind,
-  supervisedKind,
-} from "../algorithm/index.js";
-import { backUpKind, rewardCreditKind } from "../credit/index.js";
-import { hashedNgramEmbedderKind, sentenceEncoderKind } from "../embedder/index.js";
-import {
-  cosineKind,
-  entropyKind,
-  gibberishKind,
-  harmKind,
-  likelihoodKind,
-  nllKind,
-  selfBLEUKind,
-} from "../reward/index.js";
+import * as algorithms from "../algorithm/index.js";
+import * as credits from "../credit/index.js";
+import * as embedders from "../embedder/index.js";
 import type { Kind, Role } from "../kinds/index.js";
-import { archiveSamplerKind, astSamplerKind, fewShotSamplerKind, pathSamplerKind } from "../sampler/index.js";
-import {
-  calibratedScorerKind,
-  classifierScorerKind,
-  clipScorerKind,
-  detoxifyScorerKind,
-  embeddedScorerKind,
-  keywordScorerKind,
-  llamaGuardScorerKind,
-  maxScorerKind,
-  meanScorerKind,
-  thresholdScorerKind,
-  weightedScorerKind,
-} from "../scorer/index.js";
-import { consoleKind, jsonLinesKind, mlflowKind, tensorBoardKind, wandbKind } from "../training/index.js";
-
-/** Every kind that comes with the package, in the order in which messages and templates list them. */
-const KINDS: readonly Kind[] = [
-  astSamplerKind,
-  pathSamplerKind,
-  archiveSamplerKind,
-  fewShotSamplerKind,
-  embeddedScorerKind,
-  keywordScorerKind,
-  classifierScorerKind,
-  detoxifyScorerKind,
-  llamaGuardScorerKind,
-  weightedScorerKind,
-  meanScorerKind,
-  maxScorerKind,
-  thresholdScorerKind,
-  clipScorerKind,
-  calibratedScorerKind,
-  hashedNgramEmbedderKind,
-  sentenceEncoderKind,
-  harmKind,
-  nllKind,
-  likelihoodKind,
-  selfBLEUKind,
-  cosineKind,
-  entropyKind,
-  gibberishKind,
-  rewardCreditKind,
-  backUpKind,
-  dpoKind,
-  ipoKind,
-  orpoKind,
-  ppoKind,
-  a2cKind,
-  reinforceKind,
-  rlooKind,
-  grpoKind,
-  supervisedKind,
-  tensorBoardKind,
-  mlflowKind,
-  wandbKind,
-  consoleKind,
-  jsonLinesKind,
-] as readonly Kind[];
+import * as rewards from "../reward/index.js";
+import * as samplers from "../sampler/index.js";
+import * as scorers from "../scorer/index.js";
+import * as training from "../training/index.js";
 
 /** The kind of a role's section that leaves `type` out. */
 export const DEFAULT_TYPES = {
@@ -94,6 +20,18 @@ export const DEFAULT_TYPES = {
 export type KindSectionName = keyof typeof DEFAULT_TYPES;
 
 export const KIND_SECTIONS = Object.keys(DEFAULT_TYPES) as KindSectionName[];
+
+const isKind = (value: unknown): value is Kind =>
+  typeof value === "object" && value !== null && "role" in value && "make" in value && "schema" in value;
+
+/** Every kind that a stage of the package exports; the default of its role first, the others by name. */
+const KINDS: readonly Kind[] = [samplers, scorers, embedders, rewards, credits, algorithms, training]
+  .flatMap((stage) => Object.values<unknown>(stage).filter(isKind))
+  .sort((a, b) => Number(isDefault(b)) - Number(isDefault(a)) || a.name.localeCompare(b.name));
+
+function isDefault({ role, name }: Kind): boolean {
+  return (DEFAULT_TYPES as Partial<Record<Role, string>>)[role] === name;
+}
 
 export function kindsOf<R extends Role>(role: R): readonly Kind<R>[] {
   return KINDS.filter((kind) => kind.role === role) as unknown as readonly Kind<R>[];

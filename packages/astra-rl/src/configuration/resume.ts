@@ -1,8 +1,8 @@
 import { statSync } from "node:fs";
 import { fileDigest } from "@astra-rl/torch";
 import { dotted } from "../options/index.js";
-import { wasAndIs, type RunSettings } from "../training/index.js";
-import { leavesOf, type Leaf } from "./json-schema.js";
+import { wasAndIs, type RunSettings } from "../run/index.js";
+import { leavesOf, type Place } from "./json-schema.js";
 import { EMBEDDED, type Configuration } from "./schema.js";
 import { isModuleReference } from "./user-module.js";
 
@@ -46,7 +46,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
   const [before, after] = [then, now].map(
     ({ configuration = {} }) =>
       new Map([...leavesOf(configuration)].map((leaf) => [dotted(leaf.path), leaf])),
-  ) as [Map<string, Leaf>, Map<string, Leaf>];
+  ) as [Map<string, Place>, Map<string, Place>];
   return [...new Set([...after.keys(), ...before.keys()])].flatMap((key) => {
     const [old, current] = [before.get(key), after.get(key)];
     if ((current ?? old)!.schema.resume === "free") return [];
@@ -66,7 +66,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
 /** What stands for the content behind a value that names a file: its SHA-256, and of a module the export, too. */
 function contentOf(
   key: string,
-  leaf: Leaf | undefined,
+  leaf: Place | undefined,
   { files, configuration }: Partial<RunRecord>,
 ): string | undefined {
   if (leaf?.path.at(-1) !== "type" || typeof leaf.value !== "string" || !isModuleReference(leaf.value)) {

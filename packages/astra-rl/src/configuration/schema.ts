@@ -27,7 +27,7 @@ const FREE = { resume: "free" };
 const SAME_CONTENT = { resume: "content", path: "file" };
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
-const device = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
+export const deviceSchema = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
 
 const model = z.string().min(1).meta({ path: "model" });
 
@@ -112,10 +112,12 @@ const models = z.strictObject({
   targetTokenizer: model
     .optional()
     .describe("Whose tokenizer targets take where their checkpoints have none of their own"),
-  device: device.default("cpu").describe("Where the models live that have no device of their own"),
-  testerDevice: device.optional().describe("Where testers live, and the tester is trained. Default: device"),
-  targetDevice: device.optional().describe("Where targets live. Default: device"),
-  baselineDevice: device
+  device: deviceSchema.default("cpu").describe("Where the models live that have no device of their own"),
+  testerDevice: deviceSchema
+    .optional()
+    .describe("Where testers live, and the tester is trained. Default: device"),
+  targetDevice: deviceSchema.optional().describe("Where targets live. Default: device"),
+  baselineDevice: deviceSchema
     .optional()
     .describe(
       "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
@@ -162,7 +164,7 @@ const prompts = z.strictObject({
 // The Python toolbox's settings, and for the rest what generation does when nothing is said.
 const speech = resolveSampling(DEFAULT_SAMPLING);
 
-const generation = z
+export const generationSchema = z
   .strictObject({
     maxNewTokens: whole(1).default(speech.maxNewTokens).describe("Longest utterance, in tokens"),
     minNewTokens: whole(0).default(speech.minNewTokens).describe("No end of sequence before so many tokens"),
@@ -364,7 +366,7 @@ export function configurationSchema(modules: ModuleTypes = {}) {
     prompts: prompts.prefault({}),
     sampler: choices.sampler,
     generation: z
-      .strictObject({ tester: generation.prefault({}), target: generation.prefault({}) })
+      .strictObject({ tester: generationSchema.prefault({}), target: generationSchema.prefault({}) })
       .prefault({}),
     reward: rewardSchema(modules).prefault({ preset: DEFAULT_PRESET }),
     scorer: choices.scorer,

@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
-import { configurationJsonSchema, type JsonSchema } from "./json-schema.js";
+import type { JsonSchema } from "../options/index.js";
+import { configurationJsonSchema } from "./json-schema.js";
 
 export interface TemplateOptions {
   /** What the first line tells editors to check the file against: a path or a URL. */

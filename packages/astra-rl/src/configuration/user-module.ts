@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { fileDigest, UsageError } from "@astra-rl/torch";
 import { resolve as resolvePackage } from "import-meta-resolve";
-import { closest } from "../options/index.js";
+import { didYouMean } from "../options/index.js";
 import { messageOf } from "../core/index.js";
 import type { Role } from "../kinds/index.js";
 import { userKind, type UserKind } from "./user-kind.js";
@@ -60,14 +60,8 @@ export async function loadUserModule<R extends Role>(
   const value = exported[name] ?? (typeof rest === "object" ? rest?.[name] : undefined);
   if (value === undefined) {
     const names = Object.keys(exported);
-    const near = closest(name, names);
-    const advice =
-      near !== null
-        ? `did you mean "${near}"?`
-        : names.length > 0
-          ? `it exports ${names.join(", ")}`
-          : "it exports nothing";
-    throw new UsageError(`${file} exports no "${name}"; ${advice}`);
+    const all = `; it exports ${names.length > 0 ? names.join(", ") : "nothing"}`;
+    throw new UsageError(`${file} exports no "${name}"${didYouMean(name, names) || all}`);
   }
   const absolute = `${file}#${name}`;
   return { reference: absolute, file, sha256: fileDigest(file), kind: userKind(role, absolute, name, value) };

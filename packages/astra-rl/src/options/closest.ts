@@ -57,3 +57,13 @@ export function closest(word: string, known: readonly string[]): string | null {
     null
   );
 }
+
+/** What is appended to a message about a mistaken word: the nearest known one; empty where none is near. */
+export function didYouMean(word: unknown, known: readonly unknown[]): string {
+  if (typeof word !== "string") return "";
+  const near = closest(
+    word,
+    known.filter((each) => typeof each === "string"),
+  );
+  return near === null || near === word ? "" : `; did you mean ${near}?`;
+}

@@ -1,11 +1,13 @@
-// The options of a class or a function: one schema, read in one way. Must not know: whose options they are.
-export { closest } from "./closest.js";
+// Options and sections: one zod schema each, and one printer of what is wrong with a value. Must not know: whose options they are.
+export { closest, didYouMean } from "./closest.js";
+export { dotted, mistakesError, oneOf, requirement, tellIssues, valueAt, type Telling } from "./issues.js";
+export { childrenOf, formsAt, formsOf, keysAt, resolved, type JsonSchema } from "./json-schema.js";
 export {
-  dotted,
   functionOption,
   hasMethods,
+  inputSchema,
   objectOption,
+  parseLine,
   parseOptions,
   requireList,
-  valueAt,
 } from "./parse-options.js";

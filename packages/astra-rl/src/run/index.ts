@@ -1,36 +1,27 @@
-// From a configuration to the objects of a run: the one place where models, system, sampler, algorithm, trainer and
-// evaluator are put together. It must not know terminals, arguments or exit codes.
+// The folder of a run: its lock, the files that it grows, its checkpoints, and what it needs to be resumed. Must not know
+// what is trained, or which configuration made the run.
+export { Journal } from "./journal.js";
 export {
-  assembleAlgorithm,
-  assembleCredit,
-  assembleEvaluator,
-  assembleLoggers,
-  assembleReward,
-  assembleSampler,
-  assembleEvaluationSystem,
-  assembleSystem,
-  assembleTrainer,
-  trustsEmbeddedScorer,
-} from "./assemble.js";
-export { chatModelsReadPlainly } from "./chat-models.js";
-export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
-export { loadPrompts } from "./prompts.js";
+  JOURNALS,
+  LEFT_OF_FILE,
+  RunDirectory,
+  recoverRunFolder,
+  type CheckpointTag,
+} from "./run-directory.js";
 export {
   checkNewRunFolder,
   defaultRunFolder,
   prepareRunFolder,
+  RESOLVED_CONFIGURATION,
   takeRunFolder,
-  withComputeTypes,
-  withRecordedTypes,
-  writeResolvedConfiguration,
 } from "./run-folder.js";
+export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
+export { wasAndIs, type RunSettings } from "./run-settings.js";
+export { checkResumable, noCheckpoint, readResumableState, savedStep } from "./resume.js";
 export {
-  describeMeasured,
-  engineChange,
-  modelIdentity,
-  recordSession,
-  type MeasuredOptions,
-} from "./run-record.js";
-export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
-export { checkWindows } from "./windows.js";
-export { readScorerSpec } from "./scorer-spec.js";
+  readState,
+  STATE_VERSION,
+  type CompleteState,
+  type SavedState,
+  type TrainerState,
+} from "./trainer-state.js";

@@ -12,9 +12,13 @@ import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 import type { TrainingEvaluation } from "./evaluation-callback.js";
 import type { Experience } from "./experience.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
-import { readResumableState } from "./resume.js";
-import { JOURNALS, type RunDirectory } from "./run-directory.js";
-import type { RunSettings } from "./run-settings.js";
+import {
+  JOURNALS,
+  readResumableState,
+  type RunDirectory,
+  type RunSettings,
+  type SavedState,
+} from "../run/index.js";
 import type { Trainer } from "./trainer.js";
 import {
   computeTypesOf,
@@ -23,7 +27,6 @@ import {
   saveDigests,
   saveState,
   saveTester,
-  type SavedState,
 } from "./trainer-state.js";
 
 /** With `checkpointEvery: auto`, the time between two checkpoints in multiples of the time that writing one takes. */

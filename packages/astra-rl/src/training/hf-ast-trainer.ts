@@ -6,10 +6,8 @@ import type { Algorithm, Conversation, Evaluator, Json, Message, Sampler } from 
 import { CheckpointCallback, tokenTeller } from "./checkpoint-callback.js";
 import { EvaluationCallback, type EvaluationReport, type TrainingEvaluation } from "./evaluation-callback.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
-import { noCheckpoint } from "./resume.js";
-import { RunDirectory } from "./run-directory.js";
-import type { RunLock } from "./run-lock.js";
-import { trainingSettings, type RunSettings } from "./run-settings.js";
+import { noCheckpoint, RunDirectory, type RunLock, type RunSettings } from "../run/index.js";
+import { trainingSettings } from "./run-settings.js";
 import { requireConfiguration } from "./training-configuration.js";
 import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";
 

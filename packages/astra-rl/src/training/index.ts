@@ -13,13 +13,8 @@ export {
 } from "./hf-ast-configuration.js";
 export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
-export { Journal } from "./journal.js";
-export { LEFT_OF_FILE, RunDirectory, recoverRunFolder, type CheckpointTag } from "./run-directory.js";
-export { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
-export { wasAndIs, type RunSettings } from "./run-settings.js";
-export { checkResumable, noCheckpoint, savedStep } from "./resume.js";
 export { Trainer, type Accumulated, type TrainerOptions } from "./trainer.js";
-export { computeTypesOf, restoreTester, type TrainerState } from "./trainer-state.js";
+export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";
 export {

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import {
   checkDigest,
@@ -13,67 +13,8 @@ import {
   type OptimizerState,
   type Tensor,
 } from "@astra-rl/torch";
-import { z } from "zod";
-import type { Json, System } from "../core/index.js";
-
-/** The version of `state/` that this release writes and reads. */
-const STATE_VERSION = 4;
-
-const json = z.json() as unknown as z.ZodType<Json>;
-
-const hyperparameters = z.record(
-  z.string(),
-  z.union([z.number(), z.boolean(), z.array(z.number()), z.null()]),
-);
-
-/** Where a trainer is in its run. Every random draw follows from these counters. */
-export const trainerStateSchema = z.object({
-  /** Training steps done. */
-  step: z.int().nonnegative(),
-  /** Updates in a row that were left out, up to this step. */
-  skippedInARow: z.int().nonnegative(),
-  /** Steps that the run was to have in all, which a schedule depends on. */
-  trainingSteps: z.int().nonnegative(),
-  harness: z.object({
-    seed: z.int(),
-    nextEpisode: z.int().nonnegative(),
-    nextExperience: z.int().nonnegative(),
-    algorithm: json.optional(),
-    system: json.optional(),
-  }),
-  sampler: z.record(z.string(), json),
-  /** States of the callbacks, by name. */
-  callbacks: z.record(z.string(), json),
-});
-
-export type TrainerState = z.infer<typeof trainerStateSchema>;
-
-const savedStateSchema = z.object({
-  version: z.literal(STATE_VERSION),
-  ...trainerStateSchema.shape,
-  /** Lengths of the run's files, in bytes, with the lines of that step. */
-  bytes: z.object({
-    metrics: z.int().nonnegative(),
-    graphs: z.int().nonnegative(),
-    evaluations: z.int().nonnegative(),
-  }),
-  optimizer: z.object({
-    name: z.string(),
-    hyperparameters,
-    /** Of the groups of parameters behind the first; absent where there are none. */
-    groups: z.array(hyperparameters).optional(),
-    steps: z.record(z.string(), z.int().nonnegative()),
-  }),
-  /** What the run was started with; what changes its results must be the same when it is resumed. */
-  run: z.record(z.string(), z.unknown()),
-  /** Data types that the system computes in, by computation; absent for a system that does not say. */
-  computeTypes: z.record(z.string(), z.string()).optional(),
-});
-
-type CompleteState = z.infer<typeof savedStateSchema>;
-
-/** `state/trainer.json` of a checkpoint, apart from what the optimizer adds. */
-export type SavedState = Omit<CompleteState, "version" | "optimizer">;
+import type { System } from "../core/index.js";
+import { STATE_VERSION, type CompleteState, type SavedState } from "../run/index.js";
 
 /**
  * Implemented by systems that save their tester in a format of their own, which other tools can load. For others the
@@ -146,34 +87,6 @@ export function saveState(
   writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors, {}, digests);
   const plain = { version: STATE_VERSION, ...state, optimizer: kept };
   writeFileAtomic(join(folder, "state", "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);
-}
-
-/** @throws UsageError when the file is missing, not JSON or not a state of this version */
-export function readState(folder: string): CompleteState {
-  const path = join(folder, "state", "trainer.json");
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileSync(path, "utf8"));
-  } catch (cause) {
-    const rule =
-      (cause as NodeJS.ErrnoException).code === "ENOENT"
-        ? "there is no such file, so this checkpoint cannot be resumed, only loaded"
-        : "cannot be read as JSON";
-    throw new UsageError(`${path}: ${rule}`, { cause });
-  }
-  const version = (value as { version?: unknown } | null)?.version;
-  if (typeof version === "number" && version !== STATE_VERSION) {
-    throw new UsageError(
-      `${path}: has version ${version} and this release goes on from version ${STATE_VERSION}; its weights can be ` +
-        `loaded, as the tester of a new run`,
-    );
-  }
-  const result = savedStateSchema.safeParse(value);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0]!;
-  throw new UsageError(`${path}: ${issue.path.map(String).join(".")}: ${issue.message}`, {
-    cause: result.error,
-  });
 }
 
 /** Restores the optimizer from `state/`. */

@@ -45,7 +45,7 @@ import { checkOptimizer, configuredOptimizer } from "./optimizer-groups.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
-import type { TrainerState } from "./trainer-state.js";
+import type { TrainerState } from "../run/index.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
 

@@ -58,7 +58,7 @@ export type TrainingConfigurationOptions = z.input<typeof trainingOptions>;
 export interface TrainingConfiguration extends Readonly<z.output<typeof trainingOptions>> {}
 
 /** How to train: checked once, then read only. Names are the Python toolbox's, camelCased and unabbreviated. */
-// oxlint-disable-next-line typescript/no-unsafe-declaration-merging
+// oxlint-disable-next-line typescript/no-unsafe-declaration-merging, typescript/no-extraneous-class
 export class TrainingConfiguration {
   /** @throws UsageError that names the option, its rule and the value given */
   constructor(given: TrainingConfigurationOptions = {}, schema: z.ZodObject = trainingOptions) {

@@ -48,15 +48,19 @@ describe("astra-rl encode", () => {
   });
 
   test.each<[string, object, RegExp]>([
-    ["neither", {}, /texts\.jsonl:1: must have either "text" or "messages"/],
-    ["both", { text: "a", messages: [] }, /texts\.jsonl:1: must have either "text" or "messages"/],
-    ["a number", { text: 3 }, /texts\.jsonl:1: "text" must be a text, got 3/],
-    ["a list", [], /texts\.jsonl:1: must be a JSON object \{"text": … or "messages": …\}, got a list/],
-    ["no messages", { messages: [] }, /texts\.jsonl:1: "messages" must be a list of at least one, got \[\]/],
+    ["neither", {}, /texts\.jsonl:1: the line must have either "text" or "messages"/],
+    [
+      "both",
+      { text: "a", messages: [{ role: "user", content: "b" }] },
+      /texts\.jsonl:1: the line must have either "text" or "messages"/,
+    ],
+    ["a number", { text: 3 }, /texts\.jsonl:1: text must be a string, got 3/],
+    ["a list", [], /texts\.jsonl:1: the line must be an object, got/],
+    ["no messages", { messages: [] }, /texts\.jsonl:1: messages must be an array that is not empty, got/],
     [
       "a message without content",
       { messages: [{ role: "user", content: "a" }, { role: "user" }] },
-      /texts\.jsonl:1: "messages" must each have "role" and "content", both texts; message 2 has not/,
+      /texts\.jsonl:1: messages\[1\]\.content is required/,
     ],
     [
       "messages where there is no template",

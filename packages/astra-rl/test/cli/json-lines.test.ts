@@ -3,7 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { z } from "zod";
 import { readJsonLines } from "../../src/cli/json-lines.js";
+
+const SHAPE = '{"text": …}';
+const SCHEMA = z.object({ text: z.string() });
 
 let folder: string;
 beforeEach(() => {
@@ -19,20 +23,23 @@ function file(content: string | Buffer): string {
 
 test("objects in order, empty lines and carriage returns aside", async () => {
   const path = file('{"text":"a","more":1}\r\n\n{"text":"🙂"}\n');
-  expect((await readJsonLines(path, ["text"])).map(({ text }) => text)).toEqual(["a", "🙂"]);
+  expect((await readJsonLines(path, SHAPE, SCHEMA)).map(({ value, line }) => [line, value.text])).toEqual([
+    [1, "a"],
+    [3, "🙂"],
+  ]);
 });
 
 test.each([
   ['{"text":"a"}\n{"text":\n', ":2: is not JSON"],
-  ['{"text":"a"}\n{"texts":"b"}\n', ':2: "text" must be a text, got nothing'],
-  ['{"text":7}\n', ':1: "text" must be a text, got a number'],
-  ['{"text":null}\n', ':1: "text" must be a text, got null'],
-  ['["a"]\n', ":1: must be a JSON object with text, got a list"],
-  ["null\n", ":1: must be a JSON object with text, got null"],
+  ['{"text":"a"}\n{"texts":"b"}\n', ":2: text is required (a string)"],
+  ['{"text":7}\n', ":1: text must be a string, got 7"],
+  ['{"text":null}\n', ":1: text must be a string, got null"],
+  ['["a"]\n', ":1: the line must be an object, got"],
+  ["null\n", ":1: the line must be an object, got null"],
   ["\n\n", ': is empty; give one JSON object {"text": …} a line'],
   [Buffer.from([0x22, 0xff, 0x22]), ": must be UTF-8 text"],
 ])("%s", async (content, message) => {
-  const promise = readJsonLines(file(content), ["text"]);
+  const promise = readJsonLines(file(content), SHAPE, SCHEMA);
   await expect(promise).rejects.toThrow(UsageError);
   await expect(promise).rejects.toThrow(message);
 });

@@ -170,7 +170,7 @@ test("what is missing or of the wrong shape is said with its place", async () =>
     `${place}.type: there is no such file: DIR/none.mjs`,
   );
   expect(await refused("target: ./bots.mjs#Grumpi")).toContain(
-    `${place}.type: DIR/bots.mjs exports no "Grumpi"; did you mean "Grumpy"?`,
+    `${place}.type: DIR/bots.mjs exports no "Grumpi"; did you mean Grumpy?`,
   );
   expect(await refused("target: ./bots.mjs#number")).toContain(
     `${place}.type: DIR/bots.mjs#number: for a target, must be`,

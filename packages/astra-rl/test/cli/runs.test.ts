@@ -367,7 +367,7 @@ describe("astra-rl init", () => {
       const wrong = await runCommand("init", "wrong.yaml", ...own, "--scorer", "keyord:words.json");
       expect(wrong).toMatchObject({
         code: 2,
-        err: expect.stringContaining('did you mean "keyword"') as string,
+        err: expect.stringContaining("did you mean keyword") as string,
       });
       expect(existsSync("wrong.yaml")).toBe(false);
     } finally {

@@ -106,6 +106,6 @@ test("what does not fit is refused before a model is loaded", async () => {
     return err;
   };
   expect(await refused("models.targetAnswers=max")).toContain('unknown key "models.targetAnswers"');
-  expect(await refused("logging=[{type: tensorbord}]")).toContain('did you mean "tensorboard"?');
+  expect(await refused("logging=[{type: tensorbord}]")).toContain("did you mean tensorboard?");
   expect(await refused("prompts.train=hf://owner/set/a.json")).toContain("hf://datasets/OWNER/NAME/PATH");
 });

@@ -37,10 +37,7 @@ describe("wrong command lines", () => {
     [["train"], /missing required argument 'config'/],
     [["demo", "--algorithm", "mpo"], /Allowed choices are dpo, ipo, orpo, ppo/],
     [["demo", "--seed", "x"], /must be a whole number of at least 0/],
-    [
-      ["generate", "--model", "x", "--input", "y", "--top-p", "1.5"],
-      /must be a number above 0 and at most 1/,
-    ],
+    [["generate", "--model", "x", "--input", "y", "--top-p", "1.5"], /must be greater than 0 and at most 1/],
   ])("%j", async (args, message) => {
     const { code, err } = await runCommand(...args);
     expect(err).toMatch(message);
@@ -73,11 +70,14 @@ describe("wrong command lines", () => {
 
 describe("wrong configurations", () => {
   test.each([
-    ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean "sampler"\?/],
-    ["sampler: {width: 0}", /sampler\.width must be at least 1, got 0/],
-    ["sampler: {depth: -1}", /sampler\.depth must be at least 1, got -1/],
-    ["training: {learningRate: .nan}", /training\.learningRate must be a number, got NaN/],
-    ["training: {learningRate: 0}", /training\.learningRate must be greater than 0, got 0/],
+    ["smapler: {width: 2}", /run\.yaml:4:1: unknown key "smapler"; did you mean sampler\?/],
+    ["sampler: {width: 0}", /sampler\.width must be a whole number of at least 1, got 0/],
+    ["sampler: {depth: -1}", /sampler\.depth must be a whole number .*, got -1/],
+    [
+      "training: {learningRate: .nan}",
+      /training\.learningRate must be a finite number greater than 0, got NaN/,
+    ],
+    ["training: {learningRate: 0}", /training\.learningRate must be a finite number greater than 0, got 0/],
     ["sampler: {width: 1}", /DPO.*width/],
   ])("train with %s", async (change, message) => {
     await expectMistake(["train", configuration(change), "--run-dir", path("run"), "--quiet"], message);
@@ -86,7 +86,7 @@ describe("wrong configurations", () => {
   test("--set is checked like the file", async () => {
     await expectMistake(
       ["train", configuration(), "--set", "training.learningRate=fast"],
-      /--set training\.learningRate=fast: .* must be a number/,
+      /--set training\.learningRate=fast: .* must be a finite number/,
     );
   });
 

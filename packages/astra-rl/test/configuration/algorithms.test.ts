@@ -12,8 +12,8 @@ import {
 } from "../../src/algorithm/index.js";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
 import type { System } from "../../src/core/index.js";
-import { assembleAlgorithm } from "../../src/run/index.js";
-import { algorithmNeeds } from "../../src/run/parts.js";
+import { assembleAlgorithm } from "../../src/assembly/index.js";
+import { algorithmNeeds } from "../../src/assembly/parts.js";
 import { ValuedBigram } from "../support/valued-bigram.js";
 
 const read = (text: string): Promise<Configuration> =>

@@ -6,8 +6,8 @@ import { UsageError } from "@astra-rl/torch";
 import { afterAll, expect, it } from "vitest";
 import { parseConfiguration } from "../../src/configuration/index.js";
 import { hasValues } from "../../src/core/index.js";
-import { assembleSystem } from "../../src/run/index.js";
-import { algorithmNeeds } from "../../src/run/parts.js";
+import { assembleSystem } from "../../src/assembly/index.js";
+import { algorithmNeeds } from "../../src/assembly/parts.js";
 
 const folder = mkdtempSync(join(tmpdir(), "needs-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -7,8 +7,7 @@ import {
   parseConfiguration,
   type Configuration,
 } from "../../src/configuration/index.js";
-import { dotted } from "../../src/options/index.js";
-import type { JsonSchema } from "../../src/configuration/json-schema.js";
+import { dotted, type JsonSchema } from "../../src/options/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
 // What a resumed run may change, written down a second time, so that nothing becomes free by an oversight.

@@ -1,7 +1,12 @@
 import { expect, test } from "vitest";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
 import { Conversation, Graph, Node, type Turn } from "../../src/core/index.js";
-import { assembleCredit, assembleEmbedder, assembleReward, assembleScorer } from "../../src/run/index.js";
+import {
+  assembleCredit,
+  assembleEmbedder,
+  assembleReward,
+  assembleScorer,
+} from "../../src/assembly/index.js";
 import { fieldsOf } from "../support/texts.js";
 
 const read = (text: string): Promise<Configuration> =>

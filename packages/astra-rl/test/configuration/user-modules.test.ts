@@ -20,7 +20,7 @@ import {
   makePart,
   makeScorer,
   readScorerSpec,
-} from "../../src/run/index.js";
+} from "../../src/assembly/index.js";
 import { fieldsOf } from "../support/texts.js";
 import { ToySystem } from "../support/toy-system.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
@@ -98,9 +98,9 @@ describe("a logger of the user's", () => {
       "for a logger, must be an object with make",
     );
     expect(await mistake("logging: [{type: console, evry: 2}]\n")).toContain(
-      'unknown key "logging[0].evry"; did you mean "every"?',
+      'unknown key "logging[0].evry"; did you mean every?',
     );
-    expect(await mistake("logging: {type: console}\n")).toContain("logging must be a list");
+    expect(await mistake("logging: {type: console}\n")).toContain("logging must be an array");
   });
 });
 
@@ -172,10 +172,10 @@ describe("a scorer of the user's", () => {
       /run\.yaml:5:\d+: scorer\.scorers\[0\]\.most: /u,
     );
     expect(await mistake(scorer(`{type: ./${name}#strikt}`))).toMatch(
-      /run\.yaml:5:14: scorer\.scorers\[0\]\.type: .* exports no "strikt"; did you mean "strict"\?/u,
+      /run\.yaml:5:14: scorer\.scorers\[0\]\.type: .* exports no "strikt"; did you mean strict\?/u,
     );
     expect(await mistake(scorer("{type: keyword, entrys: []}"))).toContain(
-      'unknown key "scorer.scorers[0].entrys"; did you mean "entries"?',
+      'unknown key "scorer.scorers[0].entrys"; did you mean entries?',
     );
     expect(await mistake(scorer("{type: embedded}"), "scorer.scorers[0].file=a.json")).toContain(
       '--set scorer.scorers[0].file=a.json: unknown key "scorer.scorers[0].file"; it belongs to another type than "embedded"',
@@ -254,11 +254,11 @@ describe("a scorer of the user's", () => {
     writeFileSync(join(folder, "run.yaml"), `${MODELS}scorer: {type: ./${name}#half}\n`);
     expect(await score(join(folder, "run.yaml"))).toBe(0.5);
     await expect(score("{type: keyword, entrys: []}")).rejects.toThrow(
-      '--scorer {type: keyword, entrys: []}: unknown key "scorer.entrys"; did you mean "entries"?',
+      '--scorer {type: keyword, entrys: []}: unknown key "scorer.entrys"; did you mean entries?',
     );
     writeFileSync(join(folder, "bad.yaml"), "type: keyword\nentries:\n  - weight: 3\n");
     await expect(score(join(folder, "bad.yaml"))).rejects.toThrow(
-      /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be at most 1, got 3/,
+      /bad\.yaml:3:13: scorer\.entries\[0\]\.weight must be greater than 0 and at most 1, got 3/,
     );
   });
 });
@@ -327,7 +327,7 @@ reward:
       { type: `${join(folder, name)}#strict`, weight: 2, optional: false, most: 8 },
     ]);
     expect(await mistake(`reward: {terms: [{type: ./${name}#strict}]}\n`)).toContain(
-      "reward.terms[0].weight is required (a number)",
+      "reward.terms[0].weight is required (a finite number)",
     );
     expect(await mistake(`reward:\n  terms:\n    - {type: ./${name}#strict, weight: 2, mots: 3}\n`)).toMatch(
       /run\.yaml:4:7: reward\.terms\[0\]: Unrecognized key/,

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { KindSection } from "../../src/kinds/index.js";
-import { makeScorer } from "../../src/run/index.js";
+import { makeScorer } from "../../src/assembly/index.js";
 import type { ScorerCheckOptions } from "../../src/testing/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { scorerContract } from "./scorer.contract.js";

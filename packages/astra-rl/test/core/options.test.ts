@@ -78,7 +78,7 @@ describe("parseOptions", () => {
     [{ seed: 0.5 }, "Thing: seed must be a whole number, got 0.5"],
     [{ name: "" }, 'Thing: name must be a string that is not empty, got ""'],
     [{ scale: "mad" }, 'Thing: scale must be "none" or "std", got "mad"'],
-    [{ schedule: "step" }, 'Thing: schedule must be one of constant, linear, cosine, got "step"'],
+    [{ schedule: "step" }, 'Thing: schedule must be "constant", "linear" or "cosine", got "step"'],
     [{ every: NaN }, "Thing: every must be a whole number of at least 0, got NaN"],
     [{ every: "often" }, 'Thing: every must be "auto" or a whole number of at least 0, got "often"'],
     [{ betas: [0.9, 1] }, "Thing: betas[1] must be at least 0 and less than 1, got 1"],
@@ -102,9 +102,7 @@ describe("parseOptions", () => {
   });
 
   it("lists what there is where no name is near, and takes advice for a known mistake", () => {
-    expect(refusal({ zzz: 1 })).toMatch(
-      /^Thing: there is no option zzz; the options are learningRate, width, /u,
-    );
+    expect(refusal({ zzz: 1 })).toMatch(/^Thing: there is no option zzz; there are learningRate, width, /u);
     const advice = { devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)" };
     expect(() => parseOptions("Thing", schema, { devPrompts: [] }, advice)).toThrow(
       "Thing: there is no option devPrompts; give evaluator: new ASTEvaluator(sampler, prompts)",

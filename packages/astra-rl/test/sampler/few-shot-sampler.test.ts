@@ -5,7 +5,7 @@ import { UsageError } from "@astra-rl/torch";
 import { afterAll, describe, expect, it } from "vitest";
 import { Conversation, Graph, Node } from "../../src/core/index.js";
 import { stringifyGraph } from "../../src/records/index.js";
-import { makePart } from "../../src/run/index.js";
+import { makePart } from "../../src/assembly/index.js";
 import { FewShotSampler, type FewShotSamplerOptions } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { samplerContract } from "../contract/sampler.contract.js";

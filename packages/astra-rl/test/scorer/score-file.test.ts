@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { beforeEach, describe, expect, test } from "vitest";
 import { Scorer, type Exchange, type ScoreOutcome } from "../../src/core/index.js";
-import { makeScorer } from "../../src/run/index.js";
+import { makeScorer } from "../../src/assembly/index.js";
 import { BatchedScorer, ScoreFile } from "../../src/scorer/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 

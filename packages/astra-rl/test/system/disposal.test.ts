@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { parseConfiguration } from "../../src/configuration/index.js";
 import { Embedder, Scorer } from "../../src/core/index.js";
 import { cosine, gibberish, harm, Reward } from "../../src/reward/index.js";
-import { assembleEvaluationSystem, assembleEvaluator, assembleSystem } from "../../src/run/index.js";
+import { assembleEvaluationSystem, assembleEvaluator, assembleSystem } from "../../src/assembly/index.js";
 import { BatchedScorer, MaxScorer, MeanScorer } from "../../src/scorer/index.js";
 import { HFASTSystem } from "../../src/system/index.js";
 

@@ -16,7 +16,7 @@ import {
   type WandbSdk,
 } from "../../src/training/index.js";
 import { parseConfiguration } from "../../src/configuration/index.js";
-import { assembleLoggers } from "../../src/run/index.js";
+import { assembleLoggers } from "../../src/assembly/index.js";
 import { assemble, QUICK, textOf } from "./support.js";
 import { temporaryFolder } from "./temporary-folder.js";
 

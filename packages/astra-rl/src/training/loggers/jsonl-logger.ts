@@ -5,7 +5,7 @@ import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
-import { Journal } from "../journal.js";
+import { Journal } from "../../run/index.js";
 
 const options = z.strictObject({
   file: z.string().min(1, "must be a path").meta({ path: "output" }).describe("Where the lines go"),

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { UsageError } from "@astra-rl/torch";
 import { metricsRecord, stringifyMetrics } from "../../src/records/index.js";
-import { RunDirectory } from "../../src/training/index.js";
+import { RunDirectory } from "../../src/run/index.js";
 
 let folder = "";
 beforeEach(() => {

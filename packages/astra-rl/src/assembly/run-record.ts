@@ -35,7 +35,7 @@ import {
   type RunRecord,
   type RunSession,
 } from "../records/index.js";
-import { savedStep } from "../training/index.js";
+import { savedStep } from "../run/index.js";
 import { modelSource } from "./model-source.js";
 
 const FILE = "run.json";

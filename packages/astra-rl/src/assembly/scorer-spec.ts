@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import { closest } from "../options/index.js";
+import { didYouMean } from "../options/index.js";
 import { readTextFile } from "../text/index.js";
 import {
   findKind,
@@ -23,8 +23,7 @@ export async function readScorerSpec(spec: string): Promise<KindSection> {
   if (spec.startsWith("keyword:")) return inline({ type: "keyword", file: spec.slice("keyword:".length) });
   if (/\.ya?ml$/i.test(spec)) return parseKindSection("scorer", await readTextFile(spec, "the scorer"), spec);
   const names = kindsOf("scorer").map(({ name }) => name);
-  const near = closest(spec.split(":")[0]!, names);
-  const advice = near === null || near === spec ? "" : `; did you mean "${near}"?`;
+  const advice = didYouMean(spec.split(":")[0], names);
   throw new UsageError(
     `--scorer ${spec}: must be "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …, …}${advice}`,
   );

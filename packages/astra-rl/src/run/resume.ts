@@ -2,14 +2,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import type { RunSettings } from "./run-settings.js";
-import { readState } from "./trainer-state.js";
+import { readState, type CompleteState } from "./trainer-state.js";
 
 /**
  * Reads the state of a checkpoint for a run that is to go on from it.
  *
  * @throws UsageError that names everything which must not have changed and has
  */
-export function readResumableState(folder: string, settings: RunSettings): ReturnType<typeof readState> {
+export function readResumableState(folder: string, settings: RunSettings): CompleteState {
   const state = readState(folder);
   const changes = settings.changes(state.run);
   if (changes.length === 0) return state;

@@ -15,16 +15,10 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { expect, it } from "vitest";
-import {
-  LOCK_FILE,
-  recoverRunFolder,
-  RunDirectory,
-  RunLock,
-  type HFASTTrainerOptions,
-  type TrainingCallback,
-} from "../../src/training/index.js";
-import { assemble, QUICK, textOf } from "./support.js";
-import { temporaryFolder } from "./temporary-folder.js";
+import { LOCK_FILE, recoverRunFolder, RunDirectory, RunLock } from "../../src/run/index.js";
+import type { HFASTTrainerOptions, TrainingCallback } from "../../src/training/index.js";
+import { assemble, QUICK, textOf } from "../training/support.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
 
 /** A process that is no more, so that its number is nobody's. */
 const dead = () => spawnSync(process.execPath, ["-e", ""]).pid;
@@ -92,7 +86,7 @@ it("that cannot be read counts as being made, for ten seconds", () => {
 
 it("is left by a killed process, and let go of by one that ends", async () => {
   const folder = temporaryFolder();
-  const source = new URL("../../src/training/run-lock.ts", import.meta.url).href;
+  const source = new URL("../../src/run/run-lock.ts", import.meta.url).href;
   const hold = (then: string) =>
     spawn(process.execPath, [
       "--import",
@@ -154,7 +148,7 @@ it.skipIf(spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0)(
   "is not taken from a process of another PID namespace",
   async () => {
     const folder = temporaryFolder();
-    const source = new URL("../../src/training/run-lock.ts", import.meta.url).href;
+    const source = new URL("../../src/run/run-lock.ts", import.meta.url).href;
     const script = `import { RunLock } from "${source}"; RunLock.take(${JSON.stringify(folder)}); console.log("held"); setInterval(() => {}, 1000)`;
     const child = spawn("unshare", [
       "--pid",

@@ -1,0 +1,28 @@
+// From a configuration to the objects of a run: the one place where models, system, sampler, algorithm, trainer and
+// evaluator are put together. It must not know terminals, arguments or exit codes.
+export {
+  assembleAlgorithm,
+  assembleCredit,
+  assembleEvaluator,
+  assembleLoggers,
+  assembleReward,
+  assembleSampler,
+  assembleEvaluationSystem,
+  assembleSystem,
+  assembleTrainer,
+  trustsEmbeddedScorer,
+} from "./assemble.js";
+export { chatModelsReadPlainly } from "./chat-models.js";
+export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
+export { loadPrompts } from "./prompts.js";
+export { withComputeTypes, withRecordedTypes, writeResolvedConfiguration } from "./resolved-configuration.js";
+export {
+  describeMeasured,
+  engineChange,
+  modelIdentity,
+  recordSession,
+  type MeasuredOptions,
+} from "./run-record.js";
+export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
+export { checkWindows } from "./windows.js";
+export { readScorerSpec } from "./scorer-spec.js";

@@ -1,0 +1,52 @@
+import { assembleEvaluator, describeMeasured } from "../assembly/index.js";
+import type { Configuration } from "../configuration/index.js";
+import type { System } from "../core/index.js";
+import type { PromptSplit } from "../datasets/index.js";
+import type { EvaluationRecord, ModelIdentity } from "../records/index.js";
+import { computeTypesOf } from "../training/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
+import type { Output } from "./output.js";
+import { Progress } from "./progress.js";
+
+export interface EvaluateOptions {
+  split: PromptSplit;
+  prompts: readonly string[];
+  /** The tester, where it is not the configuration's. */
+  tester?: ModelIdentity;
+  /** Called after each rollout; what it throws ends the evaluation. */
+  onRollout?: (done: number, total: number) => void;
+}
+
+/** Evaluates the system of a configuration, and shows the progress. */
+export async function evaluate(
+  configuration: Configuration,
+  system: System,
+  output: Output,
+  { split, prompts, tester, onRollout }: EvaluateOptions,
+): Promise<EvaluationRecord> {
+  const { rollouts: wanted, batchSize } = configuration.evaluation;
+  const evaluator = await assembleEvaluator(configuration, system, prompts);
+  const total = Math.min(wanted ?? Infinity, prompts.length);
+  const progress = new Progress(output, { unit: "rollout", total });
+  const figures = await withMemoryAdvice("evaluation", () =>
+    evaluator.evaluate({
+      seed: configuration.seed,
+      batchSize,
+      ...(wanted === undefined ? {} : { rollouts: total }),
+      onProgress: (done, all) => {
+        progress.update(done);
+        onRollout?.(done, all);
+      },
+    }),
+  );
+  progress.end();
+  const { tester: speaker } = system as { tester?: { model?: { dtype?: string } } };
+  const dtype = computeTypesOf(system)?.["rollouts"] ?? speaker?.model?.dtype ?? "none";
+  const measured = await describeMeasured(configuration, {
+    split,
+    prompts,
+    dtype,
+    ...(tester === undefined ? {} : { tester }),
+  });
+  return { measured, ...figures };
+}

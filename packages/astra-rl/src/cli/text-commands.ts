@@ -1,0 +1,305 @@
+import { Command, Option } from "@commander-js/extra-typings";
+import {
+  ChatTemplate,
+  Codec,
+  contextThatFits,
+  generate,
+  loadCausalLM,
+  resolveCheckpoint,
+  Tokenizer,
+  tokenLogprobs,
+} from "@astra-rl/lm";
+import { AstraError, noGrad, NotFiniteError, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { makeScorer, modelSource, readScorerSpec } from "../assembly/index.js";
+import { generationSchema } from "../configuration/index.js";
+import { withMemoryAdvice } from "../training/memory-advice.js";
+import { readJsonLines } from "./json-lines.js";
+import {
+  checked,
+  deviceOption,
+  downloadNotes,
+  dtypeOption,
+  noteHubModel,
+  quietOption,
+  wholeNumber,
+} from "./options.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { Progress } from "./progress.js";
+
+/** A command that answers each JSON line of its input with one JSON line. */
+interface TextCommand<Row, Flags> {
+  name: string;
+  description: string;
+  /** What a line of the input holds, for the help and for the message about an empty file. */
+  shape: string;
+  row: z.ZodType<Row>;
+  unit: string;
+  options: readonly Option[];
+  /** Yields the answers in the order of the rows. `where(index)` begins a message about a row. */
+  answer: (
+    rows: readonly Row[],
+    flags: Flags,
+    output: Output,
+    where: (index: number) => string,
+  ) => AsyncGenerator<object>;
+}
+
+function textCommand<Row, Flags>(definition: TextCommand<Row, Flags>) {
+  const { name, description, shape, row, unit, options, answer } = definition;
+  return (streams: Streams) => {
+    const command = new Command(name)
+      .description(`${description} for each ${shape}`)
+      .requiredOption("--input <file>", `JSON lines of ${shape}; "-" is standard input`);
+    for (const option of options) command.addOption(option);
+    return command.addOption(quietOption()).action(async ({ input, quiet, ...rest }) => {
+      const output = createOutput(streams, { quiet });
+      const flags = rest as Flags;
+      const { model } = rest as { model?: string };
+      if (model !== undefined) noteHubModel("--model", model, output);
+      const rows = await readJsonLines(input, shape, row);
+      const progress = new Progress(output, { unit, total: rows.length });
+      const where = (index: number) => `${input}:${rows[index]!.line}`;
+      const values = rows.map(({ value }) => value);
+      let done = 0;
+      try {
+        for await (const line of answer(values, flags, output, where)) {
+          output.json(line);
+          progress.update((done += 1));
+        }
+      } finally {
+        progress.end();
+      }
+    });
+  };
+}
+
+const required = (flags: string, description: string) => new Option(flags, description).makeOptionMandatory();
+const modelOption = () => required("--model <model>", "folder or hub id");
+const batchSizeOption = (what: string, size: number) =>
+  new Option("--batch-size <n>", what).argParser(wholeNumber(1)).default(size);
+
+interface ModelFlags {
+  model: string;
+  device: string;
+  dtype: "float32" | "bfloat16";
+  batchSize: number;
+}
+
+/** Loads the model, answers batch by batch, and disposes of the model. */
+async function* withModel<Row>(
+  rows: readonly Row[],
+  { model: name, device, dtype, batchSize }: ModelFlags,
+  output: Output,
+  answer: (
+    loaded: Awaited<ReturnType<typeof loadCausalLM>> & { codec: Codec },
+    batch: readonly Row[],
+    start: number,
+  ) => AsyncGenerator<object>,
+): AsyncGenerator<object> {
+  const loaded = await loadCausalLM(modelSource(name), { device, dtype, hub: downloadNotes(output) });
+  try {
+    const codec = Codec.of(loaded.tokenizer);
+    for (let start = 0; start < rows.length; start += batchSize) {
+      yield* answer({ ...loaded, codec }, rows.slice(start, start + batchSize), start);
+    }
+  } finally {
+    loaded.model.dispose();
+  }
+}
+
+/**
+ * `astra-rl logprobs`. The context's ids are those that the model read: as Python's `tokenizer(context)`, without what some
+ * tokenizers append to a text; truncated from the left, behind the beginning-of-text token, where the window is too small; for
+ * an empty context of a tokenizer that prepends nothing, the token that stands in for it. The continuation's are those of
+ * `tokenizer(continuation, add_special_tokens=False)`.
+ */
+export const logprobsCommand = textCommand<{ context: string; continuation: string }, ModelFlags>({
+  name: "logprobs",
+  description: "Log-probabilities of continuations: one JSON line {contextIds, continuationIds, logprobs}",
+  shape: '{"context": …, "continuation": …}',
+  row: z.object({ context: z.string(), continuation: z.string() }),
+  unit: "line",
+  options: [
+    modelOption(),
+    batchSizeOption("lines read together; does not change any result", 32),
+    deviceOption(),
+    dtypeOption(),
+  ],
+  answer: (rows, flags, output, where) =>
+    withModel(rows, flags, output, async function* ({ model, tokenizer, codec }, batch, start) {
+      const items = batch.map((row, index) => {
+        const parts = { context: codec.begin(row.context), continuation: tokenizer.encode(row.continuation) };
+        const pinned = codec.prefix.length;
+        return {
+          ...parts,
+          context: contextThatFits(model.config, { ...parts, pinned }, where(start + index)),
+        };
+      });
+      const logprobs = await withMemoryAdvice("logprobs", () => noGrad(() => tokenLogprobs(model, items)));
+      const values = logprobs.toTypedArray() as Float32Array;
+      const columns = logprobs.shape[1] ?? 0;
+      logprobs.dispose();
+      for (const [index, { context, continuation }] of items.entries()) {
+        const from = index * columns;
+        const found = Array.from(values.subarray(from, from + continuation.length));
+        const wrong = found.findIndex((value) => !Number.isFinite(value));
+        if (wrong >= 0) {
+          throw new NotFiniteError(
+            `${where(start + index)}: the model gives no finite log-probability of token ${wrong + 1} of the continuation ` +
+              `(${found[wrong]}): its weights are damaged`,
+          );
+        }
+        yield { contextIds: context, continuationIds: continuation, logprobs: found };
+      }
+    }),
+});
+
+/** The options of generation that are numbers, and what holds where none is given: sampling from the whole distribution. */
+const SAMPLING = {
+  maxNewTokens: 32,
+  minNewTokens: 0,
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  repetitionPenalty: 1,
+};
+
+type SamplingFlags = typeof SAMPLING & { greedy: boolean; stop?: string[]; seed: number };
+
+const samplingOptions = () =>
+  Object.entries(SAMPLING).map(([name, value]) => {
+    const schema = generationSchema.shape[name as keyof typeof SAMPLING].unwrap() as z.ZodNumber;
+    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    const { description = "" } = generationSchema.shape[name as keyof typeof SAMPLING];
+    return new Option(`--${flag} <n>`, description).argParser(checked(schema)).default(value);
+  });
+
+/**
+ * `astra-rl generate`. A prompt is read as Python's `tokenizer(prompt)`, without what some tokenizers append to a text. The ids
+ * are those sampled, the end-of-sequence id included; the text is what they add to the prompt.
+ */
+export const generateCommand = textCommand<{ prompt: string }, ModelFlags & SamplingFlags>({
+  name: "generate",
+  description: "Continue prompts: one JSON line {ids, text}",
+  shape: '{"prompt": …}',
+  row: z.object({ prompt: z.string() }),
+  unit: "prompt",
+  options: [
+    modelOption(),
+    ...samplingOptions(),
+    new Option("--greedy", "always the likeliest token").default(false),
+    new Option("--stop <text...>", "texts that end a continuation"),
+    new Option("--seed <n>", "names the random draws").argParser(wholeNumber(0)).default(0),
+    batchSizeOption("prompts continued together; does not change any result", 32),
+    deviceOption(),
+    dtypeOption(),
+  ],
+  answer: (rows, flags, output) => {
+    const { seed, stop = [], greedy } = flags;
+    const numbers = Object.keys(SAMPLING).map((name) => [name, flags[name as keyof typeof SAMPLING]]);
+    const options = { ...(Object.fromEntries(numbers) as typeof SAMPLING), greedy, stopStrings: stop };
+    return withModel(rows, flags, output, async function* ({ model, codec }, batch, start) {
+      const prompts = batch.map(({ prompt }) => codec.begin(prompt));
+      const keys = batch.map((_, index) => ({ seed, stream: "generate", episode: start + index, node: 0 }));
+      const { ids, text } = await withMemoryAdvice("generate", () =>
+        generate(model, codec, prompts, options, keys, {
+          pinned: codec.prefix.length,
+          log: (line) => output.note(line),
+        }),
+      );
+      for (const [index, row] of ids.entries()) yield { ids: row, text: text[index]! };
+    });
+  },
+});
+
+const scoredRow = z
+  .object({ text: z.string().optional(), prompt: z.string().optional(), response: z.string().optional() })
+  .transform(({ text, prompt, response }, context) => {
+    if (text !== undefined && prompt === undefined && response === undefined) return text;
+    if (text === undefined && prompt !== undefined && response !== undefined) return { prompt, response };
+    context.addIssue({ code: "custom", message: 'must have either "text", or "prompt" and "response"' });
+    return z.NEVER;
+  });
+
+/**
+ * `astra-rl score`. Of {prompt, response} the response is judged, by a scorer that keeps roles as the answer to the prompt.
+ * What could not be scored is {score: null, error}, and ends in exit code 1.
+ */
+export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: string; batchSize: number }>({
+  name: "score",
+  description: "Score texts or responses: one JSON line {score, labels?}",
+  shape: '{"text": …} or {"prompt": …, "response": …}',
+  row: scoredRow,
+  unit: "text",
+  options: [
+    required(
+      "--scorer <spec>",
+      'which scorer: "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …}',
+    ),
+    batchSizeOption("texts in one call to the scorer", 64),
+  ],
+  async *answer(rows, { scorer: spec, batchSize }, output) {
+    const scorer = await makeScorer(await readScorerSpec(spec), { hub: downloadNotes(output) });
+    let failed = 0;
+    try {
+      for (let start = 0; start < rows.length; start += batchSize) {
+        for (const outcome of await scorer.scoreAndValidate(rows.slice(start, start + batchSize))) {
+          if (outcome.failure) {
+            failed += 1;
+            yield { score: null, error: outcome.failure.message };
+          } else {
+            const { score, labels } = outcome;
+            yield labels === undefined ? { score } : { score, labels };
+          }
+        }
+      }
+    } finally {
+      scorer.dispose();
+    }
+    if (failed > 0) throw new AstraError(`score: ${failed} of ${rows.length} texts could not be scored`);
+  },
+});
+
+const encodedRow = z
+  .object({
+    text: z.string().optional(),
+    messages: z
+      .array(z.object({ role: z.string(), content: z.string() }))
+      .min(1)
+      .optional(),
+  })
+  .refine(({ text, messages }) => (text === undefined) !== (messages === undefined), {
+    message: 'must have either "text" or "messages"',
+  });
+
+/**
+ * `astra-rl encode`: special tokens around a text as in Python's `tokenizer(text)`; conversations as in
+ * `apply_chat_template(messages, add_generation_prompt=True)`. No weights are read.
+ */
+export const encodeCommand = textCommand<z.output<typeof encodedRow>, { model: string }>({
+  name: "encode",
+  description: "Token ids of texts or conversations: one JSON line {ids}",
+  shape: '{"text": …} or {"messages": [{"role": …, "content": …}, …]}',
+  row: encodedRow,
+  unit: "line",
+  options: [modelOption()],
+  async *answer(rows, { model: name }, output) {
+    const directory = await resolveCheckpoint(modelSource(name), downloadNotes(output));
+    const tokenizer = await Tokenizer.load(directory);
+    const template = ChatTemplate.of(tokenizer);
+    if (template === null && rows.some(({ messages }) => messages !== undefined)) {
+      throw new UsageError(
+        `${directory}: "messages" need a chat template, but neither chat_template.jinja nor tokenizer_config.json has one`,
+      );
+    }
+    for (const { text, messages } of rows) {
+      const ids =
+        messages === undefined
+          ? tokenizer.encode(text!, { addSpecialTokens: true })
+          : // The template has written the special tokens already.
+            tokenizer.encode(template!.render(messages, { addGenerationPrompt: true }));
+      yield { ids };
+    }
+  },
+});

@@ -1,0 +1,40 @@
+import type { Role } from "../kinds/index.js";
+import { isSection, placesOf, type Place } from "./json-schema.js";
+import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
+import { DEFAULT_PRESET } from "./schema.js";
+
+/** A section of a configuration that chooses a kind, as the file and the command line gave it. */
+export interface KindPlace {
+  path: Place["path"];
+  role: Role;
+  section: Record<string, unknown>;
+}
+
+/**
+ * Every section that chooses a kind, those inside others after them. One that leaves `type` out, or a reward its
+ * preset, is given its default; a target that is named by an export alone becomes a section.
+ */
+export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
+  const own = (name: string) => (Object.hasOwn(content, name) ? content[name] : undefined);
+  for (const name of KIND_SECTIONS) {
+    const section = own(name);
+    // null is a choice still to be made.
+    if (isSection(section) && section["type"] === undefined) section["type"] = DEFAULT_TYPES[name];
+  }
+  const [reward, models] = [own("reward"), own("models")];
+  if (isSection(reward) && reward["terms"] === undefined) reward["preset"] ??= DEFAULT_PRESET;
+  if (isSection(models)) {
+    const { target, otherTargets } = models;
+    if (isExport(target)) models["target"] = { type: target };
+    if (Array.isArray(otherTargets)) {
+      models["otherTargets"] = otherTargets.map((each: unknown) => (isExport(each) ? { type: each } : each));
+    }
+  }
+  return [...placesOf(content)].flatMap(({ path, value, schema: { kind } }) =>
+    kind !== undefined && isSection(value) ? [{ path, role: kind as Role, section: value }] : [],
+  );
+}
+
+/** Whether a model is named as an export of a module; the names of folders may hold a "#", too. */
+const isExport = (model: unknown): model is string =>
+  typeof model === "string" && /#[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(model);

@@ -1,0 +1,87 @@
+import { dotted } from "../options/index.js";
+import { leavesOf } from "./json-schema.js";
+import { kindPlaces } from "./kind-places.js";
+import { findKind, type KindSectionName } from "./registry.js";
+import type { Configuration, KindSection } from "./schema.js";
+
+/** A model that a configuration names. */
+export interface ConfiguredModel {
+  /** Of its key, without `models.`. */
+  path: readonly (string | number)[];
+  /** Its name in the system and in records: its role, with a number where the role has several. */
+  name: string;
+  model: string;
+  /** Whether `model` is an export of a module, not a checkpoint. */
+  isModule: boolean;
+  /** Whether only its tokenizer is taken. */
+  tokenizerOnly: boolean;
+}
+
+const MODEL_KEYS = [
+  "tester",
+  "target",
+  "baseline",
+  "likelihood",
+  "otherTesters",
+  "otherTargets",
+  "testerTokenizer",
+  "targetTokenizer",
+] as const;
+
+/** The name of a further model of a role, counted from 0: `target-2` is the first beside `target`. */
+const furtherName = (key: string, at: number) => `${key === "otherTesters" ? "tester" : "target"}-${at + 2}`;
+
+/** Every model of a configuration, the roles first. */
+export function configuredModels({ models }: Pick<Configuration, "models">): ConfiguredModel[] {
+  return MODEL_KEYS.flatMap((key) => {
+    const given = models[key] as string | KindSection | readonly (string | KindSection)[] | undefined;
+    const several = Array.isArray(given);
+    return [given ?? []].flat().map((model, at) => {
+      const isModule = typeof model === "object";
+      return {
+        path: several ? [key, at] : [key],
+        name: several ? furtherName(key, at) : key,
+        model: isModule ? (model as KindSection).type : model,
+        isModule,
+        tokenizerOnly: key.endsWith("Tokenizer"),
+      } as ConfiguredModel;
+    });
+  });
+}
+
+/** A checkpoint that a part of a run loads, with the dotted key of the section that chooses the part. */
+export interface PartModel {
+  key: string;
+  /** A folder or a hub id. */
+  model: string;
+}
+
+/** The checkpoints of scorers, terms and whatever else a configuration chooses by `type:`. */
+export function partModels(configuration: object): PartModel[] {
+  const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
+  return kindPlaces(plain).flatMap(({ path, role, section }) => {
+    const { type, ...options } = section;
+    const models = findKind(role, type as string)?.models?.(options) ?? [];
+    return models.map((model, index) => ({ key: dotted(index === 0 ? path : [...path, index]), model }));
+  });
+}
+
+/** As `partModels`, of one section that chooses a kind. */
+export const sectionModels = (name: KindSectionName, section: KindSection): PartModel[] =>
+  partModels({ [name]: section });
+
+/** A file that a configuration names, with the dotted key that names it. */
+export interface ConfiguredFile {
+  key: string;
+  /** As it is configured: a path, or "embedded" for what comes with the package. */
+  path: string;
+}
+
+/** Prompts, word lists and modules: every file that the results of a run depend on, models aside. */
+export function configuredFiles(configuration: Configuration): ConfiguredFile[] {
+  const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
+  const named = leavesOf(plain).flatMap(({ path, value, schema }) =>
+    schema.path === "file" && typeof value === "string" ? [{ key: dotted(path), path: value }] : [],
+  );
+  return [...named, ...Object.keys(configuration.modules ?? {}).map((path) => ({ key: "modules", path }))];
+}

@@ -1,0 +1,171 @@
+import { describeValue, UsageError } from "@astra-rl/torch";
+import type { z } from "zod";
+import { didYouMean, isSameName } from "./closest.js";
+import { formsAt, keysAt, type JsonSchema } from "./json-schema.js";
+
+/** A path as it is written: `training.betas[0]`. */
+export const dotted = (path: readonly PropertyKey[]) =>
+  path
+    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${String(step)}`))
+    .join("");
+
+/** The value at a path; undefined where the path ends before. */
+export const valueAt = (path: readonly PropertyKey[], content: unknown): unknown =>
+  path.reduce<unknown>(
+    (value, step) => (value as Record<PropertyKey, unknown> | null | undefined)?.[step],
+    content,
+  );
+
+/** How the mistakes of a value are told. */
+export interface Telling {
+  /** Begins the line, such as the class or the place in a file. @param isKey whether it is about the key, not its value */
+  where: (path: readonly PropertyKey[], isKey: boolean) => string;
+  /** What a value is called whose path is empty, such as "the options". */
+  whole: string;
+  /** The sentence about a key that there is not. */
+  unknownKey: (key: string) => string;
+  /** What to write instead of a key that there is not, by the name that people look for. */
+  advice?: Readonly<Record<string, string>>;
+}
+
+const MOST_MISTAKES = 10;
+const LONGEST_MISTAKE = 500;
+
+/** The first mistakes, one line each and no others evaluated, and how many there are besides. */
+export function mistakesError(mistakes: readonly (() => string)[], cause?: unknown): UsageError {
+  const lines = mistakes.slice(0, MOST_MISTAKES).map((tell) => {
+    const line = tell();
+    return line.length > LONGEST_MISTAKE ? `${line.slice(0, LONGEST_MISTAKE - 1)}…` : line;
+  });
+  const rest = mistakes.length - lines.length;
+  if (rest > 0) lines.push(`and ${rest} more of this kind`);
+  return new UsageError(lines.join("\n"), { cause });
+}
+
+/** What makes the line of each mistake: where, which rule, what was given, and the nearest key or choice. */
+export function tellIssues(
+  issues: readonly z.core.$ZodIssue[],
+  root: JsonSchema,
+  given: unknown,
+  { where, whole, unknownKey, advice = {} }: Telling,
+): (() => string)[] {
+  return issues.flatMap((issue) => {
+    const { path } = issue;
+    if (issue.code === "unrecognized_keys") {
+      return issue.keys.map((key) => () => {
+        const all = [...path, key];
+        return `${where(all, true)}: ${unknownKey(dotted(all))}${remedy(key, path, root, given, advice)}`;
+      });
+    }
+    return [
+      () => {
+        const value = valueAt(path, given);
+        const rule = requirement(issue, root, given);
+        const name = `${where(path, false)}: ${dotted(path) || whole}`;
+        if (value === undefined && path.length > 0 && rule.startsWith("must be ")) {
+          return `${name} is required (${rule.slice("must be ".length)})`;
+        }
+        // A rule of several keys says itself what it found.
+        const isWhole = issue.code === "custom" && !rule.startsWith("must be ");
+        const got = isWhole || rule.includes(", got ") ? "" : `, got ${describeValue(value)}`;
+        return `${name} ${rule}${got}${didYouMean(value, choicesOf(formsAt(root, path)))}`;
+      },
+    ];
+  });
+}
+
+/** The rule that was broken, such as "must be a whole number of at least 1". */
+export function requirement(issue: z.core.$ZodIssue, root: JsonSchema, given: unknown): string {
+  const { path } = issue;
+  const value = valueAt(path, given);
+  const forms = formsAt(root, path);
+  const message = issue.message.split("\n")[0]!;
+  // Of a number that is out of bounds, what numbers may be says more than the rule of all forms.
+  const isCloser = issue.code === "invalid_union" && typeof value === "number" && forms.some(isNumber);
+  if (issue.code === "custom" || (message.startsWith("must be ") && !isCloser)) return message;
+  // The form that the value has chosen says more than all of them, unless the choice itself is wrong.
+  const chosen = formsAt(root, path, given);
+  return `must be ${ruleOf(chosen.length > 0 && path.at(-1) !== "type" ? chosen : forms, value)}`;
+}
+
+/** What a value must be, as the end of a sentence. */
+export function ruleOf(forms: readonly JsonSchema[], value?: unknown): string {
+  const simple = forms.filter(({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined);
+  const alike = typeof value === "number" ? simple.filter(isNumber) : [];
+  const rules = (alike.length > 0 ? alike : simple).flatMap(rulesOf);
+  return oneOf([...new Set(rules)]);
+}
+
+function rulesOf(form: JsonSchema): string[] {
+  if (form.const !== undefined) return [JSON.stringify(form.const)];
+  if (form.enum !== undefined) return form.enum.map((each) => JSON.stringify(each));
+  if (isNumber(form)) return [numericRule(form)];
+  if (form.type === "string" && form.pattern === "#") {
+    return ["an export of a module such as ./file.js#name"];
+  }
+  const [name, isFilled] = {
+    boolean: ["true or false", false] as const,
+    string: ["a string", form.minLength !== undefined] as const,
+    array: ["an array", form.minItems !== undefined] as const,
+    object: ["an object", false] as const,
+    null: ["null", false] as const,
+  }[form.type ?? ""] ?? ["something else", false];
+  return [isFilled ? `${name} that is not empty` : name];
+}
+
+const isNumber = ({ type, const: only }: JsonSchema) =>
+  (type === "number" || type === "integer") && only === undefined;
+
+/** Such as "a whole number of at least 1" or "between 0 and 1". */
+export function numericRule(form: JsonSchema): string {
+  const { type, exclusiveMinimum, exclusiveMaximum } = form;
+  // zod states the limits of exact integers, which are not a rule of the option.
+  const least = form.minimum === Number.MIN_SAFE_INTEGER ? undefined : form.minimum;
+  const most = form.maximum === Number.MAX_SAFE_INTEGER ? undefined : form.maximum;
+  if (least !== undefined && most !== undefined) {
+    return type === "integer" ? `a whole number from ${least} to ${most}` : `between ${least} and ${most}`;
+  }
+  const limits = [
+    exclusiveMinimum === undefined ? null : `greater than ${exclusiveMinimum}`,
+    least === undefined ? null : `at least ${least}`,
+    exclusiveMaximum === undefined ? null : `less than ${exclusiveMaximum}`,
+    most === undefined ? null : `at most ${most}`,
+  ].filter((limit) => limit !== null);
+  if (limits.length > 1) return limits.join(" and ");
+  const kind = type === "integer" ? "a whole number" : "a finite number";
+  const limit = limits[0];
+  return limit === undefined ? kind : `${kind} ${limit.startsWith("at") ? "of " : ""}${limit}`;
+}
+
+const choicesOf = (forms: readonly JsonSchema[]) =>
+  forms.flatMap(({ const: only, enum: choices = [] }) => [only, ...choices]);
+
+/** What to do about a key that there is not. */
+function remedy(
+  key: string,
+  path: readonly PropertyKey[],
+  root: JsonSchema,
+  given: unknown,
+  advice: Readonly<Record<string, string>>,
+): string {
+  const instead = Object.entries(advice).find(([name]) => isSameName(name, key))?.[1];
+  if (instead !== undefined) return `; ${instead}`;
+  const known = keysAt(root, path, given);
+  const section = valueAt(path, given) as Record<string, unknown> | undefined;
+  if (key === "name" && known.includes("type")) {
+    return `; "type" names a kind: write type: ${describeValue(section?.[key])}`;
+  }
+  const near = didYouMean(key, known);
+  if (near !== "") return near;
+  const owners = formsAt(root, path).filter(({ properties }) => properties?.[key] !== undefined);
+  const types = owners.flatMap(({ properties }) => properties!["type"]?.const ?? []);
+  if (types.length > 0) {
+    const choice = `${dotted([...path, "type"])}: ${types.map(String).join(" or ")}`;
+    return `; it belongs to another type than ${describeValue(section?.["type"])}; for it, choose ${choice}`;
+  }
+  return known.length === 0 ? "; there are none here" : `; there are ${known.join(", ")}`;
+}
+
+/** Such as `a, b or c`. */
+export const oneOf = (values: readonly string[]) =>
+  values.length < 2 ? values.join("") : `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
