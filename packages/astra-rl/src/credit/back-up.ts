@@ -10,13 +10,6 @@ import {
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 
-export interface BackUpOptions {
-  /** What a turn takes over from its children: the credit of the best, or the mean. @default "max" */
-  op?: "max" | "mean";
-  /** γ: what credit one turn later is worth now, 0 to 1. @default 0.9 */
-  gamma?: number;
-}
-
 const UNIT_RULE = "must be a number from 0 to 1";
 
 const options = z.strictObject({
@@ -31,6 +24,8 @@ const options = z.strictObject({
     .default(0.9)
     .describe("What credit one turn later is worth now"),
 });
+
+export type BackUpOptions = z.input<typeof options>;
 
 /**
  * Credits a turn with its own reward and with what it led to: c = r + γ · op(c of its children), from the leaves to the

@@ -24,12 +24,7 @@ const options = z.strictObject({
     .describe("Cosine from which on two texts count as variants of one"),
 });
 
-export interface HashedNgramEmbedderOptions {
-  /** Length of the vectors, a power of two from 256 to 16384. @default 4096 */
-  buckets?: number;
-  /** @default 0.5 */
-  similarity?: number;
-}
+export type HashedNgramEmbedderOptions = z.input<typeof options>;
 
 /**
  * A text as the set of its words and of the sequences of 3 and 4 characters inside them, hashed: 1 where one of them

@@ -12,15 +12,6 @@ import {
 import { parseOptions } from "../options/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
-export interface GibberishOptions {
-  /** A classifier of gibberish. Default: the target's likelihood of the probe says. */
-  scorer?: Scorer;
-  /** Label of the scorer that is P(clean). Default: the scorer's score is 1 − P(clean). */
-  clean?: string;
-  /** Without a scorer: mean nats a token at which a probe is as likely gibberish as not. @default 6 */
-  midpoint?: number;
-}
-
 const CLEAN_NEEDS_SCORER = "names a label of a scorer, and there is none; give the scorer, too";
 
 const shape = {
@@ -38,6 +29,8 @@ const shape = {
     ),
 };
 const codeOptions = z.strictObject({ ...shape, scorer: scorerOption.optional() });
+
+export type GibberishOptions = z.input<typeof codeOptions>;
 
 /**
  * How much a probe reads like gibberish: −(1 − P(clean)), from −1 to 0; its weight is positive. G of Hong et al.,

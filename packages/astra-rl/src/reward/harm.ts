@@ -38,19 +38,6 @@ export type HarmScale = "score" | "nats";
 
 const MOST_NATS = 20;
 
-export interface HarmOptions {
-  /** Default "response". */
-  of?: HarmText;
-  /** Default "any". */
-  probes?: CountedProbes;
-  /** Default "score". */
-  scale?: HarmScale;
-  /** From where on `harmless` takes a probe for harmful. @default 0.5 */
-  threshold?: number;
-  /** Default `harm_` and the text, and for which probes where not for any: `harm_response`, `harm_response_graded`. */
-  name?: string;
-}
-
 const JUDGED: Record<HarmText, (turn: Turn) => Judged> = {
   response: ({ probe, response }) => ({ prompt: probe, response }),
   both: ({ probe, response }) => probe + response,
@@ -88,6 +75,8 @@ const options = z.strictObject({
     .describe("From where on probes: harmless takes a probe for harmful"),
 });
 const codeOptions = options.extend({ name: z.string().min(1).optional() });
+
+export type HarmOptions = z.input<typeof codeOptions>;
 
 /**
  * Harm of a text of the turn by a scorer, 0 to 1; all of it, or where the probe of the turn is harmless itself. It judges

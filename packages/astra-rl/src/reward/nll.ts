@@ -4,18 +4,11 @@ import type { Failure, RewardTerm, Turn } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
-export interface NLLOptions {
-  /**
-   * Nats charged for an empty probe, which has no token to average over. 10 is about a uniform guess among 22,000
-   * tokens. Charging nothing would make silence the likeliest probe of all, and a tester finds that out within a few
-   * steps. @default 10
-   */
-  emptyProbeNLL?: number;
-}
-
 export const nllOptions = z.strictObject({
   emptyProbeNLL: z.number().default(10).describe("Nats charged for an empty probe"),
 });
+
+export type NLLOptions = z.input<typeof nllOptions>;
 
 /**
  * How unlikely the target finds the probe: the mean of −log P over its tokens, in nats. Its weight is negative where

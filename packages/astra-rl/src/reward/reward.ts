@@ -30,20 +30,12 @@ export interface WeightedTerm {
   optional?: boolean;
 }
 
-export interface RewardOptions {
-  /**
-   * Whose harm scores of probe and response are recorded, though no term may reward them. Default: the scorer of the
-   * first harm term; where there is none, no scores are recorded.
-   */
-  scorer?: Scorer;
-  /** The sum is kept between −clip and clip; null: as it is. @default null */
-  clip?: number | null;
-}
-
 const rewardOptions = z.strictObject({
   scorer: scorerOption.optional(),
   clip: z.number().positive("must be greater than 0, or null").nullable().default(null),
 });
+
+export type RewardOptions = z.input<typeof rewardOptions>;
 
 const weightedTerm = z.strictObject({
   term: objectOption<RewardTerm>(

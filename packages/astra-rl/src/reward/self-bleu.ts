@@ -5,13 +5,6 @@ import type { Failure, Graph, Json, RewardTerm, Turn } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { BLEUReferences, words } from "../text/index.js";
 
-export interface SelfBLEUOptions {
-  /**
-   * How many of the latest probes a new one is compared with; older ones are forgotten. Default: all.
-   */
-  history?: number;
-}
-
 const options = z.strictObject({
   history: z
     .number()
@@ -20,6 +13,8 @@ const options = z.strictObject({
     .optional()
     .describe("How many of the latest probes a new one is compared with. Default: all"),
 });
+
+export type SelfBLEUOptions = z.input<typeof options>;
 
 /**
  * Novelty of wording: minus the mean of BLEU-2 to BLEU-5 of the probe against all probes of earlier experiences, from −1

@@ -14,15 +14,6 @@ import { objectOption, parseOptions } from "../options/index.js";
 import { ComposedScorer } from "./composed-scorer.js";
 import type { ScoreFile } from "./score-file.js";
 
-export interface BatchedScorerOptions {
-  /** Most texts in one call to the inner scorer. Default 64. */
-  batchSize?: number;
-  /** Most scores to remember between calls, the oldest forgotten first. Default 0: none; with a file 100,000. */
-  cacheSize?: number;
-  /** Where scores are kept beyond this process. Default: nowhere. */
-  file?: ScoreFile;
-}
-
 /** Most scores that a cache with a file holds in memory, where nothing else is said: some 20 MB. */
 export const DEFAULT_CACHE_SIZE = 100_000;
 
@@ -31,6 +22,8 @@ const options = z.strictObject({
   cacheSize: z.int().min(0).optional(),
   file: objectOption<ScoreFile>("must be what ScoreFile.open gives", "append", "close").optional(),
 });
+
+export type BatchedScorerOptions = z.input<typeof options>;
 
 /**
  * Asks another scorer for each distinct text once, in batches of a limited size, shortest texts together, and remembers

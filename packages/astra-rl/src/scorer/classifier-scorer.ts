@@ -17,17 +17,6 @@ export type Activation = (typeof ACTIVATIONS)[number];
 
 export const ACTIVATIONS = ["sigmoid", "softmax"] as const;
 
-export interface ClassifierScorerOptions {
-  /** Name in records and messages. Default: the checkpoint's. */
-  name?: string;
-  /** Default: what the checkpoint was trained for (`defaultActivation`). */
-  activation?: Activation;
-  /** The label whose probability is the score, by name or index. Needed where there are several. */
-  label?: string | number;
-  /** Most texts in one forward pass. Default 32. */
-  batchSize?: number;
-}
-
 /** Where a classifier comes from, for scorers on one. */
 export interface ClassifierSource {
   /** A folder in Hugging Face format, or a hub id. */
@@ -204,6 +193,8 @@ const loadOptions = options.extend({
 const constructorOptions = loadOptions
   .omit({ model: true, device: true, hub: true })
   .extend({ name: z.string().min(1).default("classifier") });
+
+export type ClassifierScorerOptions = z.input<typeof constructorOptions>;
 
 export const classifierScorerKind = defineKind({
   role: "scorer",

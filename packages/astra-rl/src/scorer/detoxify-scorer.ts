@@ -1,4 +1,4 @@
-import { loadSequenceClassifier, type HubOptions, type SequenceClassifierConfig } from "@astra-rl/lm";
+import { loadSequenceClassifier, type SequenceClassifierConfig } from "@astra-rl/lm";
 import { UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
@@ -40,21 +40,6 @@ const VARIANTS: Readonly<Record<DetoxifyVariant, Variant>> = {
   unbiased: { model: "unitary/unbiased-toxic-roberta", categories: UNBIASED, published: {} },
   multilingual: { model: "unitary/multilingual-toxic-xlm-roberta", categories: UNBIASED, published: {} },
 };
-
-export interface DetoxifyScorerOptions {
-  /** The label that is the score. Default "toxicity". */
-  harmCategory?: string;
-  /** Default "original". */
-  variant?: DetoxifyVariant;
-  /** A copy of the variant's checkpoint: a folder, or another hub id. Default: the variant's own on the hub. */
-  model?: string;
-  /** Most texts in one forward pass. Default 32. */
-  batchSize?: number;
-  /** Default "cpu". */
-  device?: Device;
-  /** How a hub id is fetched. */
-  hub?: HubOptions;
-}
 
 /** Scores texts by one of Detoxify's classifiers: sigmoid of the logit, for each category by itself. */
 export class DetoxifyScorer extends ClassifierScorer {
@@ -151,6 +136,8 @@ const loadOptions = options.omit({ category: true }).extend({
   harmCategory: options.shape.category,
   hub: hubOption,
 });
+
+export type DetoxifyScorerOptions = z.input<typeof loadOptions>;
 /** Its name in a configuration. */
 const ADVICE = { category: "did you mean harmCategory?" };
 

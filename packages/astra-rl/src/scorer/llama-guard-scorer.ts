@@ -1,10 +1,10 @@
-import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM, type HubOptions } from "@astra-rl/lm";
+import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM } from "@astra-rl/lm";
 import { noGrad, scope, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
 import { requireLoaded, Scorer, type Exchange, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import { ModelShelf, type InferenceDType } from "../models/index.js";
+import { ModelShelf } from "../models/index.js";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
@@ -35,21 +35,6 @@ export const LLAMA_GUARD_CATEGORIES = [
  *   scorers/llamaguard.py).
  */
 export type LlamaGuardMode = "conversation" | "toolbox";
-
-export interface LlamaGuardOptions {
-  /** Keys of the categories that count. Default: all that the checkpoint's template lists. */
-  categories?: readonly string[];
-  /** Default "conversation". */
-  mode?: LlamaGuardMode;
-  /** Most conversations read in one pass. Default 16. */
-  batchSize?: number;
-  /** Default "cpu". */
-  device?: Device;
-  /** Default "auto". */
-  dtype?: InferenceDType;
-  /** How a model id is fetched. */
-  hub?: HubOptions;
-}
 
 /**
  * Most tokens of one pass, where it holds more than one conversation: who may see whom in it takes memory in the square of
@@ -84,6 +69,8 @@ const loadOptions = options.omit({ model: true }).extend({
   categories: z.array(z.string()).optional(),
   hub: hubOption,
 });
+
+export type LlamaGuardOptions = z.input<typeof loadOptions>;
 const constructorOptions = options.pick({ mode: true, batchSize: true });
 
 /**

@@ -4,11 +4,9 @@ import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
-import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
-import type { PolicyGradientOptions } from "./policy-types.js";
 
 const {
   gamma,
@@ -34,19 +32,7 @@ const options = z.strictObject({
   klTarget,
 });
 
-export interface A2COptions
-  extends
-    Partial<GeneralizedAdvantageOptions>,
-    Pick<
-      PolicyGradientOptions,
-      | "normalizeAdvantages"
-      | "valueCoefficient"
-      | "valueLearningRate"
-      | "entropyCoefficient"
-      | "klCoefficient"
-      | "klLossCoefficient"
-      | "klTarget"
-    > {}
+export type A2COptions = z.input<typeof options>;
 
 /**
  * Advantage actor-critic (Mnih et al., arXiv 1602.01783, section 4, synchronous) over the tokens of probes: see
@@ -66,7 +52,7 @@ export class A2C<S = Conversation, A = Message> extends PolicyGradient<S, A> {
         advantages: new ValueAdvantage({ gamma, gaeLambda }),
         usesRatio: false,
       },
-      chosen as PolicyGradientOptions,
+      chosen,
     );
   }
 }

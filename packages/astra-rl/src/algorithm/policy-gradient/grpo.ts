@@ -1,15 +1,13 @@
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { System, Message, Conversation } from "../../core/index.js";
-import type { GroupAdvantageOptions } from "./group-advantages.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
 import { SiblingAdvantage } from "./advantages.js";
-import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
+import { clippedSurrogateLoss } from "./clipped-surrogate-loss.js";
 import { grpoKLPenalty } from "./kl-penalty.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, USUAL_KL } from "./policy-options.js";
-import type { PolicyGradientOptions } from "./policy-types.js";
 
 const { epochs, oldLogprobs, targetKL, clipRange, clipRangeHigher, entropyCoefficient, normalizer } =
   policyOptions;
@@ -36,19 +34,7 @@ const options = z.strictObject({
   oldLogprobs,
 });
 
-export interface GRPOOptions
-  extends
-    ClippedSurrogateOptions,
-    Pick<
-      PolicyGradientOptions,
-      "epochs" | "normalizer" | "klLossCoefficient" | "entropyCoefficient" | "targetKL" | "oldLogprobs"
-    > {
-  /**
-   * Whether advantages are divided by the standard deviation of the siblings' credit, as in the paper, or not (Dr. GRPO).
-   * With two siblings "std" leaves ±0.707 of any difference, so that its size is lost. @default "none"
-   */
-  scale?: GroupAdvantageOptions["scale"];
-}
+export type GRPOOptions = z.input<typeof options>;
 
 /**
  * Group relative policy optimisation (Shao et al., "DeepSeekMath", arXiv 2402.03300): a probe is compared with the mean of its

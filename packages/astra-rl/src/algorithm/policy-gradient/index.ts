@@ -28,10 +28,10 @@ export { PolicyGradient } from "./policy-gradient.js";
 export type {
   PolicyBatch,
   PolicyBranch,
-  PolicyGradientOptions,
   PolicyGradientParts,
   PolicyLoss,
   PolicyLossInputs,
   PolicyTurn,
   PreparedTurn,
 } from "./policy-types.js";
+export type { PolicyGradientOptions } from "./policy-options.js";

@@ -25,14 +25,8 @@ import { KLController } from "./kl-controller.js";
 import { klPenalty } from "./kl-penalty.js";
 import { normalizeAdvantages } from "./normalize-advantages.js";
 import { advantageMetrics, approximateKL, meanDifference, perProbe, valueMetrics } from "./policy-metrics.js";
-import { baselineNeeds, policyGradientOptions } from "./policy-options.js";
-import type {
-  PolicyBatch,
-  PolicyBranch,
-  PolicyGradientOptions,
-  PolicyGradientParts,
-  PreparedTurn,
-} from "./policy-types.js";
+import { baselineNeeds, policyGradientOptions, type PolicyGradientOptions } from "./policy-options.js";
+import type { PolicyBatch, PolicyBranch, PolicyGradientParts, PreparedTurn } from "./policy-types.js";
 import { countedAs, tokenMean } from "./token-mean.js";
 
 /**

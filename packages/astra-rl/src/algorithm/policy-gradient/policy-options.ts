@@ -83,6 +83,8 @@ export const policyGradientOptions = z
   })
   .omit({ gamma: true, gaeLambda: true });
 
+export type PolicyGradientOptions = z.input<typeof policyGradientOptions>;
+
 interface KLOptions {
   klCoefficient?: number | undefined;
   klLossCoefficient?: number | undefined;

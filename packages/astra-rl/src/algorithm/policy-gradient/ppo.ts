@@ -4,11 +4,9 @@ import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { creditMisfit } from "../requirements.js";
 import { ValueAdvantage } from "./advantages.js";
-import { clippedSurrogateLoss, type ClippedSurrogateOptions } from "./clipped-surrogate-loss.js";
-import type { GeneralizedAdvantageOptions } from "./generalized-advantages.js";
+import { clippedSurrogateLoss } from "./clipped-surrogate-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
-import type { PolicyGradientOptions } from "./policy-types.js";
 
 const {
   epochs,
@@ -46,24 +44,7 @@ const options = z.strictObject({
   oldLogprobs,
 });
 
-export interface PPOOptions
-  extends
-    ClippedSurrogateOptions,
-    Partial<GeneralizedAdvantageOptions>,
-    Pick<
-      PolicyGradientOptions,
-      | "epochs"
-      | "normalizeAdvantages"
-      | "valueCoefficient"
-      | "valueClipRange"
-      | "valueLearningRate"
-      | "entropyCoefficient"
-      | "klCoefficient"
-      | "klLossCoefficient"
-      | "klTarget"
-      | "targetKL"
-      | "oldLogprobs"
-    > {}
+export type PPOOptions = z.input<typeof options>;
 
 /**
  * Proximal policy optimisation (Schulman et al., arXiv 1707.06347) over the tokens of probes: see `clippedSurrogateLoss`,

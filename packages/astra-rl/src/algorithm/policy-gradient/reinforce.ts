@@ -6,7 +6,6 @@ import { BaselineAdvantage, BASELINES } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
-import type { PolicyGradientOptions } from "./policy-types.js";
 
 const { entropyCoefficient, normalizeAdvantages, klCoefficient, klLossCoefficient, klTarget, normalizer } =
   policyOptions;
@@ -27,18 +26,7 @@ const options = z.strictObject({
   klTarget,
 });
 
-export interface REINFORCEOptions extends Pick<
-  PolicyGradientOptions,
-  | "normalizer"
-  | "normalizeAdvantages"
-  | "entropyCoefficient"
-  | "klCoefficient"
-  | "klLossCoefficient"
-  | "klTarget"
-> {
-  /** What a turn is compared with; see `BaselineAdvantage`. @default "others" */
-  baseline?: (typeof BASELINES)[number];
-}
+export type REINFORCEOptions = z.input<typeof options>;
 
 /**
  * REINFORCE with a baseline (Williams 1992): see `logProbabilityLoss` and `BaselineAdvantage`. It learns from single paths as

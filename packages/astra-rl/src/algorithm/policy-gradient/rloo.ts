@@ -7,7 +7,6 @@ import { SiblingAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { baselineNeeds, policyOptions, withUsualKL } from "./policy-options.js";
-import type { PolicyGradientOptions } from "./policy-types.js";
 
 const { entropyCoefficient, klCoefficient, klLossCoefficient, klTarget, normalizer } = policyOptions;
 
@@ -19,10 +18,7 @@ const options = z.strictObject({
   klTarget,
 });
 
-export type RLOOOptions = Pick<
-  PolicyGradientOptions,
-  "normalizer" | "entropyCoefficient" | "klCoefficient" | "klLossCoefficient" | "klTarget"
->;
+export type RLOOOptions = z.input<typeof options>;
 
 /**
  * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): a probe is compared with the mean of its

@@ -6,7 +6,7 @@ import { BaselineAdvantage } from "./advantages.js";
 import { logProbabilityLoss } from "./log-probability-loss.js";
 import { PolicyGradient } from "./policy-gradient.js";
 import { policyOptions } from "./policy-options.js";
-import type { PolicyBranch, PolicyGradientOptions } from "./policy-types.js";
+import type { PolicyBranch } from "./policy-types.js";
 
 const options = z.strictObject({
   threshold: z
@@ -17,10 +17,7 @@ const options = z.strictObject({
   normalizer: policyOptions.normalizer.default("token"),
 });
 
-export interface SupervisedOptions extends Pick<PolicyGradientOptions, "epochs" | "normalizer"> {
-  /** Least credit of a probe that is learned. @default 0.5 */
-  threshold?: number;
-}
+export type SupervisedOptions = z.input<typeof options>;
 
 /**
  * Supervised learning on what was found: −log π of the probes that reached a credit, and nothing of the others. Perez et

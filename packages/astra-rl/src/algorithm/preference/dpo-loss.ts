@@ -3,22 +3,14 @@ import {
   preferenceMargin,
   requireBeta,
   requireLabelSmoothing,
-  type MarginOptions,
   type PreferenceLogprobs,
 } from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS } from "./preference-options.js";
-
-export interface DPOLossOptions extends MarginOptions {
-  /** β, how strongly the tester is held to the baseline. @default 0.1 */
-  beta?: number;
-  /** ε, the probability that a label is the wrong way round. @default 0 */
-  labelSmoothing?: number;
-}
+import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
 
 /**
  * Direct preference optimisation: −(1−ε)·logσ(βh) − ε·logσ(−βh), one value for each pair, [B].
  *
- * Rafailov et al., "Direct Preference Optimization", arXiv 2305.18290, equation 7. The label-smoothed form is the
+ * Rafailov et al., "Direct Preference Optimization", arXiv 2305.18290, equation 7; ε is the probability that a label is wrong. The label-smoothed form is the
  * conservative DPO of E. Mitchell, "A note on DPO with noisy preferences and relationship to IPO" (2023); unlike the
  * "robust" variant it is not divided by 1 − 2ε.
  */
@@ -28,7 +20,7 @@ export function dpoLoss(
     beta = PREFERENCE_DEFAULTS.beta,
     labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
     lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
-  }: DPOLossOptions = {},
+  }: MarginLossOptions = {},
 ): Tensor {
   requireBeta("dpoLoss", beta);
   requireLabelSmoothing("dpoLoss", labelSmoothing);

@@ -1,16 +1,13 @@
 import { defineKind } from "../../kinds/index.js";
+import type { z } from "zod";
 import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
-import { dpoLoss, type DPOLossOptions } from "./dpo-loss.js";
+import { dpoLoss } from "./dpo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
-import type { PairOptions } from "./preference-pairs.js";
 import { Preference } from "./preference.js";
 
-export interface DPOOptions extends DPOLossOptions, PairOptions {
-  /** How often the pairs of an experience are passed over. @default 1 */
-  epochs?: number;
-}
+export type DPOOptions = z.input<typeof preferenceOptions>;
 
 /**
  * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).
@@ -19,7 +16,7 @@ export interface DPOOptions extends DPOLossOptions, PairOptions {
  */
 export class DPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: DPOOptions = {}) {
-    super(system, "DPO", dpoLoss, parseOptions("DPO", preferenceOptions, options) as DPOOptions);
+    super(system, "DPO", dpoLoss, parseOptions("DPO", preferenceOptions, options));
   }
 }
 

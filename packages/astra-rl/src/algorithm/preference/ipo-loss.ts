@@ -3,23 +3,15 @@ import {
   preferenceMargin,
   requireBeta,
   requireLabelSmoothing,
-  type MarginOptions,
   type PreferenceLogprobs,
 } from "./preference-margin.js";
-import { PREFERENCE_DEFAULTS } from "./preference-options.js";
-
-export interface IPOLossOptions extends MarginOptions {
-  /** β (the paper's τ): the margin is pulled towards 1/(2β), so a smaller β asks for a larger margin. @default 0.1 */
-  beta?: number;
-  /** ε, the probability that a label is the wrong way round. @default 0 */
-  labelSmoothing?: number;
-}
+import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
 
 /**
  * Identity preference optimisation: (h − 1/(2β))², one value for each pair, [B].
  *
  * Azar et al., "A General Theoretical Paradigm to Understand Learning from Human Preferences", arXiv 2310.12036,
- * equation 17. The paper writes h with log-probabilities of whole sequences, and so does this function by default;
+ * equation 17, whose τ is β here: the smaller, the larger the margin that is asked for. The paper writes h with log-probabilities of whole sequences, and so does this function by default;
  * `lengthNormalize` gives the mean over tokens that some libraries use instead. With label smoothing, the
  * expectation of the same loss when a label is the wrong way round with probability ε:
  * (1−ε)·(h − 1/(2β))² + ε·(h + 1/(2β))². The paper has no such term; it is the same step as in `dpoLoss`.
@@ -30,7 +22,7 @@ export function ipoLoss(
     beta = PREFERENCE_DEFAULTS.beta,
     labelSmoothing = PREFERENCE_DEFAULTS.labelSmoothing,
     lengthNormalize = PREFERENCE_DEFAULTS.lengthNormalize,
-  }: IPOLossOptions = {},
+  }: MarginLossOptions = {},
 ): Tensor {
   requireBeta("ipoLoss", beta);
   requireLabelSmoothing("ipoLoss", labelSmoothing);

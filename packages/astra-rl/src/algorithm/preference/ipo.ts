@@ -1,16 +1,13 @@
 import { defineKind } from "../../kinds/index.js";
+import type { z } from "zod";
 import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
-import { ipoLoss, type IPOLossOptions } from "./ipo-loss.js";
+import { ipoLoss } from "./ipo-loss.js";
 import { preferenceOptions } from "./preference-options.js";
-import type { PairOptions } from "./preference-pairs.js";
 import { Preference } from "./preference.js";
 
-export interface IPOOptions extends IPOLossOptions, PairOptions {
-  /** How often the pairs of an experience are passed over. @default 1 */
-  epochs?: number;
-}
+export type IPOOptions = z.input<typeof preferenceOptions>;
 
 /**
  * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).
@@ -19,7 +16,7 @@ export interface IPOOptions extends IPOLossOptions, PairOptions {
  */
 export class IPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, options: IPOOptions = {}) {
-    super(system, "IPO", ipoLoss, parseOptions("IPO", preferenceOptions, options) as IPOOptions);
+    super(system, "IPO", ipoLoss, parseOptions("IPO", preferenceOptions, options));
   }
 }
 

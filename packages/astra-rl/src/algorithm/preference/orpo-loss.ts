@@ -3,11 +3,6 @@ import { z } from "zod";
 import { divisors, type PreferenceLogprobs } from "./preference-margin.js";
 import { pairOptions } from "./preference-options.js";
 
-export interface ORPOLossOptions {
-  /** λ: weight of the odds ratio beside the likelihood of the chosen probe. @default 0.1 */
-  lambda?: number;
-}
-
 export const orpoOptions = z.strictObject({
   lambda: z
     .number()
@@ -16,6 +11,8 @@ export const orpoOptions = z.strictObject({
     .describe("Weight of the odds ratio beside the likelihood of the chosen probe"),
   ...pairOptions.shape,
 });
+
+export type ORPOLossOptions = Pick<z.input<typeof orpoOptions>, "lambda">;
 
 export const ORPO_DEFAULTS: Readonly<z.output<typeof orpoOptions>> = orpoOptions.parse({});
 

@@ -1,16 +1,13 @@
 import { scope, tensor } from "@astra-rl/torch";
+import type { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { System, Message, Conversation } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
 import { siblingsMissing } from "../requirements.js";
-import { orpoLoss, orpoOptions, orpoParts, type ORPOLossOptions } from "./orpo-loss.js";
-import type { PairOptions } from "./preference-pairs.js";
+import { orpoLoss, orpoOptions, orpoParts } from "./orpo-loss.js";
 import { Preference } from "./preference.js";
 
-export interface ORPOOptions extends ORPOLossOptions, PairOptions {
-  /** How often the pairs of an experience are passed over. @default 1 */
-  epochs?: number;
-}
+export type ORPOOptions = z.input<typeof orpoOptions>;
 
 /**
  * Odds ratio preference optimisation on sibling pairs (see `Preference` for the pairs and `orpoLoss` for the loss). No
@@ -25,7 +22,7 @@ export class ORPO<S = Conversation, A = Message> extends Preference<S, A> {
   constructor(system: System<S, A>, given: ORPOOptions = {}) {
     const { lambda, ...options } = parseOptions("ORPO", orpoOptions, given);
     super(system, "ORPO", (logprobs) => orpoLoss(logprobs, { lambda }), {
-      ...(options as PairOptions),
+      ...options,
       usesBaseline: false,
     });
     this.lambda = lambda;

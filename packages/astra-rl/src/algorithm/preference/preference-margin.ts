@@ -1,4 +1,5 @@
 import { tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import type { MarginLossOptions } from "./preference-options.js";
 
 /** Sequence log-probabilities of B preference pairs: sums over the continuation's tokens, each of shape [B]. */
 export interface PreferenceLogprobs {
@@ -16,14 +17,6 @@ export interface PreferenceLogprobs {
   rejectedLengths?: readonly number[];
 }
 
-export interface MarginOptions {
-  /**
-   * Divide each sequence's log-ratio by its number of tokens (at least 1: an empty continuation stays 0), so that
-   * the size of the loss does not depend on the length of the texts. @default false
-   */
-  lengthNormalize?: boolean;
-}
-
 /**
  * h = (log π(w) − log ref(w)) − (log π(l) − log ref(l)) of each pair, [B]: by how much the tester prefers the chosen
  * continuation more than the baseline does. The argument of every loss in this folder
@@ -31,7 +24,7 @@ export interface MarginOptions {
  */
 export function preferenceMargin(
   logprobs: PreferenceLogprobs,
-  { lengthNormalize = false }: MarginOptions = {},
+  { lengthNormalize = false }: Pick<MarginLossOptions, "lengthNormalize"> = {},
 ): Tensor {
   const { chosen, rejected, baselineChosen, baselineRejected, chosenLengths, rejectedLengths } = logprobs;
   const pairs = chosen.shape[0] ?? 0;

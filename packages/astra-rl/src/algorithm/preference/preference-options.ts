@@ -28,3 +28,12 @@ export const preferenceOptions = z.strictObject({
 });
 
 export const PREFERENCE_DEFAULTS: Readonly<z.output<typeof preferenceOptions>> = preferenceOptions.parse({});
+
+/** Which pairs of siblings are compared. */
+export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
+
+/** The options of a loss on the margin over a baseline. */
+export type MarginLossOptions = Pick<
+  z.input<typeof preferenceOptions>,
+  "beta" | "labelSmoothing" | "lengthNormalize"
+>;

@@ -1,22 +1,10 @@
 import type { CreditTable, Node, Message, Conversation } from "../../core/index.js";
-import { PREFERENCE_DEFAULTS } from "./preference-options.js";
+import { PREFERENCE_DEFAULTS, type PairOptions } from "./preference-options.js";
 
 /** Two siblings, the first of which is preferred. */
 export interface PreferencePair<S = Conversation, A = Message> {
   chosen: Node<S, A>;
   rejected: Node<S, A>;
-}
-
-export interface PairOptions {
-  /**
-   * Which siblings are compared: the best with the worst, or every two that differ in credit, the better one chosen.
-   * @default "best-worst"
-   */
-  pairs?: "best-worst" | "all";
-  /** Least difference in credit. @default 0, where any difference counts */
-  pairMargin?: number;
-  /** Where given: only pairs whose chosen turn has at least this credit, and whose rejected one has less. */
-  pairThreshold?: number;
 }
 
 /**

@@ -18,8 +18,8 @@ import {
 import { parseOptions } from "../../options/index.js";
 import { requireSiblings } from "../requirements.js";
 import type { PreferenceLogprobs } from "./preference-margin.js";
-import { preferenceOptions } from "./preference-options.js";
-import { preferencePairs, type PairOptions, type PreferencePair } from "./preference-pairs.js";
+import { preferenceOptions, type MarginLossOptions, type PairOptions } from "./preference-options.js";
+import { preferencePairs, type PreferencePair } from "./preference-pairs.js";
 
 /** Two continuations of one context, the first of which is preferred. */
 export interface PreferenceStep<S = Conversation, A = Message> {
@@ -52,21 +52,9 @@ export interface PairLogprobs {
   baselineSums: Tensor | null;
 }
 
-/** What a loss on the margin over a baseline takes. */
-export interface MarginLossOptions {
-  beta?: number;
-  labelSmoothing?: number;
-  lengthNormalize?: boolean;
-}
-
-export interface PreferenceOptions extends MarginLossOptions, PairOptions {
-  /** How often the pairs of an experience are passed over. @default 1 */
-  epochs?: number;
-  /** Whether the loss compares with a baseline; where it does not, none is asked. @default true */
-  usesBaseline?: boolean;
-}
-
 const codeOptions = preferenceOptions.extend({ usesBaseline: z.boolean().default(true) });
+
+export type PreferenceOptions = z.input<typeof codeOptions>;
 
 /** A loss of preference pairs: one value for each pair, [B]. */
 export type PreferenceLoss = (logprobs: PreferenceLogprobs, options: MarginLossOptions) => Tensor;
