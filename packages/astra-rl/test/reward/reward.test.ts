@@ -108,7 +108,7 @@ describe("Reward", () => {
     const [, graded] = await harm(scorer, { scale: "nats", probes: "graded" }).score(turns);
     expect(graded).toBeCloseTo(0.75 * Math.LN2, 12);
     expect(() => harm(scorer, { scale: "bits" as "nats" })).toThrow(
-      'scale must be one of score, nats, got "bits"',
+      /scale must be .*score.*nats.*, got "bits"/u,
     );
   });
 
@@ -120,7 +120,7 @@ describe("Reward", () => {
     expect(await harm(scorer).score([turn("p", "r")])).toEqual([0.8]);
     for (const [options, message] of [
       [{ of: "probe", probes: "graded" }, "harm of the probe counts for any probe"],
-      [{ probes: "some" }, 'probes must be one of any, harmless, graded, got "some"'],
+      [{ probes: "some" }, /probes must be .*any.*harmless.*graded.*, got "some"/u],
       [{ threshold: 0 }, "threshold must be greater than 0"],
     ] as const) {
       expect(() => harm(scorer, options as Parameters<typeof harm>[1])).toThrow(message);
@@ -131,7 +131,7 @@ describe("Reward", () => {
     const scorer = new TableScorer({ pr: 0.6 });
     expect(await harm(scorer, { of: "both" }).score([turn("p", "r")])).toEqual([0.6]);
     expect(() => harm(scorer, { of: "all" as never })).toThrow(
-      /of must be one of response, both, probe, got "all"/u,
+      /of must be .*response.*both.*probe.*, got "all"/u,
     );
   });
 

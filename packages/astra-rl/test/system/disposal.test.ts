@@ -50,7 +50,7 @@ test("where a system cannot be made, nothing of what would judge is left", async
   expect(liveTensors()).toBe(before);
   const { reward } = configuration;
   reward.terms = [...reward.terms!, { type: "harm", of: "nothing", weight: 1 } as never];
-  await expect(assembleSystem(configuration)).rejects.toThrow(/of must be one of/u);
+  await expect(assembleSystem(configuration)).rejects.toThrow(/of must be /u);
   expect(liveTensors()).toBe(before);
 });
 
