@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { crc32c, EventFile } from "../../src/training/loggers/event-file.js";
+import { parametersOf } from "../../src/training/loggers/logged-values.js";
 import { SESSIONS, writeSessions } from "./golden/write-events.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-events-"));
@@ -13,6 +14,7 @@ const golden = JSON.parse(readFileSync(new URL("golden/events.json", import.meta
   values: Record<string, number>;
   begun: string;
   resumed: string;
+  hyperparameters: string;
 };
 /** What `read_events.py` found in the files that `writeSessions` writes. */
 const readBack = JSON.parse(readFileSync(new URL("golden/read-events.json", import.meta.url), "utf8")) as {
@@ -43,6 +45,21 @@ test("the file of a resumed run begins with the event that forgets the steps fro
   file.add(5_000_000_000, { loss: 0.1 });
   file.close();
   expect(hexOf(file.path)).toBe(golden.resumed);
+});
+
+test("hyperparameters are the bytes that Python's tensorboard writes", () => {
+  const file = new EventFile(join(folder, "hyperparameters"), 1, now);
+  const configuration = {
+    training: { learningRate: 1e-5 },
+    models: { tester: "größe" },
+  };
+  for (const parameter of [
+    ...parametersOf(configuration),
+    ...parametersOf({ training: { keepGraphs: true, betas: [0.9, 0.99] } }),
+  ])
+    file.addHyperparameters([parameter]);
+  file.close();
+  expect(hexOf(file.path)).toBe(golden.hyperparameters);
 });
 
 test("TensorBoard itself reads the values back, those that a resumed session computed again only once", () => {

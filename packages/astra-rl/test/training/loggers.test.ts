@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { LoggedValues, MetricsLogger } from "../../src/core/index.js";
 import { parseMetricsLines } from "../../src/records/index.js";
 import {
@@ -379,6 +379,14 @@ describe("WandbLogger", () => {
     ]);
     expect(begun.map(({ options }) => options["name"])).toEqual(["mine", "mine from step 6"]);
     expect(begun.map(({ code }) => code)).toEqual([1, 0]);
+  });
+
+  it("refuses offline mode, which the package does not have", async () => {
+    vi.stubEnv("WANDB_MODE", "offline");
+    await expect(new WandbLogger().open(RUN)).rejects.toThrow(
+      /@wandb\/sdk cannot work offline; unset WANDB_MODE/u,
+    );
+    vi.unstubAllEnvs();
   });
 
   it("says how to install the package where it is missing", async () => {

@@ -43,6 +43,17 @@ export class EventFile {
     this.#write(event(this.#now(), step, message(5, Buffer.concat(summary))));
   }
 
+  /** Adds the hyperparameters of the run, for the tab HPARAMS (tensorboard/plugins/hparams/plugin_data.proto). */
+  addHyperparameters(parameters: readonly (readonly [key: string, value: unknown])[]): void {
+    const entries = parameters.map(([name, value]) =>
+      message(1, Buffer.concat([text(1, name), message(2, protobufValue(value))])),
+    );
+    const content = message(3, Buffer.concat(entries));
+    const metadata = message(9, message(1, Buffer.concat([text(1, "hparams"), message(2, content)])));
+    const value = message(1, Buffer.concat([text(1, "_hparams_/session_start_info"), metadata]));
+    this.#write(event(this.#now(), 0, message(5, value)));
+  }
+
   close(): void {
     if (this.#handle !== null) closeSync(this.#handle);
     this.#handle = null;
@@ -86,6 +97,18 @@ function message(field: number, content: Buffer): Buffer {
 }
 
 const text = (field: number, value: string) => message(field, Buffer.from(value));
+
+/** A google.protobuf.Value: a number, a text or a truth value; anything else as JSON. */
+function protobufValue(value: unknown): Buffer {
+  if (typeof value === "number") {
+    const bytes = Buffer.alloc(9);
+    bytes[0] = key(2, 1);
+    bytes.writeDoubleLE(value, 1);
+    return bytes;
+  }
+  if (typeof value === "boolean") return variable(4, Number(value));
+  return text(3, typeof value === "string" ? value : JSON.stringify(value));
+}
 
 function fixed32(field: number, value: number): Buffer {
   const bytes = Buffer.alloc(5);

@@ -3,9 +3,9 @@ import { basename, join } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
-import type { Json, LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
+import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { hasMethods, parseOptions } from "../../options/index.js";
-import { scalarsOf } from "./scalars-of.js";
+import { parametersOf, scalarsOf } from "./logged-values.js";
 
 export interface MLflowLoggerOptions {
   /** Address of the tracking server. Default: `MLFLOW_TRACKING_URI`. */
@@ -97,7 +97,10 @@ export class MLflowLogger implements MetricsLogger {
     })) as { run?: { info?: { run_id?: unknown } } };
     const runId = answer.run?.info?.run_id;
     if (typeof runId !== "string") throw new Error(`${this.#address} answered a run without an id`);
-    const parameters = parametersOf(configuration);
+    const parameters = parametersOf(configuration).map(([key, value]) => {
+      const text = typeof value === "string" ? value : JSON.stringify(value);
+      return { key, value: text.slice(0, LONGEST_VALUE) };
+    });
     for (let start = 0; start < parameters.length; start += MOST_PARAMETERS) {
       const params = parameters.slice(start, start + MOST_PARAMETERS);
       await this.#call("POST", "runs/log-batch", { run_id: runId, params });
@@ -176,17 +179,6 @@ function readRun(file: string): { trackingUri: unknown; runId: string } | null {
   } catch {
     return null;
   }
-}
-
-/** Every value of a configuration by its dotted key. */
-function parametersOf(value: Json, path: string[] = []): { key: string; value: string }[] {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-    return Object.entries(value as { [key: string]: Json }).flatMap(([key, child]) =>
-      parametersOf(child, [...path, key]),
-    );
-  }
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  return path.length === 0 ? [] : [{ key: path.join("."), value: text.slice(0, LONGEST_VALUE) }];
 }
 
 export const mlflowKind = defineKind({

@@ -4,12 +4,12 @@ import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { parseOptions } from "../../options/index.js";
-import { scalarsOf } from "./scalars-of.js";
+import { parametersOf, scalarsOf } from "./logged-values.js";
 import { EventFile } from "./event-file.js";
 
 const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });
 
-/** Event files for TensorBoard; that of a resumed run makes it forget the steps that are computed again. */
+/** Event files for TensorBoard, with the configuration as hyperparameters; that of a resumed run makes it forget the steps that are computed again. */
 export class TensorBoardLogger implements MetricsLogger {
   readonly name = "tensorboard";
   readonly #folder: string | null;
@@ -20,12 +20,13 @@ export class TensorBoardLogger implements MetricsLogger {
     this.#folder = parseOptions("TensorBoardLogger", codeOptions, given).folder ?? null;
   }
 
-  open({ folder, nextStep }: LoggedRun): void {
+  open({ folder, nextStep, configuration }: LoggedRun): void {
     const place = this.#folder ?? (folder === null ? null : join(folder, "tensorboard"));
     if (place === null) {
       throw new UsageError("TensorBoardLogger: needs a folder, since this run keeps no files; give one");
     }
     this.#file = new EventFile(place, nextStep);
+    this.#file.addHyperparameters(parametersOf(configuration));
   }
 
   log(step: number, values: LoggedValues): void {

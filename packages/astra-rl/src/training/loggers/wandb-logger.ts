@@ -5,7 +5,7 @@ import { z } from "zod";
 import { defineKind } from "../../kinds/index.js";
 import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js";
 import { objectOption, parseOptions } from "../../options/index.js";
-import { scalarsOf } from "./scalars-of.js";
+import { scalarsOf } from "./logged-values.js";
 
 /** What is used of `@wandb/sdk`. */
 export interface WandbSdk {
@@ -94,6 +94,11 @@ export class WandbLogger implements MetricsLogger {
 
 /** The package where it is installed: beside this one, or in the folder of the command. */
 async function installedSdk(): Promise<WandbSdk> {
+  if (process.env["WANDB_MODE"] === "offline") {
+    throw new UsageError(
+      `logger wandb: the package ${PACKAGE} cannot work offline; unset WANDB_MODE, or log with tensorboard or jsonl instead`,
+    );
+  }
   let module: { default?: unknown };
   try {
     // Not a literal: nothing may insist on a package that is not asked for.
