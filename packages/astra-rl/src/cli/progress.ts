@@ -105,7 +105,9 @@ function factsOf(record: MetricsRecord): string[] {
     `success by harmless probes ${share("success/harmless_probe_rate")}`,
     `harmful probes ${share("harm/probe_rate")}`,
     `distinct probes ${distinct ?? "–"}/${turns ?? "–"}`,
-    ...(isEvaluated ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`] : []),
+    ...(isEvaluated
+      ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`]
+      : []),
     `loss ${plain(record.loss, 3)}`,
   ];
 }

@@ -6,9 +6,10 @@ import {
   parseKindSection,
   relativePath,
   sectionLeaves,
+  sectionModels,
   type KindSection,
 } from "../configuration/index.js";
-import { readScorerSpec } from "../assembly/index.js";
+import { makeScorer, readScorerSpec } from "../assembly/index.js";
 import type { Output } from "./output.js";
 
 /** What `astra-rl init` offers where a scorer has to be chosen. */
@@ -23,6 +24,9 @@ export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keywor
 export async function chosenScorer(spec: string, folder: string): Promise<KindSection> {
   if (findKind("scorer", spec) !== null) return { type: spec };
   const section = await readScorerSpec(spec);
+  // Word lists are read now, models and modules when they are used.
+  const isLight = sectionModels("scorer", section).length === 0 && !isModuleReference(section.type);
+  if (isLight) (await makeScorer(section)).dispose();
   for (const { path, value, schema } of sectionLeaves("scorer", section)) {
     const isPath = schema.path !== undefined || path.at(-1) === "type";
     if (!isPath || typeof value !== "string" || !value.startsWith("/")) continue;

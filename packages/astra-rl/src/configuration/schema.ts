@@ -188,7 +188,10 @@ export const generationSchema = z
     stopStrings: z
       .array(z.string().min(1))
       .default([...speech.stopStrings])
-      .describe("Texts that end an utterance"),
+      .describe(
+        "Texts that end an utterance. A base model, which has no chat template, may write the lines of both speakers: " +
+          '["\\n"] ends its utterance with the line',
+      ),
     keepStopString: z
       .boolean()
       .default(speech.keepStopString)

@@ -47,8 +47,20 @@ export function checkNewRunFolder(folder: string): void {
   );
 }
 
-/** What a run writes before its first step; a run that ended before it, for whatever reason, does not bar its folder. */
-const BEFORE_THE_FIRST_STEP = [LOCK_FILE, RESOLVED_CONFIGURATION, "run.json", "inputs", "checkpoints"];
+/**
+ * What a run and its loggers write before its first step; a run that ended before it, for whatever reason, does not bar its
+ * folder.
+ */
+const BEFORE_THE_FIRST_STEP = [
+  "tensorboard",
+  "mlflow.json",
+  "wandb.json",
+  LOCK_FILE,
+  RESOLVED_CONFIGURATION,
+  "run.json",
+  "inputs",
+  "checkpoints",
+];
 
 function tookNoStep(folder: string): boolean {
   const names = readdirSync(folder);

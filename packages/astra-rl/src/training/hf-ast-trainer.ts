@@ -243,12 +243,16 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       await this.#saveBest(step, summary);
     }
     const rate = summary.success_rate;
+    const reward = score === null ? "unknown" : score.toFixed(4);
+    const known = (count: number | null | undefined) => count ?? "unknown";
     this.logger.info(
-      `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
-        `${percent(summary.harmless_probe_success_rate ?? null)}, ${percent(summary.harmful_probe_rate ?? null)} of the ` +
-        `probes harmful, ${summary.n_distinct_probes ?? "unknown"} distinct of ${summary.n_probes ?? "unknown"}; ` +
-        `${summary.diversity?.n_clusters ?? "unknown"} clusters of attacks; mean final reward ` +
-        `${score === null ? "unknown" : score.toFixed(4)}${best ? ", the best so far" : ""}`,
+      `step ${step}: attack success ${percent(rate)} on ${summary.n_scored} dev rollouts; mean final reward ${reward}` +
+        (best ? ", the best so far" : ""),
+    );
+    this.logger.info(
+      `  ${percent(summary.harmless_probe_success_rate ?? null)} with harmless probes only; ` +
+        `${percent(summary.harmful_probe_rate ?? null)} of the probes harmful, ${known(summary.n_distinct_probes)} of ` +
+        `${known(summary.n_probes)} distinct; ${known(summary.diversity?.n_clusters)} clusters of attacks`,
     );
     return {
       "evaluation/attack_self_bleu": summary.diversity?.self_bleu ?? null,

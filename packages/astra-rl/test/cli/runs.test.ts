@@ -72,6 +72,11 @@ describe("astra-rl rollout", () => {
     expect(liveTensors()).toBe(live);
   });
 
+  test("takes a width of 1, which only training with DPO refuses", async () => {
+    configuration();
+    expect(await rollout("run.yaml", "--set", "sampler.width=1")).toMatchObject({ code: 0, err: "" });
+  });
+
   test("without --json it is text", async () => {
     const shown = await runCommand("rollout", configuration(), "--quiet");
     expect(shown.out).toMatch(/^episode 0 .*\n {2}tester .*\n {2}target .*\[reward/);
@@ -351,7 +356,7 @@ describe("astra-rl init", () => {
       const partial = await runCommand("init", "partial.yaml", ...own, "--scorer", "classifier");
       expect(partial.err).toBe("Wrote partial.yaml. Set scorer, then: astra-rl train partial.yaml\n");
       const refused = await runCommand("train", "partial.yaml", "--quiet");
-      expect(refused.err).toMatch(/scorer\.model must be a text, got null/u);
+      expect(refused.err).toMatch(/scorer\.model must be a string that is not empty, got null/u);
       const embedded = await runCommand("init", "embedded.yaml", ...own, "--scorer", "embedded");
       expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer knows mild English insults/u);
       writeFileSync("own.mjs", "export const lengths = (text) => Math.min(1, text.length / 100);\n");
@@ -364,6 +369,17 @@ describe("astra-rl init", () => {
       const preset = ["--preset", "malibu", "--scorer", "keyword:words.json"];
       expect(await runCommand("init", "sub/preset.yaml", ...own, ...preset)).toMatchObject({ code: 0 });
       expect((await readConfiguration("sub/preset.yaml")).scorer).toEqual(scorer);
+      for (const [file, content, message] of [
+        ["absent.json", null, "there is no such file"],
+        ["number.json", "[7]", "number.json"],
+      ] as const) {
+        if (content !== null) writeFileSync(file, content);
+        const unread = await runCommand("init", "wrong.yaml", ...own, "--scorer", `keyword:${file}`);
+        expect(unread).toMatchObject({ code: 2, err: expect.stringContaining(message) as string });
+        expect(existsSync("wrong.yaml")).toBe(false);
+      }
+      const unknown = await runCommand("init", "wrong.yaml", ...own, "--scorer", "toxic");
+      for (const kind of ["detoxify", "llama-guard"]) expect(unknown.err).toContain(kind);
       const wrong = await runCommand("init", "wrong.yaml", ...own, "--scorer", "keyord:words.json");
       expect(wrong).toMatchObject({
         code: 2,
