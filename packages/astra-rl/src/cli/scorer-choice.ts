@@ -16,7 +16,7 @@ import type { Output } from "./output.js";
 export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;
 
 /**
- * The section that a scorer on the command line stands for, as a file in `folder` names its paths. Of a kind alone, its options
+ * The section that `--scorer` means, with paths relative to `folder`. Of a kind alone, the options
  * are left to be filled in.
  *
  * @throws UsageError, see `readScorerSpec`

@@ -10,17 +10,15 @@ import { readTextFile } from "../text/index.js";
 import { misfitOf } from "./consistency.js";
 import { leavesOf, rootSchema, type Place } from "./json-schema.js";
 import { kindPlaces } from "./kind-places.js";
+import { COMMON_SHAPES, kindSchema, type ModuleTypes } from "./kind-schema.js";
 import { overrideOf, type Override } from "./override.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import {
-  COMMON_SHAPES,
   configurationSchema,
   EMBEDDED,
   EMBEDDED_MODELS,
-  kindSchema,
   type Configuration,
   type KindSection,
-  type ModuleTypes,
 } from "./schema.js";
 import { Source } from "./source.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";

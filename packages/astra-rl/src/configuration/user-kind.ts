@@ -38,7 +38,7 @@ export interface StandardIssue {
 /** A kind that a module of the user's brings. */
 export interface UserKind<R extends Role = Role> {
   readonly role: R;
-  /** Checks and completes its options; null: they are passed on as they stand in the file. */
+  /** Checks and completes its options; null: they are passed on as they are in the file. */
   readonly schema: StandardSchema | null;
   /** What an algorithm needs of its system: see `Kind.needs`. */
   readonly needs: KindNeeds<Record<string, unknown>>;
@@ -165,7 +165,7 @@ function isTarget(made: unknown): made is Model {
   );
 }
 
-/** Whether a class has a static `load` of its own making, so that its constructor is not what is called. */
+/** Whether a class is made by a static `load` instead of its constructor. */
 const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
 
 /**

@@ -120,7 +120,7 @@ describe("Reward", () => {
     expect(await harm(scorer).score([turn("p", "r")])).toEqual([0.8]);
     for (const [options, message] of [
       [{ of: "probe", probes: "graded" }, "harm of the probe counts for any probe"],
-      [{ probes: "some" }, 'probes must be one of any, harmless, graded, got "some"'],
+      [{ probes: "some" }, 'probes must be "any", "harmless" or "graded", got "some"'],
       [{ threshold: 0 }, "threshold must be greater than 0"],
     ] as const) {
       expect(() => harm(scorer, options as Parameters<typeof harm>[1])).toThrow(message);
