@@ -1,3 +1,6 @@
+// Declarations use the types of Node and Symbol.dispose, which a program may compile without.
+/// <reference types="node" preserve="true" />
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * Tensors, operators, autograd and memory over libtorch. It must not know text, models by name, or reward.
  *

@@ -43,7 +43,7 @@ import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer 
 /**
  * Loads the models and the scorer of a configuration, to train.
  *
- * @param hub how models of the hub are fetched, and who is told of it
+ * @param hub how models are downloaded from the hub, and where progress is reported
  * @returns a system that the caller disposes of
  * @throws UsageError for a model or a scorer that cannot be loaded
  */
@@ -66,15 +66,9 @@ async function loadSystem(
   hub: HubOptions,
   own: Readonly<Record<string, unknown>> = {},
 ): Promise<System> {
-  const { baseline, lora, updateDtype, gradientCheckpointing, otherTesters, otherTesterShare } =
-    configuration.models;
+  const { lora } = configuration.models;
   const options = {
-    otherTesters: otherTesters.map(modelSource),
-    otherTesterShare,
-    ...(baseline === undefined ? {} : { baseline: modelSource(baseline) }),
-    ...(updateDtype === undefined ? {} : { updateDtype }),
     ...(lora === undefined ? {} : { lora: { ...lora, seed: configuration.seed } }),
-    gradientCheckpointing,
     valueHead: (await algorithmNeeds(configuration)).includes("values"),
   };
   return withJudges(configuration, hub, (judges) =>
@@ -102,7 +96,7 @@ async function loadModels(
     const otherTargets: Awaited<ReturnType<typeof load>>[] = [];
     for (const other of models.otherTargets) otherTargets.push(await load(other));
     return await Class.load({
-      ...rolloutOptions(configuration, hub),
+      ...modelOptions(configuration, hub),
       target,
       otherTargets,
       ...options,
@@ -163,10 +157,12 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
 ): Promise<T> {
   if (configuration.system !== undefined)
     return (await ownSystem(configuration, configuration.system, "evaluate", hub)) as unknown as T;
-  const { otherTesters, evaluateOtherTesters } = configuration.models;
-  const options = { otherTesters: evaluateOtherTesters ? otherTesters.map(modelSource) : [] };
+  const { models } = configuration;
+  const rest = Object.entries(models).filter(([key]) => !OF_TRAINING.includes(key));
+  const kept = Object.fromEntries(rest) as Configuration["models"];
+  if (!models.evaluateOtherTesters) kept.otherTesters = [];
   const system = await withJudges(configuration, hub, (judges) =>
-    loadModels(HFEvaluationSystem, configuration, hub, { ...options, ...judges }),
+    loadModels(HFEvaluationSystem, { ...configuration, models: kept }, hub, { ...judges }),
   );
   return system as unknown as T;
 }
@@ -206,26 +202,20 @@ async function withJudges<T>(
   }
 }
 
-function rolloutOptions(configuration: Configuration, hub: HubOptions) {
-  const { models, generation } = configuration;
-  const { tester, likelihood, targetReads, evaluateOtherTesters } = models;
-  const { device, testerDevice, targetDevice, baselineDevice, dtype } = models;
-  const { testerTokenizer, targetTokenizer } = models;
-  return {
-    tester: modelSource(tester),
-    ...(likelihood === undefined ? {} : { likelihood: modelSource(likelihood) }),
-    targetReads,
-    evaluateOtherTesters,
-    hub,
-    device,
-    testerDevice,
-    targetDevice,
-    baselineDevice,
-    testerTokenizer: testerTokenizer && modelSource(testerTokenizer),
-    targetTokenizer: targetTokenizer && modelSource(targetTokenizer),
-    inferenceDtype: dtype,
-    generation,
-  };
+/** What training alone takes of `models`. */
+const OF_TRAINING = ["baseline", "updateDtype", "gradientCheckpointing", "otherTesterShare"];
+
+const isModelKey = (key: string) =>
+  /^(tester|otherTesters|baseline|likelihood|testerTokenizer|targetTokenizer)$/.test(key);
+
+/** The options of `load` as `models` states them, models by what is loaded for their names; targets are made apart. */
+function modelOptions({ models, generation }: Configuration, hub: HubOptions): Record<string, unknown> {
+  const { target: _, otherTargets: __, lora: ___, dtype, ...given } = models;
+  const entries = Object.entries(given).map(([key, value]) => {
+    if (!isModelKey(key)) return [key, value];
+    return [key, Array.isArray(value) ? value.map(modelSource) : modelSource(value as string)];
+  });
+  return { ...Object.fromEntries(entries), hub, inferenceDtype: dtype, generation };
 }
 
 /**
@@ -305,8 +295,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
       `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
     );
   }
-  // Evaluations follow one path: a width of our own samplers would only count against the limit of their trees. What another
-  // sampler does with its options is its own matter.
+  // Evaluations follow one path: a width of our own samplers would only count against the limit of their trees. The options of
+  // another sampler are left as they are.
   const isOurs = findKind("sampler", sampler.type) !== null;
   const section = {
     ...sampler,

@@ -81,7 +81,7 @@ export async function makeScorer(
 /**
  * Makes the scorer of a configuration.
  *
- * @param hub how models of the hub are fetched, and who is told of it
+ * @param hub how models are downloaded from the hub, and where progress is reported
  * @throws UsageError when its files, entries or models are wrong
  */
 export function assembleScorer(

@@ -11,7 +11,7 @@ export function writeResolvedConfiguration(folder: string, configuration: Config
   writeFileAtomic(join(folder, RESOLVED_CONFIGURATION), [stringifyConfiguration(configuration)]);
 }
 
-/** The configuration with the types that "auto" came to stand for, so that it repeats the run on any machine. */
+/** The configuration with the number formats that "auto" resolved to, so that it repeats the run on any machine. */
 export function withComputeTypes(
   configuration: Configuration,
   computed: Partial<ComputeTypes> | null,
@@ -24,7 +24,7 @@ export function withComputeTypes(
 
 /**
  * The configuration with the types of the run that a folder holds wherever it leaves them to "auto": on another machine
- * "auto" may stand for others, which a resumed run must not compute in.
+ * "auto" may resolve to others, which a resumed run must not compute in.
  */
 export function withRecordedTypes(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, RESOLVED_CONFIGURATION);
@@ -42,7 +42,7 @@ export function withRecordedTypes(configuration: Configuration, folder: string):
   return { ...configuration, models: { ...configuration.models, ...types } };
 }
 
-/** The section `models` of a resolved configuration. @throws UsageError where somebody has damaged it */
+/** The section `models` of a resolved configuration. @throws UsageError for a damaged file */
 function recordedModels(file: string): Record<string, unknown> {
   try {
     const { models = {} } = (parse(readFileSync(file, "utf8")) ?? {}) as { models?: Record<string, unknown> };

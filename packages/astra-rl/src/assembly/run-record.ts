@@ -53,9 +53,9 @@ export const { version: packageVersion } = JSON.parse(
 };
 
 /**
- * Writes down in `run.json` what is about to work in a run folder: the date, the command, the machine, and on the first
+ * Records in `run.json` what works in a run folder: the date, the command, the machine, and on the first
  * time models, prompts and word lists by their SHA-256, with copies of the small ones in `inputs/`. A run that is resumed
- * keeps what stands there and gets one more session.
+ * keeps its record and gets one more session.
  *
  * @param hub how models were fetched
  */
@@ -82,10 +82,10 @@ export async function recordSession(
 }
 
 /**
- * What is said where a run goes on with another number of threads, or within another instruction set, than its last
+ * The warning for a run that continues with another number of threads, or within another instruction set, than its last
  * session computed with: sums are then added up in another order.
  *
- * @returns null where both are the same, or nobody has written them down
+ * @returns null where both are the same, or were not recorded
  */
 export function engineChange(folder: string): string | null {
   const path = join(folder, FILE);

@@ -25,6 +25,7 @@ export async function readScorerSpec(spec: string): Promise<KindSection> {
   const names = kindsOf("scorer").map(({ name }) => name);
   const advice = didYouMean(spec.split(":")[0], names);
   throw new UsageError(
-    `--scorer ${spec}: must be "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …, …}${advice}`,
+    `--scorer ${spec}: must be a kind (${names.join(", ")}), keyword:FILE.json, ./file.js#name, a YAML file, or ` +
+      `{type: …, …}${advice}`,
   );
 }

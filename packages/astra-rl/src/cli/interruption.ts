@@ -15,7 +15,7 @@ export interface Interruption {
   end: () => void;
 }
 
-/** Work was given up that only waited for somebody else's answer. */
+/** Work was abandoned that only waited for an answer, of a server for example. */
 export class StoppedWaitingError extends AstraError {
   override name = "StoppedWaitingError";
 }
@@ -76,7 +76,7 @@ function busyness(): { at: number; loop: number; processor: number } {
   };
 }
 
-/** What a run that was stopped in order says, with the command that goes on. */
+/** The message of a run that was stopped, with the command that continues it. */
 export function stoppedLine(command: string, step: number, steps: number, goOn: string): string {
   // Before its first step a run has no checkpoint.
   const advice = step === 0 ? "there is nothing to go on from" : `go on with ${goOn}`;

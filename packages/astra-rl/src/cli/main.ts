@@ -5,6 +5,7 @@ import {
   InvalidArgumentError,
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
+import { completionCommand } from "./completion.js";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { evalCommand } from "./eval.js";
@@ -58,6 +59,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     .showSuggestionAfterError()
     .configureHelp({ sortSubcommands: false });
   for (const create of COMMANDS) program.addCommand(create(streams));
+  program.addCommand(completionCommand(streams, () => program.commands));
   for (const command of [program, ...program.commands]) {
     command.exitOverride().configureOutput({
       writeOut: (text) => void streams.stdout.write(text),

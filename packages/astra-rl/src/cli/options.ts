@@ -61,12 +61,16 @@ export const testerOption = () =>
  */
 export async function readCommandConfiguration(
   path: string,
-  { set = [], tester }: { set?: readonly Override[] | undefined; tester?: string | undefined },
+  {
+    set = [],
+    tester,
+    trains = false,
+  }: { set?: readonly Override[] | undefined; tester?: string | undefined; trains?: boolean },
   output: Output,
 ): Promise<Configuration> {
   if (tester?.trim() === "") throw new UsageError('--tester "": must name a folder or a hub id, got nothing');
   const ofTester = tester === undefined ? [] : [parseOverride(`models.tester=${JSON.stringify(tester)}`)];
-  const configuration = await readConfiguration(path, { overrides: [...set, ...ofTester] });
+  const configuration = await readConfiguration(path, { overrides: [...set, ...ofTester], trains });
   checkWindows(configuration);
   for (const { path: keys, model } of configuredModels(configuration)) {
     noteHubModel(`models.${keys.join(".")}`, model, output);

@@ -7,7 +7,7 @@ export interface Output {
   result(line: string): void;
   /** A line of the result as JSON. */
   json(value: unknown): void;
-  /** A line about what is going on; nothing with --quiet. */
+  /** A line about the progress of the command; not shown with --quiet. */
   note(line: string): void;
   /** Replaces the last `live` line on a terminal; elsewhere an ordinary note. */
   live(line: string): void;
@@ -29,7 +29,7 @@ export interface Streams {
 export interface OutputOptions {
   /** Leaves out notes and live lines. */
   quiet?: boolean;
-  /** Says what goes on where standard output is closed or full. Default: the process ends. */
+  /** Said when standard output is closed or full and the command continues. Default: the process ends. */
   mayOutlive?: string;
 }
 

@@ -100,12 +100,14 @@ function factsOf(record: MetricsRecord): string[] {
   const isEvaluated = numberOr(record["evaluation/success_rate"]) !== null;
   return [
     `success ${share("success/rate")}`,
+    `success by harmless probes ${share("success/harmless_probe_rate")}`,
     `reward ${plain(record["reward/mean"], 3)}`,
     ...(isEvaluated ? [`dev success ${share("evaluation/success_rate")}`] : []),
-    `success by harmless probes ${share("success/harmless_probe_rate")}`,
     `harmful probes ${share("harm/probe_rate")}`,
     `distinct probes ${distinct ?? "–"}/${turns ?? "–"}`,
-    ...(isEvaluated ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`] : []),
+    ...(isEvaluated
+      ? [`dev success by harmless probes ${share("evaluation/harmless_probe_success_rate")}`]
+      : []),
     `loss ${plain(record.loss, 3)}`,
   ];
 }

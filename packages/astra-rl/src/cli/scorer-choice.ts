@@ -6,16 +6,17 @@ import {
   parseKindSection,
   relativePath,
   sectionLeaves,
+  sectionModels,
   type KindSection,
 } from "../configuration/index.js";
-import { readScorerSpec } from "../assembly/index.js";
+import { makeScorer, readScorerSpec } from "../assembly/index.js";
 import type { Output } from "./output.js";
 
 /** What `astra-rl init` offers where a scorer has to be chosen. */
 export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;
 
 /**
- * The section that a scorer on the command line stands for, as a file in `folder` names its paths. Of a kind alone, its options
+ * The section that `--scorer` means, with paths relative to `folder`. Of a kind alone, the options
  * are left to be filled in.
  *
  * @throws UsageError, see `readScorerSpec`
@@ -23,6 +24,9 @@ export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keywor
 export async function chosenScorer(spec: string, folder: string): Promise<KindSection> {
   if (findKind("scorer", spec) !== null) return { type: spec };
   const section = await readScorerSpec(spec);
+  // Word lists are read now, models and modules when they are used.
+  const isLight = sectionModels("scorer", section).length === 0 && !isModuleReference(section.type);
+  if (isLight) (await makeScorer(section)).dispose();
   for (const { path, value, schema } of sectionLeaves("scorer", section)) {
     const isPath = schema.path !== undefined || path.at(-1) === "type";
     if (!isPath || typeof value !== "string" || !value.startsWith("/")) continue;

@@ -1,7 +1,7 @@
 import { diskReason } from "@astra-rl/torch";
 import { EXIT } from "./exit.js";
 
-/** What goes on where nobody can be given results any more; null: nothing does. */
+/** What continues after standard output was closed; null: the process ends. */
 let sequel: string | null = null;
 let failure: NodeJS.ErrnoException | null = null;
 

@@ -3,7 +3,7 @@ import { doubtsOfStep, NOTHING_LEARNED, type MetricsRecord } from "../records/in
 import type { TrainingCallback } from "../training/index.js";
 import type { Output } from "./output.js";
 
-/** Warns at the first step that shows nothing about the target, so that nobody waits days for an empty run. */
+/** Warns at the first step that says nothing about the target, since a run may take days. */
 export function stepDoubts(output: Output): TrainingCallback {
   let hasSpoken = false;
   let hasNoted = false;

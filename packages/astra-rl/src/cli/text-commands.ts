@@ -235,7 +235,7 @@ export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: st
   options: [
     required(
       "--scorer <spec>",
-      'which scorer: "embedded", "keyword:FILE.json", ./file.js#name, a YAML file, or {type: …}',
+      "which scorer: a kind such as detoxify, keyword:FILE.json, ./file.js#name, a YAML file, or {type: …}",
     ),
     batchSizeOption("texts in one call to the scorer", 64),
   ],

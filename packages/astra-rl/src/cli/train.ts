@@ -52,7 +52,7 @@ export function trainCommand(streams: Streams) {
       if (resume && runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
-      const given = await readCommandConfiguration(config, { set }, output);
+      const given = await readCommandConfiguration(config, { set, trains: true }, output);
       const folder = runDir ?? defaultRunFolder(config);
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;

@@ -3,9 +3,13 @@ import { turnsOfTree } from "../sampler/index.js";
 import { findKind } from "./registry.js";
 import type { Configuration } from "./schema.js";
 
-/** What sections that are right by themselves do not allow together; null where everything fits. */
-export const misfitOf = async (configuration: Configuration): Promise<Misfit | null> =>
-  tooManyTurns(configuration) ?? (await algorithmMisfit(configuration));
+/**
+ * What sections that are right by themselves do not allow together; null where everything fits.
+ *
+ * @param trains whether the algorithm is used
+ */
+export const misfitOf = async (configuration: Configuration, trains: boolean): Promise<Misfit | null> =>
+  tooManyTurns(configuration) ?? (trains ? await algorithmMisfit(configuration) : null);
 
 /** More turns at once than the sampler's limit allows. */
 function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit | null {

@@ -25,11 +25,10 @@ export {
   deviceSchema,
   EMBEDDED,
   generationSchema,
-  MODULE_DEADLINE,
   type Configuration,
   type KindSection,
-  type ScoreCache,
 } from "./schema.js";
+export { MODULE_DEADLINE, type ScoreCache } from "./kind-schema.js";
 export { configurationReference } from "./reference.js";
 export { configurationTemplate, type TemplateOptions } from "./template.js";
 export type { StandardSchema, StepLogger, TextScorer, TurnScorer, UserKind } from "./user-kind.js";

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import type { Role } from "../kinds/index.js";
 import { childrenOf, formsOf, inputSchema, resolved, type JsonSchema } from "../options/index.js";
+import { COMMON_SHAPES } from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
-import { COMMON_SHAPES, configurationSchema } from "./schema.js";
+import { configurationSchema } from "./schema.js";
 
 /** The form of a section whose `type` is an export of the user's module, which checks its own options. */
 function moduleForm(role: Role): JsonSchema {

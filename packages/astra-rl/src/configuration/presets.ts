@@ -21,7 +21,7 @@ export function presetNames(): string[] {
 export const presetPath = (name: string): string => resolve(FOLDER, `${name}.yaml`);
 
 export interface PresetOptions {
-  /** Where the configuration is to stand: files of the preset are named relative to it. */
+  /** The folder of the configuration, to which the paths of the preset's files become relative. */
   folder: string;
   /** What the first line tells editors to check the file against. */
   schema: string;

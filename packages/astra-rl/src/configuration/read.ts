@@ -10,17 +10,15 @@ import { readTextFile } from "../text/index.js";
 import { misfitOf } from "./consistency.js";
 import { leavesOf, rootSchema, type Place } from "./json-schema.js";
 import { kindPlaces } from "./kind-places.js";
+import { COMMON_SHAPES, kindSchema, type ModuleTypes } from "./kind-schema.js";
 import { overrideOf, type Override } from "./override.js";
 import { findKind, type KindSectionName } from "./registry.js";
 import {
-  COMMON_SHAPES,
   configurationSchema,
   EMBEDDED,
   EMBEDDED_MODELS,
-  kindSchema,
   type Configuration,
   type KindSection,
-  type ModuleTypes,
 } from "./schema.js";
 import { Source } from "./source.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
@@ -28,6 +26,8 @@ import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } fro
 export interface ReadOptions {
   /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
   overrides?: readonly Override[];
+  /** Whether the algorithm must go with the rest, as in training. Default true */
+  trains?: boolean;
 }
 
 /**
@@ -44,11 +44,11 @@ export async function readConfiguration(path: string, options: ReadOptions = {})
 export async function parseConfiguration(
   text: string,
   path: string,
-  { overrides = [] }: ReadOptions = {},
+  { overrides = [], trains = true }: ReadOptions = {},
 ): Promise<Configuration> {
   const source = Source.ofFile(text, path, overrides);
   const { data, modules } = await check(source, path, configurationSchema);
-  const misfit = await misfitOf(data);
+  const misfit = await misfitOf(data, trains);
   if (misfit !== null) throw source.mistake(misfit.path, misfit.message);
   return withHashes(data, modules, source);
 }

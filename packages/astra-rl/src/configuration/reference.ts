@@ -1,5 +1,5 @@
-import type { JsonSchema } from "../options/index.js";
-import { configurationJsonSchema } from "./json-schema.js";
+import { formsOf, ruleOf, type JsonSchema } from "../options/index.js";
+import { rootSchema } from "./json-schema.js";
 
 const HEAD = `# Configuration
 
@@ -12,7 +12,7 @@ name another file with the same content; every other one must be as it was.
 /** The reference of all keys as Markdown; committed as docs/configuration.md. */
 export function configurationReference(): string {
   const lines = [HEAD];
-  for (const [name, section] of Object.entries(configurationJsonSchema().properties ?? {})) {
+  for (const [name, section] of Object.entries(rootSchema().properties ?? {})) {
     lines.push(`## ${name}`, "");
     if (isSection(section)) lines.push(...sectionLines(section, []));
     else lines.push(keyLine(name, section, false), "");
@@ -57,33 +57,10 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
 }
 
 function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string {
-  const facts = [kindOf(schema)];
+  const facts = [ruleOf(formsOf(schema, rootSchema()))];
   if (isRequired) facts.push("required");
   else if (schema["default"] !== undefined) facts.push(`default \`${JSON.stringify(schema["default"])}\``);
   if (schema.resume !== undefined) facts.push(`_${schema.resume}_`);
   const meaning = typeof schema.description === "string" ? `: ${schema.description}` : "";
   return `- \`${name}\` (${facts.join(", ")})${meaning}`;
-}
-
-/** What may stand there, with its bounds. */
-function kindOf(schema: JsonSchema): string {
-  const { type, minimum, exclusiveMinimum, maximum, anyOf, const: fixed } = schema;
-  if (fixed !== undefined) return `\`${JSON.stringify(fixed)}\``;
-  if (Array.isArray(schema["enum"]))
-    return schema["enum"].map((choice) => `\`${String(choice)}\``).join(" or ");
-  if (anyOf !== undefined) return anyOf.map(kindOf).join(" or ");
-  const name = {
-    integer: "whole number",
-    number: "number",
-    string: "text",
-    boolean: "true or false",
-    array: "list",
-  };
-  const word = name[type as keyof typeof name] ?? "section";
-  const bounds: string[] = [];
-  if (typeof minimum === "number" && minimum > -Number.MAX_SAFE_INTEGER) bounds.push(`at least ${minimum}`);
-  if (typeof exclusiveMinimum === "number") bounds.push(`above ${exclusiveMinimum}`);
-  const isBound = typeof maximum === "number" && maximum < Number.MAX_SAFE_INTEGER;
-  if (isBound) bounds.push(`at most ${maximum}`);
-  return [word, ...bounds].join(" ").replace(/ (at most)/u, bounds.length > 1 ? " and $1" : " $1");
 }

@@ -36,7 +36,7 @@ function contentHashes(configuration: Record<string, unknown>): Record<string, s
       // Devices may never end.
       if (statSync(value).isFile()) hashes[dotted(path)] = fileDigest(value);
     } catch {
-      // Whoever reads the file says what is wrong with it.
+      // Reading the file later reports what is wrong with it.
     }
   }
   return hashes;
@@ -63,7 +63,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
   });
 }
 
-/** What stands for the content behind a value that names a file: its SHA-256, and of a module the export, too. */
+/** What identifies the content of a file that a value names: its SHA-256; for a module, the export as well. */
 function contentOf(
   key: string,
   leaf: Place | undefined,

@@ -1,12 +1,12 @@
 import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@astra-rl/lm";
 import { z } from "zod";
-import type { KindSection, Role, Sections } from "../kinds/index.js";
+import type { KindSection } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
-import { DEFAULT_CACHE_SIZE } from "../scorer/index.js";
-import { DEFAULT_TYPES, KIND_SECTIONS, kindsOf } from "./registry.js";
+import { FREE, kindSchema, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
+import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 
 /** Stands for what comes with the package: the prompts, the scorer, and before a colon a model. */
 export const EMBEDDED = "embedded";
@@ -18,13 +18,6 @@ const whole = (least: number) => z.number().int().min(least);
 const seed = whole(0).max(Number.MAX_SAFE_INTEGER);
 const finite = z.number();
 const positive = z.number().positive();
-
-/**
- * What a resumed run may do with a key, where it is not simply to leave it alone: "free" to change; "content": name
- * another file, as long as the same stands in it.
- */
-const FREE = { resume: "free" };
-const SAME_CONTENT = { resume: "content", path: "file" };
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
 export const deviceSchema = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
@@ -145,7 +138,6 @@ const models = z.strictObject({
 
 const promptSource = (meta: Record<string, string>) => z.string().min(1).default(EMBEDDED).meta(meta);
 
-// What stands in the held-out prompts, training never asks.
 const prompts = z.strictObject({
   train: promptSource(SAME_CONTENT).describe(
     "Prompts that training episodes start from: a file (.json, .jsonl, .csv, .txt, .parquet, .arrow), a file of the " +
@@ -158,7 +150,7 @@ const prompts = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Where prompts stand in each row of these files. Default: "prompt", else "messages"'),
+    .describe('Which column of these files holds the prompts. Default: "prompt", else "messages"'),
 });
 
 // The Python toolbox's settings, and for the rest what generation does when nothing is said.
@@ -188,7 +180,10 @@ export const generationSchema = z
     stopStrings: z
       .array(z.string().min(1))
       .default([...speech.stopStrings])
-      .describe("Texts that end an utterance"),
+      .describe(
+        "Texts that end an utterance. A base model, which has no chat template, may write the lines of both speakers: " +
+          '["\\n"] ends its utterance with the line',
+      ),
     keepStopString: z
       .boolean()
       .default(speech.keepStopString)
@@ -213,84 +208,7 @@ const evaluation = z.strictObject({
 
 export type { KindSection } from "../kinds/index.js";
 
-/** Types of a role that stand for modules of the user's; their options are checked by themselves. */
-export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
-
-/** What a reward says of each of its terms, whatever the term. */
-const TERM_SHAPE = {
-  weight: finite.describe("What the term's value is multiplied by"),
-  optional: z
-    .boolean()
-    .default(false)
-    .describe("A turn that this term has no value for keeps the sum of the others, instead of failing"),
-};
-
-const scoreCache = z.strictObject({
-  file: z
-    .string()
-    .min(1)
-    .optional()
-    .meta({ ...FREE, path: "output" })
-    .describe("JSON lines that scores are read from and added to; several runs may share it. Default: none"),
-  size: whole(1)
-    .default(DEFAULT_CACHE_SIZE)
-    .meta(FREE)
-    .describe("Most scores to hold in memory, the oldest forgotten first"),
-});
-
-/** How the scores of a section are remembered. */
-export type ScoreCache = z.output<typeof scoreCache>;
-
-/** Seconds that a call to a scorer of the user's may take, unless the configuration says otherwise. */
-export const MODULE_DEADLINE = 600;
-/** What a timer takes. */
-const MOST_SECONDS = 2_000_000;
-
-/** What may be said of every scorer. */
-const SCORER_SHAPE = {
-  deadline: positive
-    .max(MOST_SECONDS)
-    .optional()
-    .meta(FREE)
-    .describe(
-      `Seconds after which a call that has not been answered has failed, and is not repeated. Default: ${MODULE_DEADLINE} ` +
-        "for a module of your own, which may ask a server; no limit for the package's, which compute",
-    ),
-  cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
-};
-
-/** Keys that stand beside the options of every kind of a role, modules included, and are not its maker's matter. */
-export const COMMON_SHAPES: Partial<Record<Role, z.ZodRawShape>> = { term: TERM_SHAPE, scorer: SCORER_SHAPE };
-
-/** The section of a role: one form for each of its kinds, and for each module. */
-export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
-  // Made when it is first needed: a scorer may hold scorers, and those others.
-  let scorer: z.ZodType<KindSection, KindSection> | undefined;
-  const sections: Sections = {
-    scorer: z.lazy(() => (scorer ??= unionOf("scorer", modules, sections))).meta({ kind: "scorer" }),
-  };
-  return unionOf(role, modules, sections).meta({ kind: role });
-}
-
-function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodType<KindSection, KindSection> {
-  const common = COMMON_SHAPES[role] ?? {};
-  const forms = kindsOf(role).map(({ name, summary, schema }) => {
-    const options = typeof schema === "function" ? schema(sections) : schema;
-    return z
-      .strictObject({
-        type: z.literal(name).describe(summary),
-        ...common,
-        ...options.shape,
-      })
-      .check(...((options.def as { checks?: z.core.CheckFn<object>[] }).checks ?? []));
-  });
-  const references = [...new Set(modules[role])];
-  const own = references.map((name) => z.looseObject({ type: z.literal(name), ...common }));
-  const all = [...forms, ...own] as unknown as [(typeof own)[number], ...typeof own];
-  return z.discriminatedUnion("type", all) as unknown as z.ZodType<KindSection, KindSection>;
-}
-
-/** The preset of a reward that says nothing. */
+/** The preset of a reward that names none. */
 export const DEFAULT_PRESET = REWARD_PRESETS[0];
 
 function rewardSchema(modules: ModuleTypes) {
@@ -347,7 +265,7 @@ const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digi
 /**
  * The whole file. Every default is a published setting where there is one.
  *
- * @param modules what else than the package's own kinds may stand behind `type:`
+ * @param modules exports of modules that `type:` may name besides the package's own kinds
  */
 export function configurationSchema(modules: ModuleTypes = {}) {
   const choices = Object.fromEntries(

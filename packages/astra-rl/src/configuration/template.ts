@@ -7,9 +7,9 @@ export interface TemplateOptions {
   schema: string;
   /** Values that replace the schema's defaults, by dotted path. */
   values: Readonly<Record<string, unknown>>;
-  /** What is said of a section besides its description, by its key. */
+  /** Comments on sections, in addition to their descriptions, by key. */
   notes?: Readonly<Record<string, string>>;
-  /** Sections whose kind is left open, by their key, with the kinds that stand there to be uncommented. */
+  /** Sections whose kind is left open, by key, with the kinds that are listed to be uncommented. */
   open?: Readonly<Record<string, readonly string[]>>;
 }
 

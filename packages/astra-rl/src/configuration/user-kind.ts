@@ -5,10 +5,7 @@ import {
   Embedder,
   Scorer,
   within,
-  type Algorithm,
-  type Credit,
   type CreditTable,
-  type Evaluator,
   type Exchange,
   type Failure,
   type Graph,
@@ -16,14 +13,12 @@ import {
   type MetricsLogger,
   type Model,
   type RewardTerm,
-  type Sampler,
   type Score,
   type ScoreOutcome,
-  type System,
   type SystemNeed,
   type Turn,
 } from "../core/index.js";
-import type { KindNeeds, KindParts, LoadableSystem, Made, Role, RunnableTrainer } from "../kinds/index.js";
+import type { KindNeeds, KindParts, LoadableSystem, Made, Role } from "../kinds/index.js";
 
 /** A schema of any library that follows standardschema.dev, zod among them. */
 export interface StandardSchema {
@@ -43,7 +38,7 @@ export interface StandardIssue {
 /** A kind that a module of the user's brings. */
 export interface UserKind<R extends Role = Role> {
   readonly role: R;
-  /** Checks and completes its options; null: they are passed on as they stand in the file. */
+  /** Checks and completes its options; null: they are passed on as they are in the file. */
   readonly schema: StandardSchema | null;
   /** What an algorithm needs of its system: see `Kind.needs`. */
   readonly needs: KindNeeds<Record<string, unknown>>;
@@ -66,109 +61,96 @@ export type StepLogger = (
 /** What a module may export to judge turns one by one: a number, or one later. */
 export type TurnScorer = (turn: Turn, options: Record<string, unknown>) => number | Promise<number>;
 
-type Constructor = new (...values: never[]) => unknown;
+type Constructor = new (...values: unknown[]) => unknown;
+type Options = Record<string, unknown>;
 
-/** How each role is made of a plain class or function, and what what was made must have. */
+/** How a role's part is made of a class or a function, and what it must have. */
 interface RoleRules<R extends Role> {
-  /** Said of an export, or of what `make` gave, that does not fit. */
+  /** Said of an export, or of what `make` returned, that does not fit. */
   wanted: string;
-  fromClass(Class: Constructor, options: Record<string, unknown>, parts: KindParts[R]): unknown;
-  /** null: a plain function makes no sense for this role. */
-  fromFunction: ((name: string, fn: CallableFunction, options: Record<string, unknown>) => unknown) | null;
-  /** null: it does not fit. */
-  accept(made: unknown, name: string): Made[R] | null;
+  methods: readonly string[];
+  /** What a class is made with. Default: the options and the parts. */
+  argumentsOf?: (options: Options, parts: KindParts[R]) => unknown[];
+  /** Absent: a plain function makes no sense for this role. */
+  fromFunction?: (name: string, fn: never, options: Options) => unknown;
+  /** Completes what has the methods; null: it does not fit after all. Default: as it is. */
+  adapt?: (made: never, name: string) => unknown;
 }
-
-const create = (Class: Constructor, ...values: unknown[]): unknown =>
-  new (Class as new (...all: unknown[]) => unknown)(...values);
 
 const has = (value: unknown, ...methods: string[]): boolean => hasMethods(value, methods);
 
 const RULES: { [R in Role]: RoleRules<R> } = {
   scorer: {
     wanted: "a Scorer (an object with the method score)",
-    fromClass: (Class, options) => create(Class, options),
-    fromFunction: (name, fn, options) => new FunctionScorer(name, fn as unknown as TextScorer, options),
-    accept: (made, name) =>
-      made instanceof Scorer ? made : has(made, "score") ? new BorrowedScorer(name, made as Scorer) : null,
+    methods: ["score"],
+    argumentsOf: (options) => [options],
+    fromFunction: (name, fn: TextScorer, options) => new FunctionScorer(name, fn, options),
+    adapt: (made: Scorer, name) => (made instanceof Scorer ? made : new BorrowedScorer(name, made)),
   },
   embedder: {
     wanted: "an Embedder (an object with the method embed)",
-    fromClass: (Class, options) => create(Class, options),
-    fromFunction: null,
-    accept: (made, name) =>
-      made instanceof Embedder
-        ? made
-        : has(made, "embed")
-          ? new BorrowedEmbedder(name, made as Embedder)
-          : null,
+    methods: ["embed"],
+    argumentsOf: (options) => [options],
+    adapt: (made: Embedder, name) => (made instanceof Embedder ? made : new BorrowedEmbedder(name, made)),
   },
   term: {
     wanted: "a reward term (an object with the method score)",
-    fromClass: (Class, options, parts) => create(Class, options, parts),
-    fromFunction: (name, fn, options) => functionTerm(name, fn as unknown as TurnScorer, options),
-    accept: (made, name) => (has(made, "score") ? completeTerm(made as RewardTerm, name) : null),
+    methods: ["score"],
+    fromFunction: functionTerm,
+    adapt: completeTerm,
   },
   credit: {
     wanted: "a function from a graph to a Map of its nodes",
-    fromClass: (Class, options, parts) => create(Class, options, parts),
-    fromFunction: (_, fn, options) => (graph: Graph) => fn(graph, options) as CreditTable,
-    accept: (made) => (typeof made === "function" ? (made as Credit) : null),
+    methods: [],
+    fromFunction: (_, fn: (graph: Graph, options: Options) => CreditTable, options) => (graph: Graph) =>
+      fn(graph, options),
+    adapt: (made: unknown) => (typeof made === "function" ? made : null),
   },
   sampler: {
     wanted: "a Sampler (an object with the methods rollout and evalRollout)",
-    fromClass: (Class, options, { system, prompts, seed }) =>
-      create(Class, system, prompts, { ...options, seed }),
-    fromFunction: null,
-    accept: (made) =>
-      has(made, "rollout", "rolloutMany", "evalRollout", "evalRolloutMany") ? (made as Sampler) : null,
+    methods: ["rollout", "rolloutMany", "evalRollout", "evalRolloutMany"],
+    argumentsOf: (options, { system, prompts, seed }) => [system, prompts, { ...options, seed }],
   },
   algorithm: {
     wanted: "an Algorithm (an object with the methods flatten, collate and step)",
-    fromClass: (Class, options, { system }) => create(Class, system, options),
-    fromFunction: null,
-    accept: (made) => (has(made, "flatten", "collate", "step", "checkSampler") ? (made as Algorithm) : null),
+    methods: ["flatten", "collate", "step", "checkSampler"],
+    argumentsOf: (options, { system }) => [system, options],
   },
   logger: {
     wanted: "a logger (an object with the methods open, log and close)",
-    fromClass: (Class, options) => create(Class, options),
-    fromFunction: (name, fn, options) => ({
+    methods: ["open", "log", "close"],
+    argumentsOf: (options) => [options],
+    fromFunction: (name, fn: StepLogger, options) => ({
       name,
       open: () => {},
-      log: (step: number, values: LoggedValues) => (fn as unknown as StepLogger)(step, values, options),
+      log: (step: number, values: LoggedValues) => fn(step, values, options),
       close: () => {},
     }),
-    accept: (made, name) => (has(made, "open", "log", "close") ? named(made as MetricsLogger, name) : null),
+    adapt: named,
   },
   system: {
     wanted: "a System (extend the class System, or ASTSystem)",
-    fromClass: (Class, options, parts) =>
-      isLoadable(Class) ? parts.load(Class, options) : create(Class, options, parts),
-    fromFunction: null,
-    accept: (made) =>
-      has(made, "rolloutPromptWithTester", "rolloutPromptWithTarget", "advance", "parameters")
-        ? (made as System)
-        : null,
+    methods: ["rolloutPromptWithTester", "rolloutPromptWithTarget", "advance", "parameters"],
   },
   target: {
     wanted: `a Model (an object with the methods generate, release and dispose, a name, role: "target", work, and tellsLikelihood, with logprobs where that is true)`,
-    fromClass: (Class, options, parts) => create(Class, options, parts),
-    fromFunction: null,
-    accept: (made) => (isTarget(made) ? made : null),
+    methods: ["generate", "release", "dispose"],
+    adapt: (made: unknown) => (isTarget(made) ? made : null),
   },
   evaluator: {
     wanted: "an Evaluator (an object with the method evaluate)",
-    fromClass: (Class, options, { sampler, prompts, threshold }) =>
-      create(Class, sampler, prompts, { threshold, ...options }),
-    fromFunction: null,
-    accept: (made) => (has(made, "evaluate") ? (made as Evaluator) : null),
+    methods: ["evaluate"],
+    argumentsOf: (options, { sampler, prompts, threshold }) => [sampler, prompts, { threshold, ...options }],
   },
   trainer: {
     wanted: "a trainer (an object with the methods train and dispose)",
-    fromClass: (Class, options, { configuration, sampler, algorithm, options: own }) =>
-      create(Class, configuration, sampler, algorithm, { ...own, ...options }),
-    fromFunction: null,
-    accept: (made) => (has(made, "train", "dispose") ? (made as RunnableTrainer) : null),
+    methods: ["train", "dispose"],
+    argumentsOf: (options, { configuration, sampler, algorithm, options: own }) => [
+      configuration,
+      sampler,
+      algorithm,
+      { ...own, ...options },
+    ],
   },
 };
 
@@ -183,7 +165,7 @@ function isTarget(made: unknown): made is Model {
   );
 }
 
-/** Whether a class has a static `load` of its own making, so that its constructor is not what is called. */
+/** Whether a class is made by a static `load` instead of its constructor. */
 const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
 
 /**
@@ -200,52 +182,52 @@ export function userKind<R extends Role>(
   name: string,
   value: unknown,
 ): UserKind<R> {
-  const rules = RULES[role] as unknown as RoleRules<R>;
-  const finish = async (make: () => unknown): Promise<Made[R]> => {
-    let made: unknown;
-    try {
-      made = await make();
-    } catch (cause) {
-      if (cause instanceof AstraError) throw cause;
-      throw new UsageError(`${reference}: making the ${role} failed: ${messageOf(cause)}`, { cause });
-    }
-    const accepted = rules.accept(made, name);
-    if (accepted === null) {
-      throw new UsageError(`${reference}: must make ${rules.wanted}, got ${describeValue(made)}`);
-    }
-    return accepted;
-  };
-  const needs = readNeeds(reference, value);
+  const { wanted, methods, argumentsOf, fromFunction, adapt } = RULES[role] as unknown as RoleRules<R>;
+  const kind = (make: UserKind<R>["make"] | ((...given: Parameters<UserKind<R>["make"]>) => unknown)) => ({
+    role,
+    schema: null,
+    needs: readNeeds(reference, value),
+    make: async (options: Options, parts: KindParts[R]): Promise<Made[R]> => {
+      let made: unknown;
+      try {
+        made = await make(options, parts);
+      } catch (cause) {
+        if (cause instanceof AstraError) throw cause;
+        throw new UsageError(`${reference}: making the ${role} failed: ${messageOf(cause)}`, { cause });
+      }
+      const accepted = has(made, ...methods)
+        ? adapt === undefined
+          ? made
+          : adapt(made as never, name)
+        : null;
+      if (accepted !== null) return accepted as Made[R];
+      throw new UsageError(`${reference}: must make ${wanted}, got ${describeValue(made)}`);
+    },
+  });
   if (typeof value === "object" && has(value, "make")) {
     const own = value as { schema?: unknown; make(options: object, parts: object): unknown };
     const schema = own.schema ?? null;
-    if (schema !== null && !isStandardSchema(schema)) {
-      throw new UsageError(
-        `${reference}: schema must be a schema that follows standardschema.dev, such as zod's, got ${describeValue(schema)}`,
-      );
+    if (schema === null || isStandardSchema(schema)) {
+      return { ...kind((options, parts) => own.make(options, parts)), schema };
     }
-    return { role, schema, needs, make: (options, parts) => finish(() => own.make(options, parts)) };
+    throw new UsageError(
+      `${reference}: schema must be a schema that follows standardschema.dev, such as zod's, got ${describeValue(schema)}`,
+    );
   }
   if (isClass(value)) {
-    return {
-      role,
-      schema: null,
-      needs,
-      make: (options, parts) => finish(() => rules.fromClass(value, options, parts)),
-    };
+    const Class = value;
+    return kind((options, parts) => {
+      if (role === "system" && isLoadable(Class)) {
+        return (parts as KindParts["system"]).load(Class, options);
+      }
+      return new Class(...(argumentsOf?.(options, parts) ?? [options, parts]));
+    });
   }
-  if (role === "target" && isTarget(value))
-    return { role, schema: null, needs, make: () => finish(() => value) };
-  const { fromFunction } = rules;
-  if (typeof value === "function" && fromFunction !== null) {
-    return {
-      role,
-      schema: null,
-      needs,
-      make: (options) => finish(() => fromFunction(name, value as CallableFunction, options)),
-    };
+  if (role === "target" && isTarget(value)) return kind(() => value);
+  if (typeof value === "function" && fromFunction !== undefined) {
+    return kind((options) => fromFunction(name, value as never, options));
   }
-  const forms = `an object with make(options, parts)${fromFunction === null ? " or a class" : ", a class or a function"}`;
+  const forms = `an object with make(options, parts)${fromFunction === undefined ? " or a class" : ", a class or a function"}`;
   const article = /^[aeiou]/.test(role) ? "an" : "a";
   throw new UsageError(`${reference}: for ${article} ${role}, must be ${forms}, got ${describeValue(value)}`);
 }

@@ -8,7 +8,7 @@ import { messageOf } from "../core/index.js";
 import type { Role } from "../kinds/index.js";
 import { userKind, type UserKind } from "./user-kind.js";
 
-/** A module of the user's that stands behind `type:`, imported. */
+/** An imported module that a `type:` names. */
 export interface UserModule<R extends Role = Role> {
   /** Absolute path and export, joined by "#": what a resolved configuration says. */
   reference: string;

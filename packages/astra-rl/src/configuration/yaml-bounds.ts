@@ -9,7 +9,7 @@ const MOST_ANCHORS = 1000;
 
 const DEEP_BLOCKS = new RegExp(`^(?: |- |\\? ){${MOST_COLUMNS}}`, "mu");
 
-/** What stands in front of a plain or quoted text in the lexer's tokens. */
+/** The token before a plain or quoted scalar. */
 const SCALAR = "\u001F";
 
 /**

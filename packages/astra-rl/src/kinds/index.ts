@@ -51,7 +51,7 @@ export type MakeScorer = (section: KindSection) => Promise<Scorer>;
 
 /** What the makers of each role are given beside their options. */
 export interface KindParts {
-  /** `hub`: how models of the hub are fetched, and who is told of it. */
+  /** `hub`: how models are downloaded from the hub, and where progress is reported. */
   scorer: { seed: number; hub: HubOptions; makeScorer: MakeScorer };
   embedder: { seed: number };
   /** The run's scorer and embedder, for terms that judge by them. */
@@ -112,7 +112,7 @@ export interface Misfit {
 export type Sections = Readonly<Record<"scorer", z.ZodType<KindSection, KindSection>>>;
 
 /**
- * One choice for a role: the name that stands behind `type:`, the options that may stand beside it, and how it is
+ * One choice for a role: the name that `type:` gives, its options, and how it is
  * made. Each implementation exports its own; `configuration/registry.ts` lists them.
  */
 export interface Kind<R extends Role = Role> {

@@ -1,6 +1,15 @@
 // Options and sections: one zod schema each, and one printer of what is wrong with a value. Must not know: whose options they are.
 export { closest, didYouMean } from "./closest.js";
-export { dotted, mistakesError, oneOf, requirement, tellIssues, valueAt, type Telling } from "./issues.js";
+export {
+  dotted,
+  mistakesError,
+  oneOf,
+  requirement,
+  ruleOf,
+  tellIssues,
+  valueAt,
+  type Telling,
+} from "./issues.js";
 export { childrenOf, formsAt, formsOf, keysAt, resolved, type JsonSchema } from "./json-schema.js";
 export {
   functionOption,

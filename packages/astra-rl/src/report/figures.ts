@@ -5,12 +5,20 @@ export function percent(share: number | null): string {
 
 /** A number with a sign and the given decimals; "–" where it is not known. */
 export function signed(value: number | null, decimals = 2): string {
-  return value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(decimals)}`;
+  if (value === null) return "–";
+  const text = plain(value, decimals);
+  return text.startsWith("−") ? text : `+${text}`;
 }
 
 /** A number with the given decimals; "–" where it is not known. */
 export function plain(value: number | null, decimals = 2): string {
-  return value === null ? "–" : value.toFixed(decimals).replace("-", "−");
+  // Never −0.00.
+  return value === null
+    ? "–"
+    : value
+        .toFixed(decimals)
+        .replace(/^-(?=.*[1-9])/, "−")
+        .replace("-", "");
 }
 
 /** Such as "p = 0.031" or "p = 2e-14"; never "p = 0". */

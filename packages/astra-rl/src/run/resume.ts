@@ -5,7 +5,7 @@ import type { RunSettings } from "./run-settings.js";
 import { readState, type CompleteState } from "./trainer-state.js";
 
 /**
- * Reads the state of a checkpoint for a run that is to go on from it.
+ * Reads the state of a checkpoint that a run is resumed from.
  *
  * @throws UsageError that names everything which must not have changed and has
  */
@@ -20,7 +20,7 @@ export function readResumableState(folder: string, settings: RunSettings): Compl
 }
 
 /**
- * Says, before any model is loaded, whether a run may go on.
+ * Checks, before any model is loaded, that a run may be resumed.
  *
  * @throws UsageError where there is no run, no checkpoint to go on from, or something that must not have changed
  */
@@ -41,7 +41,7 @@ export function noCheckpoint(runDirectory: string): string {
   );
 }
 
-/** The step that a run would go on after; null where it has no checkpoint yet. */
+/** The step of the last checkpoint; null where there is none yet. */
 export function savedStep(runDirectory: string): number | null {
   const folder = join(runDirectory, "checkpoints", "last");
   return existsSync(folder) ? readState(folder).step : null;

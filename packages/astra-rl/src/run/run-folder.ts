@@ -47,13 +47,25 @@ export function checkNewRunFolder(folder: string): void {
   );
 }
 
-/** What a run writes before its first step; a run that ended before it, for whatever reason, does not bar its folder. */
-const BEFORE_THE_FIRST_STEP = [LOCK_FILE, RESOLVED_CONFIGURATION, "run.json", "inputs", "checkpoints"];
+/**
+ * What a run and its loggers write before its first step; a run that ended before it, for whatever reason, does not bar its
+ * folder.
+ */
+const BEFORE_THE_FIRST_STEP = [
+  "tensorboard",
+  "mlflow.json",
+  "wandb.json",
+  LOCK_FILE,
+  RESOLVED_CONFIGURATION,
+  "run.json",
+  "inputs",
+  "checkpoints",
+];
 
 function tookNoStep(folder: string): boolean {
   const names = readdirSync(folder);
   if (names.every((name) => name === LOCK_FILE)) return true;
-  // What was put there by somebody else stays theirs.
+  // Files that no run has written stay.
   if (!names.includes(RESOLVED_CONFIGURATION)) return false;
   const checkpoints = join(folder, "checkpoints");
   return (
@@ -63,10 +75,10 @@ function tookNoStep(folder: string): boolean {
 }
 
 /**
- * Takes the folder of a run that is to go on for this process alone, and puts right what a killed process left there.
+ * Locks the folder of a run that is resumed, and repairs what a killed process left there.
  *
  * @returns the run's lock, which the caller lets go of
- * @throws UsageError where there is no run to go on with, or another process is at work in it
+ * @throws UsageError for a folder without a checkpoint, or one that another process holds
  */
 export function takeRunFolder(folder: string, options: RunLockOptions = {}): RunLock {
   // A name that is mistyped may be that of any folder; nothing is written there.

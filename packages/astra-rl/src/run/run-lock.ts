@@ -36,18 +36,18 @@ const RENEWED_EVERY = 5_000;
 const LEASE = 60_000;
 
 export interface RunLockOptions {
-  /** Told when the lock of a process that is no more was taken over. */
+  /** Called when the lock of a dead process was taken over. */
   onTakeover?: (line: string) => void;
 }
 
 /**
  * Keeps two processes from working in one run folder. The lock is a file with the holder's number and host: a process
- * that is killed leaves it, and the next one that can see that it is no more takes it over.
+ * that is killed leaves it, and the next one that can tell that its holder is dead takes it over.
  *
  * - Among the same processes (one boot, one namespace) the system says who lives.
  * - Among others of a host of the same name (a container that shares it, a machine after its restart) it does not. There
  *   the lock is a lease: its holder renews it, from a thread of its own, and it is taken over a minute after the last time.
- * - On another host nobody can tell, so there a user has to.
+ * - On another host it cannot be told, so that the user decides.
  *
  * Since a holder may have been stopped for longer than its lease, and a folder may be renamed while a run is at work in it,
  * whoever writes calls `check` first.

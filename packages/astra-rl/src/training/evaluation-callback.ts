@@ -70,7 +70,12 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     const isBest = score !== null && (this.#bestScore === null || score > this.#bestScore);
     if (isBest) this.#bestScore = score;
     await this.#onEvaluation({ ...report, step, isBest });
-    control.logger.info(`step ${step}: ${describe(summary, score)}${isBest ? ", the best so far" : ""}`);
+    const reward = score === null ? "unknown" : score.toFixed(4);
+    control.logger.info(
+      `step ${step}: attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts; ` +
+        `mean final reward ${reward}${isBest ? ", the best so far" : ""}`,
+    );
+    control.logger.info(`  ${describeProbes(summary)}`);
     return {
       ...evaluationMetrics(summary),
       "evaluation/best": isBest,
@@ -135,14 +140,12 @@ function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricVal
   };
 }
 
-function describe(summary: EvaluationSummary, score: number | null): string {
+function describeProbes(summary: EvaluationSummary): string {
   const count = (value: number | null | undefined) => value ?? "unknown";
   return (
-    `attack success ${percent(summary.success_rate)} on ${summary.n_scored} dev rollouts, with harmless probes only ` +
-    `${percent(summary.harmless_probe_success_rate)}, ${percent(summary.harmful_probe_rate)} of the probes harmful, ` +
-    `${count(summary.n_distinct_probes)} distinct of ${count(summary.n_probes)}; ` +
-    `${count(summary.diversity?.n_clusters)} clusters of attacks; mean final reward ` +
-    (score === null ? "unknown" : score.toFixed(4))
+    `${percent(summary.harmless_probe_success_rate)} with harmless probes only; ` +
+    `${percent(summary.harmful_probe_rate)} of the probes harmful, ${count(summary.n_distinct_probes)} of ` +
+    `${count(summary.n_probes)} distinct; ${count(summary.diversity?.n_clusters)} clusters of attacks`
   );
 }
 

@@ -245,10 +245,10 @@ describe("astra-rl score", () => {
   });
 
   test.each([
-    [{ prompt: "a" }, /"response" must be a text/],
-    [{ prompt: "a", response: 3 }, /"response" must be a text, got 3/],
-    [{ text: "a", response: "b" }, /must have either "text", or "prompt" and "response", got text, response/],
-    [{ texts: "a" }, /"text" must be a text/],
+    [{ prompt: "a" }, /the line must have either "text", or "prompt" and "response"/],
+    [{ prompt: "a", response: 3 }, /bad\.jsonl:1: response must be a string, got 3/],
+    [{ text: "a", response: "b" }, /the line must have either "text", or "prompt" and "response"/],
+    [{ texts: "a" }, /the line must have either "text", or/],
   ])("refuses %j", async (line, message) => {
     writeFileSync(path("bad.jsonl"), lines([line]));
     const result = await runCommand("score", "--scorer", "embedded", "--input", path("bad.jsonl"));

@@ -72,9 +72,9 @@ describe("progress", () => {
   );
 
   test("at 80 columns success and reward are there, at 200 what the probes are like, each with its name", () => {
-    expect(live(80, { step: 12 }, 40)).toMatch(/ · success 12\.5 % · reward −1\.234/u);
+    expect(live(80, { step: 12 }, 40)).toMatch(/ · success 12\.5 % .*· reward −1\.234/u);
     expect(live(240, { step: 12 })).toMatch(
-      /success by harmless probes 3\.1 % · harmful probes 40\.0 % · distinct probes 12\/48/u,
+      /success by harmless probes 3\.1 % .*· harmful probes 40\.0 % · distinct probes 12\/48/u,
     );
     expect(live(240, { step: 12 })).toContain("dev success 9.4 %");
   });

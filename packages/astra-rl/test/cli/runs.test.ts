@@ -72,6 +72,13 @@ describe("astra-rl rollout", () => {
     expect(liveTensors()).toBe(live);
   });
 
+  test("takes a width of 1, which only training with DPO refuses", async () => {
+    configuration();
+    expect(await runCommand("rollout", configuration(), "--quiet", "--set", "sampler.width=1")).toMatchObject(
+      { code: 0, err: "" },
+    );
+  });
+
   test("without --json it is text", async () => {
     const shown = await runCommand("rollout", configuration(), "--quiet");
     expect(shown.out).toMatch(/^episode 0 .*\n {2}tester .*\n {2}target .*\[reward/);
@@ -83,7 +90,9 @@ describe("astra-rl train", () => {
     const live = liveTensors();
     const result = await runCommand("train", configuration(), "--run-dir", path("run"));
     expect(result).toMatchObject({ code: 0, out: "" });
-    expect(result.err).toMatch(/step 3\/3 · .*loss .*reward .*success/);
+    for (const fact of ["loss", "reward", "success"]) {
+      expect(result.err).toMatch(new RegExp(`step 3/3 · .*${fact} `));
+    }
     const metrics = (folder: string) =>
       readFileSync(path(folder, "metrics.jsonl"), "utf8")
         .trimEnd()
@@ -351,7 +360,7 @@ describe("astra-rl init", () => {
       const partial = await runCommand("init", "partial.yaml", ...own, "--scorer", "classifier");
       expect(partial.err).toBe("Wrote partial.yaml. Set scorer, then: astra-rl train partial.yaml\n");
       const refused = await runCommand("train", "partial.yaml", "--quiet");
-      expect(refused.err).toMatch(/scorer\.model must be a text, got null/u);
+      expect(refused.err).toMatch(/scorer\.model must be a string that is not empty, got null/u);
       const embedded = await runCommand("init", "embedded.yaml", ...own, "--scorer", "embedded");
       expect(embedded.err).toMatch(/^embedded\.yaml: the embedded scorer knows mild English insults/u);
       writeFileSync("own.mjs", "export const lengths = (text) => Math.min(1, text.length / 100);\n");
@@ -364,6 +373,17 @@ describe("astra-rl init", () => {
       const preset = ["--preset", "malibu", "--scorer", "keyword:words.json"];
       expect(await runCommand("init", "sub/preset.yaml", ...own, ...preset)).toMatchObject({ code: 0 });
       expect((await readConfiguration("sub/preset.yaml")).scorer).toEqual(scorer);
+      for (const [file, content, message] of [
+        ["absent.json", null, "there is no such file"],
+        ["number.json", "[7]", "number.json"],
+      ] as const) {
+        if (content !== null) writeFileSync(file, content);
+        const unread = await runCommand("init", "wrong.yaml", ...own, "--scorer", `keyword:${file}`);
+        expect(unread).toMatchObject({ code: 2, err: expect.stringContaining(message) as string });
+        expect(existsSync("wrong.yaml")).toBe(false);
+      }
+      const unknown = await runCommand("init", "wrong.yaml", ...own, "--scorer", "toxic");
+      for (const kind of ["detoxify", "llama-guard"]) expect(unknown.err).toContain(kind);
       const wrong = await runCommand("init", "wrong.yaml", ...own, "--scorer", "keyord:words.json");
       expect(wrong).toMatchObject({
         code: 2,

@@ -97,8 +97,11 @@ test.each([
     "{type: detoxify, variant: large}",
     /scorer\.variant must be "original", "unbiased" or "multilingual", got "large"/,
   ],
-  ["{type: classifier}", /scorer\.model is required \(a text\)/],
-  ["{type: classifier, model: judge, label: 1.5}", /scorer\.label must be a label's name or index, got 1\.5/],
+  ["{type: classifier}", /scorer\.model is required \(a string/],
+  [
+    "{type: classifier, model: judge, label: 1.5}",
+    /scorer\.label must be a whole number of at least 0, got 1\.5/,
+  ],
   [
     "{type: classifier, model: judge, activation: tanh}",
     /scorer\.activation must be "sigmoid" or "softmax", got "tanh"/,

@@ -369,15 +369,15 @@ async function inTerminal(
 describe("a terminal", () => {
   const hasScript = spawnSync("script", ["--version"]).status === 0;
 
-  const share = String.raw`\d+\.\d`;
+  const share = String.raw`\d+\.\d %`;
   test.skipIf(!hasScript).each([
-    [80, `success ${share}/${share} % · harmful \\d+ % · distinct \\d+ % · dev ${share}/${share} %`],
+    [80, `success ${share} · .*reward \\S+`],
     [
-      120,
-      `success ${share} % \\(harmless ${share} %\\) · probes ${share} % harmful, \\d+/\\d+ distinct · dev ${share} % \\(${share} %\\)`,
+      160,
+      `success ${share} · success by harmless probes ${share} · reward \\S+ · dev success ${share} · harmful probes ${share}`,
     ],
   ])(
-    "of %d columns shows success, success with harmless probes, harmful and distinct probes whole on one line",
+    "of %d columns shows speed, time left, success and reward whole on one line",
     async (columns, figures) => {
       configuration("trainingSteps: 4, evaluateEvery: 1");
       const stdout = await inTerminal(columns, "train run.yaml --run-dir run");
@@ -386,7 +386,7 @@ describe("a terminal", () => {
       expect(live.length).toBeGreaterThan(0);
       for (const line of live) {
         expect(Array.from(line).length).toBeLessThan(columns);
-        expect(line).toMatch(new RegExp(` · ${figures}$`, "u"));
+        expect(line).toMatch(new RegExp(`^step 4/4 · \\S+ (s/step|steps/s) · .* in all · ${figures}`, "u"));
       }
       rmSync(path("run"), { recursive: true });
     },

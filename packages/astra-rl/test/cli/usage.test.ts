@@ -35,7 +35,7 @@ describe("wrong command lines", () => {
     [["generate", "--model", "x", "--input", "y", "--modle", "x"], /unknown option '--modle'/],
     [["generate", "--input", "x"], /required option '--model <model>' not specified/],
     [["train"], /missing required argument 'config'/],
-    [["demo", "--algorithm", "mpo"], /Allowed choices are dpo, ipo, orpo, ppo/],
+    [["demo", "--algorithm", "mpo"], /Allowed choices are .*dpo.*ppo/],
     [["demo", "--seed", "x"], /must be a whole number of at least 0/],
     [["generate", "--model", "x", "--input", "y", "--top-p", "1.5"], /must be greater than 0 and at most 1/],
   ])("%j", async (args, message) => {

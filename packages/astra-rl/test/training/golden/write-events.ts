@@ -14,7 +14,8 @@ export const SESSIONS = [
 export function writeSessions(folder: string): void {
   for (const [session, { from, loss }] of SESSIONS.entries()) {
     const file = new EventFile(folder, from, () => TIME + 60_000 * session);
-    for (const [index, value] of loss.entries()) file.add(from + index, { loss: value, "größe/step": from + index });
+    for (const [index, value] of loss.entries())
+      file.add(from + index, { loss: value, "größe/step": from + index });
     file.close();
   }
 }
