@@ -147,8 +147,10 @@ ASTRA_INLINE void addOn(const Cluster& cluster, const Stretch<Stored>& stretch, 
 
 ASTRA_PRODUCT_LOOP(void, addStretch, (const Cluster& cluster, const Stretch<Number>& stretch, bool isOfKeys),
                    (cluster, stretch, isOfKeys)) {
-  if (cluster.size % VL == 0) return addOn<VL>(cluster, stretch, isOfKeys);
-  addOn<(VL < 8 ? VL : 8)>(cluster, stretch, isOfKeys);
+  if constexpr (VL > 8) {
+    if (cluster.size % VL != 0) return addOn<8>(cluster, stretch, isOfKeys);
+  }
+  addOn<VL>(cluster, stretch, isOfKeys);
 }
 
 ASTRA_VECTOR_LOOP(void, scaled, (const Number* __restrict from, int64_t size, float scale, float* __restrict to),
