@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fused-attention-tiles.h"
+#include "kernels/fused-attention/tiles.h"
 
 namespace astra::attention {
 

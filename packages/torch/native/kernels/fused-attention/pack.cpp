@@ -1,7 +1,7 @@
 // Packing for attention on tiles: blocks of rows as the tiles read them and write them, and what biases do to each block.
 #include <algorithm>
 
-#include "fused-attention-tiles.h"
+#include "kernels/fused-attention/tiles.h"
 
 namespace astra::attention {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "fused-attention.h"
+#include "kernels/fused-attention/fused-attention.h"
 
 namespace astra::attention {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "engine.h"
 #include "pieces.h"
-#include "plain-tensor.h"
-#include "product.h"
-#include "tiles.h"
+#include "kernels/plain-tensor.h"
+#include "kernels/linear/product.h"
+#include "kernels/tiles.h"
 
 namespace astra {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "isa.h"
+#include "kernels/isa.h"
 
 // O3, because at O2 loops of unknown length are not vectorised; the width is chosen by the instruction set in force.
 // AVX-512 without its part for 16-bit numbers would be slower than AVX2. Products and sums are rounded apart, so that

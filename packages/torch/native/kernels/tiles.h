@@ -3,7 +3,7 @@
 // (AVX512-BF16), addPairs() does what tiles do, with operands laid out for them.
 #pragma once
 
-#include "isa.h"
+#include "kernels/isa.h"
 
 #ifdef ASTRA_TILES
 #define ASTRA_TILE_CODE __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))

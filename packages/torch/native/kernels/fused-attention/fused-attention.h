@@ -29,8 +29,8 @@
 
 #include "engine.h"
 #include "pieces.h"
-#include "plain-tensor.h"
-#include "vector-math.h"
+#include "kernels/plain-tensor.h"
+#include "kernels/vector-math.h"
 
 namespace astra::attention {
 

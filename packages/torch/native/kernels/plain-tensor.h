@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "engine.h"
-#include "vector-math.h"
+#include "kernels/vector-math.h"
 
 namespace astra {
 

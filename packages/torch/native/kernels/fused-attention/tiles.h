@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "fused-attention.h"
-#include "tiles.h"
+#include "kernels/fused-attention/fused-attention.h"
+#include "kernels/tiles.h"
 
 #ifdef ASTRA_TILES
 namespace astra::attention {

@@ -16,9 +16,9 @@
 #include <ATen/ops/empty.h>
 
 #include "pieces.h"
-#include "plain-tensor.h"
-#include "product.h"
-#include "vector-math.h"
+#include "kernels/plain-tensor.h"
+#include "kernels/linear/product.h"
+#include "kernels/vector-math.h"
 
 namespace astra {
 namespace {

@@ -1,7 +1,7 @@
 // The backward pass of attention on tiles: fused-attention.h.
 #include <algorithm>
 
-#include "fused-attention-tiles.h"
+#include "kernels/fused-attention/tiles.h"
 
 namespace astra::attention {
 

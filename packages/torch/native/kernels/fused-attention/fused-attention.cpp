@@ -3,7 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "fused-attention.h"
+#include "kernels/fused-attention/fused-attention.h"
 
 namespace astra::attention {
 namespace {

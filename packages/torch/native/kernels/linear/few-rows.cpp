@@ -7,9 +7,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include "plain-tensor.h"
-#include "product.h"
-#include "tiles.h"
+#include "kernels/plain-tensor.h"
+#include "kernels/linear/product.h"
+#include "kernels/tiles.h"
 
 namespace astra {
 
