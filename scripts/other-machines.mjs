@@ -83,7 +83,12 @@ async function forArm() {
   // This machine's own headers of the C library must come after those of the other one.
   const libtorch = [include, join(include, "torch/csrc/api/include")].flatMap((path) => ["-idirafter", path]);
   const flags = ["-O1", "-fPIC", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter", "-DNAPI_VERSION=8"];
-  const headers = ["-iquote", sources, "-isystem", join(dirname(require.resolve("node-api-headers/package.json")), "include")];
+  const headers = [
+    "-iquote",
+    sources,
+    "-isystem",
+    join(dirname(require.resolve("node-api-headers/package.json")), "include"),
+  ];
   const folder = mkdtempSync(join(tmpdir(), "astra-arm-"));
   const queue = readdirSync(sources, { recursive: true }).filter((name) => /\.(cpp|c)$/.test(name));
   const count = queue.length;

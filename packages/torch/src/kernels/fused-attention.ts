@@ -1,9 +1,9 @@
-import { differentiable } from "./differentiable.js";
-import { describeValue, TorchError } from "./errors.js";
-import { addon } from "./native.js";
-import { isTensor, wrap } from "./operator-call.js";
-import { isGradEnabled } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { differentiable } from "../differentiable.js";
+import { describeValue, TorchError } from "../errors.js";
+import { addon } from "../native.js";
+import { isTensor, wrap } from "../operator-call.js";
+import { isGradEnabled } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 /**
  * Attention, softmax(q kᵀ · scale + bias) v, in float32, and in bfloat16 on processors that multiply tiles (Intel AMX) or

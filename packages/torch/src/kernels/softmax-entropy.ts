@@ -1,8 +1,8 @@
-import { differentiable } from "./differentiable.js";
-import { empty } from "./factories.js";
-import { cat } from "./operators.js";
-import { scope } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { differentiable } from "../differentiable.js";
+import { empty } from "../factories.js";
+import { cat } from "../operators.js";
+import { scope } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 /** Rows are taken so many numbers at a time: what lies between logits and entropies stays this small. */
 const AT_ONCE = 2 ** 22;

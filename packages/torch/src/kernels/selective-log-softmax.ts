@@ -1,10 +1,10 @@
-import { differentiable } from "./differentiable.js";
-import { isLoopable } from "./kernels.js";
-import { addon } from "./native.js";
-import { wrap } from "./operator-call.js";
-import { scope } from "./scope.js";
+import { differentiable } from "../differentiable.js";
+import { isLoopable } from "./applicability.js";
+import { addon } from "../native.js";
+import { wrap } from "../operator-call.js";
+import { scope } from "../scope.js";
 import { softmaxEntropy } from "./softmax-entropy.js";
-import type { Tensor } from "./tensor.js";
+import type { Tensor } from "../tensor.js";
 
 /**
  * `logits.logSoftmax(-1, dtype)` at some places only: log-probabilities of chosen tokens, logit − log Σ exp(logits).

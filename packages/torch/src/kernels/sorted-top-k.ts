@@ -1,8 +1,8 @@
-import { isLoopable } from "./kernels.js";
-import { addon } from "./native.js";
-import { requireTensor, wrap } from "./operator-call.js";
-import { noGrad } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { isLoopable } from "./applicability.js";
+import { addon } from "../native.js";
+import { requireTensor, wrap } from "../operator-call.js";
+import { noGrad } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 /**
  * The k largest numbers of each row, the largest first, and where they stand; equal ones stand in their order in the row.

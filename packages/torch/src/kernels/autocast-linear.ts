@@ -1,14 +1,14 @@
 /** The product of a layer in 16 bits, of master weights or of weights in 16 bits. */
-import { cast } from "./cast.js";
-import { differentiable } from "./differentiable.js";
-import type { DType } from "./dtype.js";
-import { describeValue, TorchError } from "./errors.js";
-import { addon } from "./native.js";
-import { requireTensor, wrap } from "./operator-call.js";
-import { linear } from "./operators.js";
-import { empty, ones, zeros } from "./factories.js";
-import { isGradEnabled, noGrad, scope } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { cast } from "../cast.js";
+import { differentiable } from "../differentiable.js";
+import type { DType } from "../dtype.js";
+import { describeValue, TorchError } from "../errors.js";
+import { addon } from "../native.js";
+import { requireTensor, wrap } from "../operator-call.js";
+import { linear } from "../operators.js";
+import { empty, ones, zeros } from "../factories.js";
+import { isGradEnabled, noGrad, scope } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 export interface AutocastLinearOptions {
   /** Type that the numbers multiplied are rounded to. */

@@ -1,13 +1,13 @@
 /** Norms over the last dimension, from numbers of one type to results of another. */
-import { cast } from "./cast.js";
-import { differentiable } from "./differentiable.js";
-import type { DType } from "./dtype.js";
-import { isLoopable } from "./kernels.js";
-import { addon } from "./native.js";
-import { requireTensor, wrap } from "./operator-call.js";
-import { layerNorm } from "./operators.js";
-import { isGradEnabled } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { cast } from "../cast.js";
+import { differentiable } from "../differentiable.js";
+import type { DType } from "../dtype.js";
+import { isLoopable } from "./applicability.js";
+import { addon } from "../native.js";
+import { requireTensor, wrap } from "../operator-call.js";
+import { layerNorm } from "../operators.js";
+import { isGradEnabled } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 export interface AutocastNormOptions {
   /** Added to the mean square before its root is taken. */

@@ -1,4 +1,4 @@
-import type { Device, DType } from "./dtype.js";
+import type { Device, DType } from "../dtype.js";
 
 /** A tensor, or a model by what it computes in. */
 export interface Placed {

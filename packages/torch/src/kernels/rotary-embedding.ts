@@ -1,9 +1,9 @@
-import { differentiable } from "./differentiable.js";
-import { isLoopable } from "./kernels.js";
-import { addon } from "./native.js";
-import { requireTensor, wrap } from "./operator-call.js";
-import { cat } from "./operators.js";
-import type { Tensor } from "./tensor.js";
+import { differentiable } from "../differentiable.js";
+import { isLoopable } from "./applicability.js";
+import { addon } from "../native.js";
+import { requireTensor, wrap } from "../operator-call.js";
+import { cat } from "../operators.js";
+import type { Tensor } from "../tensor.js";
 
 /**
  * Rotary position embedding (Su et al. 2021, arXiv 2104.09864): channels i and i + E/2 of a head are a plane, which is turned

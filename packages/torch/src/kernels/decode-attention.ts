@@ -1,8 +1,8 @@
-import { addon } from "./native.js";
-import { isTensor, requireTensor, wrap } from "./operator-call.js";
-import { tensor } from "./factories.js";
-import { isGradEnabled, noGrad, scope } from "./scope.js";
-import type { Tensor } from "./tensor.js";
+import { addon } from "../native.js";
+import { isTensor, requireTensor, wrap } from "../operator-call.js";
+import { tensor } from "../factories.js";
+import { isGradEnabled, noGrad, scope } from "../scope.js";
+import type { Tensor } from "../tensor.js";
 
 function handle(where: string, name: string, value: unknown): number {
   return requireTensor(where, name, value).handle;
