@@ -90,7 +90,9 @@ async function forArm() {
     join(dirname(require.resolve("node-api-headers/package.json")), "include"),
   ];
   const folder = mkdtempSync(join(tmpdir(), "astra-arm-"));
-  const queue = readdirSync(sources, { recursive: true }).filter((name) => /\.(cpp|c)$/.test(name));
+  const queue = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((name) =>
+    /\.(cpp|c)$/.test(name),
+  );
   const count = queue.length;
   const before = failures;
   const work = async () => {
