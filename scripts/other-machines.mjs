@@ -83,15 +83,22 @@ async function forArm() {
   // This machine's own headers of the C library must come after those of the other one.
   const libtorch = [include, join(include, "torch/csrc/api/include")].flatMap((path) => ["-idirafter", path]);
   const flags = ["-O1", "-fPIC", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter", "-DNAPI_VERSION=8"];
-  const headers = ["-isystem", join(dirname(require.resolve("node-api-headers/package.json")), "include")];
+  const headers = [
+    "-iquote",
+    sources,
+    "-isystem",
+    join(dirname(require.resolve("node-api-headers/package.json")), "include"),
+  ];
   const folder = mkdtempSync(join(tmpdir(), "astra-arm-"));
-  const queue = readdirSync(sources).filter((name) => /\.(cpp|c)$/.test(name));
+  const queue = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((name) =>
+    /\.(cpp|c)$/.test(name),
+  );
   const count = queue.length;
   const before = failures;
   const work = async () => {
     for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
       const language = name.endsWith(".c") ? ["-x", "c"] : ["-x", "c++", "-std=c++17"];
-      const files = ["-c", join(sources, name), "-o", join(folder, `${name}.o`)];
+      const files = ["-c", join(sources, name), "-o", join(folder, `${name.replaceAll("/", "-")}.o`)];
       const title = `-DNODE_GYP_MODULE_NAME=${name.endsWith(".c") ? "preload" : "torch"}`;
       const result = await run(compiler, [...language, ...flags, title, ...headers, ...libtorch, ...files]);
       if (!result.ok) fail(`${what}: ${name}`, result.output.split("\n").slice(0, 20).join("\n"));

@@ -63,7 +63,7 @@ describe("a tokenizer that might differ from Python's", () => {
       "a pattern",
       split({ pattern: { Regex: "(?<=a)b" } }),
       {},
-      /"pattern".*matches as in Python: at character/,
+      /"pattern".*matches as in Python: look-behinds/,
     ],
     ["no pattern", split({ pattern: {} }), {}, /"pattern"/],
     ["dropout", { model: { ...bpe, dropout: 0.1 } }, {}, /"model" \(BPE\): "dropout" is 0.1: .*random/],

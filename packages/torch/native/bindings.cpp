@@ -1,9 +1,7 @@
 // How the addon begins.
-#include <ATen/Context.h>
-
 #include "dispatch.h"
 #include "engine.h"
-#include "isa.h"
+#include "kernels/instruction-set.h"
 
 #include <c10/util/Logging.h>
 
@@ -15,15 +13,6 @@ namespace astra {
 Engine::Engine() = default;
 Engine::~Engine() { *alive = false; }
 
-namespace {
-
-// libtorch hands bfloat16 products to oneDNN by what the processor has; where ASTRA_ISA keeps oneDNN from using it, oneDNN
-// would refuse them.
-void keepLibtorchWithinIsa() {
-  if (isa() < kIsaAvx512 && astraMachineIsa(0) >= kIsaAvx512) at::globalContext().setUserEnabledMkldnn(false);
-}
-
-}  // namespace
 }  // namespace astra
 
 NAPI_MODULE_INIT() {
@@ -33,7 +22,7 @@ NAPI_MODULE_INIT() {
   napi_set_instance_data(
       env, engine, [](napi_env, void* data, void*) { delete static_cast<astra::Engine*>(data); }, nullptr);
   try {
-    astra::keepLibtorchWithinIsa();
+    astra::keepLibtorchWithinInstructionSet();
     // libtorch would follow the C++ stack for each error, a millisecond, for words that nobody is shown.
     c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
     astra::takeOverCpuMemory();

@@ -7,7 +7,7 @@
 #include <torch/version.h>
 
 #include "engine.h"
-#include "isa.h"
+#include "kernels/instruction-set.h"
 
 namespace astra {
 
@@ -31,8 +31,8 @@ napi_value information(Call& call) {
       {"version", makeText(call.env, TORCH_VERSION)},
       {"mkl", makeBoolean(call.env, at::globalContext().hasMKL())},
       {"oneDnn", makeBoolean(call.env, at::globalContext().hasMKLDNN())},
-      {"isa", makeText(call.env, astraIsaName(isa()))},
-      {"bfloat16", makeBoolean(call.env, astraMultipliesBfloat16(isa()))},
+      {"isa", makeText(call.env, instructionSetName())},
+      {"bfloat16", makeBoolean(call.env, multipliesBfloat16())},
       {"cuda", makeBoolean(call.env, at::globalContext().hasCUDA())},
       {"cudaDevices", makeNumber(call.env, at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0)},
       {"configuration", makeText(call.env, at::show_config())}});

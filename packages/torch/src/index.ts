@@ -48,21 +48,21 @@ export {
 } from "./scope.js";
 export { Generator, manualSeed } from "./generator.js";
 export { grad, type GradOptions } from "./autograd.js";
-export { autocastLinear, type AutocastLinearOptions } from "./autocast-linear.js";
-export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./autocast-norm.js";
+export { autocastLinear, type AutocastLinearOptions } from "./kernels/autocast-linear.js";
+export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./kernels/autocast-norm.js";
 export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
-export { copyColumns, decodeAttention, type SharedColumns } from "./decode-attention.js";
+export { copyColumns, decodeAttention, type SharedColumns } from "./kernels/decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
-export { fusedAttention } from "./fused-attention.js";
-export { geluTanh } from "./gelu-tanh.js";
-export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, type Placed } from "./kernels.js";
-export { rotaryEmbedding } from "./rotary-embedding.js";
-export { sortedTopK } from "./sorted-top-k.js";
+export { fusedAttention } from "./kernels/fused-attention.js";
+export { geluTanh } from "./kernels/gelu-tanh.js";
+export { addsUpNarrowly, isReadAtOnce, readsSharedColumns, type Placed } from "./kernels/applicability.js";
+export { rotaryEmbedding } from "./kernels/rotary-embedding.js";
+export { sortedTopK } from "./kernels/sorted-top-k.js";
 export { openTensorFile, TensorFile } from "./tensor-file.js";
-export { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "./selective-log-softmax.js";
-export { softmaxEntropy } from "./softmax-entropy.js";
-export { swiglu } from "./swiglu.js";
+export { selectiveLogSoftmax, selectiveLogSoftmaxWithEntropy } from "./kernels/selective-log-softmax.js";
+export { softmaxEntropy } from "./kernels/softmax-entropy.js";
+export { swiglu } from "./kernels/swiglu.js";
 export {
   availableMemory,
   cudaAvailable,

@@ -1,12 +1,10 @@
 import { CodePointSet, setOf } from "./code-points.js";
 import { checkGrowth, type Part } from "./part.js";
 import { bytesToChars } from "./byte-chars.js";
-import { Pattern } from "./pattern.js";
+import { BYTE_LEVEL_PATTERN, Pattern } from "./pattern.js";
 import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
 
 export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
-
-export const BYTE_LEVEL_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
 /** The pre-tokenizer that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
 export function readPreTokenizer(part: Part): PreTokenizer {
@@ -41,7 +39,10 @@ function read(part: Part): PreTokenizer {
       const pattern = readPattern(part);
       const behavior = readBehavior(part);
       const invert = part.boolean("invert");
-      return perPiece((piece) => splitPiece(piece, pattern.matches(piece.text), behavior, invert));
+      return (pieces) => {
+        const found = pattern.matchesOfAll(pieces.map(({ text }) => text));
+        return pieces.flatMap((piece, index) => splitPiece(piece, found[index]!, behavior, invert));
+      };
     }
     case "Punctuation": {
       const behavior = readBehavior(part, { fallback: "Isolated" });
@@ -81,7 +82,9 @@ function read(part: Part): PreTokenizer {
 function readByteLevel(part: Part): PreTokenizer {
   const addPrefixSpace = part.boolean("add_prefix_space");
   part.boolean("trim_offsets", { fallback: true }); // says where tokens lie, not which they are
-  const pattern = part.boolean("use_regex", { fallback: true }) ? new Pattern(BYTE_LEVEL_PATTERN) : null;
+  const pattern = part.boolean("use_regex", { fallback: true })
+    ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("use_regex", why))
+    : null;
   return (pieces) =>
     pieces.flatMap((given) => {
       const text = addPrefixSpace && !given.text.startsWith(" ") ? ` ${given.text}` : given.text;

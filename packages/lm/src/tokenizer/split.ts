@@ -1,7 +1,7 @@
 import { describeValue } from "@astra-rl/torch";
 import type { CodePointSet } from "./code-points.js";
 import type { Part } from "./part.js";
-import { Pattern, PatternError } from "./pattern.js";
+import { Pattern } from "./pattern.js";
 
 /** A stretch of a text that is on its way to the model. */
 export interface Piece {
@@ -46,12 +46,9 @@ export function readPattern(part: Part): Pattern {
   if ((regex === null) === (literal === null)) {
     throw part.refuse("pattern", 'it must be {"Regex": …} or {"String": …}');
   }
-  try {
-    return regex === null ? Pattern.literal(literal!) : new Pattern(regex);
-  } catch (cause) {
-    if (!(cause instanceof PatternError)) throw cause;
-    throw part.refuse("pattern", `a pattern is used only where it matches as in Python: ${cause.message}`);
-  }
+  const refuse = (why: string) =>
+    part.refuse("pattern", `a pattern is used only where it matches as in Python: ${why}`);
+  return regex === null ? Pattern.literal(literal!, refuse) : new Pattern(regex, refuse);
 }
 
 export function readBehavior(part: Part, options: { fallback?: Behavior } = {}): Behavior {

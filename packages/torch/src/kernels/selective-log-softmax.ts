@@ -1,0 +1,66 @@
+import { differentiable } from "../differentiable.js";
+import { isLoopable } from "./applicability.js";
+import { addon } from "../native.js";
+import { wrap } from "../operator-call.js";
+import { scope } from "../scope.js";
+import { softmaxEntropy } from "./softmax-entropy.js";
+import type { Tensor } from "../tensor.js";
+
+/**
+ * `logits.logSoftmax(-1, dtype)` at some places only: log-probabilities of chosen tokens, logit − log Σ exp(logits).
+ * Differentiable (once on the CPU where the result is float32). From float32 and bfloat16 logits on the CPU neither pass makes
+ * anything of the logits' size but their gradient; sums are in float32.
+ *
+ * @param logits [rows, vocabulary]
+ * @param indices int64 [chosen], row · vocabulary + token; a place may be chosen more than once
+ * @returns dtype [chosen]
+ */
+export function selectiveLogSoftmax(logits: Tensor, indices: Tensor, dtype: "float32" | "float64"): Tensor {
+  if (!isFused(logits, dtype)) {
+    return logits.logSoftmax(-1, dtype).view([-1]).indexSelect(0, indices);
+  }
+  return differentiable({
+    name: "selectiveLogSoftmax",
+    inputs: [logits],
+    forward: () => {
+      const [values, normalisers] = addon().selectiveLogSoftmax(logits.handle, indices.handle).map(wrap);
+      return { output: values!, saved: [logits, indices, normalisers!] };
+    },
+    backward: (gradOutput, [saved, chosen, normalisers]) => [
+      wrap(
+        addon().selectiveLogSoftmaxBackward(
+          saved!.handle,
+          chosen!.handle,
+          normalisers!.handle,
+          gradOutput.handle,
+        ),
+      ),
+    ],
+  });
+}
+
+/**
+ * `selectiveLogSoftmax`, and beside it the entropy of every row's whole distribution (see `softmaxEntropy`). The same
+ * log-probabilities to the bit; no further tensor of the logits' size is kept for the backward pass on the CPU.
+ *
+ * @returns dtype [chosen] and [rows]
+ */
+export function selectiveLogSoftmaxWithEntropy(
+  logits: Tensor,
+  indices: Tensor,
+  dtype: "float32" | "float64",
+): { logprobs: Tensor; entropy: Tensor } {
+  if (isFused(logits, dtype)) {
+    return { logprobs: selectiveLogSoftmax(logits, indices, dtype), entropy: softmaxEntropy(logits, dtype) };
+  }
+  return scope(() => {
+    // What the logarithm's own backward pass keeps serves the entropy as well.
+    const all = logits.logSoftmax(-1, dtype);
+    return { logprobs: all.view([-1]).indexSelect(0, indices), entropy: softmaxEntropy(all, dtype) };
+  });
+}
+
+/** Whether there is a loop that makes nothing of the logits' size. */
+function isFused(logits: Tensor, dtype: "float32" | "float64"): boolean {
+  return isLoopable(logits) && dtype === "float32";
+}
