@@ -6,7 +6,7 @@ import type { Tensor } from "./tensor.js";
 import { computingCores, mostThreads, namedThreads } from "./threads.js";
 
 /**
- * Parameters below which a second thread waits more than it works: measured in docs/decisions/0055.
+ * Parameters below which a second thread waits more than it works: measured in docs/performance.md.
  */
 const WORTH_THREADS = 2e6;
 

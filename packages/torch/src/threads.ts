@@ -41,7 +41,7 @@ export function boundedThreads(environment: Environment, most = mostThreads()): 
   });
 }
 
-/** How long a thread without work keeps its processor busy before it sleeps: see docs/decisions/0054. */
+/** How long a thread without work keeps its processor busy before it sleeps: see docs/performance.md. */
 const SPIN_MICROSECONDS = 350;
 
 /**
