@@ -21,7 +21,7 @@ const NOVELTY_TERMS = ["selfBleu", "cosine", "gibberish", "entropy"];
 const PROMISED = { clusters: 2, success: 2 / 3 };
 /** A probe is as likely as an untrained one where it is no less likely than this share of the untrained tester's. */
 const LIKELY = 0.95;
-const EXAMPLES = 8;
+const EXAMPLES = 4;
 
 const { values } = parseArgs({
   options: {
