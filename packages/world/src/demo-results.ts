@@ -63,8 +63,8 @@ for (const algorithm of ALGORITHMS) {
     ];
     return `| ${cells.join(" | ")} |`;
   });
-  // The table, a conversation from before training, and the first that was found, with their headings.
-  const start = runs[0]!.report.split("\n\n").slice(0, 5).join("\n\n");
+  // Conversations follow after the first empty line.
+  const [start] = runs[0]!.report.split("\n\n");
   sections.push(
     `## ${algorithm.toUpperCase()}`,
     "",
@@ -75,14 +75,7 @@ for (const algorithm of ALGORITHMS) {
     ...rows,
     "",
     ...(algorithm === ALGORITHMS[0]
-      ? [
-          `What seed ${seeds[0]} printed, up to the first found conversation:`,
-          "",
-          "```text",
-          start,
-          "```",
-          "",
-        ]
+      ? [`What seed ${seeds[0]} printed first:`, "", "```text", start, "```", ""]
       : []),
   );
 }
