@@ -21,7 +21,7 @@ const NOVELTY_TERMS = ["selfBleu", "cosine", "gibberish", "entropy"];
 const PROMISED = { clusters: 2, success: 2 / 3 };
 /** A probe is as likely as an untrained one where it is no less likely than this share of the untrained tester's. */
 const LIKELY = 0.95;
-const EXAMPLES = 4;
+const EXAMPLES = 8;
 
 const { values } = parseArgs({
   options: {
@@ -120,6 +120,7 @@ for (const seed of seeds) {
     ...(await against(short)),
   ];
   verdicts.push(`| ${cells.join(" | ")} |`);
+  if (said.length > 0) continue; // one seed's are enough to read
   const texts = paid.details.flatMap((detail) => attackOf(detail)?.probe.trim() ?? []);
   said.push(
     `Seed ${seed}, ${WITH.what}, the first ${EXAMPLES} attacks:`,
