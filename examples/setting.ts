@@ -1,6 +1,6 @@
-// What the example programs share: where the models come from, a few prompts, and a scorer. Not part of the package.
+// What the example programs and the guides share: models, a few prompts, a scorer and a system. Not part of the package.
 import { fileURLToPath } from "node:url";
-import { KeywordScorer } from "astra-rl";
+import { HFASTSystem, KeywordScorer } from "astra-rl";
 
 /** A GPT-2 of two layers with random weights and a window of 64 tokens: quick to run, with nothing sensible to say. */
 const TINY = fileURLToPath(new URL("../packages/lm/test/golden/gpt2", import.meta.url));
@@ -33,4 +33,14 @@ export function insults(): KeywordScorer {
     { term: "shut up", weight: 0.7 },
     { pattern: String.raw`\bhate\w*`, weight: 0.5 },
   ]);
+}
+
+/** The system of the guides' programs: tester and target are the tiny checkpoint, and its scorer finds harm in most texts. */
+export function tinySystem(): Promise<HFASTSystem> {
+  return HFASTSystem.load({
+    tester: TINY,
+    target: TINY,
+    scorer: new KeywordScorer([{ pattern: "[a-f]", weight: 0.3 }]),
+    generation: { tester: { maxNewTokens: 4 }, target: { maxNewTokens: 4 } },
+  });
 }

@@ -3,7 +3,7 @@
 //
 //   npm run nightly [-- COUNT [SEED]]     COUNT: generated cases in all, 10,000 unless told otherwise
 //
-// Ends with 1 where anything failed; each failure is told of with the seed that repeats it. See docs/fuzzing-command-line.md.
+// Ends with 1 where anything failed; each failure is told of with the seed that repeats it. See docs/fuzzing.md.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 

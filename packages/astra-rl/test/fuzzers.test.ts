@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
-/** Short runs; long ones are described in docs/fuzzing-command-line.md. */
+/** Short runs; long ones are described in docs/fuzzing.md. */
 const run = (name: string, ...args: string[]) => {
   const script = fileURLToPath(new URL(`../fuzz/${name}.ts`, import.meta.url));
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--import", "tsx", script, ...args], {

@@ -6,7 +6,8 @@ import type { Tensor } from "./tensor.js";
 import { computingCores, mostThreads, namedThreads } from "./threads.js";
 
 /**
- * Parameters below which a second thread waits more than it works: measured in docs/decisions/0055.
+ * Parameters below which a second thread waits more than it works: measured on two cores, models of 1 to 21 million
+ * parameters (docs/performance.md).
  */
 const WORTH_THREADS = 2e6;
 

@@ -41,7 +41,7 @@ export function boundedThreads(environment: Environment, most = mostThreads()): 
   });
 }
 
-/** How long a thread without work keeps its processor busy before it sleeps: see docs/decisions/0054. */
+/** How long an idle thread spins before it sleeps: longer than 96 % of the gaps between parallel regions (docs/performance.md). */
 const SPIN_MICROSECONDS = 350;
 
 /**

@@ -215,13 +215,13 @@ const notRun = CHOICES.filter(
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    "The policy gradients with their defaults, but for the training's settings, those of `desk.yaml` and `demo.yaml` with the steps that the table says, where the untrained tester hardly ever succeeds: it is the shipped one after further training on conversations of which most that lead to harm are left out ([how](../packages/astra-rl/world/README.md)). The target is the shipped model.",
+    "The policy gradients with their default options and the training settings of `desk.yaml` and `demo.yaml`, from a tester that hardly ever succeeds ([how it is made](../packages/astra-rl/world/README.md#rarer-harm)), against the shipped target.",
     "",
-    `Untrained success: ${starts.join(" and ")}. A run is below five times its start where it succeeds less often than five times its own untrained share, or than five times that of all seeds. NLL is under the target, in nats a token.`,
+    `Untrained success: ${starts.join(" and ")}. A run is below five times its start if it succeeds less often than five times its own untrained rate, or that of all seeds.`,
     "",
-    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world, the weight of the KL on seeds 1 to 5 with another estimate of it, and nothing on the desk. RLOO's mean over tokens was chosen on seeds 11 to 13 of the chatter world, with its 65 steps. PPO's 65 steps in the chatter world, those of `demo.yaml`, were chosen with seeds 1 to 10 in view: after 40 nine of them had learned, and seed 10 was at 2.3 %. With the defaults before these (KL estimated as k3, four passes, 30 steps) two of ten seeds stayed below five times their start and one lost 1.38 nats; with those before them two ended at 0 of 128 ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
+    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world and the weight of the KL on seeds 1 to 5 with another estimate; RLOO's on seeds 11 to 13; nothing on the desk. PPO's 65 steps in the chatter world were chosen with seeds 1 to 10 in view: after 40, seed 10 was at 2.3 % and the others had learned. With the defaults before (k3, four passes, 30 steps) two of ten seeds stayed below five times their start ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
     "",
-    `${notRun.length === 0 ? "" : `Not run with these defaults: ${notRun.map(({ what }) => what).join(", ")}. `}What is missing of ten seeds was not run either.`,
+    `${notRun.length === 0 ? "" : `Not run: ${notRun.map(({ what }) => what).join(", ")}, `}and the seeds that are missing of ten.`,
     "",
     "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
     "|---|---|---|---|---|---|---|---|---|---|",

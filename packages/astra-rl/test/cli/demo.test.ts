@@ -6,7 +6,7 @@ import { runCommand, temporaryFolder } from "./run-command.js";
 
 const { path } = temporaryFolder();
 
-// Two steps and eight prompts: whether the demo learns is measured with the whole of it, in docs/demo.md.
+// Two steps and eight prompts: whether the demo learns is measured with the whole of it, in docs/demo-results.md.
 const SHORT = [
   "training.trainingSteps=2",
   "training.evaluateEvery=2",

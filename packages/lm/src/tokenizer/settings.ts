@@ -1,5 +1,5 @@
 // What tokenizer_config.json, special_tokens_map.json and added_tokens.json change, as `transformers` 5 does it
-// (docs/decisions/0061). Must not know: texts.
+// (docs/decisions/0060). Must not know: texts.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
 import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES } from "./tokenizer-classes.js";

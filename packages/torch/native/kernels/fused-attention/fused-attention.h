@@ -1,6 +1,6 @@
 // Attention of several tokens a row and its gradients (Dao 2023, FlashAttention-2, arXiv 2307.08691): bfloat16 on the processor's
 // tiles (packing, the forward and the backward pass in files of their own), float32 on its vectors (fused-attention-vectors.cpp),
-// and what they have in common. docs/kernels.md.
+// and what they have in common. docs/performance.md.
 //
 // | paper            | here                              | what it is                                                        |
 // | ---------------- | --------------------------------- | ----------------------------------------------------------------- |
