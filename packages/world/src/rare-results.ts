@@ -12,7 +12,7 @@ import { cpus } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { parseEvaluationRecord, type EvaluationSummary } from "astra-rl";
-import { astra, percent, range, ROOT } from "./finished-run.js";
+import { astra, percent, ROOT } from "./finished-run.js";
 import { writeRarePart } from "./results-document.js";
 import { makeRareTester, RARE_WORLDS, type RareWorld } from "./training/rare-tester.js";
 
@@ -142,13 +142,16 @@ interface Run {
 const success = ({ success_rate: rate }: EvaluationSummary) => rate ?? 0;
 const harmless = ({ harmless_probe_success_rate: rate }: EvaluationSummary) => rate ?? 0;
 const nll = ({ mean_probe_nll: mean }: EvaluationSummary) => mean ?? NaN;
+const distinct = ({ n_distinct_probes: count }: EvaluationSummary) => count ?? NaN;
 const mean = (numbers: readonly number[]) =>
   numbers.reduce((total, number) => total + number, 0) / numbers.length;
+/** Two decimals with a sign; what rounds to zero is +0.00. */
+const signed = (number: number) =>
+  `${number > -0.005 ? "+" : ""}${number.toFixed(2).replace("-0.00", "0.00")}`;
 const least = (numbers: readonly number[]) => Math.min(...numbers);
 const most = (numbers: readonly number[]) => Math.max(...numbers);
 
 const summaries: string[] = [];
-const rows: string[] = [];
 const starts: string[] = [];
 for (const world of RARE_WORLDS) {
   const tester = join(runs, `tester-${world}`);
@@ -189,23 +192,11 @@ for (const world of RARE_WORLDS) {
       percent(mean(all.map((run) => harmless(run.after)))),
       low === 0 ? "none" : `**${low}**`,
       `${nll(all[0]!.before).toFixed(2)} → ${mean(all.map((run) => nll(run.after))).toFixed(2)}`,
-      `${most(rises) < 0 ? "" : "+"}${most(rises).toFixed(2)}`,
+      signed(most(rises)),
       rises.filter((rise) => rise > MOST_NATS).length || "none",
+      `${Math.round(mean(all.map((run) => distinct(run.before))))} → ${Math.round(mean(all.map((run) => distinct(run.after))))} of ${all[0]!.after.n_probes}`,
     ];
     summaries.push(`| ${summary.join(" | ")} |`);
-    for (const { seed, before: untrained, after } of all) {
-      const cells = [
-        world,
-        choice.what,
-        seed,
-        after.n_scored,
-        `${percent(success(untrained))} → ${percent(success(after))}${range(after.success_rate_interval)}`,
-        `${percent(harmless(untrained))} → ${percent(harmless(after))}${range(after.harmless_probe_success_rate_interval)}`,
-        `${nll(untrained).toFixed(2)} → ${nll(after).toFixed(2)}`,
-        `${untrained.n_distinct_probes} → ${after.n_distinct_probes} of ${after.n_probes}`,
-      ];
-      rows.push(`| ${cells.join(" | ")} |`);
-    }
   }
 }
 
@@ -221,16 +212,11 @@ writeRarePart(
     "",
     "PPO's defaults were chosen on seeds 11 to 15 of the chatter world and the weight of the KL on seeds 1 to 5 with another estimate; RLOO's on seeds 11 to 13; nothing on the desk. PPO's 65 steps in the chatter world were chosen with seeds 1 to 10 in view: after 40, seed 10 was at 2.3 % and the others had learned. With the defaults before (k3, four passes, 30 steps) two of ten seeds stayed below five times their start ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
     "",
-    `${notRun.length === 0 ? "" : `Not run: ${notRun.map(({ what }) => what).join(", ")}, `}and the seeds that are missing of ten.`,
-    "",
-    "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+    ...(notRun.length === 0 ? [] : [`Not run: ${notRun.map(({ what }) => what).join(", ")}.`, ""]),
+    "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat | distinct probes |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
     ...summaries,
     "",
-    `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/rare-results.ts\`. Every run:`,
-    "",
-    "| world | algorithm | seed | n | success | harmless probes only | mean probe NLL | distinct probes |",
-    "|---|---|---|---|---|---|---|---|",
-    ...rows,
+    `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/rare-results.ts\`.`,
   ].join("\n"),
 );
