@@ -210,7 +210,7 @@ writeRarePart(
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start if it succeeds less often than five times its own untrained rate, or that of all seeds.`,
     "",
-    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world and the weight of the KL on seeds 1 to 5 with another estimate; RLOO's on seeds 11 to 13; nothing on the desk. PPO's 65 steps in the chatter world were chosen with seeds 1 to 10 in view: after 40, seed 10 was at 2.3 % and the others had learned. With the defaults before (k3, four passes, 30 steps) two of ten seeds stayed below five times their start ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
+    "PPO's defaults were chosen on seeds 11 to 15 of the chatter world and the weight of the KL on seeds 1 to 5 with another estimate; RLOO's on seeds 11 to 13; nothing on the desk. PPO's 65 steps in the chatter world were chosen with seeds 1 to 10 in view: after 40, seed 10 was at 2.3 % and the others had learned. With the defaults before, two of ten seeds stayed below five times their start ([0174](decisions/0174-defaults-of-policy-gradients-where-harm-is-rare.md)).",
     "",
     ...(notRun.length === 0 ? [] : [`Not run: ${notRun.map(({ what }) => what).join(", ")}.`, ""]),
     "| world | algorithm | steps | runs | success after, mean (range) | harmless probes only | below five times the start | mean probe NLL | largest rise | rises over 1 nat | distinct probes |",
