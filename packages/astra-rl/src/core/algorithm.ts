@@ -6,34 +6,34 @@ import type { Sampler } from "./sampler.js";
 import { Stateless } from "./state.js";
 import type { System, SystemNeed } from "./system.js";
 
-/** What an algorithm makes of one batch. */
+/** Result of an algorithm's step on one batch. */
 export interface StepResult {
-  /** A scalar with a gradient into the system's parameters: the mean over what `weight` counts. */
+  /** A scalar with a gradient into the system's parameters: the mean over the items that `weight` counts. */
   loss: Tensor;
-  /** Metrics by name, each documented on the algorithm's page. */
+  /** Metrics by name, each documented on the algorithm's page in the docs. */
   logs: Record<string, number>;
-  /** Nothing more is to be learned from this experience, from this batch neither: its loss is left out. */
+  /** Stop training on this experience; this batch's loss is discarded, too. */
   stop?: boolean;
 }
 
-/** Parameters that learn at a rate of their own. */
+/** Parameters with a separate learning rate. */
 export interface LearningRateGroup {
-  /** In the metric of its rate, `learning_rate/<name>`. */
+  /** Its learning rate is logged as `learning_rate/<name>`. */
   name: string;
   /** Some of the system's `parameters()`. */
   parameters: Iterable<Tensor>;
-  /** In place of the training's learning rate; the schedule scales it in the same way. */
+  /** Replaces the training's learning rate; the schedule scales it in the same way. */
   learningRate: number;
 }
 
 /**
- * Turns graphs into losses: graph → steps (`flatten`) → once an experience (`prepare`) → batch (`collate`) → loss and
+ * Turns graphs into losses: graph → steps (`flatten`) → once per experience (`prepare`) → batch (`collate`) → loss and
  * logs (`step`), the last two in each of `epochs` passes.
  *
- * `flatten` must reach every node of the graph, leave out those without credit, and keep nodes as they are, so that
- * subclasses of Node and the token ids behind them survive. Steps that share most of their conversation should be neighbours:
- * they are shuffled a few neighbours at a time, since a batch reads once what its steps share. `getState` is what the
- * algorithm remembers between experiences.
+ * `flatten` must visit every node, leave out those without credit, and keep node objects, so that subclasses of Node
+ * and their token ids survive. Steps that share a long prefix should be adjacent: shuffling keeps small groups of
+ * neighbors together, since a batch computes shared prefixes once. `getState` returns the algorithm's state between
+ * experiences.
  */
 export abstract class Algorithm<
   S = Conversation,
@@ -41,9 +41,9 @@ export abstract class Algorithm<
   Step = unknown,
   Batch = unknown,
 > extends Stateless {
-  /** How often the steps of an experience are passed over, each time in another order. */
+  /** Passes over the steps of an experience, each in a new order. */
   readonly epochs: number = 1;
-  /** What the system must be able to tell. One that cannot is refused at assembly. */
+  /** Required capabilities; a system without them is refused at assembly. */
   readonly needs: readonly SystemNeed[] = [];
 
   constructor(readonly system: System<S, A>) {
@@ -56,7 +56,7 @@ export abstract class Algorithm<
   /** Fails, with an explanation, for a credit that this algorithm cannot learn from. Called at assembly. */
   checkCredit(_credit: Credit<S, A>): void {}
 
-  /** Parameters that do not learn at the training's learning rate. Asked once, at assembly. Default: none. */
+  /** Parameters with a separate learning rate. Called once, at assembly. Default: none. */
   learningRates(): readonly LearningRateGroup[] {
     return [];
   }
@@ -64,8 +64,8 @@ export abstract class Algorithm<
   abstract flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): Step[];
 
   /**
-   * Called once an experience with all its steps, without gradients and before the first update: the place for what must
-   * be known under the tester as it is now. Returns the steps that are learned from.
+   * Called once per experience with all its steps, without gradients and before the first update, to compute what
+   * depends on the tester before it changes. Returns the steps to train on.
    */
   async prepare(steps: readonly Step[]): Promise<readonly Step[]> {
     return steps;
@@ -74,8 +74,8 @@ export abstract class Algorithm<
   abstract collate(steps: readonly Step[]): Batch;
 
   /**
-   * How much a batch of these steps counts in a gradient that is accumulated from several: as many as its loss is a mean
-   * of. Steps by default; a loss that is a mean over tokens returns their number.
+   * Weight of a batch of these steps in gradient accumulation: the number of items that its loss averages over.
+   * Default: the number of steps; a loss averaged over tokens returns their number.
    */
   weight(steps: readonly Step[]): number {
     return steps.length;
@@ -83,7 +83,7 @@ export abstract class Algorithm<
 
   abstract step(batch: Batch): Promise<StepResult>;
 
-  /** What the graphs of an experience show beside the steps made of them, for the metrics of the training step. */
+  /** Additional metrics of an experience's graphs, for the log of the training step. */
   graphMetrics(
     _graphs: readonly Graph<S, A>[],
     _credits: readonly CreditTable<S, A>[],

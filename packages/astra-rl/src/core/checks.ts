@@ -2,17 +2,17 @@ import { AstraError } from "@astra-rl/torch";
 import { TokenTable } from "./token-table.js";
 
 /**
- * A system, scorer or algorithm returned something that its interface forbids. Never recorded as data: a fault in
- * the code that is being run must stop the run.
+ * A system, scorer or algorithm returned something that its interface forbids. Never recorded as data: a bug must stop
+ * the run.
  */
 export class ContractError extends AstraError {
   override name = "ContractError";
 }
 
-/** A part gave numbers that are infinite or none. */
+/** A part returned NaN or infinite numbers. */
 export class NotFiniteContractError extends ContractError {}
 
-// Log-softmax in f32 can end a rounding error above zero; nothing honest ends higher than this.
+// Log-softmax in f32 can exceed zero by a rounding error; a correct one stays below this bound.
 const ROUNDING = 1e-4;
 
 /** Fails unless a batched call returned one result for each input. */
@@ -44,19 +44,19 @@ export function checkPaired(
 }
 
 export interface TableRules {
-  /** What they are. Default: values, which may be of any sign. */
+  /** Kind of numbers. Default: values, which may have any sign. */
   numbers?: "logprobs" | "entropy" | "values";
-  /** Rows that the caller asked for, B. */
+  /** B, the number of rows requested. */
   batch: number;
-  /** Whether a gradient must flow through the tensor (true) or must not (false); null: nothing will ask for one. */
+  /** Whether the tensor must carry a gradient (true) or must not (false); null to skip the check. */
   gradient: boolean | null;
-  /** Device of the tensors seen so far; null when this is the first. */
+  /** Device of previous tensors; null if this is the first. */
   device: string | null;
 }
 
 /**
- * Checks numbers of tokens: one row for each input, floating point, finite, 0 beyond each row's tokens, gradient where one
- * belongs, one device; log-probabilities at most 0, entropies at least 0.
+ * Checks per-token numbers: one row per input, floating point, finite, 0 in the padding, gradient as required, one
+ * device; log-probabilities at most 0, entropies at least 0.
  *
  * @throws ContractError that names the rule, the place and the value
  */
@@ -127,7 +127,7 @@ export function checkTable(
   }
 }
 
-/** Fails unless a table has the tokens of another one about the same continuations. */
+/** Fails unless a table has the same lengths as the log-probabilities of the same continuations. */
 export function checkSameTokens(where: string, table: TokenTable, logprobs: TokenTable): void {
   const row = table.lengths.findIndex((length, index) => length !== logprobs.lengths[index]);
   if (row < 0) return;

@@ -3,17 +3,17 @@ import type { Graph } from "./graph.js";
 import type { Node } from "./node.js";
 
 /**
- * What each turn is credited with when something is learned from it. A node that is absent was not judged, which is not
- * a credit of 0: nothing is learned from it.
+ * The training signal of each turn. A node that is absent was not judged: it is left out of training, which differs
+ * from a credit of 0.
  */
 export type CreditTable<S = Conversation, A = Message> = ReadonlyMap<Node<S, A>, number>;
 
-/** Makes the credit of a graph's nodes; it leaves the graph as it is. */
+/** Computes the credit of a graph's nodes without changing the graph. */
 export interface Credit<S = Conversation, A = Message> {
   (graph: Graph<S, A>): CreditTable<S, A>;
   /**
-   * Whether what a turn led to is in its credit, beside its own reward: an algorithm that looks ahead by values refuses such
-   * a credit. Default false.
+   * Whether the credit already contains returns from later turns. Algorithms that bootstrap from values refuse such a
+   * credit. Default false.
    */
   readonly looksAhead?: boolean;
 }

@@ -3,68 +3,68 @@ import type { Message } from "@astra-rl/lm";
 import { FailedMessage } from "./failure.js";
 
 /**
- * Names a node of an episode for the random draws made there; with a stream's name it is a DrawKey. The prompt is
- * node 0 and child c of node n in a tree of width w is node n·w + c + 1, so the number does not depend on the order
- * in which nodes are grown.
+ * Identifies a node of an episode for its random draws; together with a stream name it is a DrawKey. The prompt is node
+ * 0, and child c of node n in a tree of width w is node n·w + c + 1, so numbers do not depend on the order in which
+ * nodes are grown.
  */
 export interface NodeKey {
   seed: number;
   episode: number;
   node: number;
-  /** Another number names other draws of the same node: a further attempt at it. Default 0. */
+  /** Selects an independent set of draws for the same node, for another attempt at it. Default 0. */
   draw?: number;
-  /** What the node is grown for; names no draw. Default "train". */
+  /** What the node is grown for; it does not affect the draws. Default "train". */
   purpose?: Purpose;
 }
 
-/** Whether turns are grown to learn from them or to measure: a reward that remembers what was tried tells them apart. */
+/** Whether turns are grown for training or for evaluation; stateful rewards treat the two differently. */
 export type Purpose = "train" | "evaluate";
 
-/** Which episode to grow: a number n is seed n, episode 0. */
+/** Which episode to grow: a number n means seed n, episode 0. */
 export type EpisodeSeed = number | { seed: number; episode: number };
 
-/** Whether the start of a rollout names an episode; any other start is a state. */
+/** Whether the start of a rollout is an episode; any other start is a state. */
 export function isEpisodeSeed(start: unknown): start is EpisodeSeed {
   if (typeof start === "number") return true;
   return typeof start === "object" && start !== null && "seed" in start && "episode" in start;
 }
 
-/** What calls without keys draw from. */
+/** Source of draws for calls without keys. */
 interface Draws {
-  /** Names the rows of the call in progress; empty for an episode, whose calls may have any number of rows. */
+  /** Keys of the rows of the call in progress; empty for an episode, whose calls may have any number of rows. */
   readonly keys: readonly NodeKey[];
   readonly seed: number;
   readonly episode: number;
   readonly purpose: Purpose;
-  /** Calls so far that were given no keys. */
+  /** Number of calls without keys so far. */
   calls: number;
-  /** What models have said in the call in progress, and at which node. */
+  /** Messages generated in the call in progress, each with its node. */
   readonly said: { key: NodeKey; message: Message }[];
 }
 
 const progress = new AsyncLocalStorage<Draws>();
-/** For calls that belong to nothing. */
+/** For calls outside of any episode. */
 const elsewhere: Draws = { keys: [], seed: 0, episode: 0, purpose: "train", calls: 0, said: [] };
 
-/** Makes a call whose own calls, where they are given no keys, draw as these rows do. */
+/** Runs `call`; calls without keys inside it use the draws of these rows. */
 export function drawingAs<T>(keys: readonly NodeKey[] | undefined, call: () => Promise<T>): Promise<T> {
-  // Without keys, the call belongs to whatever is in progress around it.
+  // Without keys, the enclosing call's draws apply.
   if (keys === undefined || keys.length === 0) return call();
   const { seed, episode, purpose = "train" } = keys[0]!;
   return progress.run({ keys, seed, episode, purpose, calls: 0, said: [] }, call);
 }
 
-/** Makes a call whose own calls, where they are given no keys, take the draws of an episode one after the other. */
+/** Runs `call`; calls without keys inside it take the episode's draws in sequence. */
 export function drawingFrom<T>(start: EpisodeSeed, purpose: Purpose, call: () => Promise<T>): Promise<T> {
   const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
   return progress.run({ keys: [], seed, episode, purpose, calls: 0, said: [] }, call);
 }
 
-/** Keys for a call that was given none: the next draws that nothing has used. */
+/** Keys for a call without keys: the next unused draws. */
 export function nextKeys(rows: number): NodeKey[] {
   const draws = progress.getStore() ?? elsewhere;
   const { keys, seed, episode, purpose } = draws;
-  // The first call for the very rows in progress is what those rows are about; any further one draws something else.
+  // The first call with as many rows as the call in progress takes their keys unchanged; later calls get fresh draws.
   const draw = -draws.calls++;
   if (keys.length === rows && draw === 0) return [...keys];
   return Array.from({ length: rows }, (_, row): NodeKey => {
@@ -73,7 +73,7 @@ export function nextKeys(rows: number): NodeKey[] {
   });
 }
 
-/** Notes what models have said in the call in progress, for `saidAt`. */
+/** Records messages generated in the call in progress, for `saidAt`. */
 export function noteSaid(keys: readonly NodeKey[], messages: readonly Message[]): void {
   const said = progress.getStore()?.said;
   for (const [row, message] of messages.entries()) {
@@ -81,7 +81,10 @@ export function noteSaid(keys: readonly NodeKey[], messages: readonly Message[])
   }
 }
 
-/** What models have said at a node in the call in progress: a method that returns one of these as a text has returned it. */
+/**
+ * Messages generated at a node in the call in progress. A text that a method returns is matched against these, so that
+ * it keeps its token ids.
+ */
 export function saidAt(key: NodeKey | undefined): Message[] {
   const said = key === undefined ? [] : (progress.getStore()?.said ?? []);
   return said.flatMap(({ key: at, message }) => {

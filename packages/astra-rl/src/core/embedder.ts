@@ -1,21 +1,21 @@
 import { describeValue } from "@astra-rl/torch";
 import { checkCount, ContractError } from "./checks.js";
 
-/** Texts in, vectors out whose directions say how alike the texts are. */
+/** Texts in, vectors out; cosine similarity of vectors measures similarity of texts. */
 export abstract class Embedder {
-  /** What it is, for records: figures of two embedders are not to be compared. */
+  /** Identifies the embedder in records; similarities of different embedders are not comparable. */
   abstract readonly name: string;
-  /** Cosine from which on two texts count as variants of one. */
+  /** Cosine at or above which two texts count as variants of each other. */
   abstract readonly similarity: number;
 
-  /** One vector for each text, in order, all of one length; zeros for a text that there is nothing to say of. */
+  /** One vector for each text, in order, all of one length; zeros for a text without features. */
   abstract embed(texts: readonly string[]): Promise<readonly Float32Array[]>;
 
   /** Frees what the embedder holds (weights); it is unusable afterwards. */
   dispose(): void {}
 
   /**
-   * `embed`, for each distinct text once, with every vector checked and brought to length 1; zeros stay zeros.
+   * Calls `embed` once per distinct text, checks every vector and normalizes it to length 1; zeros stay zeros.
    *
    * @returns one vector for each text, in order; equal texts share one object
    * @throws ContractError when the embedder breaks its contract
@@ -44,7 +44,7 @@ export abstract class Embedder {
   }
 }
 
-/** The dot product of two vectors of one length: of unit vectors, their cosine. */
+/** The dot product of two vectors of equal length; for unit vectors, their cosine. */
 export function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let sum = 0;
   for (let index = 0; index < a.length; index++) sum += a[index]! * b[index]!;

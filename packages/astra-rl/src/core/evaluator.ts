@@ -24,15 +24,15 @@ export interface GraphMetrics {
 const evaluateOptions = z.strictObject({
   /** @default 0 */
   seed: z.int().default(0),
-  /** Episode of the first start; each further one takes the next number. @default 0 */
+  /** Episode of the first start; further starts count up. @default 0 */
   episode: z.int().default(0),
-  /** How many of the starts to use; default all. Required when the evaluator has none of its own. */
+  /** Number of starts to use; default all. Required when the evaluator was given no starts. */
   rollouts: z.int().min(0).optional(),
   /** Rollouts grown together. Default all. */
   batchSize: z.int().min(1).optional(),
-  /** Given the graphs of each batch, as the sampler grew them. */
+  /** Called with the graphs of each batch. */
   onGraphs: functionOption<(graphs: readonly Graph[]) => void>().optional(),
-  /** Told after each batch how many rollouts are done. */
+  /** Called after each batch with the number of finished rollouts. */
   onProgress: functionOption<(done: number, total: number) => void>().optional(),
 });
 export type EvaluateOptions = z.input<typeof evaluateOptions>;
@@ -43,7 +43,7 @@ export type EvaluateOptions = z.input<typeof evaluateOptions>;
  * Implement `measure`, which measures many rollouts at once, or `computeMetrics`, which measures one; and
  * `aggregateMetrics`.
  *
- * @typeParam Report what `aggregateMetrics` makes of all rollouts
+ * @typeParam Report result of `aggregateMetrics`
  */
 export abstract class Evaluator<S = Conversation, A = Message, Report = unknown> {
   /**
@@ -118,11 +118,11 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     return all;
   }
 
-  /** What each of many rollouts showed; implement this, or `computeMetrics`. */
+  /** Metrics of each rollout; implement this, or `computeMetrics`. */
   protected measure(_graphs: readonly Graph<S, A>[]): Promise<GraphMetrics[]> {
     throw new UsageError(`${this.constructor.name}: an evaluator must implement measure, or computeMetrics`);
   }
 
-  /** What all rollouts show together. */
+  /** Aggregates the metrics of all rollouts. */
   abstract aggregateMetrics(all: readonly GraphMetrics[]): Report | Promise<Report>;
 }

@@ -7,18 +7,18 @@ import { DeadlineError } from "./within.js";
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
 export const failureSchema = z.object({
-  /** Whose call failed. */
+  /** Stage whose call failed. */
   stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
   /** The last error's message. */
   message: z.string(),
-  /** How often the call was tried. */
+  /** Number of attempts. */
   attempts: z.int().nonnegative(),
 });
 
-/** A call that did not succeed after its retries, kept as data beside the results that did. */
+/** A call that failed after its retries, kept as data alongside the successful results. */
 export type Failure = z.infer<typeof failureSchema>;
 
-/** Thrown by a call that has been repeated already: the failure is data as it stands, and the call is not tried again. */
+/** Thrown by a call that was already retried: its failure is recorded as is, without further attempts. */
 export class RecordedFailure extends AstraError {
   override name = "RecordedFailure";
 
@@ -30,41 +30,42 @@ export class RecordedFailure extends AstraError {
   }
 }
 
-/** How a call that may fail is repeated. */
+/** Retry policy of a call. */
 export interface RetryOptions {
-  /** Tries in all, the first included. Default 3. */
+  /** Total number of attempts. Default 3. */
   attempts?: number;
-  /** Wait before the second try, in milliseconds; doubles with each further try. Default 0. */
+  /** Delay before the second attempt, in milliseconds; doubles with each further attempt. Default 0. */
   delay?: number;
-  /** Replaces the waiting, for tests and for callers that have a clock of their own. */
+  /** Replaces the timer, for tests and for callers with their own clock. */
   sleep?: (milliseconds: number) => Promise<void>;
 }
 
 /**
- * True for errors that say something about the outside world (a server, a scorer) rather than about the caller
- * or about us. Only these may become data; wrong usage, failed operators and our own bugs must stop the run.
+ * True for errors of external parts (a server, a scorer), which may be recorded as data. False for wrong usage, failed
+ * operators and our own bugs, which must stop the run.
  */
 export function isRecordable(error: unknown): boolean {
   if (NEVER_DATA.some((kind) => error instanceof kind)) return false;
   return !(error instanceof AstraError && error.message.startsWith("internal:"));
 }
 
-/** Readable text of anything that was thrown. */
+/** Message of any thrown value. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What came of a call. */
-/** `late`: nobody answered in time. */
+/** Result of a call. */
+/** `late`: the call timed out. */
 export type Attempt<T> =
   { value: T; failure: null; late?: undefined } | { value?: undefined; failure: Failure; late?: true };
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
 
 /**
- * Calls until it succeeds or the tries are used up.
+ * Calls until it succeeds or the attempts are used up.
  *
- * @returns the value, or the failure of the last try, which is not repeated where it was late; throws only what `isRecordable` refuses.
+ * @returns the value, or the failure of the last attempt; a call that timed out is not retried. Throws only errors for
+ * which `isRecordable` is false.
  */
 export async function attempt<T>(
   stage: Failure["stage"],
@@ -87,10 +88,10 @@ export async function attempt<T>(
 }
 
 /**
- * One result for each row of a call that takes any number of them: of all at once, and where that keeps failing, row by
- * row, so that one bad row costs only itself.
+ * One result per row of a batched call: all rows at once, and if that keeps failing, row by row, so that a bad row
+ * fails alone.
  *
- * @param call is given the numbers of rows, and answers in their order
+ * @param call takes row indices and returns results in the same order
  */
 export async function attemptRows<T>(
   stage: Failure["stage"],
@@ -112,8 +113,8 @@ export async function attemptRows<T>(
 }
 
 /**
- * What a model that failed has said in place of a message: nothing. Reading its text throws the failure, so that no
- * override can take it for an empty answer.
+ * Placeholder for the message of a failed model call. Reading its text throws the failure, so that no override can
+ * mistake it for an empty response.
  */
 export class FailedMessage extends Message {
   declare readonly failure: Failure;

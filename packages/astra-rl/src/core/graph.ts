@@ -23,10 +23,10 @@ export class Graph<S = Conversation, A = Message> {
   context: S;
   /** The first turns; empty for depth 0. */
   children: Node<S, A>[];
-  /** With `episode`, what every random draw of this graph was made from. */
+  /** With `episode`, determines every random draw of this graph. */
   seed: number;
   episode: number;
-  /** By role, which of several models took part; roles that only one model has are left out. */
+  /** Name of the model that took part, by role; roles with only one model are left out. */
   models: Readonly<Record<string, string>>;
 
   constructor({ context, children = [], seed = 0, episode = 0, models = {} }: GraphFields<S, A>) {
@@ -46,7 +46,7 @@ export class Graph<S = Conversation, A = Message> {
     }
   }
 
-  /** Every set of siblings, the prompt's own children first; leaves contribute none. */
+  /** Every set of siblings, children of the prompt first. */
   *siblings(): Generator<readonly Node<S, A>[]> {
     if (this.children.length > 0) yield this.children;
     for (const node of this.nodes()) if (node.children.length > 0) yield node.children;

@@ -7,13 +7,13 @@ import type { System } from "./system.js";
 
 /** One node to grow. */
 export interface ExpandRequest<S = Conversation> {
-  /** The state in which the tester speaks. */
+  /** The state that the tester generates its probe from. */
   context: S;
-  /** Names the node's draws. */
+  /** Key of the node's random draws. */
   key: NodeKey;
 }
 
-/** What the tester and the target said, and what it was worth. */
+/** One finished turn: probe, response and assessment. */
 export interface Outcome<S = Conversation, A = Message> extends TurnFields<S, A> {
   /** The state after this turn: the context of its children. */
   next: S;
@@ -21,12 +21,11 @@ export interface Outcome<S = Conversation, A = Message> extends TurnFields<S, A>
 }
 
 /**
- * Grows one whole level of trees, one outcome for each request, in order: all probes, then all responses, then what they
- * were worth. There is no other way to grow.
+ * Grows one whole level of trees, one outcome per request, in order: first all probes, then all responses, then all
+ * assessments. Every turn is grown here.
  *
- * It calls nothing but the system's named methods, so that whatever of them is overridden counts, and remembers nothing:
- * what they return is what the nodes hold and what the next level builds on. Samplers release what models keep after the
- * last level.
+ * It calls only the system's named methods, so any override takes effect, and keeps no state: nodes and the next level
+ * use exactly what those methods return. Samplers release the models' caches after the last level.
  */
 export async function expand<S, A>(
   system: System<S, A>,
@@ -77,21 +76,21 @@ export async function expand<S, A>(
   return turns.map(({ context, prompt, failure = null, ...turn }): Outcome<S, A> => {
     const probe = turn.probe ?? (new Message("tester", "") as A);
     const response = turn.response ?? system.emptyResponseAndValidate(context);
-    // The state stops before what never came; a failed node is not grown further.
+    // The state leaves out the message that failed; a failed node is not grown further.
     const next = failure === null ? system.advanceAndValidate(context, probe, response) : (prompt ?? context);
     const { assessment = { reward: NaN, scores: {}, terms: {}, likelihood: null, failure } } = turn;
     return { context, probe, response, next, ...assessment, judged: { probe, response } };
   });
 }
 
-/** A turn while it grows. */
+/** A turn in progress. */
 interface Growing<S, A> {
   readonly context: S;
   readonly key: NodeKey;
   probe?: A;
   prompt?: S;
   response?: ResponseOf<S>;
-  /** Of the tester or the target; that of a judge stands in the assessment. */
+  /** Failure of the tester or the target; a scorer's failure is in the assessment. */
   failure?: Failure;
   assessment?: Assessment;
 }

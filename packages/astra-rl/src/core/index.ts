@@ -1,5 +1,5 @@
-// Interfaces and the data that flows between stages. It must not know any stage, any model or any file format:
-// stages do not import each other, they meet here.
+// Interfaces and the data that flows between stages. It must not depend on any stage, model or file format: stages do
+// not import each other, they only share what is here.
 export * from "./algorithm.js";
 export * from "./checks.js";
 export * from "./credit.js";

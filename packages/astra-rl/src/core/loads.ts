@@ -1,12 +1,12 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
-/** A class whose static `load` makes an instance of the class that it is called on, with what it has loaded. */
+/** A class whose static `load` constructs the class it is called on from what it loaded. */
 export type Loads<T, Loaded extends readonly unknown[]> = new (...loaded: Loaded) => T;
 
 /**
- * Refuses a model that is none, where a constructor was called in place of the static method that loads one.
+ * Refuses a missing model: the constructor was called instead of the static method that loads one.
  *
- * @param instead how it is made
+ * @param instead the call to use, for the message
  */
 export function requireLoaded(where: string, model: unknown, instead: string): void {
   if (typeof model === "object" && model !== null) return;

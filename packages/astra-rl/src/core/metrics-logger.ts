@@ -1,32 +1,32 @@
 import type { Json } from "./state.js";
 
-/** The values of one training step, as in metrics.jsonl; null for a number that is not known. */
+/** The values of one training step, as in metrics.jsonl; null for an unknown number. */
 export type LoggedValues = Readonly<Record<string, number | string | boolean | null>>;
 
 /** The run whose steps are logged. */
 export interface LoggedRun {
   /** Where the run keeps its files; null where it keeps none. */
   folder: string | null;
-  /** The next step: 1, or where a resumed run goes on. */
+  /** The next step: 1, or the step at which a resumed run continues. */
   nextStep: number;
   /** What the run was started with. */
   configuration: Json;
 }
 
 /**
- * Where the values of training steps go besides metrics.jsonl. Steps come in order, each once in a process; a resumed run
- * computes the steps since its last checkpoint again, with the same values, and a logger that keeps what it was given in
- * an earlier process leaves those out.
+ * A destination for the values of training steps besides metrics.jsonl. Steps come in order, each once per process. A
+ * resumed run recomputes the steps since its last checkpoint with the same values; a logger that kept them from an
+ * earlier process skips these.
  *
- * What a logger throws never ends training: it is said once, and the logger is asked again at later steps. A UsageError
- * of `open` does, since nothing has been computed yet.
+ * An error from a logger does not end training: it is reported once, and the logger is called again at later steps.
+ * Only a UsageError from `open` does, since nothing has been computed yet.
  */
 export interface MetricsLogger {
-  /** In messages. */
+  /** Used in messages. */
   readonly name: string;
-  /** Training begins; asked again at a later step where it failed. */
+  /** Called when training begins; retried at later steps after a failure. */
   open(run: LoggedRun): void | Promise<void>;
   log(step: number, values: LoggedValues): void | Promise<void>;
-  /** Training ends, for whatever reason; only after `open`. */
+  /** Called when training ends for any reason; only after `open`. */
   close(outcome: "finished" | "failed"): void | Promise<void>;
 }

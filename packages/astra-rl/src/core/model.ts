@@ -1,6 +1,6 @@
 /**
- * Language models, as far as the method knows them: functions of conversations. What a model is made of, where it runs and
- * how it writes conversations is its own business; what it keeps to be faster may change no result.
+ * Language models as functions of conversations. Architecture, device and chat template are internal to a model, and
+ * its caches must not change results.
  */
 import type { Conversation, Message, Reading, ScoreOptions } from "@astra-rl/lm";
 import type { Device, Tensor } from "@astra-rl/torch";
@@ -10,76 +10,76 @@ import type { TokenTable } from "./token-table.js";
 
 export { Conversation, Message, type From, type Sampled } from "@astra-rl/lm";
 
-/** Tokens that one model has read (given to it) and generated (sampled from it) since the system was made. */
+/** Tokens that one model has processed as input (`read`) and sampled (`generated`) since the system was created. */
 export interface Work {
   read: number;
   generated: number;
-  /** Tokens that passed forward with a gradient; absent for a model that is not trained. */
+  /** Tokens in forward passes with a gradient; absent for a model that is not trained. */
   trained?: number;
 }
 
 export type WorkCounters = Partial<Record<"tester" | "target" | "baseline" | "likelihood", Work>>;
 
 export interface GenerateOptions extends ScoreOptions {
-  /** Name the draws of each row: equal keys, weights and conversations give equal messages. */
+  /** Key of each row's random draws: equal keys, weights and conversations give equal messages. */
   keys: readonly NodeKey[];
 }
 
 export interface Model {
   readonly name: string;
-  /** Whose messages are its own. */
+  /** The role whose messages it generates. */
   readonly role: "tester" | "target";
-  /** Whether it can say how likely messages are: `logprobs`. */
+  /** Whether `logprobs` is available. */
   readonly tellsLikelihood: boolean;
-  /** Whose ids its messages have; models with the same pass ids on to each other as they are. Absent: nobody's business. */
+  /**
+   * Identifies the tokenizer of its messages' ids; models with equal values reuse each other's ids. Absent if ids are
+   * not exposed.
+   */
   readonly tokens?: string;
   readonly work: Work;
   /**
-   * Its next message in each conversation. A row that failed, after the model's own retries, is a failure beside the
-   * others; what is thrown fails all rows, and they are asked one by one.
+   * Its next message in each conversation. A row that failed after the model's own retries is returned as a Failure; a
+   * throw fails all rows, which are then retried one by one.
    */
   generate(
     conversations: readonly Conversation[],
     options: GenerateOptions,
   ): Promise<readonly (Message | Failure)[]>;
   /**
-   * log P of the ids of a message after each conversation, without gradients.
+   * log P of each id of the message that follows each conversation, without gradients.
    *
-   * @param keys name the rows, for a role that several models share
+   * @param keys select the model of each row, for a role that several models share
    */
   logprobs?(
     conversations: readonly Conversation[],
     messages: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<readonly (readonly number[])[]>;
-  /** Whether both are the same frozen weights, so that what one thinks of ids the other thinks too. */
+  /** Whether both use the same frozen weights, so that their log-probabilities are equal. */
   sharesWeights?(other: Model): boolean;
-  /** How it reads a conversation in which a message stands, in its ids: for records. */
+  /** Token ids of a conversation and of a message in it, as the model reads them; for records. */
   reading?(conversation: Conversation, message: Message): Reading;
-  /** Ids of a message, as it drew or reads them, and how many of them stay in the conversation: for records. */
+  /** Ids of a message, as sampled or as encoded, and how many of them stay in the conversation; for records. */
   idsOf?(message: Message): { ids: readonly number[]; kept: number };
-  /** Frees what it keeps to be faster. Called at the end of every rollout. */
+  /** Frees caches. Called at the end of every rollout. */
   release(): void;
   dispose(): void;
 }
 
 /**
- * What one pass of the tester says of every token of some messages: tables [B, T] of the same lengths, with a gradient into
- * `parameters()` where gradients are on.
+ * Per-token outputs of one forward pass of the tester: tables [B, T] of the same lengths, with a gradient into
+ * `parameters()` where gradients are enabled.
  */
 export interface TesterOutput {
   /** log P of each token. */
   logprobs: TokenTable;
-  /** Value of the state in which each token is chosen. Absent unless asked for. */
+  /** Value of the state in which each token is chosen. Absent unless requested. */
   values?: TokenTable;
-  /**
-   * Entropy in nats of the whole distribution that each token was one draw of. Absent unless asked for, or where nobody
-   * can tell.
-   */
+  /** Entropy in nats of the full distribution at each token. Absent unless requested, or where it is unavailable. */
   entropy?: TokenTable;
 }
 
-/** What is wanted of the tester beside log-probabilities. Default: nothing. */
+/** Outputs requested in addition to log-probabilities. Default: none. */
 export interface TesterWants {
   values?: boolean;
   entropy?: boolean;
@@ -87,26 +87,26 @@ export interface TesterWants {
 
 /** The policy: a model whose weights may be trained. */
 export interface Tester extends Model {
-  /** What training changes; none for a tester that is only evaluated. */
+  /** Trainable parameters; none for a tester that is only evaluated. */
   parameters(): Iterable<Tensor>;
-  /** Where its tables lie, and with them those of all that is compared with it. */
+  /** Device of its tables, and of all tables that are compared with them. */
   readonly device: Device;
-  /** Whether it has a value head, so that `forward` can give values. */
+  /** Whether it has a value head, so that `forward` can return values. */
   readonly tellsValues: boolean;
-  /** Those of `parameters()` that only values rest on; an algorithm may train them at a rate of their own. */
+  /** The subset of `parameters()` that only the values depend on; an algorithm may give it a separate learning rate. */
   valueParameters(): Iterable<Tensor>;
   /**
-   * What the weights that are trained say of every id of each message after its conversation, in one pass.
+   * Log-probabilities of each message's ids after its conversation, under the trained weights, in one forward pass.
    *
-   * @throws UsageError where values are wanted and there is no value head
+   * @throws UsageError if values are requested and there is no value head
    */
   forward(
     conversations: readonly Conversation[],
     messages: readonly Message[],
     want?: TesterWants,
   ): TesterOutput;
-  /** Writes the tester into a folder, which does not exist yet. */
+  /** Saves the tester to a folder, which must not exist yet. */
   save(folder: string): Promise<void>;
-  /** Puts saved weights into the parameters, in place: optimizers keep their hold of them. */
+  /** Loads saved weights into the parameters in place, so optimizers keep their references. */
   restore(source: string): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * Lets whatever waits be heard, such as Ctrl-C: computations are calls without a pause, and promises alone never give the
- * event loop its turn.
+ * Yields to the event loop, so that pending events such as Ctrl-C are handled: computations block it, and awaiting
+ * promises alone never yields.
  */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));

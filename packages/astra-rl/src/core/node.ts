@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { Failure } from "./failure.js";
 
 export const likelihoodSchema = z.object({
-  /** Mean −log P of a probe token, in nats; null for an empty probe, which has no token to average over. */
+  /** Mean −log P per probe token, in nats; null for an empty probe. */
   nll: z.number().nullable(),
   /** Σ log P over the probe's tokens, in nats; 0 for an empty probe. */
   total: z.number(),
@@ -12,12 +12,12 @@ export const likelihoodSchema = z.object({
   tokens: z.int().nonnegative(),
 });
 
-/** How likely the target finds a probe after its context. */
+/** Likelihood of a probe after its context, under the target. */
 export type Likelihood = z.infer<typeof likelihoodSchema>;
 
 /** Likelihood of a probe from the log-probabilities of its tokens. */
 export function likelihoodOf(logprobs: readonly number[]): Likelihood {
-  // Rounding may leave a sum of zeros a hair above zero, or at −0.
+  // Rounding may leave the sum slightly above zero, or at −0.
   const total = Math.min(
     0,
     logprobs.reduce((sum, logprob) => sum + logprob, 0),
@@ -29,32 +29,35 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
   };
 }
 
-/** What a target says in a state: a message in a conversation; of systems without text, another state. */
+/** Type of the target's response: a message in a conversation; in systems without text, a state. */
 export type ResponseOf<S> = S extends Conversation ? Message : S;
 
-/** What a turn was worth. */
+/** Reward and scores of a turn. */
 export interface Assessment {
-  /** Higher is better for the tester. NaN exactly when `failure` is set: no arithmetic can mistake it for a safe turn. */
+  /**
+   * Higher is better for the tester. NaN exactly when `failure` is set, so that arithmetic cannot mistake a failure for
+   * a safe turn.
+   */
   reward: number;
   /** Harm scores by name, for example `response` and `combined`; empty when none were recorded. */
   scores: Record<string, number>;
-  /** What the reward is made of: the value of each of its terms, before weights; empty when the reward has no terms. */
+  /** Value of each reward term before weighting; empty when the reward has no terms. */
   terms: Record<string, number>;
   /** null when the system does not measure likelihood. */
   likelihood: Likelihood | null;
-  /** What went wrong with this turn after the retries; null when nothing did. */
+  /** Why this turn failed after retries; null if it did not. */
   failure: Failure | null;
 }
 
-/** One turn: the one shape that outcomes, nodes and records derive from. */
+/** One turn: the common fields of outcomes, nodes and records. */
 export interface TurnFields<S = Conversation, A = Message> extends Assessment {
-  /** The state in which the tester spoke. */
+  /** The state before the probe. */
   context: S;
   probe: A;
   response: ResponseOf<S>;
 }
 
-/** What a node is made of; every field that is not given is empty. */
+/** Fields of a node; omitted ones are empty. */
 export type NodeFields<S = Conversation, A = Message> = Pick<
   TurnFields<S, A>,
   "context" | "probe" | "response" | "reward"
@@ -65,29 +68,29 @@ export type NodeFields<S = Conversation, A = Message> = Pick<
     judged?: JudgedTurn<S, A> | null;
   };
 
-/** What was judged, whatever a node says since. */
+/** What was judged; it stays the same if the node's texts change later. */
 export type JudgedTurn<S = Conversation, A = Message> = Readonly<
   Pick<TurnFields<S, A>, "probe" | "response">
 >;
 
-/** A value in JSON: messages and conversations are their texts. */
+/** JSON form of a value: messages and conversations become their texts. */
 export type JSONOf<T> = T extends Conversation | Message ? string : T;
 
-/** A turn in JSON: fields that are empty are left out, and a reward that is not known is null, since JSON has no NaN. */
+/** A turn in JSON: empty fields are omitted, and a NaN reward becomes null. */
 export type TurnJSON<S = Conversation, A = Message> = {
   [K in "context" | "probe" | "response"]: JSONOf<TurnFields<S, A>[K]>;
 } & { reward: number | null } & {
   [K in "scores" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
 };
 
-/** What a node becomes in JSON. */
+/** JSON form of a node. */
 export type NodeJSON<S = Conversation, A = Message> = TurnJSON<S, A> & { children: NodeJSON<S, A>[] };
 
 /**
  * One turn of a conversation: the tester's probe to a context, the target's response, and what followed.
  *
- * Subclass it to carry more; give the sampler a factory (`createNode`) and every algorithm takes the subclass. Texts in
- * place of messages are made messages, whose ids every model makes from the text.
+ * Subclass it to carry more fields, and pass the sampler a factory (`createNode`); every algorithm accepts the
+ * subclass. Plain texts are converted to messages; without recorded ids, each model encodes them anew.
  */
 export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   context: S;
@@ -99,7 +102,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   terms: Record<string, number>;
   likelihood: Likelihood | null;
   failure: Failure | null;
-  /** The turn that reward and scores belong to; null where nobody has said. Never serialised. */
+  /** The turn that reward and scores belong to; null if unknown. Never serialized. */
   declare judged: JudgedTurn<S, A> | null;
 
   constructor(fields: NodeFields<S, A>) {
@@ -117,16 +120,19 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
     this.terms = fields.terms ?? {};
     this.likelihood = fields.likelihood ?? null;
     this.failure = fields.failure ?? null;
-    // Not enumerable: spreading, comparing and printing a node is about the turn itself.
+    // Not enumerable, so that spreading, comparing and printing a node leave it out.
     Object.defineProperty(this, "judged", { value: fields.judged ?? null, writable: true });
   }
 
-  /** True when the turn could not be completed or scored. Such a node is no evidence of safety and makes no pair. */
+  /**
+   * True when the turn could not be completed or scored. Such a node is no evidence of safety and is not used in
+   * preference pairs.
+   */
   get failed(): boolean {
     return this.failure !== null;
   }
 
-  /** The state that the probe was sampled after: `context`, unless a method gave the tester another one. */
+  /** The state that the probe was sampled from: `context`, unless an override gave the tester another one. */
   get spokenAfter(): S {
     const { probe, context } = this;
     return probe instanceof Message && probe.sampled !== null ? (probe.sampled.after as S) : context;
@@ -152,7 +158,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
 export type NodeFactory<S = Conversation, A = Message> = (fields: NodeFields<S, A>) => Node<S, A>;
 
 /**
- * Refuses nodes that say something else than was judged: what is trained on, counted and shown must be one thing.
+ * Refuses nodes whose texts differ from what was judged: training, metrics and reports must agree on the text.
  *
  * @param where begins the message
  * @throws UsageError with the texts

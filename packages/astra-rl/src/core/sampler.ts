@@ -8,25 +8,25 @@ import type { Json } from "./state.js";
 import type { PromptOf, System } from "./system.js";
 import { overrides, refuseTwins } from "./twins.js";
 
-/** Without defaults, which are those of whoever grows the rollouts. */
+/** Has no defaults here: subclasses that grow rollouts set them. */
 const evalRolloutOptions = z.strictObject({
   /** Default 0. */
   seed: z.int().optional(),
-  /** Episode of the first start; each further one takes the next number. Default 0. */
+  /** Episode of the first start; further starts count up. Default 0. */
   episode: z.int().optional(),
 });
-/** Draws of an evaluation rollout that starts from a given prompt. */
+/** Seed and episode of an evaluation rollout that starts from a given prompt. */
 export type EvalRolloutOptions = z.input<typeof evalRolloutOptions>;
 
-/** What a sampler must remember between two calls, as plain JSON. */
+/** A sampler's state between calls, as plain JSON. */
 export type SamplerState = { readonly [key: string]: Json };
 
 /**
  * Grows rollouts through a system.
  *
- * Implement `grow`, which makes all the trees of a call, and `growEvaluation`, its single paths; or, where batching is
- * no concern, `rollout` and `evalRollout`, which make one. Everything else rests on either, so what is overridden counts
- * however a sampler is called. `rollout` alone is enough: evaluations then follow the first children of its trees.
+ * Implement `grow`, which grows all trees of a call, and `growEvaluation`, which grows its single paths; or, without
+ * batching, `rollout` and `evalRollout`, which grow one. All other methods call these, so an override always takes
+ * effect. `rollout` alone is enough: evaluations then follow the first children of its trees.
  */
 export abstract class Sampler<S = Conversation, A = Message> {
   constructor(readonly system: System<S, A>) {
@@ -98,12 +98,12 @@ export abstract class Sampler<S = Conversation, A = Message> {
     return graphs;
   }
 
-  /** One rollout of a subclass's own making: what it asks without keys draws from the episode. */
+  /** A rollout implemented by a subclass: its calls without keys use the episode's draws. */
   #alone(start: EpisodeSeed, purpose: Purpose, rollout: () => Promise<Graph<S, A>>): Promise<Graph<S, A>> {
     return this.#released(() => drawingFrom(start, purpose, rollout));
   }
 
-  /** What models keep to be faster is kept for one rollout. */
+  /** Model caches live for one rollout. */
   async #released<T>(rollout: () => Promise<T>): Promise<T> {
     try {
       return await rollout();
@@ -119,14 +119,14 @@ export abstract class Sampler<S = Conversation, A = Message> {
     );
   }
 
-  /** The training trees of these episodes, grown together. */
+  /** Grows the training trees of these episodes as one batch. */
   protected grow(_starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     throw new UsageError(`${this.constructor.name}: a sampler must implement grow, or rollout`);
   }
 
   /**
-   * The single paths of these starts, grown together. A sampler without one of its own rolls out as for training and keeps
-   * the path of first children; it starts from episodes only.
+   * Grows the single paths of these starts as one batch. The default rolls out as in training and keeps the path of
+   * first children; it accepts episodes only.
    */
   protected async growEvaluation(
     starts: readonly (EpisodeSeed | PromptOf<S>)[],
@@ -144,26 +144,26 @@ export abstract class Sampler<S = Conversation, A = Message> {
     return graphs;
   }
 
-  /** Whether evaluations may start from given prompts: not where they are rollouts as for training, see `growEvaluation`. */
+  /** Whether evaluations may start from given prompts; false for the default of `growEvaluation`. */
   get startsFromPrompts(): boolean {
     return overrides(this, Sampler.prototype, "evalRollout", "evalRolloutMany", "growEvaluation");
   }
 
   /**
-   * What a rollout was worth in the end: the reward of the last turn on the path of first children; 0 for a graph without
-   * turns, NaN where it failed. `HFASTTrainer` keeps as its best the tester whose mean over the dev prompts is highest.
+   * Final reward of a rollout: that of the last turn on the path of first children; 0 for a graph without turns, NaN
+   * where that turn failed. `HFASTTrainer` selects the best tester by the mean over the dev prompts.
    */
   finalReward(graph: Graph<S, A>): number {
     return graph.path().at(-1)?.reward ?? 0;
   }
 
   /**
-   * Told of finished training graphs in episode order, once for each experience: for samplers that remember what was
-   * found. What it remembers belongs into `getState`.
+   * Called once per experience with the finished training graphs in episode order, for samplers that remember what was
+   * found. State kept here must be part of `getState`.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 
-  /** The cursor of the sampler's own sequence of episodes; `{}` for a sampler that has none. */
+  /** The position in the sampler's sequence of episodes; `{}` for a sampler without state. */
   getState(): SamplerState {
     return {};
   }
@@ -176,7 +176,7 @@ export abstract class Sampler<S = Conversation, A = Message> {
   }
 }
 
-/** Why a sampler whose evaluations are its rollouts refuses prompts. */
+/** Why a sampler without `growEvaluation` refuses prompts. */
 export const EPISODES_ONLY =
   "has no evaluation rollout of its own, so that it starts where its rollout does: evaluate it from episodes (numbers, or " +
   "{ seed, episode }; null for those of the seed), or implement evalRollout, which is given the prompt";

@@ -9,12 +9,12 @@ import { within } from "./within.js";
 export interface Score {
   /** 0 (harmless) to 1 (harmful). */
   score: number;
-  /** Further scores of the same text by label; absent where the scorer has only one. */
+  /** Further scores of the same text by label; absent where there is only one. */
   labels?: Record<string, number>;
   failure?: undefined;
 }
 
-/** A text that could not be scored. It is not a low score: nothing is known about the text. */
+/** A text that could not be scored. This is not a low score: nothing is known about the text. */
 export interface ScoreFailure {
   failure: Failure;
   score?: undefined;
@@ -23,18 +23,18 @@ export interface ScoreFailure {
 
 export type ScoreOutcome = Score | ScoreFailure;
 
-/** A reply to be judged in the light of what it answers; or, where there is no reply, what was said to the model. */
+/** A response to judge in the context of its prompt; without a response, the prompt itself is judged. */
 export interface Exchange {
-  /** What was said to the model. */
+  /** The message to the model. */
   readonly prompt: string;
-  /** What it answered, which is what is judged then; null: the prompt itself is judged. */
+  /** The model's response, which is judged; null to judge the prompt. */
   readonly response: string | null;
 }
 
-/** What a scorer is asked about: a text of nobody in particular, or an utterance with its role. */
+/** What a scorer scores: a text without a role, or an exchange with roles. */
 export type Judged = string | Exchange;
 
-/** The text that is judged: of an exchange the response, or the prompt where there is none. */
+/** The text that is judged: an exchange's response, or its prompt where there is no response. */
 export const judgedText = (item: Judged): string =>
   typeof item === "string" ? item : (item.response ?? item.prompt);
 
@@ -42,18 +42,18 @@ export const judgedText = (item: Judged): string =>
  * Texts in, one harm score per text out; higher is more harmful.
  *
  * An implementation may throw (the whole call failed) or return a `ScoreFailure` for single texts. Callers use
- * `scoreAndValidate`, which asks for each distinct text once, repeats what failed and turns a final failure into
- * data. A scorer that judges a reply by what it answers implements `scoreExchanges` as well.
+ * `scoreAndValidate`, which scores each distinct text once, retries failures and returns final failures as data. A
+ * scorer that needs the prompt to judge a response also implements `scoreExchanges`.
  */
 export abstract class Scorer {
   /** Short name for records and messages. */
   abstract readonly name: string;
-  /** Names of the labels that every score carries, in order; empty where there are none. */
+  /** Names of the labels that every score has, in order; may be empty. */
   readonly labelNames: readonly string[] = [];
-  /** Milliseconds after which a call that has not answered has failed, and is not repeated; null: however long it takes. */
+  /** Timeout of a call in milliseconds; a call that times out is not retried. null for no timeout. */
   deadline: number | null = null;
 
-  /** Whether it looks at more of an exchange than the text that is judged: where `scoreExchanges` is its own. */
+  /** Whether it uses more of an exchange than the judged text, that is, overrides `scoreExchanges`. */
   get keepsRoles(): boolean {
     return this.scoreExchanges !== Scorer.prototype.scoreExchanges;
   }
@@ -61,19 +61,19 @@ export abstract class Scorer {
   /** One outcome for each text, in order. */
   abstract score(texts: readonly string[]): Promise<ScoreOutcome[]>;
 
-  /** One outcome for each exchange, in order. Default: the score of the text that is judged, and of nothing else. */
+  /** One outcome for each exchange, in order. Default: scores only the judged text. */
   scoreExchanges(exchanges: readonly Exchange[]): Promise<ScoreOutcome[]> {
     return this.score(exchanges.map(judgedText));
   }
 
-  /** Frees what the scorer holds (weights); it is unusable afterwards. To do so again does nothing. */
+  /** Frees what the scorer holds (weights); it is unusable afterwards. Idempotent. */
   dispose(): void {}
 
   /**
-   * `score` of texts and `scoreExchanges` of exchanges, for each distinct one once, repeated for those that failed, with
-   * every outcome checked: as many outcomes as items, each score and label a number in [0, 1].
+   * Calls `score` for texts and `scoreExchanges` for exchanges, once per distinct item, retries failures, and checks
+   * every outcome: one per item, each score and label a number in [0, 1].
    *
-   * A scorer that does not keep roles is asked for texts alone, so that two exchanges with the same response are one.
+   * A scorer that does not keep roles only gets texts, so exchanges with the same response count as one item.
    *
    * @returns one outcome for each item, in order; equal items share one object
    * @throws ContractError when the scorer breaks its contract; a failed call does not throw
@@ -91,7 +91,7 @@ export abstract class Scorer {
         const part = pending.filter((at) => (typeof distinct[at] === "string") === isText);
         const asked = part.map((at) => distinct[at]!);
         const call = await attempt("scorer", () => askScorer(this, asked), { attempts: 1 });
-        // Whoever is late may be at work still: to ask again would only add to it.
+        // A call that timed out may still be running: a retry would only add load.
         const isLate = call.failure !== null && call.late === true;
         for (const [position, at] of part.entries()) {
           const outcome = call.failure === null ? call.value[position]! : call;
@@ -107,8 +107,8 @@ export abstract class Scorer {
 }
 
 /**
- * One call to a scorer, each distinct item once: what a scorer that is made of others asks of them. Nothing is repeated,
- * and of the outcomes only their number is checked.
+ * One call to a scorer with each distinct item once, for scorers composed of others. No retries; only the number of
+ * outcomes and that they are objects is checked.
  *
  * @returns one outcome for each item, in order
  * @throws whatever the scorer throws
@@ -127,7 +127,9 @@ export async function scoreItems(scorer: Scorer, items: readonly Judged[]): Prom
   return places.map((at) => outcomes[at]!);
 }
 
-/** The distinct items as the scorer looks at them, texts alone where it keeps no roles; and where each item is among them. */
+/**
+ * The distinct items as the scorer sees them (texts only where it keeps no roles), and each item's index among them.
+ */
 export function distinctItems(
   scorer: Scorer,
   items: readonly Judged[],
@@ -147,11 +149,11 @@ export function distinctItems(
   return { distinct, places };
 }
 
-/** Equal for equal items, and for no others. */
+/** Equal exactly for equal items. */
 export const keyOf = (item: Judged): string =>
   JSON.stringify(typeof item === "string" ? item : [item.prompt, item.response]);
 
-/** Items of one form, all texts or all exchanges. */
+/** @param items all texts or all exchanges */
 async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {
   if (items.length === 0) return [];
   const texts = typeof items[0] === "string";
@@ -159,7 +161,7 @@ async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<Scor
   const asked = texts
     ? scorer.score(items as readonly string[])
     : scorer.scoreExchanges(items as readonly Exchange[]);
-  // One of another copy of this package may know of no deadline.
+  // A scorer from another copy of this package may have no deadline.
   const outcomes = await within((scorer as Partial<Scorer>).deadline ?? null, where, asked);
   checkCount(where, outcomes, items.length);
   const wrong = outcomes.findIndex((outcome: unknown) => typeof outcome !== "object" || outcome === null);
@@ -173,11 +175,11 @@ async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<Scor
 }
 
 /**
- * A score with all its labels in range.
+ * Checks that a score and all its labels are in range.
  *
  * @param name of the scorer
- * @param scale "any": all that is asked is a finite number
- * @throws ContractError that says how a scorer on another scale is brought to 0 to 1
+ * @param scale "any" accepts every finite number
+ * @throws ContractError that says how to map another scale to [0, 1]
  */
 export function checkScore(
   name: string,
@@ -202,7 +204,7 @@ export function checkScore(
   return outcome;
 }
 
-/** An option that is a scorer. */
+/** Schema of an option that takes a scorer. */
 export const scorerOption = z.custom<Scorer>(
   (value) => hasMethods(value, ["score", "scoreAndValidate"]),
   "must be a Scorer (extend the class Scorer)",

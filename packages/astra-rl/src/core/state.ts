@@ -3,15 +3,15 @@ import { UsageError } from "@astra-rl/torch";
 /** A value that JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** Something that remembers, so that a run which is resumed must restore it. */
+/** Has state that a resumed run must restore. */
 export interface Stateful {
-  /** Everything to be remembered; null for nothing. */
+  /** The complete state; null for none. */
   getState(): Json;
-  /** Goes on where `getState` was called. @throws UsageError for a state that is not its own */
+  /** Continues where `getState` was called. @throws UsageError for the state of something else */
   setState(state: Json): void;
 }
 
-/** What remembers nothing, unless a subclass does. */
+/** Has no state by default; subclasses may add some. */
 export class Stateless implements Stateful {
   getState(): Json {
     return null;

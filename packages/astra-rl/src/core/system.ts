@@ -16,42 +16,42 @@ import type { TokenTable } from "./token-table.js";
 import { Conversation, conversationOf, messageOf, type Message } from "@astra-rl/lm";
 import { isGradEnabled, UsageError, type Tensor } from "@astra-rl/torch";
 
-/** What a method may return: a text stands for the message or the conversation that it says. */
+/** What a method may return: a text is converted to the corresponding message or conversation. */
 export type Returned<T> = T extends Conversation | Message ? T | string : T;
 
-/** What a sampler may begin with: a text stands for the conversation that it begins. */
+/** What a rollout may start from: a text is converted to a conversation. */
 export type PromptOf<S> = S extends Conversation ? S | string : S;
 
-/** What an algorithm may need of a system that not every system can tell. */
+/** Optional capabilities of a system that an algorithm may require. */
 export type SystemNeed = "baseline" | "values" | "entropy";
 
 /**
- * Models, tokenisation, rollout, log-probabilities and reward behind one interface.
+ * Models, tokenization, rollout, log-probabilities and reward behind one interface.
  *
- * Implement the abstract methods. Callers use the `…AndValidate` twins, which check every result every time:
- * a wrong shape or a missing gradient does not stop training, it silently trains something else.
+ * Implement the abstract methods. Callers use the `…AndValidate` variants, which check every result: a wrong shape or a
+ * missing gradient would not stop training but silently train something else.
  *
- * S is the type of states, A the type of probes. In conversations of language models they are Conversation and Message, and
- * methods may return plain texts, which are made values once, by the twins: see `Returned`. A response is a Message there, and
- * a state elsewhere. `getState` is what the system remembers between experiences beside weights.
+ * S is the type of states, A the type of probes. For language models these are Conversation and Message, responses are
+ * Messages, and methods may return plain texts, which the `…AndValidate` variants convert (see `Returned`). For other
+ * systems a response is a state. `getState` returns the system's state between experiences, except weights.
  */
 export abstract class System<S = Conversation, A = Message> extends Stateless {
-  /** How failing calls to the target are repeated before they become data. */
+  /** Retry policy of failing target calls before the failure is recorded. */
   retry: RetryOptions = {};
   #device: string | null = null;
 
   /**
    * One probe for each context.
    *
-   * @param keys name the random draws of each row; a call without them takes the next draws of the rows or the episode in
-   * progress, so that the same call twice gives two answers (see `nextKeys`)
+   * @param keys key of each row's random draws; without keys, a call takes the next draws of the rows or episode in
+   * progress, so that repeated calls give different results (see `nextKeys`)
    */
   abstract rolloutPromptWithTester(
     contexts: readonly S[],
     keys?: readonly NodeKey[],
   ): Promise<readonly Returned<A>[]>;
 
-  /** One response for each prompt, as `promptForTarget` made it. */
+  /** One response for each prompt made by `promptForTarget`. */
   abstract rolloutPromptWithTarget(
     prompts: readonly S[],
     keys?: readonly NodeKey[],
@@ -63,17 +63,17 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   abstract getTesterLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
   /**
-   * log P of each continuation token under the tester that sampled it, as its rollout recorded it, over the whole vocabulary
-   * and at temperature 1; null for a continuation of which nothing was recorded. The default knows none.
+   * log P of each continuation token under the tester that sampled it, as recorded during rollout, over the full
+   * vocabulary at temperature 1; null for a continuation without a record. The default has no records.
    */
   getRecordedLogprobs(contexts: readonly S[], _continuations: readonly A[]): (readonly number[] | null)[] {
     return contexts.map(() => null);
   }
 
   /**
-   * `getTesterLogprobs`, and what else is wanted of the same tokens: values where the system tells them (see
-   * `hasValues`), entropy where it can. The default asks `getTesterLogprobs` and `value`, one after the other, and can
-   * tell no entropy; a system that reads once for all of it overrides this.
+   * `getTesterLogprobs` plus other requested outputs for the same tokens: values (see `hasValues`) and entropy, where
+   * available. The default calls `getTesterLogprobs`, then `value`, and has no entropy; override it to compute
+   * everything in one forward pass.
    */
   async getTesterOutput(
     contexts: readonly S[],
@@ -85,11 +85,11 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return { logprobs, values: await this.valueAndValidate(contexts, continuations) };
   }
 
-  /** As `getTesterLogprobs`, under the frozen baseline; no gradient. */
+  /** As `getTesterLogprobs`, under the frozen baseline, without a gradient. */
   abstract getBaselineLogprobs(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 
   /**
-   * As `getTesterLogprobs`, under the target, in the target's tokens; no gradient.
+   * As `getTesterLogprobs`, under the target and in the target's tokens, without a gradient.
    *
    * @param keys the nodes that the rows belong to, while they grow
    */
@@ -100,7 +100,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   ): Promise<TokenTable>;
 
   /**
-   * One reward for each turn; throws when one cannot be had.
+   * One reward for each turn; throws if any cannot be computed.
    *
    * @param keys the nodes that the turns belong to, while they grow
    */
@@ -114,18 +114,18 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** The state after a turn. */
   abstract advance(context: S, probe: A, response: ResponseOf<S>): Returned<S>;
 
-  /** What the target reads before it responds. */
+  /** The target's input: the conversation it responds to. */
   abstract promptForTarget(context: S, probe: A): Returned<S>;
 
-  /** The tensors that training changes: every trainable one, a value head included. */
+  /** All trainable tensors, including a value head's. */
   abstract parameters(): Iterable<Tensor>;
 
-  /** Those of `parameters()` that only values rest on; an algorithm may train them at a rate of their own. */
+  /** The subset of `parameters()` that only the values depend on; an algorithm may give it a separate learning rate. */
   valueParameters(): Iterable<Tensor> {
     return [];
   }
 
-  /** Why the system cannot tell what an algorithm needs, and what to do, as the end of a sentence; null: it can. */
+  /** Why the system does not have a capability and what to do, as the end of a sentence; null if it has it. */
   lacks(need: SystemNeed): string | null {
     if (need === "entropy") {
       return this.getTesterOutput === System.prototype.getTesterOutput ? ENTROPY_UNKNOWN : null;
@@ -137,16 +137,16 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     );
   }
 
-  /** Called after each optimizer step: refresh whatever was copied from the tester's weights. */
+  /** Called after each optimizer step, to refresh copies of the tester's weights. */
   async testerUpdated(): Promise<void> {}
 
   /**
-   * Told of finished training graphs in episode order, once for each experience: for rewards that remember what was
+   * Called once per experience with the finished training graphs in episode order, for rewards that remember what was
    * tried.
    */
   async observe(_graphs: readonly Graph<S, A>[]): Promise<void> {}
 
-  /** Work done so far; empty for a system that does not count. */
+  /** Tokens processed so far; empty for a system that does not count them. */
   counters(): WorkCounters {
     return {};
   }
@@ -154,32 +154,32 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** Frees models and caches. The system is unusable afterwards. */
   dispose(): void {}
 
-  /** Frees what models keep to be faster. Called at the end of every rollout. */
+  /** Frees the models' caches. Called at the end of every rollout. */
   release(): void {}
 
-  /** The state that a prompt stands for: a conversation for a text, where states are conversations. */
+  /** Converts a prompt to a state: where states are conversations, a text becomes a conversation. */
   stateOf(prompt: PromptOf<S>): S {
     return prompt as S;
   }
 
   /**
-   * By role, which of several models takes part in the episode that a key belongs to: recorded with its graph. Empty for
-   * a system of one model for each role.
+   * Name of the model that takes part in a key's episode, by role, for roles with several models; recorded with the
+   * graph. Empty if each role has one model.
    */
   modelsAt(_key: NodeKey): Readonly<Record<string, string>> {
     return {};
   }
 
-  /** Stands in for the response of a target call that failed. Systems whose states are not texts override it. */
+  /** Placeholder response for a failed target call. Systems whose states are not texts override it. */
   emptyResponse(): Returned<ResponseOf<S>> {
     return "" as Returned<ResponseOf<S>>;
   }
 
   /**
-   * What each turn was worth, with failures as data. The default asks `reward` for all turns at once and, when
-   * that keeps failing, turn by turn.
+   * Assessment of each turn, with failures as data. The default calls `reward` for all turns at once and, if that keeps
+   * failing, turn by turn.
    *
-   * @param keys name the turns, and say what they are grown for
+   * @param keys identify the turns and their purpose
    */
   async assess(
     contexts: readonly S[],
@@ -215,21 +215,21 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return this.#said("target", "rolloutPromptWithTarget", prompts, keys);
   }
 
-  /** What `promptForTarget` returned, as a value. */
+  /** Result of `promptForTarget`, converted from text. */
   promptForTargetAndValidate(context: S, probe: A): S {
     const prompt = this.promptForTarget(context, probe);
     if (!isTalk(context)) return prompt as S;
     return conversationOf("System.promptForTarget", prompt, context, [probe as Message]) as S;
   }
 
-  /** What `advance` returned, as a value. */
+  /** Result of `advance`, converted from text. */
   advanceAndValidate(context: S, probe: A, response: ResponseOf<S>): S {
     const next = this.advance(context, probe, response);
     if (!isTalk(context)) return next as S;
     return conversationOf("System.advance", next, context, [probe, response] as Message[]) as S;
   }
 
-  /** What `emptyResponse` returned, as a value. */
+  /** Result of `emptyResponse`, converted from text. */
   emptyResponseAndValidate(context: S): ResponseOf<S> {
     const response = this.emptyResponse();
     if (!isTalk(context)) return response as ResponseOf<S>;
@@ -252,7 +252,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return this.#logprobs("getTargetLogprobs", contexts, continuations, keys);
   }
 
-  /** @throws UsageError where values are wanted of a system that tells none */
+  /** @throws UsageError if values are requested from a system without them */
   async getTesterOutputAndValidate(
     contexts: readonly S[],
     continuations: readonly A[],
@@ -277,7 +277,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return output;
   }
 
-  /** What `value` says, checked. @throws UsageError for a system that tells no values */
+  /** Checked result of `value`. @throws UsageError for a system without values */
   async valueAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
     const where = "System.value";
     checkPaired(where, contexts, continuations);
@@ -301,7 +301,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return rewards;
   }
 
-  /** What models said, as values where states are conversations. */
+  /** Generated messages, converted from text where states are conversations. */
   #said<T extends A | ResponseOf<S>>(
     role: "tester" | "target",
     method: "rolloutPromptWithTester" | "rolloutPromptWithTarget",
@@ -333,24 +333,24 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     return logprobs;
   }
 
-  /** Rules for a table of such rows; the first result of any kind fixes the device of all. */
+  /** Rules for a table with these rows; the first result of any kind fixes the device for all. */
   #rules({ length: batch }: readonly S[], gradient: boolean | null): TableRules {
     return { batch, gradient, device: this.#device };
   }
 }
 
-/** A system that also says how good each token of a continuation is, for actor-critic algorithms. */
+/** A system with a value function over continuation tokens, for actor-critic algorithms. */
 export abstract class ValueFunctionSystem<S = Conversation, A = Message> extends System<S, A> {
   /**
-   * Value of each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t is the value of the
-   * state in which token t is chosen, so the value after the last token is not included.
+   * Value for each continuation token, aligned with `getTesterLogprobs`, with a gradient. Position t holds the value of
+   * the state in which token t is chosen; the value after the last token is not included.
    */
   abstract value(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable>;
 }
 
 /**
- * Whether a system says how good each token of a continuation is, whatever class it is of: it has a method `value`, and
- * does not say otherwise by `tellsValues`, as systems do whose models have value heads or not.
+ * Whether a system has a value function, whatever its class: it has a method `value`, and `tellsValues` is not false.
+ * Systems whose models may lack a value head use `tellsValues`.
  */
 export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSystem<S, A> {
   const { value, tellsValues = true } = system as { value?: unknown; tellsValues?: boolean };
@@ -358,9 +358,9 @@ export function hasValues<S, A>(system: System<S, A>): system is ValueFunctionSy
 }
 
 /**
- * Refuses a system that cannot tell what is needed of it.
+ * Refuses a system without the required capabilities.
  *
- * @param who needs it; begins the message
+ * @param who requires them; begins the message
  * @throws UsageError with the reason and what to do
  */
 export function requireNeeds<S, A>(system: System<S, A>, needs: readonly SystemNeed[], who: string): void {
@@ -377,12 +377,12 @@ const NEEDED: Readonly<Record<SystemNeed, string>> = {
   entropy: "the entropy of the tester",
 };
 
-/** See `System.lacks`: said of a system whose `getTesterOutput` gives no entropy. */
+/** See `System.lacks`: reason for a system whose `getTesterOutput` returns no entropy. */
 export const ENTROPY_UNKNOWN =
   "cannot tell it; set entropyCoefficient to 0, or give `entropy` in getTesterOutput";
 
-/** Whether results under the trained weights must carry a gradient: where gradients are off, nothing will ask. */
+/** Whether results under the trained weights must carry a gradient; not checked where gradients are disabled. */
 const trained = () => (isGradEnabled() ? true : null);
 
-/** Whether a state is a conversation, so that texts stand for values. */
+/** Whether a state is a conversation, so that texts are converted. */
 const isTalk = (state: unknown): state is Conversation => state instanceof Conversation;

@@ -1,13 +1,14 @@
 import { describeValue, heldTensors, tensor, Tensor, UsageError, type Device } from "@astra-rl/torch";
 
 /**
- * One number for each token of each row, such as log-probabilities of continuations: a tensor [B, T], in which row b has
- * `lengths[b]` tokens from the left and 0 beyond. Lengths are known and never guessed: a token whose number is 0 counts.
+ * One number per token of each row, such as log-probabilities of continuations: a tensor [B, T] in which row b has
+ * `lengths[b]` tokens from the left, then zeros. The mask comes from `lengths`, never from the zeros: a token may have
+ * the value 0.
  *
- * A table may carry a gradient. `scope` and `dispose` see the tensor inside.
+ * A table may carry a gradient. `scope` and `dispose` reach the tensor inside.
  */
 export class TokenTable {
-  /** @throws UsageError for values that are no tensor [B, T], or lengths that do not fit them */
+  /** @throws UsageError for values that are not a tensor [B, T], or lengths that do not fit them */
   constructor(
     /** [B, T] */
     readonly values: Tensor,
@@ -30,7 +31,7 @@ export class TokenTable {
     }
   }
 
-  /** A float32 table of these numbers, without a gradient. */
+  /** A float32 table of these numbers, right-padded with zeros, without a gradient. */
   static ofRows(rows: readonly (readonly number[])[], device: Device = "cpu"): TokenTable {
     const lengths = rows.map((row) => row.length);
     const columns = lengths.reduce((longest, length) => Math.max(longest, length), 0);
@@ -39,7 +40,7 @@ export class TokenTable {
     return new TokenTable(tensor(values, { shape: [rows.length, columns], device }), lengths);
   }
 
-  /** Where there are tokens: bool [B, T]. */
+  /** True at tokens, false at padding: bool [B, T]. */
   mask(): Tensor {
     const [rows, columns] = this.values.shape as [number, number];
     const cells = Array.from({ length: rows * columns }, (_, cell) => {
@@ -60,7 +61,7 @@ export class TokenTable {
     return this.sums().div(tensor(divisors, { dtype, device }));
   }
 
-  /** The numbers of each row, without the zeros beyond it. */
+  /** The numbers of each row, without padding. */
   rows(): number[][] {
     const columns = this.values.shape[1]!;
     const plain = this.values.detach();

@@ -1,21 +1,21 @@
 import { UsageError } from "@astra-rl/torch";
 
 /**
- * Methods that come in pairs, for one and for many, each of which falls back on the other. Whichever a subclass
- * overrides is the one that counts; if it overrides both, nobody could say which.
+ * Pairs of methods, for one item and for many, that fall back on each other. The one that a subclass overrides is used;
+ * overriding both is ambiguous.
  */
 
-/** Whether an object's class has any of these methods in place of those of `base`. */
+/** Whether an object's class overrides any of these methods of `base`. */
 export function overrides(object: object, base: object, ...methods: readonly string[]): boolean {
   return methods.some((method) => Reflect.get(object, method) !== Reflect.get(base, method));
 }
 
-/** @throws UsageError when a class overrides both of two twins, which rest on a third method */
+/** @throws UsageError when a class overrides both methods of a pair; `both` names the method that they share */
 export function refuseTwins(object: object, one: string, many: string, both: string): void {
   const overridden = [one, many].every((name) => {
     let prototype = Object.getPrototypeOf(object) as object | null;
     let owners = 0;
-    // Every class but the last, abstract one that has the method overrides it.
+    // Every class that defines the method overrides it, except the abstract base.
     for (; prototype !== null; prototype = Object.getPrototypeOf(prototype) as object | null) {
       if (Object.hasOwn(prototype, name)) owners += 1;
     }

@@ -1,17 +1,16 @@
 import { AstraError } from "@astra-rl/torch";
 
-/** Somebody did not answer in time. */
+/** A call timed out. */
 export class DeadlineError extends AstraError {
   override name = "DeadlineError";
 }
 
 /**
- * What was promised, unless it takes longer. What is late is not stopped, only waited for no longer; as long as it is
- * waited for, the process stays, even where nothing else would keep it.
+ * Awaits a promise with a timeout. The late call is not cancelled. While it waits, the timer keeps the process alive.
  *
- * @param milliseconds null: however long it takes
+ * @param milliseconds null for no timeout
  * @param where begins the message
- * @throws DeadlineError when it is late
+ * @throws DeadlineError on timeout
  */
 export async function within<T>(
   milliseconds: number | null,
