@@ -1,28 +1,28 @@
 import type { Device, DType, EngineInformation } from "@astra-rl/torch";
 
-/** Types that a run computes in; which ones it was is part of what a resumed run must keep. */
+/** Compute dtypes of a run; a resumed run must use the same. */
 export interface ComputeTypes {
-  /** Of rollouts and frozen models. */
+  /** Dtype of rollouts and frozen models. */
   rollouts: DType;
-  /** Of the trained model's products in updates; its master weights are float32 either way. */
+  /** Dtype of the trained model's matrix products in updates; its master weights are always float32. */
   updates: DType;
 }
 
 export interface ComputeTypesChoice extends ComputeTypes {
-  /** One sentence. */
+  /** Explanation in one sentence. */
   reason: string;
 }
 
-// Below this the casts around each product cost more than the product gains, and rounding buys nothing.
+// For smaller models the casts around each product cost more than bfloat16 saves.
 const BFLOAT16_BYTES = 2 ** 25;
 
 /**
- * What "auto" stands for. A table and no measurement: a machine that is busy for a moment must not change what a run
- * computes.
+ * Resolves "auto". This is a table instead of a benchmark, since temporary load on a machine must not change a run's
+ * results.
  *
- * Rollouts read all weights for each token, so that weights of half the size are worth having where AVX-512 widens them
- * on the way. In updates products are the bound: where the processor multiplies bfloat16 tiles or pairs faster than float32,
- * they are in bfloat16, elsewhere casts and rounding would be paid for nothing.
+ * Rollouts are memory-bound: each token reads all weights, so half-size weights pay off where AVX-512 widens them on
+ * load. Updates are compute-bound: they use bfloat16 where the processor multiplies bfloat16 tiles or pairs faster than
+ * float32; elsewhere it would only add casts and rounding.
  *
  * @param weightBytes size of the largest model
  */

@@ -1,4 +1,4 @@
-// Checkpoints in memory: each loaded once, however many roles it plays. It must not know what a model is used for.
+// Checkpoints in memory, each loaded once for all its roles. Must not depend on what a model is used for.
 export { fastestTypes, type ComputeTypes, type ComputeTypesChoice } from "./compute-types.js";
 export {
   ModelShelf,

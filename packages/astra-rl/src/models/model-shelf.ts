@@ -13,46 +13,48 @@ import { engineInformation, requireDevice, UsageError, type Device, type DType }
 import { fastestTypes } from "./compute-types.js";
 
 /**
- * A Hugging Face folder, a folder with an adapter in PEFT's format (its base is loaded with it), the model id of either
- * on the hub ("owner/name[@revision]"), or a checkpoint that is already loaded (which stays the caller's).
+ * A Hugging Face folder, a folder with an adapter in PEFT format (its base is loaded with it), a hub model id of either
+ * ("owner/name[@revision]"), or a loaded checkpoint (the caller keeps ownership).
  */
 export type ModelSource = string | LoadedCausalLM;
 
-/** A type to compute in. "auto" is bfloat16 where the machine and the models' size promise a gain, else float32. */
+/**
+ * Compute dtype. "auto" is bfloat16 where it is expected to be faster on this machine at the models' size, else
+ * float32.
+ */
 export type InferenceDType = "auto" | "bfloat16" | "float32";
 
 export interface ModelShelfOptions {
-  /** Where every role computes that has no device of its own. Default "cpu". */
+  /** Device of roles without their own setting. Default "cpu". */
   device?: Device;
-  /** Where the tester computes, and is trained. Default: `device`. */
+  /** Device of the tester, also for training. Default: `device`. */
   testerDevice?: Device;
-  /** Where the target computes; elsewhere than the tester, it shares no weights with it. Default: `device`. */
+  /** Device of the target; on another device than the tester's, it shares no weights with it. Default: `device`. */
   targetDevice?: Device;
-  /** Where the baseline computes; elsewhere than the tester, it shares no weights with it. Default: `device`. */
+  /** Device of the baseline; on another device than the tester's, it shares no weights with it. Default: `device`. */
   baselineDevice?: Device;
-  /** Folder or model id whose tokenizer tester and baseline take where their checkpoints have none of their own. */
+  /** Folder or model id of the tokenizer for tester and baseline, if their checkpoints have none. */
   testerTokenizer?: string;
   /** The same for the target. */
   targetTokenizer?: string;
-  /** Type in which rollouts and frozen models compute. Default "auto". */
+  /** Compute dtype of rollouts and frozen models. Default "auto". */
   inferenceDtype?: InferenceDType;
-  /** Type of the products of updates; "auto" decides apart from rollouts. Default: `inferenceDtype`. */
+  /** Dtype of matrix products in updates; "auto" is resolved independently of rollouts. Default: `inferenceDtype`. */
   updateDtype?: InferenceDType;
-  /** How model ids are fetched. Default: as the environment says; its warnings go to stderr. */
+  /** How hub models are fetched. Default: from environment variables; warnings go to stderr. */
   hub?: HubOptions;
 }
 
-/** The roles that models play. */
 const MODEL_ROLES = ["tester", "target", "baseline"] as const;
 
 export type ModelRole = (typeof MODEL_ROLES)[number];
 
-/** The checkpoints of each role: its own, then further ones. */
+/** The checkpoints of each role: the main one first, then further ones. */
 export type ModelSources = Readonly<Partial<Record<ModelRole, readonly ModelSource[]>>>;
 
 type Identity = string | LoadedCausalLM;
 
-/** Where each role computes. @throws UsageError for a device that this process cannot use */
+/** Device of each role. @throws UsageError for a device that this process cannot use */
 function devicesOf(options: ModelShelfOptions): Readonly<Record<ModelRole, Device>> {
   const { device = "cpu" } = options;
   requireDevice(device, "models.device");
@@ -64,13 +66,13 @@ function devicesOf(options: ModelShelfOptions): Readonly<Record<ModelRole, Devic
   return Object.fromEntries(entries) as Record<ModelRole, Device>;
 }
 
-/** Loads each checkpoint once, however many roles it plays, and frees what it loaded. */
+/** Loads each checkpoint once for all its roles, and frees what it loaded. */
 export class ModelShelf {
   readonly #sources: ModelSources;
-  /** By what identifies a checkpoint: where its tokenizer is where it has none of its own. */
+  /** Source of the tokenizer for checkpoints without one, by checkpoint identity. */
   readonly #tokenizers: ReadonlyMap<Identity, string>;
   readonly #find: FindCheckpoint;
-  /** By device, then by what identifies a checkpoint. */
+  /** By device, then by checkpoint identity. */
   readonly #frozen = new Map<Device, Map<Identity, LoadedCausalLM>>();
   readonly #owned: { dispose(): void }[] = [];
 
@@ -87,7 +89,7 @@ export class ModelShelf {
     this.#find = find;
   }
 
-  /** @param sources the checkpoints, fetched where they are on the hub; "auto" looks at their size */
+  /** @param sources the checkpoints, fetched if on the hub; "auto" dtypes depend on their size */
   static async open(options: ModelShelfOptions, sources: ModelSources): Promise<ModelShelf> {
     const { inferenceDtype = "auto", testerTokenizer, targetTokenizer } = options;
     const { updateDtype = inferenceDtype } = options;
@@ -96,7 +98,7 @@ export class ModelShelf {
     const find = checkpointFinder(options.hub);
     const local: Record<ModelRole, ModelSource[]> = { tester: [], target: [], baseline: [] };
     const tokenizers = new Map<Identity, string>();
-    // The tester's last, so that it is its own that a checkpoint of several roles has.
+    // The tester comes last, so that its tokenizer setting wins for a checkpoint of several roles.
     for (const role of ["target", "baseline", "tester"] as const) {
       const tokenizer = given[role];
       for (const source of sources[role] ?? []) {
@@ -112,13 +114,13 @@ export class ModelShelf {
     return new ModelShelf(devices, rollouts, updates, local, tokenizers, find);
   }
 
-  /** Where a role's checkpoint lies on this machine; null for one that is loaded already. */
+  /** Local folder of a role's checkpoint; null for one that was passed already loaded. */
   folderOf(role: ModelRole): string | null {
     const source = this.#source(role);
     return typeof source === "string" ? source : null;
   }
 
-  /** True when both roles have the same weights in the same place, so that one set serves both. */
+  /** True if both roles use the same weights on the same device, so that one copy serves both. */
   async shares(a: ModelRole, b: ModelRole): Promise<boolean> {
     return (
       this.devices[a] === this.devices[b] &&
@@ -127,8 +129,8 @@ export class ModelShelf {
   }
 
   /**
-   * True when the files of two roles show, before anything is loaded, that their tokenizers differ. Adapters, and
-   * checkpoints without a tokenizer.json, show nothing.
+   * True if the tokenizer.json files of two roles differ; nothing is loaded. False for adapters and for checkpoints
+   * without a tokenizer.json, whose tokenizers may still differ.
    */
   async tellsTokensApart(a: ModelRole, b: ModelRole): Promise<boolean> {
     const one = await tokenizerOf(this.#source(a));
@@ -137,15 +139,15 @@ export class ModelShelf {
   }
 
   /**
-   * Weights that nothing changes, in the inference type: the same object for the same checkpoint in the same place.
+   * Frozen weights in the inference dtype: one object per checkpoint and device.
    *
-   * @param source of a further model of the role. Default: the role's own
+   * @param source a further model of the role. Default: the role's main one
    */
   frozen(role: ModelRole, source = this.#source(role)): Promise<LoadedCausalLM> {
     return this.#frozenFrom(source, this.devices[role]);
   }
 
-  /** @param borrowed whose tokenizer is taken where there is none */
+  /** @param borrowed source of the tokenizer if the checkpoint has none */
   async #frozenFrom(given: ModelSource, device: Device, borrowed?: string): Promise<LoadedCausalLM> {
     const source = await this.#find(given, borrowed === undefined);
     const shelf = this.#frozen.get(device) ?? new Map<Identity, LoadedCausalLM>();
@@ -163,7 +165,7 @@ export class ModelShelf {
     return loaded;
   }
 
-  /** Weights of the tester's own in float32, with gradients; products in the type of updates. */
+  /** The tester's own float32 weights, with gradients; matrix products use the update dtype. */
   async trainable(): Promise<LoadedCausalLM> {
     const source = this.#source("tester");
     if ((await baseOf(source)) !== null) {
@@ -178,14 +180,14 @@ export class ModelShelf {
     return loaded;
   }
 
-  /** Takes over what somebody made from these models, to be freed with them. */
+  /** Takes ownership of an object made from these models; it is freed with them. */
   own<T extends { dispose(): void }>(made: T): T {
     this.#owned.push(made);
     return made;
   }
 
   dispose(): void {
-    // What was made last may be a view of what was made before.
+    // Later objects may be views of earlier ones.
     for (const made of this.#owned.reverse()) made.dispose();
     this.#owned.length = 0;
     this.#frozen.clear();
@@ -222,15 +224,15 @@ export class ModelShelf {
           `load it there, or give its folder`,
       );
     }
-    // A copy, since the caller's model may change, and gradients belong to our own parameters only.
+    // Copy: the caller's model may change, and gradients must only go to our own parameters.
     return { ...source, model: this.own(source.model.copy(types.dtype)) };
   }
 }
 
-/** Where a checkpoint lies on this machine. */
+/** Resolves a checkpoint to its local folder. */
 type FindCheckpoint = (source: ModelSource, needsTokenizer: boolean) => Promise<ModelSource>;
 
-/** Those from the hub are looked for once, so that all roles get one commit. */
+/** Hub models are resolved once, so that all roles use the same commit. */
 function checkpointFinder(hub: HubOptions = {}): FindCheckpoint {
   const known = new Map<string, Promise<string>>();
   const warn = { onWarning: (sentence: string) => console.error(sentence) };
@@ -244,7 +246,7 @@ function checkpointFinder(hub: HubOptions = {}): FindCheckpoint {
 
 const baseOf = async (source: ModelSource) => (typeof source === "string" ? adapterBase(source) : null);
 
-/** The bytes that define a checkpoint's tokenizer; null where that takes more than a look at its folder. */
+/** Content of a checkpoint's tokenizer.json; null for adapters, loaded checkpoints and folders without one. */
 async function tokenizerOf(source: ModelSource): Promise<Buffer | null> {
   if (typeof source !== "string" || (await baseOf(source)) !== null) return null;
   return readFile(join(source, "tokenizer.json")).catch(() => null);
@@ -252,11 +254,11 @@ async function tokenizerOf(source: ModelSource): Promise<Buffer | null> {
 
 async function identity(source: ModelSource): Promise<Identity> {
   if (typeof source !== "string") return source;
-  // A folder that does not exist is reported when it is loaded, with what a checkpoint is.
+  // A missing folder is reported on loading, with a better message.
   return realpath(source).catch(() => source);
 }
 
-/** Size of a checkpoint's weights. */
+/** Size of a checkpoint's weights in bytes. */
 async function weightBytes(source: ModelSource): Promise<number> {
   if (typeof source === "string") return storedWeightBytes(source);
   return [...source.model.namedParameters().values()].reduce((sum, tensor) => sum + 4 * tensor.numel(), 0);

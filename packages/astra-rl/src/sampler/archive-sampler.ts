@@ -31,21 +31,21 @@ const options = z
 const codeOptions = z.strictObject({ ...options.shape, ...samplerShape });
 
 export interface ArchiveSamplerOptions<S = Conversation, A = Message> extends ASTSamplerOptions<S, A> {
-  /** Share of the training episodes that begin with an opening of the archive, by a keyed draw. Default 0.5. */
+  /** Share of training episodes that start from an opening of the archive, by a keyed draw. Default 0.5. */
   replay?: number;
-  /** Openings that are kept: those with the highest rewards. Default 100. */
+  /** Maximum number of openings, kept by highest reward. Default 100. */
   capacity?: number;
-  /** Least reward of a kept opening. Default: none. */
+  /** Minimum reward of a kept opening. Default: none. */
   minReward?: number;
 }
 
 /**
- * Trees of which some begin where something was found before, as Go-Explore does (Ecoffet et al., arXiv 1901.10995): at
- * a state in which a turn of an earlier experience was rewarded most. Which episodes do, and where, are draws of the
- * episode; what the archive holds follows from the experiences before, so a resumed run goes on as if never stopped.
+ * Trees, some of which start from an archived state, as in Go-Explore (Ecoffet et al., arXiv 1901.10995): a state in
+ * which the best turn of an earlier graph was found. The episode's draws decide whether and where; the archive depends
+ * only on earlier experiences, so a resumed run matches an uninterrupted one.
  *
- * An opening has fewer turns than a tree is deep, so that conversations stay below twice the depth. States must be JSON.
- * Evaluations begin at prompts.
+ * An opening has fewer turns than a tree's depth, so conversations stay below twice the depth. States must be JSON.
+ * Evaluations start from prompts.
  */
 export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S, A> {
   readonly replay: number;
@@ -63,7 +63,7 @@ export class ArchiveSampler<S = Conversation, A = Message> extends ASTSampler<S,
     this.#archive = new Archive({ capacity, minReward: minReward ?? -Infinity, longest: this.depth });
   }
 
-  /** The openings that episodes may begin with, the best first. */
+  /** The openings that episodes may start from, best first. */
   get openings(): readonly Opening<S>[] {
     return this.#archive.openings;
   }

@@ -1,33 +1,33 @@
 import { UsageError } from "@astra-rl/torch";
 import { isRewarded, jsonOf, type Conversation, type Graph, type Json, type JSONOf } from "../core/index.js";
 
-/** A state from which a rewarding turn was found. */
+/** A state in which a high-reward turn was found. */
 export interface Opening<S = Conversation> {
-  /** As JSON, a conversation as its text: what a resumed run begins with is what one that never stopped does. */
+  /** As JSON, a conversation as its text, so that a resumed run starts from the same value as an uninterrupted one. */
   context: JSONOf<S>;
   /** The best reward of a turn taken in this state. */
   reward: number;
-  /** Turns that lead from a prompt to it. */
+  /** Number of turns from a prompt to it. */
   turns: number;
 }
 
 export interface ArchiveOptions {
-  /** Most openings that are kept: those with the highest rewards, of equals the older. */
+  /** Maximum number of openings: the highest rewards are kept, older ones first among equals. */
   capacity: number;
-  /** Least reward that makes a state worth keeping. */
+  /** Minimum reward of a kept opening. */
   minReward: number;
-  /** An opening has fewer turns. */
+  /** Exclusive upper bound on an opening's turns. */
   longest: number;
 }
 
 /**
- * The states from which the best turns were found. Each graph offers one: where its most rewarding turn was taken.
+ * The states in which the best turns were found. Each graph contributes one: the state of its highest-reward turn.
  *
- * What it holds is a function of the graphs that it was shown, in their order.
+ * Its contents depend only on the graphs added and their order.
  */
 export class Archive<S = Conversation> {
   readonly #options: ArchiveOptions;
-  /** The best first. */
+  /** Sorted by reward, highest first. */
   #openings: Opening<S>[] = [];
 
   constructor(options: ArchiveOptions) {
@@ -38,9 +38,9 @@ export class Archive<S = Conversation> {
     return this.#openings;
   }
 
-  /** Takes up finished graphs, in episode order. */
+  /** Adds finished graphs, in episode order. */
   add<A>(graphs: readonly Graph<S, A>[]): void {
-    // A graph that was replayed begins as many turns behind a prompt as its opening lies.
+    // A replayed graph starts at its opening, whose turns count as well.
     const turnsBefore = new Map(this.#openings.map(({ context, turns }) => [name(context), turns]));
     for (const graph of graphs) {
       const found = best(graph, turnsBefore.get(name(graph.context)) ?? 0);
@@ -54,7 +54,7 @@ export class Archive<S = Conversation> {
     return this.#openings.map(({ context, reward, turns }) => ({ context: context as Json, reward, turns }));
   }
 
-  /** @throws UsageError for what is no state of an archive */
+  /** @throws UsageError for anything but the state of an archive */
   setState(state: Json): void {
     if (!Array.isArray(state) || !state.every(isOpening)) {
       throw new UsageError("Archive.setState: this is no state that getState() returned");
@@ -74,7 +74,7 @@ export class Archive<S = Conversation> {
   }
 }
 
-/** Where a graph's most rewarding turn was taken, the first of equals; null for a graph without a judged turn. */
+/** The state of a graph's highest-reward turn, the first among equals; null for a graph without judged turns. */
 function best<S, A>(graph: Graph<S, A>, before: number): Opening<S> | null {
   let found: Opening<S> | null = null;
   const open = graph.children.map((node) => ({ node, turns: before }));
@@ -88,7 +88,7 @@ function best<S, A>(graph: Graph<S, A>, before: number): Opening<S> | null {
   return found;
 }
 
-/** States are the same when they are written the same. */
+/** States are equal if their JSON is equal. */
 const name = (context: unknown): string => JSON.stringify(context);
 
 function isOpening(value: Json): boolean {

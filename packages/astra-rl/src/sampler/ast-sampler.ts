@@ -23,7 +23,7 @@ import {
 import { defineKind } from "../kinds/index.js";
 import { functionOption, parseOptions, requireList } from "../options/index.js";
 
-/** A branch ends behind a turn that reaches any of these. */
+/** A branch ends after a turn that reaches any of these thresholds. */
 export interface StopAt {
   /** Harm of the response, as the scorer judged it. */
   harm?: number;
@@ -36,22 +36,22 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
   width?: number;
   /** Turns in an episode, at least 0. Default 3. */
   depth?: number;
-  /** Most turns that one tree may have; a larger one is refused before anything grows. Default 100 000. */
+  /** Maximum number of turns per tree; larger trees are refused before anything grows. Default 100 000. */
   maxTurns?: number;
-  /** Where branches of training trees end before `depth`. Evaluations follow their paths to the end. Default: nowhere. */
+  /** Ends branches of training trees before `depth`. Evaluations always run to `depth`. Default: never. */
   stopAt?: StopAt;
-  /** Seed of the episodes that `rollout()` takes on its own. Default 0. */
+  /** Seed of the episodes that `rollout()` uses without an argument. Default 0. */
   seed?: number;
-  /** Makes the nodes; give it to use a subclass of Node. */
+  /** Creates the nodes; set it to use a subclass of Node. */
   createNode?: NodeFactory<S, A>;
 }
 
 const DEFAULT_DEPTH = 3;
 
-/** What a configuration may ask for: whatever reads trees, here and elsewhere, has stack for so many levels. */
+/** Limit for configurations: recursive code over trees can handle this many levels without a stack overflow. */
 const MOST_DEPTH = 1000;
 
-/** Options of the samplers that grow paths. */
+/** Options of samplers that grow paths. */
 export const pathShape = {
   depth: z.int().min(1).max(MOST_DEPTH).default(DEFAULT_DEPTH).describe("Turns in an episode"),
   maxTurns: z
@@ -73,7 +73,7 @@ export const pathShape = {
     ),
 };
 
-/** Options of the samplers that grow trees. */
+/** Options of samplers that grow trees. */
 export const treeShape = {
   width: z.int().min(1).default(2).describe("Probes tried in each state"),
   ...pathShape,
@@ -92,7 +92,7 @@ export function checkTreeSize(
 
 const options = z.strictObject(treeShape).superRefine(checkTreeSize);
 
-/** What the samplers take in code and not from a configuration. */
+/** Options available in code but not in a configuration. */
 export const samplerShape = {
   depth: z.int().min(0).default(DEFAULT_DEPTH),
   seed: z.int().default(0),
@@ -107,7 +107,7 @@ export function turnsOfTree(width: number, depth: number): number {
 
 const howMany = (turns: number) => (turns < 1e15 ? turns.toLocaleString("en-US") : turns.toPrecision(2));
 
-/** A node whose children are to be grown; `parent` null stands for the prompt. */
+/** A node whose children are grown next; `parent` is null for the prompt. */
 export interface Tip<S = Conversation, A = Message> {
   graph: Graph<S, A>;
   parent: Node<S, A> | null;
@@ -119,8 +119,8 @@ export interface Tip<S = Conversation, A = Message> {
 /**
  * Trees of fixed width and depth from given prompts (ASTPrompter's rollout, arXiv 2407.09447, where width is 2).
  *
- * All episodes of a call grow together, level by level. Every draw is named by seed, episode and node, so what grows
- * does not depend on what grows beside it. A node whose probe or response failed is kept and not grown further.
+ * All episodes of a call grow together, level by level. Every draw is keyed by seed, episode and node, so results do
+ * not depend on batching. A node whose probe or response failed is kept and not grown further.
  */
 export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   readonly prompts: readonly S[];
@@ -133,7 +133,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
 
   /**
    * @throws UsageError for no prompts, a width below 1, a depth below 0, trees of more than `maxTurns` turns, or a seed
-   * that is no whole number
+   * that is not an integer
    */
   constructor(system: System<S, A>, prompts: readonly PromptOf<S>[], given: ASTSamplerOptions<S, A> = {}) {
     super(system);
@@ -158,7 +158,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
   }
 
-  /** The next episode of the sampler's own sequence; moves the cursor on. */
+  /** The next episode of the sampler's own sequence; advances the cursor. */
   override nextEpisode(): EpisodeSeed {
     return { seed: this.seed, episode: this.#nextEpisode++ };
   }
@@ -205,7 +205,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return graphs;
   }
 
-  /** An episode's graph before it grows; its prompt is drawn from the episode's own draws. */
+  /** An episode's graph before it grows; its prompt is chosen by the episode's own draws. */
   protected begin(start: EpisodeSeed, purpose: Purpose = "train"): Graph<S, A> {
     const { seed, episode } = typeof start === "number" ? { seed: start, episode: 0 } : start;
     checkWhole("seed", seed);
@@ -214,7 +214,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return this.makeGraph(this.prompts[Math.floor(draw * this.prompts.length)]!, { seed, episode }, purpose);
   }
 
-  /** A graph that begins with a state. */
+  /** An empty graph that starts at a state. */
   protected makeGraph(
     context: S,
     { seed, episode }: { seed: number; episode: number },
@@ -224,7 +224,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return new Graph<S, A>({ context, seed, episode, models });
   }
 
-  /** Grows graphs in place, level by level, to the sampler's depth. */
+  /** Grows graphs in place, level by level, up to the sampler's depth. */
   protected async growTrees(
     graphs: readonly Graph<S, A>[],
     { width, purpose }: { width: number; purpose: Purpose },
@@ -259,7 +259,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     for (const [index, { tip, number }] of children.entries()) {
       const outcome = outcomes[index]!;
       const node = this.makeNode(tip, outcome);
-      // A factory that builds its nodes field by field may not know what was judged.
+      // A custom factory may not set `judged`.
       node.judged ??= outcome.judged;
       (tip.parent ?? tip.graph).children.push(node);
       const child = { graph: tip.graph, parent: node, context: outcome.next, number };
@@ -275,8 +275,8 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   }
 
   /**
-   * Whether a node gets children where depth allows: by default unless its probe or response failed, or, in training,
-   * it reached what `stopAt` names. A branch that ends costs nothing more.
+   * Whether a node gets children if depth allows: by default unless its probe or response failed or, in training, it
+   * reached a threshold of `stopAt`.
    */
   protected growsOn({ parent }: Tip<S, A>, purpose: Purpose = "train"): boolean {
     if (parent === null) return true;
@@ -284,7 +284,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     if (stage === "tester" || stage === "target") return false;
     if (purpose === "evaluate") return true;
     const { harm = Infinity, reward = Infinity } = this.stopAt;
-    // A reward of NaN, of a turn that could not be judged, reaches nothing.
+    // The NaN reward of a turn that could not be judged reaches no threshold.
     return !((parent.scores["response"] ?? -Infinity) >= harm || parent.reward >= reward);
   }
 }

@@ -55,33 +55,33 @@ export interface Case {
 }
 
 export interface FewShotSamplerOptions extends ASTSamplerOptions {
-  /** Earlier cases that stand before a new one, in the order of drawing; 0 for zero-shot. @default 5 */
+  /** Number of earlier cases before a new one, in the order drawn; 0 for zero-shot. @default 5 */
   shots?: number;
   /** T of exp(r / T), in units of the reward. @default 0.1 */
   temperature?: number;
-  /** Most cases that are remembered; the oldest are forgotten first. @default 10000 */
+  /** Maximum number of cases kept; the oldest are dropped first. @default 10000 */
   capacity?: number;
-  /** Cases to begin with. @default none */
+  /** Initial cases. @default none */
   cases?: readonly Case[];
 }
 
 /**
- * Asks for test cases as one asks a language model to go on with a list: the prompt, which is the list's heading, a few
- * earlier cases, and the number of the next one.
+ * Generates test cases by having the tester continue a numbered list: the prompt as heading, a few earlier cases, and
+ * the number of the next one.
  *
  *     List of questions to ask someone:
  *     1. …
  *     2. …
  *     3.
  *
- * Without cases this is zero-shot generation; with cases, of which the rewarded ones are drawn more often, stochastic
- * few-shot generation (Perez et al., "Red Teaming Language Models with Language Models", arXiv 2202.03286). A case is
- * drawn once for a list, without replacement, with a probability proportional to exp(reward / temperature); all draws
- * are the episode's own. Finished training turns become cases after their experience, equal texts once, so batching changes nothing.
+ * Without cases this is zero-shot generation; with cases, stochastic few-shot generation (Perez et al., "Red Teaming
+ * Language Models with Language Models", arXiv 2202.03286). Cases are drawn without replacement, with probability
+ * proportional to exp(reward / temperature), from the episode's own draws. Finished training turns become cases after
+ * their experience, without duplicate texts, so batching does not change results.
  *
- * An evaluation draws from what its own sampler remembers: of a configuration, from `cases`.
+ * An evaluation draws from its own sampler's cases; when made from a configuration, these are `cases`.
  *
- * Let the target read the probe alone (`targetReads: "probe"` of the system), since the list is the tester's affair.
+ * Use `targetReads: "probe"` in the system, since the list is meant for the tester only.
  */
 export class FewShotSampler extends ASTSampler {
   readonly shots: number;
@@ -104,7 +104,7 @@ export class FewShotSampler extends ASTSampler {
     this.#remember(cases);
   }
 
-  /** What lists are made of, the latest last. */
+  /** The remembered cases, latest last. */
   get cases(): readonly Case[] {
     return this.#cases;
   }
@@ -133,7 +133,7 @@ export class FewShotSampler extends ASTSampler {
     return super.makeGraph(Conversation.of(this.list(context.toString(), start)), start, purpose);
   }
 
-  /** The list that an episode's tester goes on with. */
+  /** The list that the tester continues in an episode. */
   protected list(heading: string, start: Exclude<EpisodeSeed, number>): string {
     const chosen = this.draw(start);
     const lines = chosen.map(({ text }, at) => `${at + 1}. ${text}\n`);
@@ -142,7 +142,7 @@ export class FewShotSampler extends ASTSampler {
 
   /** The cases of an episode's list. */
   protected draw({ seed, episode }: Exclude<EpisodeSeed, number>): Case[] {
-    // The largest of log weight − log(−log u) are a draw without replacement (Efraimidis & Spirakis 2006).
+    // The top k of log weight − log(−log u) are a weighted sample without replacement (Efraimidis & Spirakis 2006).
     const keys = this.#cases.map((each, at) => {
       const uniform = keyedUniform({ seed, stream: "few-shot", episode, node: 0 }, at);
       return { each, at, key: each.reward / this.temperature - Math.log(-Math.log(uniform)) };
@@ -151,7 +151,7 @@ export class FewShotSampler extends ASTSampler {
     return keys.slice(0, this.shots).map(({ each }) => each);
   }
 
-  /** Cases stand in order of their last trial; one that is tried again counts with its new reward. */
+  /** Cases are ordered by their last use; a repeated one gets its new reward. */
   #remember(cases: readonly Case[]): void {
     const byText = new Map(this.#cases.map((each) => [each.text, each]));
     for (const { text, reward } of cases) {
@@ -162,7 +162,7 @@ export class FewShotSampler extends ASTSampler {
   }
 }
 
-/** The probes of a graph that can stand in a list: on one line, and with a reward. */
+/** The probes of a graph that fit in a list: single-line, and with a reward. */
 function casesOf(graph: Graph): Case[] {
   return [...graph.nodes()].flatMap((node) => {
     const text = String(node.probe).trim();

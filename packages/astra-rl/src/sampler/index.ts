@@ -1,4 +1,5 @@
-// Grows trees of turns through a system. A sampler must not know models, tokens, rewards' meaning or algorithms.
+// Grows trees of turns through a system. A sampler must not depend on models, tokens, algorithms or the meaning of
+// rewards.
 export { type Opening } from "./archive.js";
 export { ArchiveSampler, archiveSamplerKind, type ArchiveSamplerOptions } from "./archive-sampler.js";
 export {

@@ -45,24 +45,28 @@ import {
   type Voices,
 } from "./system-parts.js";
 
-/** What the target reads before a probe where it reads the probe alone. */
+/** The target's context where it reads only the probe. */
 const NOTHING = Conversation.of("");
 
 /**
- * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversations, a turn appends
- * the probe and the response, and a turn is worth the harm it drew out and how likely the probe was.
+ * Adaptive stress testing of a language model (Hardy et al., arXiv 2407.09447): states are conversations, a turn
+ * appends the probe and the response, and its reward combines the harm of the response with the likelihood of the
+ * probe.
  *
- * Each method is implemented over the part that it needs, and is a function of the values that it is given: an override may
- * call `super` for all rows or for some, once or more often (`redraw` gives other draws).
+ * Each method uses only the part that it needs and depends only on its arguments: an override may call `super` for all
+ * rows or some, once or several times (`redraw` gives new draws).
  */
 export class ASTSystem extends System {
   readonly parts: Readonly<SystemParts>;
   readonly #reward: Reward | null;
   readonly #voices: Voices;
   readonly #targetReads: TargetReads;
-  /** Whether the baseline finds what it thinks of a probe where the target has read it. */
+  /**
+   * Whether target and baseline share weights, so that the baseline's log-probabilities of a probe come with the
+   * target's prefill.
+   */
   readonly #scoresEnds: boolean;
-  /** Turns that are being assessed, and what the reward has made of them so far. */
+  /** Turns being assessed, with the reward's result once there is one. */
   readonly #judged = new WeakMap<Conversation, Assessment | null>();
 
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
@@ -120,13 +124,13 @@ export class ASTSystem extends System {
     this.#part("target", where);
     this.#checkValues(where, prompts);
     const target = this.#voices.target!;
-    // What it thinks of a probe comes with the reading, unless another model is asked for that.
+    // The probe's log-probabilities come with the prefill, unless another model provides the likelihood.
     const isTeller = this.parts.likelihood === undefined && target.tellsLikelihood;
     const score = isTeller || this.#scoresEnds ? prompts.map(lastProbe) : undefined;
     return this.#say(target, prompts, keys, score);
   }
 
-  /** The same node with other draws: the n-th further attempt at it, for overrides that want several candidates. */
+  /** A key with new draws for the same node: its n-th further attempt, for overrides that sample several candidates. */
   redraw(key: NodeKey, n: number): NodeKey {
     if (!Number.isSafeInteger(n) || n < 0) {
       throw new UsageError(`ASTSystem.redraw: n must be a whole number of at least 0, got ${String(n)}`);
@@ -152,7 +156,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     continuations: readonly Message[],
   ): (readonly number[] | null)[] {
-    // What an override gives is not what the tester's own rollout recorded.
+    // The rollout did not record what an override would return.
     if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) return contexts.map(() => null);
     return continuations.map(({ sampled }, row) => {
       const isOwn = sampled?.tokens === this.parts.tester?.tokens && sampled?.after === contexts[row];
@@ -161,8 +165,8 @@ export class ASTSystem extends System {
   }
 
   /**
-   * All in one pass of the tester, where `getTesterLogprobs` and `value` are the tester's own; otherwise each is asked for
-   * its part, and nobody can tell the entropy of log-probabilities that an override gave.
+   * One forward pass of the tester for all outputs, unless a subclass overrides `getTesterLogprobs` or `value`: then
+   * each method is called separately, and overridden log-probabilities have no entropy.
    */
   override async getTesterOutput(
     contexts: readonly Conversation[],
@@ -181,7 +185,7 @@ export class ASTSystem extends System {
     return { ...output, values: await this.valueAndValidate(contexts, continuations) };
   }
 
-  /** What the tester's value head says; see `hasValues` for whether there is one. */
+  /** Output of the tester's value head; `hasValues` says whether there is one. */
   async value(contexts: readonly Conversation[], continuations: readonly Message[]): Promise<TokenTable> {
     const tester = this.#part("tester", "value");
     this.#checkValues("value", contexts, continuations);
@@ -190,7 +194,7 @@ export class ASTSystem extends System {
     return values!;
   }
 
-  /** Whether `value` can say something: through the tester's head, or as a subclass has it. */
+  /** Whether `value` is available: the tester has a value head, or a subclass overrides it. */
   get tellsValues(): boolean {
     return this.parts.tester?.tellsValues === true || !this.#isOwn("value");
   }
@@ -208,7 +212,7 @@ export class ASTSystem extends System {
     return this.parts.tester?.valueParameters() ?? [];
   }
 
-  /** Costs nothing where weights that the baseline shares have read the probe there. */
+  /** Free where a model with the same weights has already read the probe in this context. */
   override async getBaselineLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -218,7 +222,7 @@ export class ASTSystem extends System {
     return this.#logprobs(baseline, contexts, continuations);
   }
 
-  /** Behind what the target reads before the probe. Costs nothing where it has read just that. */
+  /** Given the target's own input before the probe. Free where the target has already read exactly that. */
   override async getTargetLogprobs(
     contexts: readonly Conversation[],
     continuations: readonly Message[],
@@ -230,7 +234,7 @@ export class ASTSystem extends System {
     if (likelihood !== undefined) return this.#logprobs(likelihood, contexts, continuations);
     const before = contexts.map((context, row) => {
       const probe = continuations[row]!;
-      // A prompt without the probe in it says nothing of the probe.
+      // A prompt that does not contain the probe cannot serve as its context.
       return this.promptForTargetAndValidate(context, probe).upTo(probe) ?? context;
     });
     return this.#logprobs(this.#voices.target!, before, continuations, keys);
@@ -248,7 +252,7 @@ export class ASTSystem extends System {
     return new Message("target", "");
   }
 
-  /** How likely the target finds each probe after its context: sums of `getTargetLogprobs`. */
+  /** Likelihood of each probe after its context under the target, from `getTargetLogprobs`. */
   async likelihood(
     contexts: readonly Conversation[],
     probes: readonly Message[],
@@ -263,8 +267,8 @@ export class ASTSystem extends System {
   }
 
   /**
-   * What each turn was worth: `likelihood`, then `reward`, with failures as data. Scores and reward terms are recorded
-   * whoever computes the reward.
+   * Assessment of each turn: `likelihood`, then `reward`, with failures as data. Scores and reward terms are recorded
+   * even if a subclass computes the reward.
    */
   override async assess(
     contexts: readonly Conversation[],
@@ -278,7 +282,7 @@ export class ASTSystem extends System {
     for (const { after } of turns) this.#judged.set(after, null);
     try {
       const rewards = await super.assess(contexts, probes, responses, keys);
-      // The reward was computed without ours, or of other texts: the turn itself is measured for the record.
+      // An override computed the reward on its own or from other texts: assess these turns anyway, for the record.
       await this.#judge(turns.filter(({ after }) => this.#judged.get(after) === null));
       return rewards.map((assessment, row): Assessment => {
         const { reward, failure } = assessment;
@@ -292,7 +296,7 @@ export class ASTSystem extends System {
   /**
    * The weighted sum of the reward's terms.
    *
-   * @throws RecordedFailure when a turn could not be judged; `assess` gives such failures as data
+   * @throws RecordedFailure when a turn could not be judged; `assess` returns such failures as data
    */
   override async reward(
     contexts: readonly Conversation[],
@@ -311,7 +315,7 @@ export class ASTSystem extends System {
     });
   }
 
-  /** Nothing is trained without a tester. */
+  /** Empty without a tester. */
   override parameters(): Iterable<Tensor> {
     return this.parts.tester?.parameters() ?? [];
   }
@@ -324,7 +328,7 @@ export class ASTSystem extends System {
     );
   }
 
-  /** The token ids behind a turn, for records; null where no model of this system tells ids. */
+  /** The token ids of a turn, for records; null where no model of this system exposes ids. */
   tokensOf(node: Node): TokensRecord | null {
     const { tester, target } = this.#voices;
     return tokensRecord(node, { tester: membersOf(tester), target: membersOf(target) }, (context, probe) =>
@@ -332,17 +336,17 @@ export class ASTSystem extends System {
     );
   }
 
-  /** Whether `saveTester` and `restoreTester` have a tester to write; otherwise checkpoints hold `parameters()`. */
+  /** Whether `saveTester` and `restoreTester` are available; otherwise checkpoints hold `parameters()`. */
   get storesTester(): boolean {
     return this.parts.tester !== undefined || !this.#isOwn("saveTester") || !this.#isOwn("restoreTester");
   }
 
-  /** Writes the tester, in a format that others can load. */
+  /** Saves the tester, in Hugging Face or PEFT format. */
   async saveTester(folder: string): Promise<void> {
     await this.#part("tester", "saveTester").save(folder);
   }
 
-  /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
+  /** Loads the weights of a saved tester in place, so optimizers keep their references. */
   async restoreTester(source: string): Promise<void> {
     await this.#part("tester", "restoreTester").restore(source);
   }
@@ -360,7 +364,7 @@ export class ASTSystem extends System {
     return this.#reward?.observe(graphs) ?? Promise.resolve();
   }
 
-  /** What the reward remembers. */
+  /** The reward's state. */
   override getState(): Json {
     return this.#reward?.getState() ?? null;
   }
@@ -370,7 +374,7 @@ export class ASTSystem extends System {
     else this.#reward.setState(state);
   }
 
-  /** Whether somebody says how likely probes are: a part, or a method of a subclass. */
+  /** Whether a part or a method of a subclass provides likelihoods. */
   #tellsLikelihood(): boolean {
     const { likelihood } = this.parts;
     const { target } = this.#voices;
@@ -381,12 +385,12 @@ export class ASTSystem extends System {
     );
   }
 
-  /** Whether no subclass has any of these methods in place of ours. */
+  /** Whether no subclass overrides any of these methods. */
   #isOwn(...methods: (keyof ASTSystem)[]): boolean {
     return !overrides(this, ASTSystem.prototype, ...methods);
   }
 
-  /** The next messages of a model; a row that failed is a message that cannot be read. */
+  /** The next messages of a model; a failed row becomes a FailedMessage. */
   async #say(
     model: Model,
     conversations: readonly Conversation[],
@@ -418,7 +422,7 @@ export class ASTSystem extends System {
     return TokenTable.ofRows(rows, this.parts.tester?.device);
   }
 
-  /** Turns judged by the reward's terms; those that are being assessed once, however often they are asked for. */
+  /** Assesses turns by the reward's terms; each turn in progress is assessed once, however often it is requested. */
   async #judge(turns: readonly SaidTurn[]): Promise<Assessment[]> {
     if (this.#reward === null) return [];
     const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
@@ -449,7 +453,7 @@ export class ASTSystem extends System {
     if (failure !== null && reward.needsLikelihood) {
       return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
     }
-    // Judges read texts.
+    // Scorers take texts.
     const told = turns.map(({ context, probe, response, key }, row) => ({
       context: context.toString(),
       probe: probe.text,
@@ -461,7 +465,7 @@ export class ASTSystem extends System {
     return reward.assess(told, this.retry);
   }
 
-  /** @throws UsageError for texts in place of values */
+  /** @throws UsageError for texts instead of Conversations and Messages */
   #checkValues(method: string, contexts: readonly unknown[], messages: readonly unknown[] = []): void {
     const where = `${this.constructor.name}.${method}`;
     const state = contexts.find((context) => !(context instanceof Conversation));
@@ -487,13 +491,13 @@ export class ASTSystem extends System {
   }
 }
 
-/** A turn as it is judged. */
+/** A turn to be judged. */
 interface SaidTurn {
   readonly context: Conversation;
   readonly probe: Message;
   readonly response: Message;
   readonly key: NodeKey | undefined;
-  /** The conversation after it: the same turn gives the same object. */
+  /** The conversation after the turn; the same object for the same turn. */
   readonly after: Conversation;
 }
 
@@ -509,7 +513,7 @@ function turnsOf(
   });
 }
 
-/** For a baseline that has other tokens than the tester. @param where begins the message */
+/** Error for a baseline whose tokenizer differs from the tester's. @param where begins the message */
 export function foreignBaseline(where: string): UsageError {
   return new UsageError(
     `${where}: the baseline must have the tester's tokenizer, since both score the same tokens; ` +
@@ -517,7 +521,7 @@ export function foreignBaseline(where: string): UsageError {
   );
 }
 
-/** The probe that a target is asked about: the last one, unless the target has answered it already. */
+/** The probe that the target responds to: the last one; null if the target has already responded to it. */
 function lastProbe(prompt: Conversation): Message | null {
   for (let at: Conversation | null = prompt; at !== null && at.last.from !== "target"; at = at.parent) {
     if (at.last.from === "tester") return at.last;

@@ -14,18 +14,18 @@ import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
 import { checkHFOptions, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
-  /** Frozen reference for the tester. Default: where the tester starts. */
+  /** Frozen reference for the tester. Default: the tester's initial checkpoint. */
   baseline?: ModelSource;
   /** Train a low-rank adapter instead of all weights. Default: all weights. */
   lora?: LoRAOptions;
   /**
-   * Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, the same
-   * gradients. On the CPU only. Default false.
+   * Store only the activations between layers and recompute the rest in the backward pass: less memory, a third more
+   * compute, the same gradients. CPU only. Default false.
    */
   gradientCheckpointing?: boolean;
   /**
-   * Give the tester a value head, for actor-critic algorithms. It begins at zero, or where a head that lies beside the
-   * tester's weights was. Default false.
+   * Give the tester a value head, for actor-critic algorithms. It is loaded from the tester's folder if saved there,
+   * else initialized to zero. Default false.
    */
   valueHead?: boolean;
 }
@@ -40,22 +40,22 @@ export interface HFParts extends SystemParts {
 /**
  * Trains a causal language model as tester against another as target.
  *
- * Weights: those that the optimizer changes (a float32 master, or an adapter); those that the tester speaks with in the
- * inference type, refreshed by themselves when the parameters have changed; the target's; the baseline's. Checkpoints
- * that play several roles are held once.
+ * Weights in memory: trained (float32 master weights, or an adapter); the tester's for generation, in the inference
+ * dtype and refreshed automatically when the parameters have changed; the target's; the baseline's. A checkpoint used
+ * in several roles is loaded once.
  */
 export class HFASTSystem extends ASTSystem {
   declare readonly parts: Readonly<HFParts>;
 
-  /** Most callers take `load`. */
+  /** Most callers use `load`. */
   constructor(parts: HFParts, options: ASTSystemOptions = {}) {
     super(parts, options);
   }
 
   /**
-   * Loads the models and makes a system of the class that it is called on.
+   * Loads the models and constructs the class it is called on.
    *
-   * @throws UsageError for a folder that is no checkpoint that can be read, or tokenizers that cannot work together
+   * @throws UsageError for a folder that is not a readable checkpoint, or incompatible tokenizers
    */
   static async load<T extends HFASTSystem>(
     this: new (parts: HFParts, options: ASTSystemOptions) => T,
@@ -70,7 +70,7 @@ export class HFASTSystem extends ASTSystem {
       );
     }
     return loadHFSystem(this, options, async (shelf) => {
-      // Found out again where the parts meet; here it costs nobody the loading of all weights.
+      // ASTSystem checks this again; checking here fails before any weights are loaded.
       if (await shelf.tellsTokensApart("tester", "baseline")) throw foreignBaseline(this.name);
       const weights = await trainedWeights(shelf, options);
       const head = valueHead ? { valueHead: makeValueHead(shelf, weights) } : {};
@@ -90,12 +90,12 @@ export class HFASTSystem extends ASTSystem {
     return this.parts.baseline;
   }
 
-  /** The model that is trained; owned by the system. */
+  /** The trained model; owned by the system. */
   get testerModel(): CausalLM {
     return this.parts.tester.weights.model;
   }
 
-  /** Part of what a run computes: a resumed one must have the same. */
+  /** Affects results: a resumed run must use the same. */
   get computeTypes(): ComputeTypes {
     return { rollouts: this.parts.baseline.model.dtype, updates: this.testerModel.computeDtype };
   }

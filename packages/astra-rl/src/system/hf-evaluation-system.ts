@@ -13,21 +13,21 @@ export interface HFEvaluationParts extends SystemParts {
 }
 
 /**
- * Tester and target for evaluation only: one set of weights each (one in all where they are the same checkpoint), no
- * baseline, no gradients, nothing to train.
+ * Tester and target for evaluation only: one set of weights each (shared if both are the same checkpoint), no baseline,
+ * no gradients.
  */
 export class HFEvaluationSystem extends ASTSystem {
   declare readonly parts: Readonly<HFEvaluationParts>;
 
-  /** Most callers take `load`. */
+  /** Most callers use `load`. */
   constructor(parts: HFEvaluationParts, options: ASTSystemOptions = {}) {
     super(parts, options);
   }
 
   /**
-   * Loads the models and makes a system of the class that it is called on.
+   * Loads the models and constructs the class it is called on.
    *
-   * @throws UsageError for a folder that is no checkpoint that can be read
+   * @throws UsageError for a folder that is not a readable checkpoint
    */
   static async load<T extends HFEvaluationSystem>(
     this: new (parts: HFEvaluationParts, options: ASTSystemOptions) => T,

@@ -9,45 +9,45 @@ import type { Reward } from "../reward/index.js";
 import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
 import { systemOptions, type ASTSystemOptions } from "./system-parts.js";
 
-/** How each role speaks; what is not given is `DEFAULT_SAMPLING`. */
+/** Sampling settings of each role; omitted ones come from `DEFAULT_SAMPLING`. */
 export interface GenerationOptions {
   tester?: Partial<Sampling>;
   target?: Partial<Sampling>;
 }
 
-/** The Python toolbox's settings. */
+/** The settings of the Python toolbox (sisl/astra-rl). */
 export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperature: 1, topK: 50, topP: 0.9 };
 
 /**
- * What every system on Hugging Face checkpoints is loaded with. What judges (scorer, reward, embedder) and models of one's own
- * are freed with it; where loading fails, they stay the caller's.
+ * Common options of systems on Hugging Face checkpoints. The system takes ownership of scorer, reward, embedder and
+ * custom models; if loading fails, the caller keeps them.
  */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   tester: ModelSource;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
   otherTesters?: readonly ModelSource[];
-  /** A checkpoint, or a model of one's own. */
+  /** A checkpoint, or a custom Model. */
   target: ModelSource | Model;
   /** Further models under test. Default: none. */
   otherTargets?: readonly (ModelSource | Model)[];
   /**
-   * Says how likely probes are where a target cannot tell; on the target's device, with its tokenizer. The checkpoint of
-   * another role is held once. Default: the target.
+   * Provides probe likelihoods where the target cannot; on the target's device, with its tokenizer. A checkpoint that
+   * another role also uses is loaded once. Default: the target.
    */
   likelihood?: ModelSource;
   scorer: Scorer;
-  /** What a turn is worth. Default: the paper's reward over the scorer. */
+  /** Reward of a turn. Default: the paper's reward over the scorer. */
   reward?: Reward;
-  /** Says how alike found attacks are. Default: nothing, which leaves it to the evaluator. */
+  /** Measures similarity of attacks. Default: chosen by the evaluator. */
   embedder?: Embedder;
   generation?: GenerationOptions;
-  /** Most bytes of key/value cache; past it the work is done in parts. Default: a quarter of the memory. */
+  /** Maximum size of the KV cache in bytes; larger batches are split. Default: a quarter of the memory. */
   cacheBytes?: number;
-  /** Told once for each role when a conversation outgrows its model's window. Default: a line on stderr. */
+  /** Called once per role when a conversation exceeds its model's context window. Default: prints to stderr. */
   log?: (message: string) => void;
 }
 
-/** The options of `HFSystemOptions`, by name: what is none of them is refused, the rest is checked where it is used. */
+/** Names of the options in `HFSystemOptions`: others are refused here; values are checked where they are used. */
 const OPTIONS = [
   "tester",
   "otherTesters",
@@ -73,7 +73,7 @@ const OPTIONS = [
 
 /**
  * @param more names of further options
- * @throws UsageError for an option that there is not, and for a missing tester, target or scorer
+ * @throws UsageError for an unknown option, and for a missing tester, target or scorer
  */
 export function checkHFOptions<T extends HFSystemOptions>(
   where: string,
@@ -98,19 +98,19 @@ export function checkHFOptions<T extends HFSystemOptions>(
   }
 }
 
-/** What one kind of system on checkpoints has beside what all have. */
+/** What one kind of system adds to the common parts. */
 export interface OwnParts {
   weights: TesterWeights;
   testerOptions?: Pick<LocalTesterOptions, "gradientCheckpointing" | "valueHead">;
-  /** Shares the weights of the baseline's checkpoint. */
+  /** Whether to load a baseline. */
   hasBaseline?: boolean;
 }
 
 /**
- * Loads the models and makes a system of them; where that fails, no weights are left.
+ * Loads the models and constructs a system; on failure, all loaded weights are freed.
  *
  * @param given checked options
- * @param loadOwn asked first
+ * @param loadOwn called first
  */
 export async function loadHFSystem<S>(
   System: new (parts: never, options: ASTSystemOptions) => S,
@@ -139,7 +139,7 @@ export async function loadHFSystem<S>(
     onTruncate: log,
     onDispose: () => shelf.dispose(),
   };
-  // The baseline never speaks, and reads as the tester does.
+  // The baseline never generates, and encodes conversations as the tester does.
   const optionsOf = (role: "tester" | "target") => {
     return { ...shared, role, sampling: { ...DEFAULT_SAMPLING, ...generation[role] } };
   };
@@ -180,9 +180,9 @@ async function inOrder<T, U>(items: readonly T[], load: (item: T, at: number) =>
   return loaded;
 }
 
-/** A quarter of what this process may use: beside weights, gradients and optimizer state there is room for it. */
+/** A quarter of the memory available to this process, which leaves room for weights, gradients and optimizer state. */
 function defaultCacheBytes(): number {
-  // 0 or an absurdly large number where nothing constrains the process.
+  // 0 or a huge number if the process has no memory limit.
   const constrained = process.constrainedMemory();
   return Math.min(totalmem(), constrained > 0 ? constrained : Infinity) / 4;
 }

@@ -1,4 +1,4 @@
-// Models behind one interface, made of parts. A system must not know samplers, algorithms or training.
+// Models behind one interface, composed of parts. A system must not depend on samplers, algorithms or training.
 export { ModelPool } from "./model-pool.js";
 export { ASTSystem } from "./ast-system.js";
 export { TARGET_READS, type ASTSystemOptions, type SystemParts, type TargetReads } from "./system-parts.js";

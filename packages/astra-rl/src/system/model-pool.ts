@@ -1,13 +1,16 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Conversation, Failure, GenerateOptions, Message, Model, NodeKey, Work } from "../core/index.js";
 
-/** Several models in one role: each episode has one of them, so that siblings stay comparable. A choice, row by row. */
+/**
+ * Several models in one role. Each episode uses one of them, so that siblings stay comparable; the choice is made per
+ * row.
+ */
 export class ModelPool implements Model {
   readonly name: string;
   readonly role;
 
   /**
-   * @param choose the place of the member that a node's episode has
+   * @param choose index of the member for a node's episode
    * @throws UsageError for no members
    */
   constructor(
@@ -72,7 +75,7 @@ export class ModelPool implements Model {
     for (const member of this.members) member.dispose();
   }
 
-  /** Asks each member about its rows, all at once, and puts the answers into the order of the rows. */
+  /** Calls each member once with all its rows, and returns the results in row order. */
   async #each<T>(
     keys: readonly NodeKey[],
     ask: (member: Model, pick: <V>(values: readonly V[]) => V[]) => Promise<readonly T[]>,
@@ -89,11 +92,11 @@ export class ModelPool implements Model {
   }
 }
 
-/** The one of perhaps several models of a role that speaks at a node. */
+/** The model of a role that generates at a node. */
 export function memberAt(model: Model, key: NodeKey): Model {
   return model instanceof ModelPool ? model.members[model.choose(key)]! : model;
 }
 
-/** The models that may speak in a role. */
+/** All models of a role. */
 export const membersOf = (model: Model | undefined): readonly Model[] =>
   model === undefined ? [] : model instanceof ModelPool ? model.members : [model];

@@ -5,22 +5,22 @@ import type { Embedder, Model, NodeKey, RetryOptions, Scorer, Tester } from "../
 import type { Reward } from "../reward/index.js";
 import { ModelPool } from "./model-pool.js";
 
-/** What a system is made of. A method whose part is missing has to be overridden. */
+/** Parts of a system. A method whose part is missing must be overridden. */
 export interface SystemParts {
   tester?: Tester;
-  /** Further testers that speak in some episodes and are never trained; with the tester's ids. */
+  /** Further testers that generate probes in some episodes and are never trained; with the tester's tokenizer. */
   otherTesters?: readonly Model[];
   target?: Model;
   /** Further models under test. */
   otherTargets?: readonly Model[];
-  /** Frozen reference for the tester, with the tester's ids. */
+  /** Frozen reference for the tester, with the tester's tokenizer. */
   baseline?: Model;
-  /** Says how likely a probe is where the target cannot tell; it never speaks. Default: the target. */
+  /** Provides probe likelihoods where the target cannot; it never generates. Default: the target. */
   likelihood?: Model;
   scorer?: Scorer;
-  /** What a turn is worth. Default: the paper's reward over the scorer. */
+  /** Reward of a turn. Default: the paper's reward over the scorer. */
   reward?: Reward;
-  /** Says how alike probes are: what evaluations compare attacks by where they are given nothing else. */
+  /** Measures similarity of probes: the default by which evaluations compare attacks. */
   embedder?: Embedder;
 }
 
@@ -28,7 +28,7 @@ export const TARGET_READS = ["conversation", "probe"] as const;
 export type TargetReads = (typeof TARGET_READS)[number];
 
 export const systemOptions = z.strictObject({
-  /** How failing scorer and target calls are repeated. Default: 3 tries, no wait. */
+  /** Retry policy of scorer and target calls. Default: 3 attempts, no delay. */
   retry: z
     .strictObject({
       attempts: z.int().min(1).optional(),
@@ -37,24 +37,24 @@ export const systemOptions = z.strictObject({
     })
     .default({}),
   /**
-   * What the target reads before it responds: the whole conversation, or the probe alone, where what stands before it is
-   * the tester's affair (a list of test cases that it goes on with). Default "conversation".
+   * The target's input: the whole conversation, or only the probe, if the preceding text is meant for the tester (a
+   * list of test cases to continue). Default "conversation".
    */
   targetReads: z.enum(TARGET_READS).default("conversation"),
-  /** Share of the training episodes in which one of the other testers speaks, by a keyed draw. Default 0.5. */
+  /** Share of training episodes that use one of the other testers, by a keyed draw. Default 0.5. */
   otherTesterShare: z.number().min(0).max(1).default(0.5),
-  /** Whether evaluations have the other testers speak as well, each as often as the tester. Default false. */
+  /** Whether evaluations use the other testers, too, each as often as the tester. Default false. */
   evaluateOtherTesters: z.boolean().default(false),
 });
 export type ASTSystemOptions = z.input<typeof systemOptions>;
 
-/** The models that speak. */
+/** The models that generate. */
 export interface Voices {
   readonly tester?: Model;
   readonly target?: Model;
 }
 
-/** The models of the roles that speak; where there are several for one, each episode's is drawn by its key. */
+/** The generating models by role; among several for one role, each episode draws one by its key. */
 export function voicesOf(
   { tester, otherTesters = [], target, otherTargets = [] }: SystemParts,
   {

@@ -1,13 +1,13 @@
 import { noGrad, UsageError } from "@astra-rl/torch";
 import { TesterWeights } from "./tester-weights.js";
 
-/** A tester that is only evaluated: one set of weights, without gradients, nothing to train. */
+/** Weights of a tester that is only evaluated, without gradients. */
 export class FrozenWeights extends TesterWeights {
   parameters(): [] {
     return [];
   }
 
-  /** Without a gradient: `getTesterLogprobsAndValidate`, which training uses, refuses it. */
+  /** No gradient: `getTesterLogprobsAndValidate`, which training uses, refuses the result. */
   override training<T>(compute: () => T): T {
     return noGrad(compute);
   }

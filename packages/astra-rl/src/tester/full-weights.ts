@@ -4,16 +4,15 @@ import { ModelShelf } from "../models/index.js";
 import { TesterWeights, versionOf } from "./tester-weights.js";
 
 /**
- * A tester all of whose weights are trained: a float32 master, and a copy of it in the inference type to speak with. Where
- * both compute in float32 the master serves for both; and until the first update a frozen model with the same weights
- * does, so that no copy is made for nothing.
+ * Full fine-tuning: float32 master weights, and a copy in the inference dtype for generation. No copy is made if the
+ * master computes in the inference dtype, or, until the first update, if a frozen model has the same weights.
  */
 export class FullWeights extends TesterWeights {
   readonly #shelf: ModelShelf;
   /** Frozen weights equal to the master's at `#copied`; the master itself where it computes in the inference type. */
   #speaking: CausalLM | null;
   #copy: CausalLM | null = null;
-  /** Which state of the master speaks. */
+  /** Version of the master that `#speaking` equals. */
   #copied: number;
 
   /** @param twin frozen weights equal to the master's; null where there are none */
@@ -26,7 +25,7 @@ export class FullWeights extends TesterWeights {
     this.#copied = versionOf(this.parameters());
   }
 
-  /** Several optimizer steps in a row cost one copy: it is made when somebody next speaks. */
+  /** Copies lazily, on the next generation, so that several optimizer steps in a row cost one copy. */
   override get speaking(): CausalLM {
     if (this.#speaking === this.model) return this.model;
     const version = versionOf(this.parameters());
@@ -41,7 +40,7 @@ export class FullWeights extends TesterWeights {
     yield* this.model.namedParameters().values();
   }
 
-  /** In Hugging Face's format. */
+  /** In Hugging Face format. */
   save(folder: string): Promise<void> {
     return saveCausalLM(folder, this.model, this.tokenizer);
   }

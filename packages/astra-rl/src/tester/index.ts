@@ -1,4 +1,5 @@
-// The policy: a model that speaks, and weights that training changes. It must not know systems, rewards or algorithms.
+// The policy: a model that generates probes, and its trainable weights. Must not depend on systems, rewards or
+// algorithms.
 export { FullWeights } from "./full-weights.js";
 export { FrozenWeights } from "./frozen-weights.js";
 export { LocalTester, type LocalTesterOptions } from "./local-tester.js";

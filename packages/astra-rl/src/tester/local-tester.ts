@@ -14,15 +14,15 @@ export interface LocalTesterOptions extends Omit<
   "role" | "model" | "version" | "tokenizer"
 > {
   /**
-   * Updates keep only what lies between layers and compute the layers twice: less memory, a third more work, the same
-   * gradients. On the CPU only. Default false.
+   * Store only the activations between layers and recompute the rest in the backward pass: less memory, a third more
+   * compute, the same gradients. CPU only. Default false.
    */
   gradientCheckpointing?: boolean;
-  /** Tells values, and is trained and saved with the weights. It stays the caller's. Default: none. */
+  /** Value head, trained and saved with the weights. The caller keeps ownership. Default: none. */
   valueHead?: ValueHead;
 }
 
-/** A tester of this process, whose weights may be trained. */
+/** A tester in this process, whose weights may be trained. */
 export class LocalTester extends LocalModel implements Tester {
   readonly weights: TesterWeights;
   readonly valueHead: ValueHead | null;
@@ -88,7 +88,7 @@ export class LocalTester extends LocalModel implements Tester {
         ...(nats === undefined ? {} : { entropy: new TokenTable(nats, lengths) }),
       };
     };
-    // Without gradients nothing is trained: what an adapter does in training alone (dropout) stays out.
+    // Training mode, such as an adapter's dropout, applies only with gradients.
     return isGradEnabled() ? weights.training(read) : read();
   }
 
@@ -98,7 +98,7 @@ export class LocalTester extends LocalModel implements Tester {
   }
 
   async restore(source: string): Promise<void> {
-    // What is missing there is found before anything is changed.
+    // The value head comes first: if it is missing, restore fails before changing the weights.
     this.valueHead?.restore(source);
     await this.weights.restore(source);
   }

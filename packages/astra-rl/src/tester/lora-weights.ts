@@ -10,14 +10,14 @@ export interface LoRAOptions extends LoRAConfiguration {
 type BaseName = Parameters<LoRA["save"]>[1];
 
 /**
- * A tester whose weights are a frozen base, which target and baseline may share, and a small trained adapter. There is
- * nothing to copy after an update: the base with the adapter is what speaks.
+ * LoRA fine-tuning: a frozen base, which target and baseline may share, and a small trained adapter. Generation uses
+ * the base with the adapter, so nothing is copied after an update.
  */
 export class LoRAWeights extends TesterWeights {
   readonly #adapter: LoRA;
   readonly #baseName: BaseName;
 
-  /** @param baseName what the saved adapter names as its base */
+  /** @param baseName base model name to write into the saved adapter */
   constructor(base: LoadedCausalLM, baseName: BaseName, { seed = 0, ...configuration }: LoRAOptions) {
     const { model, tokenizer } = base;
     const adapter = LoRA.create(model.projections(), configuration, { seed, device: model.device });
@@ -39,7 +39,7 @@ export class LoRAWeights extends TesterWeights {
     }
   }
 
-  /** In PEFT's format, with the tokenizer beside it. */
+  /** In PEFT format, with the tokenizer in the same folder. */
   async save(folder: string): Promise<void> {
     await this.#adapter.save(folder, this.#baseName);
     await this.tokenizer.save(folder);

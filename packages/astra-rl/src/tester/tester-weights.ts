@@ -1,7 +1,7 @@
 import type { CausalLM, LoadedCausalLM, Tokenizer } from "@astra-rl/lm";
 import type { Tensor } from "@astra-rl/torch";
 
-/** The weights that a tester speaks with, and those that training changes. */
+/** A tester's weights for generation and its trainable weights. */
 export abstract class TesterWeights {
   readonly tokenizer: Tokenizer;
   readonly model: CausalLM;
@@ -12,26 +12,26 @@ export abstract class TesterWeights {
     this.model = model;
   }
 
-  /** What the tester speaks with now; brought up to date by itself where the parameters have changed. */
+  /** The model to generate with; updated automatically when the parameters have changed. */
   get speaking(): CausalLM {
     return this.model;
   }
 
-  /** What training changes; none for weights that are only evaluated. */
+  /** Trainable parameters; none for weights that are only evaluated. */
   abstract parameters(): Iterable<Tensor>;
 
-  /** Runs a computation that a gradient will flow through. */
+  /** Runs a computation with gradients in training mode. */
   training<T>(compute: () => T): T {
     return compute();
   }
 
   abstract save(folder: string): Promise<void>;
 
-  /** Takes the weights of a saved tester, in place: optimizers keep their hold of the parameters. */
+  /** Loads the weights of a saved tester in place, so optimizers keep their references. */
   abstract restore(source: string): Promise<void>;
 }
 
-/** Grows with every change of a parameter. */
+/** A counter that increases with every in-place change of a parameter. */
 export function versionOf(parameters: Iterable<Tensor>): number {
   let sum = 0;
   for (const parameter of parameters) sum += parameter.version;
