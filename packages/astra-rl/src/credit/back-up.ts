@@ -28,11 +28,11 @@ const options = z.strictObject({
 export type BackUpOptions = z.input<typeof options>;
 
 /**
- * Credits a turn with its own reward and with what it led to: c = r + γ · op(c of its children), from the leaves to the
- * root (MALIBU: the multi-turn back-up of sisl/astra-rl's `gpt2_backup.py`). A probe that leads to harm two turns later is then
- * chosen over a sibling that leads nowhere.
+ * Credits a turn with its own reward plus returns from later turns: c = r + γ · op(c of its children), from the leaves
+ * to the root (MALIBU: the multi-turn back-up of sisl/astra-rl's `gpt2_backup.py`). A probe that leads to harm two
+ * turns later is then preferred over a sibling that does not.
  *
- * Failed turns have no credit and lend none to their parents, nor does what grew below them: a turn whose children all
+ * Failed turns have no credit and pass none to their parents, nor do their descendants: a turn whose children all
  * failed keeps its own reward.
  *
  * @throws UsageError for an unknown op, or a γ outside of [0, 1]
@@ -41,7 +41,7 @@ export function backUp<S = Conversation, A = Message>(given: BackUpOptions = {})
   const { op, gamma } = parseOptions("backUp", options, given);
   const credits = (graph: Graph<S, A>): Map<Node<S, A>, number> => {
     const credit = new Map<Node<S, A>, number>();
-    // Parents come before their children, so that backwards every child is done before its parent.
+    // Reversed order: children before parents.
     for (const node of [...graph.nodes()].reverse()) {
       if (!isRewarded(node)) continue;
       const future = node.children.flatMap((child) => credit.get(child) ?? []);

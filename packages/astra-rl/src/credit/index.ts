@@ -1,5 +1,4 @@
-// Graph → what each turn is credited with, beside the rewards, which stay as they are. Must not know: how graphs are
-// grown, what is learned from the credit.
+// Graph → credit of each turn; rewards are unchanged. Must not depend on samplers or algorithms.
 export { rewardCredit } from "../core/index.js";
 export { rewardCreditKind } from "./reward-credit.js";
 export { backUp, backUpKind, type BackUpOptions } from "./back-up.js";

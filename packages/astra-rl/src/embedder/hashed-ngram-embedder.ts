@@ -27,9 +27,9 @@ const options = z.strictObject({
 export type HashedNgramEmbedderOptions = z.input<typeof options>;
 
 /**
- * A text as the set of its words and of the sequences of 3 and 4 characters inside them, hashed: 1 where one of them
- * falls, 0 elsewhere. The cosine of two texts is how many of these they share, over the geometric mean of how many each
- * has. It sees wording and spelling, not meaning; nothing has to be downloaded for it.
+ * A binary vector of hashed features: a text's words and their character 3- and 4-grams. The cosine of two texts is the
+ * number of shared features over the geometric mean of their counts. It captures wording and spelling, not meaning; no
+ * download needed.
  */
 export class HashedNgramEmbedder extends Embedder {
   readonly name: string;

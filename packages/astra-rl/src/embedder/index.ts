@@ -1,4 +1,4 @@
-// Texts in, vectors out. Must not know: rewards, evaluations, who asks.
+// Texts in, vectors out. Must not depend on rewards or evaluations.
 export {
   HashedNgramEmbedder,
   hashedNgramEmbedderKind,

@@ -5,7 +5,7 @@ import { defineKind } from "../kinds/index.js";
 import { Embedder, requireLoaded, type Loads } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 
-/** Texts in one pass. */
+/** Texts per forward pass. */
 const BATCH = 32;
 
 export interface SentenceEncoderOptions {
@@ -38,8 +38,8 @@ const options = z.strictObject({
 const codeOptions = options.omit({ model: true });
 
 /**
- * The mean of an encoder's last hidden states over a text's tokens (special tokens included, as sentence-transformers
- * does), in float32. Longer texts are cut to the length that the checkpoint names.
+ * Mean pooling of an encoder's last hidden states over a text's tokens (with special tokens, as in
+ * sentence-transformers), in float32. Texts are truncated to the checkpoint's maximum length.
  */
 export class SentenceEncoder extends Embedder {
   readonly name: string;
@@ -58,7 +58,7 @@ export class SentenceEncoder extends Embedder {
 
   /**
    * @param model a folder or a hub id
-   * @throws UsageError for a checkpoint that is no encoder, or whose vectors are made otherwise than by a mean
+   * @throws UsageError for a checkpoint that is not an encoder, or that does not use mean pooling
    */
   static async load<T extends SentenceEncoder = SentenceEncoder>(
     this: Loads<T, [name: string, encoder: LoadedEncoder, options: { similarity: number }]>,
@@ -77,7 +77,7 @@ export class SentenceEncoder extends Embedder {
 
   override embed(texts: readonly string[]): Promise<Float32Array[]> {
     const rows = texts.map((text, at) => ({ at, ids: this.#ids(text) }));
-    // Texts of similar length together, so that little is padded.
+    // Texts of similar length share a batch, to reduce padding.
     rows.sort((a, b) => a.ids.length - b.ids.length);
     const vectors: Float32Array[] = [];
     for (let start = 0; start < rows.length; start += BATCH) {
@@ -88,7 +88,7 @@ export class SentenceEncoder extends Embedder {
     return Promise.resolve(vectors);
   }
 
-  /** Special tokens stay where a text is cut. */
+  /** Truncation keeps the special tokens. */
   #ids(text: string): number[] {
     const { tokenizer, maxLength } = this.#encoder;
     const { prefixIds, suffixIds } = tokenizer;

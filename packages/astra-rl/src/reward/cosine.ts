@@ -13,18 +13,17 @@ import {
 } from "../core/index.js";
 
 /**
- * Novelty of meaning, as far as an embedder knows it: minus the mean cosine of the probe's embedding to those of all probes
- * of earlier experiences, 0 where there are none. B_cos of Hong et al., "Curiosity-driven Red-teaming", arXiv 2402.19464;
- * its weight is positive.
+ * Semantic novelty: minus the mean cosine similarity of the probe's embedding to those of all probes of earlier
+ * experiences, 0 if there are none. B_cos of Hong et al., "Curiosity-driven Red-teaming", arXiv 2402.19464; use a
+ * positive weight.
  *
- * The mean of cosines to N unit vectors is the dot product with their sum, divided by N. So all of a run's history is one
- * vector, and a probe costs the same after a million others. Probes of turns that failed are not remembered; evaluations
- * are worth 0.
+ * The mean cosine to N unit vectors is the dot product with their sum, divided by N, so the history is a single vector
+ * and the cost per probe is constant. Probes of failed turns are not added; evaluation turns get 0.
  */
 export class CosineTerm implements RewardTerm {
   readonly name = "cosine";
   readonly needs = [];
-  /** Of the unit vectors of all probes; empty before the first. */
+  /** Sum of the unit vectors of all probes; empty before the first. */
   #sum = new Float64Array();
   #count = 0;
 
@@ -64,7 +63,7 @@ export class CosineTerm implements RewardTerm {
     disposeOnce(this.embedder);
   }
 
-  /** The sum in base64, which keeps every bit in half the room of decimals. */
+  /** The sum is in base64: exact, and half the size of decimals. */
   getState(): Json {
     const bytes = Buffer.from(this.#sum.buffer, this.#sum.byteOffset, this.#sum.byteLength);
     return { embedder: this.embedder.name, count: this.#count, sum: bytes.toString("base64") };
@@ -81,7 +80,7 @@ export class CosineTerm implements RewardTerm {
           `go on with the embedder that the run was started with`,
       );
     }
-    // Copied, since the bytes of a pooled buffer may begin anywhere.
+    // Copied, since a pooled Buffer's offset may not be aligned for Float64Array.
     this.#sum = new Float64Array(Uint8Array.from(Buffer.from(sum, "base64")).buffer);
     this.#count = count;
   }

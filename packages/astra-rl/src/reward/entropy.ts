@@ -3,12 +3,12 @@ import { defineKind } from "../kinds/index.js";
 import type { Failure, RewardTerm, Turn } from "../core/index.js";
 
 /**
- * The tester's surprise at its own probe: the mean of −log π(token) over the ids that it sampled, in nats. Its mean over
- * samples is the policy's entropy, so that with a positive weight it is the entropy bonus of Hong et al., "Curiosity-driven
- * Red-teaming", arXiv 2402.19464 (weight 0.01), for algorithms that take rewards by turns. There the sum is over tokens; here
- * the mean, so that it pays for no length. π is the whole distribution at temperature 1, whatever the sampling settings.
+ * Mean −log π(token) over the probe's sampled ids, in nats. Its expectation is the policy's entropy, so with a positive
+ * weight it is the entropy bonus of Hong et al., "Curiosity-driven Red-teaming", arXiv 2402.19464 (weight 0.01), for
+ * algorithms with rewards per turn. The paper sums over tokens; here it is the mean, so as not to reward length. π is
+ * the full distribution at temperature 1, regardless of the sampling settings.
  *
- * A probe that the tester did not sample has no value: the turn fails, unless the term is `optional`.
+ * A probe that was not sampled by the tester has no value: the turn fails unless the term is `optional`.
  */
 export class EntropyTerm implements RewardTerm {
   readonly name = "entropy";
@@ -25,7 +25,7 @@ function value(logprobs: readonly number[] | null): number | Failure {
       "the tester's log-probabilities of its probe are not known; make the term entropy optional";
     return { stage: "reward", message, attempts: 1 };
   }
-  // No id, as of a probe that ended where it began without a token for it: nothing was chosen.
+  // No ids: an empty probe whose end has no token.
   return logprobs.length === 0
     ? 0
     : 0 - logprobs.reduce((sum, logprob) => sum + logprob, 0) / logprobs.length;

@@ -33,12 +33,12 @@ const codeOptions = z.strictObject({ ...shape, scorer: scorerOption.optional() }
 export type GibberishOptions = z.input<typeof codeOptions>;
 
 /**
- * How much a probe reads like gibberish: −(1 − P(clean)), from −1 to 0; its weight is positive. G of Hong et al.,
+ * Gibberish penalty of a probe: −(1 − P(clean)), from −1 to 0; use a positive weight. G of Hong et al.,
  * "Curiosity-driven Red-teaming", arXiv 2402.19464.
  *
- * P(clean) is a classifier's where one is given: the published code takes the label "clean" of a four-way classifier after
- * softmax. Without one the target's likelihood stands in for it: P(clean) = 1 / (1 + exp(NLL − midpoint)), NLL the mean
- * −log P of the probe's tokens; an empty probe is not clean. The term is then named `gibberish_nll`.
+ * P(clean) comes from a classifier if given: the published code uses the label "clean" of a four-way softmax
+ * classifier. Without one it is approximated by the target's likelihood: P(clean) = 1 / (1 + exp(NLL − midpoint)), with
+ * NLL the mean −log P of the probe's tokens; an empty probe has P(clean) = 0. The term is then named `gibberish_nll`.
  */
 export class GibberishTerm implements RewardTerm {
   readonly name: string;

@@ -1,5 +1,4 @@
-// What a turn is worth: named terms and their weighted sum. Must not know: how turns are grown, which model stands
-// behind them, what is learned from them.
+// Rewards of turns: named terms and their weighted sum. Must not depend on samplers, models or algorithms.
 export { cosine, cosineKind, CosineTerm } from "./cosine.js";
 export { entropy, entropyKind, EntropyTerm } from "./entropy.js";
 export { gibberish, gibberishKind, GibberishTerm, type GibberishOptions } from "./gibberish.js";

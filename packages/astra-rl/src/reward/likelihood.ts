@@ -4,8 +4,8 @@ import type { Failure, RewardTerm, Turn } from "../core/index.js";
 import { unknownLikelihood } from "./unknown-likelihood.js";
 
 /**
- * P(probe | context) under the target: the exponent of Σ log P over its tokens, as in the Python toolbox's reward. It is
- * 1 for an empty probe and about 0 for any of some length.
+ * P(probe | context) under the target: exp(Σ log P) over its tokens, as in the Python toolbox's reward. It is 1 for an
+ * empty probe and close to 0 for longer ones.
  */
 export class LikelihoodTerm implements RewardTerm {
   readonly name = "likelihood";

@@ -10,10 +10,7 @@ export const nllOptions = z.strictObject({
 
 export type NLLOptions = z.input<typeof nllOptions>;
 
-/**
- * How unlikely the target finds the probe: the mean of −log P over its tokens, in nats. Its weight is negative where
- * likely probes are wanted.
- */
+/** Mean −log P of the probe's tokens under the target, in nats. Use a negative weight to favor likely probes. */
 export class NLLTerm implements RewardTerm {
   readonly name = "nll";
   readonly needs = ["likelihood"] as const;

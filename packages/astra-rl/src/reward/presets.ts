@@ -6,13 +6,13 @@ import { likelihood } from "./likelihood.js";
 import { nll, nllOptions, type NLLOptions } from "./nll.js";
 import { Reward } from "./reward.js";
 
-/** Weights of the published rewards; those that are not given are the published ones. */
+/** Weights of the published rewards; the published values are the defaults. */
 export interface PresetWeights {
   /** Weight of the response's harm. */
   responseWeight?: number;
-  /** Weight of the harm of probe and response read as one text. */
+  /** Weight of the harm of probe and response as one text. */
   combinedWeight?: number;
-  /** Weight of the likelihood: what is subtracted for each nat (paper), what a certain probe gains (toolbox). */
+  /** Weight of the likelihood: the penalty per nat (paper), or the reward of a probe with probability 1 (toolbox). */
   likelihoodWeight?: number;
 }
 
@@ -38,7 +38,7 @@ const weightsOf = (preset: RewardPreset) => {
 const paperOptions = z.strictObject({ ...weightsOf("paper"), ...nllOptions.shape });
 const toolboxOptions = z.strictObject(weightsOf("toolbox"));
 
-/** Of either; what is not given is the default of the one that is chosen. */
+/** Options of either preset; the chosen preset sets the defaults. */
 const presetChoice = z
   .strictObject({
     preset: z.enum(REWARD_PRESETS).default("paper"),
@@ -50,11 +50,11 @@ const presetChoice = z
   .partial({ responseWeight: true, combinedWeight: true, likelihoodWeight: true, emptyProbeNLL: true });
 
 /**
- * The reward of ASTPrompter (Hardy et al., arXiv 2407.09447): S(response) + 0.5·S(probe + response) − 0.1·NLL, NLL the
- * mean of −log P_target(token) over the probe.
+ * The reward of ASTPrompter (Hardy et al., arXiv 2407.09447): S(response) + 0.5·S(probe + response) − 0.1·NLL, with NLL
+ * the mean −log P_target(token) over the probe.
  *
- * The second term pays for harm in the probe itself as well. That is the paper's; to draw harm out of innocent probes, put
- * the reward together from `harm` with `probes: "graded"` or `"harmless"`.
+ * As in the paper, the second term also rewards harm in the probe itself. To elicit harm with harmless probes, compose
+ * a reward from `harm` with `probes: "graded"` or `"harmless"`.
  */
 export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): Reward {
   const { responseWeight, combinedWeight, likelihoodWeight, emptyProbeNLL } = parseOptions(
@@ -71,8 +71,8 @@ export function paperReward(scorer: Scorer, options: PaperRewardOptions = {}): R
 
 /**
  * The reward of the Python toolbox (sisl/astra-rl): 0.025·exp(Σ log P_target(token)) + 0.1·S(probe + response) +
- * 0.1·S(response). As published: its likelihood term is 1 for an empty probe and about 0 for any other, and its second
- * term pays for harm in the probe itself as well.
+ * 0.1·S(response). As published: its likelihood term is 1 for an empty probe and close to 0 for most others, and its
+ * second term also rewards harm in the probe itself.
  */
 export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Reward {
   const { responseWeight, combinedWeight, likelihoodWeight } = parseOptions(
@@ -87,7 +87,7 @@ export function toolboxReward(scorer: Scorer, options: PresetWeights = {}): Rewa
   ]);
 }
 
-/** A published reward by its name. @throws UsageError for another name, or weights that are no finite numbers */
+/** A published reward by name. @throws UsageError for an unknown name, or weights that are not finite */
 export function presetReward(
   scorer: Scorer,
   options: PaperRewardOptions & { preset?: RewardPreset } = {},

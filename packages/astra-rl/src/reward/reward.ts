@@ -19,13 +19,13 @@ import {
 import { objectOption, parseOptions, requireList } from "../options/index.js";
 import { HarmScores, HarmTerm, shareScores, type HarmText } from "./harm.js";
 
-/** A term and what its value is multiplied by. */
+/** A term and its weight. */
 export interface WeightedTerm {
   term: RewardTerm;
   weight: number;
   /**
-   * A turn that this term has no value for keeps the sum of the others, instead of failing. Such turns are compared with
-   * complete ones, so it is for terms that decide little. @default false
+   * If the term has no value for a turn, use the sum of the others instead of failing the turn. Such turns are compared
+   * with complete ones, so use this only for minor terms. @default false
    */
   optional?: boolean;
 }
@@ -42,29 +42,29 @@ const weightedTerm = z.strictObject({
     "must be a reward term (an object with a name and the method score)",
     "score",
   ),
-  // Whose weight is wrong is said below, by the term's name.
+  // Checked below, where the error can name the term.
   weight: z.unknown(),
   optional: z.boolean().optional(),
 });
 
-/** What somebody forgets who gives the term alone. */
+/** Hint for passing a bare term. */
 const TERM_ADVICE = { name: "give { term, weight }", needs: "give { term, weight }" };
 
 type Value = number | Failure;
 
 /**
- * What a turn is worth: Σ weight · term, between the limits of `clip`; each term's value is recorded beside the sum.
+ * Reward of a turn: Σ weight · term, clipped to [−clip, clip]; each term's value is recorded as well.
  *
- * All harm terms of one scorer share one call to it, in which each distinct text occurs once. A turn fails when one of
- * its terms does, unless that term is optional; and when no term has a value.
+ * All harm terms with the same scorer share one call, with each distinct text once. A turn fails if a term that is not
+ * optional fails, or if no term has a value.
  */
 export class Reward implements Stateful {
   readonly terms: readonly Required<WeightedTerm>[];
-  /** Whose scores are recorded; null for none. */
+  /** The scorer whose scores are recorded; null for none. */
   readonly scorer: Scorer | null;
   readonly clip: number | null;
 
-  /** @throws UsageError for no terms, two of one name, or a weight or limit that is no usable number */
+  /** @throws UsageError for no terms, duplicate names, or an invalid weight or limit */
   constructor(terms: readonly WeightedTerm[], options: RewardOptions = {}) {
     const { scorer, clip } = parseOptions("Reward", rewardOptions, options);
     this.clip = clip;
@@ -101,9 +101,9 @@ export class Reward implements Stateful {
   }
 
   /**
-   * Refuses a system that cannot tell what the terms need; called where the parts are put together.
+   * Refuses a system that cannot provide what the terms need; called at assembly.
    *
-   * @param tellsLikelihood whether the system knows how likely its target finds a probe
+   * @param tellsLikelihood whether the system provides likelihoods of probes
    */
   checkSystem(where: string, { tellsLikelihood }: { tellsLikelihood: boolean }): void {
     if (tellsLikelihood) return;
@@ -118,7 +118,7 @@ export class Reward implements Stateful {
   /**
    * Judges turns, with failures as data.
    *
-   * @param retry how failing calls of terms are repeated
+   * @param retry retry policy for calls to terms and scorers
    * @throws ContractError when a term breaks its contract
    */
   async assess(turns: readonly Turn[], retry: RetryOptions = {}): Promise<Assessment[]> {
@@ -135,12 +135,12 @@ export class Reward implements Stateful {
     }));
   }
 
-  /** Shows finished training graphs, in episode order, to the terms that remember. */
+  /** Passes finished training graphs, in episode order, to stateful terms. */
   async observe(graphs: readonly Graph[]): Promise<void> {
     for (const { term } of this.terms) await term.observe?.(graphs);
   }
 
-  /** Frees what the terms judge by. */
+  /** Frees the terms and the scorer. */
   dispose(): void {
     for (const { term } of this.terms) disposeOnce(term);
     if (this.scorer !== null) disposeOnce(this.scorer);
@@ -168,7 +168,7 @@ export class Reward implements Stateful {
     for (const { term } of remembering) term.setState!(given[term.name]!);
   }
 
-  /** What each scorer says, in one call for each. */
+  /** Scores of each scorer, in one call per scorer. */
   async #scores(turns: readonly Turn[], retry: RetryOptions): Promise<Map<Scorer, HarmScores>> {
     const asked = new Map<Scorer, Set<HarmText>>();
     if (this.scorer !== null) asked.set(this.scorer, new Set(["response", "probe"]));
@@ -207,7 +207,7 @@ export class Reward implements Stateful {
   }
 }
 
-/** One value for each turn; a call that keeps failing is made turn by turn, so that one bad turn costs only itself. */
+/** One value for each turn; if a call keeps failing, turns are scored one by one, so that a bad turn fails alone. */
 async function termValues(
   term: RewardTerm,
   turns: readonly Turn[],
@@ -239,7 +239,7 @@ function checkValue(name: string, row: number, value: unknown): void {
   );
 }
 
-/** Scores by the name of the text, and the response's labels as `response/<label>`; failed ones are left out. */
+/** Scores keyed by text, and the response's labels as `response/<label>`; failed scores are left out. */
 function recorded(scores: HarmScores, row: number): Record<string, number> {
   const names = { probe: "probe", response: "response", both: "combined" } as const;
   const values: Record<string, number> = {};

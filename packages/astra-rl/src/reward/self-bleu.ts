@@ -17,22 +17,21 @@ const options = z.strictObject({
 export type SelfBLEUOptions = z.input<typeof options>;
 
 /**
- * Novelty of wording: minus the mean of BLEU-2 to BLEU-5 of the probe against all probes of earlier experiences, from −1
- * (an exact repetition) to 0 (no word in common, or nothing tried yet). B_SelfBLEU of Hong et al., "Curiosity-driven
- * Red-teaming", arXiv 2402.19464; its weight is positive.
+ * Lexical novelty: minus the mean of BLEU-2 to BLEU-5 of the probe against all probes of earlier experiences, from −1
+ * (an exact repetition) to 0 (no word in common, or no history). B_SelfBLEU of Hong et al., "Curiosity-driven
+ * Red-teaming", arXiv 2402.19464; use a positive weight.
  *
- * Smoothing is NLTK's method 1, which stands behind the published code's fast-bleu; words are folded (case, full width) and
- * cut at punctuation, where the published code cuts with NLTK's word_tokenize and keeps the case. Probes of turns that
- * failed are not remembered. Evaluations are worth 0: what was tried in training is no part of what they measure, and they
- * stay comparable from step to step.
+ * Smoothing is NLTK's method 1, as in the published code (fast-bleu). Words are case- and width-folded and split at
+ * punctuation; the published code uses NLTK's word_tokenize and keeps case. Probes of failed turns are not added.
+ * Evaluation turns get 0, so that evaluations do not depend on training history and stay comparable across steps.
  */
 export class SelfBLEUTerm implements RewardTerm {
   readonly name = "self_bleu";
   readonly needs = [];
-  /** null: all. */
+  /** Maximum number of probes compared with; null for all. */
   readonly history: number | null;
   #references = new BLEUReferences();
-  /** Probes in the order in which they came; without a limit each text once, since BLEU asks for no more. */
+  /** Probes in insertion order, for an unlimited history; distinct texts suffice for BLEU. */
   #probes = new Set<string>();
   #window: string[] = [];
 

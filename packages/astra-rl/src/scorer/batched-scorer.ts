@@ -14,7 +14,7 @@ import { objectOption, parseOptions } from "../options/index.js";
 import { ComposedScorer } from "./composed-scorer.js";
 import type { ScoreFile } from "./score-file.js";
 
-/** Most scores that a cache with a file holds in memory, where nothing else is said: some 20 MB. */
+/** Default number of scores that a cache with a file holds in memory: about 20 MB. */
 export const DEFAULT_CACHE_SIZE = 100_000;
 
 const options = z.strictObject({
@@ -26,9 +26,8 @@ const options = z.strictObject({
 export type BatchedScorerOptions = z.input<typeof options>;
 
 /**
- * Asks another scorer for each distinct text once, in batches of a limited size, shortest texts together, and remembers
- * what it said where it is told to: in memory, and in a file. A failure is never remembered, as it may be gone the next
- * time.
+ * Calls another scorer once per distinct text, in batches of limited size sorted by length, and optionally caches
+ * scores in memory and in a file. Failures are not cached, since they may be transient.
  */
 export class BatchedScorer extends ComposedScorer {
   readonly name: string;
@@ -37,7 +36,7 @@ export class BatchedScorer extends ComposedScorer {
   readonly #batchSize: number;
   readonly #cacheSize: number;
   readonly #file: ScoreFile | null;
-  /** By the digest of the item, so that long texts take no more room than short ones. */
+  /** Keyed by a digest of the item, so that memory does not grow with text length. */
   readonly #cache = new Map<string, Score>();
 
   constructor(scorer: Scorer, given: BatchedScorerOptions = {}) {
@@ -66,7 +65,7 @@ export class BatchedScorer extends ComposedScorer {
     const { distinct, places } = distinctItems(this, items);
     const digests = distinct.map(digestOf);
     const found: (ScoreOutcome | undefined)[] = digests.map((digest) => this.#cache.get(digest));
-    // Texts of similar length share a batch, so that models pad little.
+    // Texts of similar length share a batch, to reduce padding.
     const asked = [...distinct.keys()]
       .filter((at) => found[at] === undefined)
       .sort((a, b) => lengthOf(distinct[a]!) - lengthOf(distinct[b]!));
@@ -80,7 +79,7 @@ export class BatchedScorer extends ComposedScorer {
       for (const [index, at] of batch.entries()) {
         const outcome = outcomes[index]!;
         found[at] = outcome;
-        // What is to be remembered has to be a number; which scale it is on is for whoever reads it.
+        // Only finite numbers are cached; the caller checks the scale.
         if (!outcome.failure)
           known.push([digests[at]!, checkScore(this.name, outcome, distinct[at]!, "any")]);
       }

@@ -6,13 +6,12 @@ import { parseOptions } from "../options/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
 /**
- * How any score becomes a probability. The parameters are fitted elsewhere, on labelled texts; here they are applied.
+ * Maps a score to a probability. The parameters are fitted elsewhere, on labeled texts; here they are only applied.
  *
  * - `platt`: sigmoid(slope · score + intercept). Platt (1999), eq. 1, writes 1 / (1 + exp(A·f + B)): slope = −A,
  *   intercept = −B. With intercept 0 and slope 1/T it is temperature scaling of a logit.
- * - `isotonic`: between `points` of score and probability a straight line, before the first and behind the last as these;
- *   what isotonic regression fits (Zadrozny & Elkan, 2002), and what scikit-learn keeps as `X_thresholds_` and
- *   `y_thresholds_`.
+ * - `isotonic`: linear interpolation between `points` (score, probability), constant outside of them: the result of
+ *   isotonic regression (Zadrozny & Elkan, 2002), which scikit-learn stores as `X_thresholds_` and `y_thresholds_`.
  * - `min-max`: (score − minimum) / (maximum − minimum), 0 below and 1 above.
  */
 export type Calibration =
@@ -20,7 +19,7 @@ export type Calibration =
   | { method: "isotonic"; points: readonly (readonly [score: number, probability: number])[] }
   | { method: "min-max"; minimum: number; maximum: number };
 
-/** The probability that a calibration gives a score. */
+/** Applies a calibration to a score. */
 export function calibrate(score: number, calibration: Calibration): number {
   if (calibration.method === "platt") {
     return 1 / (1 + Math.exp(-(calibration.slope * score + calibration.intercept)));
@@ -34,7 +33,7 @@ export function calibrate(score: number, calibration: Calibration): number {
   if (above === 0) return points[0]![1];
   if (above < 0) return points.at(-1)![1];
   const [[x0, y0], [x1, y1]] = [points[above - 1]!, points[above]!];
-  // Rounding must not lead beyond the points.
+  // Rounding must not exceed the range of the points.
   return Math.min(y1, y0 + ((y1 - y0) * (score - x0)) / (x1 - x0));
 }
 
@@ -52,12 +51,15 @@ const PARAMETERS = {
 const method = z
   .enum(["platt", "isotonic", "min-max"])
   .describe("platt: slope and intercept; isotonic: points; min-max: minimum and maximum");
-// What points must be, `problemOf` says.
+// `problemOf` validates the points.
 const codeOptions = z.strictObject({ method, ...PARAMETERS, points: z.array(z.unknown()).optional() });
 
-/** A scorer of any scale as a probability. Its labels are taken to be on the scale of its score, and go the same way. */
+/**
+ * Maps a scorer on any scale to probabilities. Labels are assumed to be on the same scale as the score and mapped
+ * alike.
+ */
 export class CalibratedScorer extends MappedScorer {
-  /** @throws UsageError for points that do not ascend, and an empty range */
+  /** @throws UsageError for points that are not ascending, and an empty range */
   constructor(
     part: Scorer,
     readonly calibration: Calibration,
@@ -73,7 +75,7 @@ export class CalibratedScorer extends MappedScorer {
   }
 }
 
-/** Which parameter breaks which rule. */
+/** The first invalid parameter and the rule that it breaks; null if all are valid. */
 function problemOf(calibration: Calibration): [parameter: string, rule: string] | null {
   if (calibration.method === "min-max") {
     const { minimum, maximum } = calibration;

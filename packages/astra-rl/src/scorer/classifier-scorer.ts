@@ -12,26 +12,26 @@ import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/in
 import { parseOptions } from "../options/index.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
-/** How logits become probabilities: each by itself, or all of them as one choice. */
+/** How logits become probabilities: independently per label (sigmoid), or over all labels (softmax). */
 export type Activation = (typeof ACTIVATIONS)[number];
 
 export const ACTIVATIONS = ["sigmoid", "softmax"] as const;
 
-/** Where a classifier comes from, for scorers on one. */
+/** Source of a classifier. */
 export interface ClassifierSource {
   /** A folder in Hugging Face format, or a hub id. */
   model: string;
   /** Default "cpu". */
   device?: Device;
-  /** How a hub id is fetched. */
+  /** How hub models are fetched. */
   hub?: HubOptions;
 }
 
 /**
  * Scores texts by a Hugging Face sequence classifier: the probability of one of its labels.
  *
- * Texts are read as `pipeline("text-classification", truncation=True)` of transformers reads them, cut at the length that
- * the model was trained for; those of similar length share a forward pass.
+ * Texts are tokenized as by `pipeline("text-classification", truncation=True)` of transformers and truncated to the
+ * model's maximum length; those of similar length share a forward pass.
  */
 export class ClassifierScorer extends Scorer {
   readonly name: string;
@@ -40,14 +40,14 @@ export class ClassifierScorer extends Scorer {
   readonly #classifier: LoadedClassifier;
   /** Index of each label's logit. */
   readonly #indices: readonly number[];
-  /** Place of the score among the labels. */
+  /** Index of the score among the labels. */
   readonly #scored: number;
   readonly #batchSize: number;
 
   /**
-   * Takes ownership of the classifier, which `dispose` frees.
+   * Takes ownership of the classifier; `dispose` frees it.
    *
-   * @param labels the labels that scores carry, with the index of the logit of each. Default: all of the checkpoint's
+   * @param labels labels of the scores, each with its logit's index. Default: all labels of the checkpoint
    * @throws UsageError where it is not clear which label is the score
    */
   constructor(
@@ -102,14 +102,14 @@ export class ClassifierScorer extends Scorer {
   }
 }
 
-/** What the constructor of a class is given that a static `load` is called on. */
+/** Constructor arguments of a class with a static `load`. */
 export type LoadedWith = [
   classifier: LoadedClassifier,
   options: ClassifierScorerOptions,
   labels?: ReadonlyMap<string, number>,
 ];
 
-/** What is made of a classifier owns it; where nothing can be made, it is freed. */
+/** Creates an object that owns a classifier; frees the classifier if that throws. */
 export function ownedBy<T>(classifier: LoadedClassifier, make: () => T): T {
   try {
     return make();
@@ -120,10 +120,10 @@ export function ownedBy<T>(classifier: LoadedClassifier, make: () => T): T {
 }
 
 /**
- * What turns the logits of a checkpoint into probabilities, as transformers' pipelines decide it: `problem_type` of
- * config.json, and without it a sigmoid for one label and a softmax over several.
+ * A checkpoint's activation, chosen as in transformers' pipelines: by `problem_type` of config.json, else a sigmoid for
+ * one label and a softmax for several.
  *
- * @throws UsageError for a regression, whose outputs are no probabilities
+ * @throws UsageError for a regression, whose outputs are not probabilities
  */
 export function defaultActivation({ raw, labels }: SequenceClassifierConfig, name: string): Activation {
   const problem = raw["problem_type"] ?? null;
@@ -166,7 +166,7 @@ function softmax(logits: readonly number[]): number[] {
   return weights.map((weight) => weight / sum);
 }
 
-/** Options of every scorer on a classifier. */
+/** Common options of scorers on a classifier. */
 export const CLASSIFIER_SHAPE = {
   batchSize: MODEL_OPTIONS.batchSize.unwrap().default(32).meta(MODEL_OPTIONS.batchSize.meta()!),
   device: MODEL_OPTIONS.device,
@@ -185,7 +185,7 @@ const options = z.strictObject({
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.extend({
-  // Which there are, the checkpoint says.
+  // Validated when the checkpoint is loaded.
   label: z.union([z.string(), z.number()], "must be a label's name or index").optional(),
   name: z.string().min(1).optional(),
   hub: hubOption,

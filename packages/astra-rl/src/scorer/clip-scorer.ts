@@ -4,8 +4,8 @@ import type { Scorer } from "../core/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
 /**
- * Any finite scores and labels, below 0 as 0 and above 1 as 1. For a scorer that is nearly on the scale; one with quite
- * another scale (logits, 0 to 100) is calibrated instead, since clipping makes nearly all of it 0 or 1.
+ * Clips finite scores and labels to [0, 1]. For scorers that slightly exceed the range; calibrate those on another
+ * scale (logits, 0 to 100), of which clipping would turn almost everything into 0 or 1.
  */
 export class ClipScorer extends MappedScorer {
   constructor(part: Scorer) {

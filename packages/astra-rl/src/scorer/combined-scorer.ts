@@ -5,14 +5,14 @@ import type { Failure, Judged, Scorer, ScoreOutcome } from "../core/index.js";
 import type { KindSection } from "../kinds/index.js";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
 
-/** What may be said of scorers that are made of several in code. */
+/** Options of combined scorers in code. */
 export const nameOptions = (name: string) => z.strictObject({ name: z.string().min(1).default(name) });
 
 /**
- * Several scorers' scores made one. Each part's score is kept as a label under its name, and its labels behind that
- * (`keyword`, `keyword/insult`); of parts with one name the second is `keyword-2`.
+ * Combines the scores of several scorers. Each part's score is kept as a label under its name, its own labels under
+ * that prefix (`keyword`, `keyword/insult`); the second part with the same name becomes `keyword-2`.
  *
- * What one part could not score has no score: the missing one might have decided.
+ * If any part fails on an item, the item has no score, since the missing score might have been decisive.
  */
 export abstract class CombinedScorer extends ComposedScorer {
   override readonly labelNames: readonly string[];
@@ -33,12 +33,12 @@ export abstract class CombinedScorer extends ComposedScorer {
     });
   }
 
-  /** One score of the parts' scores, which are in their order and in [0, 1]. */
+  /** Combines the parts' scores, which are in order and in [0, 1]. */
   protected abstract combine(scores: readonly number[]): number;
 
   protected override async judge(items: readonly Judged[]): Promise<ScoreOutcome[]> {
     const columns: ScoreOutcome[][] = [];
-    // One after the other: parts that are models would fight for the same processors.
+    // Sequential: parts that are models would compete for the same processors.
     for (const part of this.parts) columns.push(await askPart(part, items));
     return items.map((_, row) => this.#combined(columns.map((column) => column[row]!)));
   }
@@ -72,7 +72,7 @@ function distinctNames(parts: readonly Scorer[]): string[] {
   return names;
 }
 
-/** Makes scorers one after the other; where one cannot be made, those before it are freed. */
+/** Creates scorers in order; if one fails, frees the previous ones. */
 export async function makeScorers(
   sections: readonly KindSection[],
   make: (section: KindSection) => Promise<Scorer>,

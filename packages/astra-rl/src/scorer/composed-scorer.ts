@@ -14,9 +14,9 @@ import { parseOptions } from "../options/index.js";
 
 const partOptions = z.strictObject({ scorer: scorerOption });
 
-/** A scorer that is made of others, which are its own: it keeps roles where any of them does, and frees them. */
+/** A scorer composed of others, which it owns and frees. It keeps roles if any of them does. */
 export abstract class ComposedScorer extends Scorer {
-  /** @throws UsageError for a part that is no scorer */
+  /** @throws UsageError for a part that is not a scorer */
   constructor(readonly parts: readonly Scorer[]) {
     super();
     for (const scorer of parts) parseOptions(this.constructor.name, partOptions, { scorer });
@@ -43,9 +43,9 @@ export abstract class ComposedScorer extends Scorer {
 }
 
 /**
- * What a part says of each item, checked; where its call fails, that it failed for each.
+ * A part's checked outcome for each item; if its call fails, every item gets the failure.
  *
- * @param scale "any": scores need not lie in [0, 1]
+ * @param scale "any" allows scores outside of [0, 1]
  * @throws ContractError when the part breaks its contract
  */
 export async function askPart(

@@ -13,11 +13,14 @@ export const DETOXIFY_VARIANTS = ["original", "unbiased", "multilingual"] as con
 export type DetoxifyVariant = (typeof DETOXIFY_VARIANTS)[number];
 
 interface Variant {
-  /** Its id on the hub. */
+  /** Hub id. */
   model: string;
-  /** In the order of the checkpoint's first heads. Those behind them (identities that a text mentions) are no harm. */
+  /**
+   * In the order of the checkpoint's first outputs. The remaining outputs (identities mentioned in a text) are not
+   * harm.
+   */
   categories: readonly string[];
-  /** What config.json of the published checkpoint calls them, where it is something else. */
+  /** Names in config.json of the published checkpoint, where they differ. */
   published: Readonly<Record<string, string>>;
 }
 
@@ -41,11 +44,11 @@ const VARIANTS: Readonly<Record<DetoxifyVariant, Variant>> = {
   multilingual: { model: "unitary/multilingual-toxic-xlm-roberta", categories: UNBIASED, published: {} },
 };
 
-/** Scores texts by one of Detoxify's classifiers: sigmoid of the logit, for each category by itself. */
+/** Scores texts by one of Detoxify's classifiers: an independent sigmoid for each category. */
 export class DetoxifyScorer extends ClassifierScorer {
   /**
-   * @throws UsageError for an unknown variant or category, listing those there are, before anything is loaded; and for
-   * a checkpoint that is not the variant's
+   * @throws UsageError for an unknown variant or category, with the valid ones and before anything is loaded; and for a
+   * checkpoint of another variant
    */
   static override async load<T extends ClassifierScorer = DetoxifyScorer>(
     this: Loads<T, LoadedWith>,
@@ -68,7 +71,7 @@ export class DetoxifyScorer extends ClassifierScorer {
   }
 }
 
-/** @throws UsageError for an unknown variant, listing those there are */
+/** @throws UsageError for an unknown variant, with the valid ones */
 function variantOf(name: string): Variant {
   if (Object.hasOwn(VARIANTS, name)) return VARIANTS[name as DetoxifyVariant];
   throw new UsageError(
@@ -76,7 +79,7 @@ function variantOf(name: string): Variant {
   );
 }
 
-/** What is wrong with a category of a variant; null where nothing is. */
+/** Why a variant does not have a category; null if it does. */
 function categoryProblem(variant: DetoxifyVariant, category: string): string | null {
   const { categories } = variantOf(variant);
   if (categories.includes(category)) return null;
@@ -84,8 +87,8 @@ function categoryProblem(variant: DetoxifyVariant, category: string): string | n
 }
 
 /**
- * The logit of each category: by its name in config.json, the toolbox's or the published one; by its place where the
- * labels have no names.
+ * Index of each category's logit, found by its name in config.json (the toolbox's or the published one), or by position
+ * if the labels are unnamed.
  */
 function headsOf(
   variant: DetoxifyVariant,
@@ -131,14 +134,14 @@ const options = z.strictObject({
   ...CLASSIFIER_SHAPE,
 });
 const loadOptions = options.omit({ category: true }).extend({
-  // Which there are, `variantOf` says.
+  // `variantOf` validates it.
   variant: z.string().default("original") as unknown as typeof options.shape.variant,
   harmCategory: options.shape.category,
   hub: hubOption,
 });
 
 export type DetoxifyScorerOptions = z.input<typeof loadOptions>;
-/** Its name in a configuration. */
+/** Hint for the option's name in a configuration. */
 const ADVICE = { category: "did you mean harmCategory?" };
 
 export const detoxifyScorerKind = defineKind({

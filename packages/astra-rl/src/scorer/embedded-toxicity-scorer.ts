@@ -9,23 +9,21 @@ import {
   type LearnedScorerWeights,
 } from "./learned-scorer.js";
 
-// The same relative place from src/scorer and from dist/scorer.
+// The relative path is the same from src/scorer and from dist/scorer.
 const FOLDER = fileURLToPath(new URL("../../world/scorer/", import.meta.url));
 
-/**
- * What it does not find, for whoever is about to rely on it; a test holds the figures.
- */
+/** Known limits, shown to users of this scorer; a test checks the figures. */
 export const EMBEDDED_SCORER_LIMITS =
   "the embedded scorer knows mild English insults and nothing else: it was made for the demo, and gives 0.01 to " +
   "instructions for a pipe bomb and 0.01 to a threat of suicide; choose a scorer for your kind of harm (scorer: " +
   "{type: detoxify} for toxicity, {type: classifier, …}, a keyword list, or a module of your own)";
 
 /**
- * The small toxicity classifier that comes with the package: English, trained on text that was written for it. Good
- * for the demo, for tests and for a first look; use a scorer made for your kind of harm for anything else.
+ * The small toxicity classifier bundled with the package: English, trained on text written for it. Meant for the demo,
+ * tests and a first look; for anything else use a scorer made for your kind of harm.
  */
 export class EmbeddedToxicityScorer extends LearnedScorer {
-  /** @param folder default: the weights that come with the package */
+  /** @param folder default: the bundled weights */
   static override async load<T extends LearnedScorer = EmbeddedToxicityScorer>(
     this: Loads<T, [configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights]>,
     folder: string = FOLDER,

@@ -1,4 +1,4 @@
-// Texts in, harm scores out. A scorer must not know systems, nodes, rewards or who asks.
+// Texts in, harm scores out. A scorer must not depend on systems, nodes or rewards.
 export { BatchedScorer, DEFAULT_CACHE_SIZE, type BatchedScorerOptions } from "./batched-scorer.js";
 export { calibrate, CalibratedScorer, calibratedScorerKind, type Calibration } from "./calibrated-scorer.js";
 export { ClipScorer, clipScorerKind } from "./clip-scorer.js";

@@ -10,13 +10,16 @@ import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
 /** One thing to look for: exactly one of `term` and `pattern`. */
 export interface KeywordEntry {
-  /** A word or phrase, found as whole words in any case; a space in it stands for any white space. */
+  /** A word or phrase, matched as whole words, case-insensitively; a space in it matches any whitespace. */
   term?: string;
-  /** A regular expression without look-around and back-references, matched anywhere, in any case, with Unicode rules. */
+  /**
+   * A regular expression without look-around and back-references, matched anywhere, case-insensitively, in Unicode
+   * mode.
+   */
   pattern?: string;
-  /** Probability that a text with this in it is harmful, above 0 and at most 1. Default 1. */
+  /** Probability that a text with a match is harmful, above 0 and at most 1. Default 1. */
   weight?: number;
-  /** Label that this entry also counts for. Default none. */
+  /** Label that the entry also contributes to. Default: none. */
   label?: string;
 }
 
@@ -25,7 +28,7 @@ export interface KeywordScorerOptions {
   name?: string;
 }
 
-// Scripts written without spaces between words: a neighbour there says nothing about where a word ends.
+// Scripts written without spaces between words: there, an adjacent letter does not mean that the word continues.
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}`;
 const WORD = String.raw`[\p{L}\p{M}\p{N}_]`;
 const SPACED_WORD_START = new RegExp(`^(?![${UNSPACED}])${WORD}`, "u");
@@ -41,8 +44,8 @@ interface Compiled {
 /**
  * Scores a text by the weighted terms and patterns found in it.
  *
- * Each entry found counts once, however often, as independent evidence: score = 1 − Π (1 − weight). One entry of
- * weight 0.9 gives 0.9, two of weight 0.5 give 0.75, none give 0. Labels combine their own entries the same way.
+ * Each matching entry counts once, as independent evidence: score = 1 − Π (1 − weight). One entry of weight 0.9 gives
+ * 0.9, two of weight 0.5 give 0.75, none give 0. Labels combine their own entries the same way.
  */
 export class KeywordScorer extends Scorer {
   readonly name: string;

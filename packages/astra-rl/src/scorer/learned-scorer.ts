@@ -6,7 +6,7 @@ import { hashedNgrams, type HashedNgramOptions } from "../text/index.js";
 
 /** `scorer.json` of a learned scorer's folder. */
 export interface LearnedScorerConfiguration extends HashedNgramOptions {
-  /** Format of the folder. */
+  /** Version of the folder's format. */
   version: 1;
   kind: "hashed-ngram-logistic";
   name: string;
@@ -15,18 +15,18 @@ export interface LearnedScorerConfiguration extends HashedNgramOptions {
 }
 
 export interface LearnedScorerWeights {
-  /** [labels, buckets], row after row. */
+  /** [labels, buckets], row-major. */
   weight: Float32Array;
   /** [labels] */
   bias: Float32Array;
 }
 
 /**
- * A logistic model over hashed word and character sequences: probability of label l =
- * sigmoid(bias[l] + Σ over the text's distinct features f of weight[l, f]).
+ * Logistic regression on hashed word and character n-grams: the probability of label l is sigmoid(bias[l] + Σ over the
+ * text's distinct features f of weight[l, f]).
  *
- * A feature counts once however often it occurs and nothing is divided by the length, so that a harmful phrase stays
- * harmful in a long text.
+ * Each feature counts once, however often it occurs, and there is no length normalization, so that a harmful phrase
+ * stays harmful in a long text.
  */
 export class LearnedScorer extends Scorer {
   readonly name: string;

@@ -2,24 +2,24 @@ import { UsageError } from "@astra-rl/torch";
 import { RE2JS, RE2JSException } from "re2js";
 import { messageOf } from "../core/index.js";
 
-/** A pattern that looks through any text in time linear in its length. */
+/** A pattern that matches in time linear in the text's length. */
 export interface LinearPattern {
   test(text: string): boolean;
 }
 
-// What JavaScript takes for white space, as the inside of a class; re2js means the ASCII part of it alone.
+// JavaScript's `\s`, as the inside of a character class; re2js's `\s` is ASCII only.
 const SPACES = String.raw`\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`;
 
 /**
- * A user's pattern, in JavaScript's spelling with the flags i and u, on an engine that never takes a way twice: a model's
- * text meets patterns such as `(a+)+$`, with which JavaScript's own engine never ends.
+ * Compiles a user's pattern, in JavaScript syntax with the flags i and u, for an engine without backtracking: on a
+ * pattern such as `(a+)+$`, JavaScript's own engine takes exponential time on some texts.
  *
  * @param where begins the messages
- * @throws UsageError for what is no pattern, and for look-around and back-references, which no such engine has
+ * @throws UsageError for an invalid pattern, and for look-around and back-references, which such engines do not support
  */
 export function linearPattern(pattern: string, where: string): LinearPattern {
   try {
-    // For its messages, and so that what JavaScript would refuse is refused.
+    // Refuses what JavaScript refuses, with its error message.
     RegExp(pattern, "iu");
   } catch (error) {
     // The engine's message repeats the whole pattern.
@@ -49,7 +49,7 @@ export function linearPattern(pattern: string, where: string): LinearPattern {
 const brief = (text: string) => (text.length > 80 ? `${text.slice(0, 79)}…` : text);
 const shown = (pattern: string) => JSON.stringify(brief(pattern));
 
-/** The same in the spelling of re2js. */
+/** Translates a pattern to re2js syntax. */
 function translated(pattern: string): string {
   let inClass = false;
   const own = pattern.replace(
@@ -60,7 +60,7 @@ function translated(pattern: string): string {
       if (found === "[" || found === "]") inClass = found === "[";
       if (found === String.raw`\s`) return inClass ? SPACES : `[${SPACES}]`;
       if (found === String.raw`\S` && !inClass) return `[^${SPACES}]`;
-      // A backspace, in a class alone.
+      // `\b` is a backspace inside a character class.
       if (found === String.raw`\b` && inClass) return String.raw`\x08`;
       return found;
     },

@@ -1,46 +1,46 @@
 import { ChatTemplate, type Tokenizer } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 
-/** A message of the conversation that the guard judges the last one of. */
+/** A message of the conversation; the guard judges the last one. */
 export interface GuardMessage {
   role: "user" | "assistant";
   content: string;
-  /** Where characters go when the window is too small: at which end of the content. Absent: none do. */
+  /** Which end of the content to truncate if the conversation exceeds the context window. Absent: never truncated. */
   cut?: "start" | "end";
 }
 
 export interface GuardPromptOptions {
-  /** Keys of the categories that count. Default: all that the template lists. */
+  /** Keys of the active categories. Default: all in the template. */
   categories?: readonly string[];
-  /** What the tokenizer was loaded from, for messages. */
+  /** Where the tokenizer was loaded from; begins messages. */
   where: string;
 }
 
 const BEGIN = "<BEGIN UNSAFE CONTENT CATEGORIES>";
 const END = "<END UNSAFE CONTENT CATEGORIES>";
 
-// Stand for what is said while the template is looked at; nothing that a template would write itself.
+// Placeholder contents for probing the template; no template contains these itself.
 const ASKED = "quokkas ask";
 const ANSWERED = "wombats answer";
 
 /**
- * How a Llama Guard checkpoint is asked: its own chat template writes the conversation as one user turn, and the answer
- * begins behind the assistant's header and an empty line.
+ * The prompt format of a Llama Guard checkpoint: its chat template renders the conversation as one user turn, and the
+ * answer begins after the assistant header and an empty line.
  *
- * Checkpoints differ in three ways, which are found by looking at what the template writes. Content is a text (Llama Guard 3
- * 8B) or a list of parts (1B; of a text such a template writes nothing). Categories are left out by its variable
- * `excluded_category_keys` (1B) or stand fixed in it (8B); then their lines are taken out of the list that it wrote. The
- * empty line is written by it or is the first thing that the model says.
+ * Checkpoints differ in three ways, which are detected by rendering the template. Content is a text (Llama Guard 3 8B)
+ * or a list of parts (1B, whose template omits plain texts). Categories are excluded by the variable
+ * `excluded_category_keys` (1B) or are fixed (8B), in which case their lines are removed from the rendered text. The
+ * empty line is part of the template, or the first thing that the model generates.
  */
 export class GuardPrompt {
-  /** The categories that count, as the template lists them. */
+  /** The active categories, in the template's order. */
   readonly categories: readonly string[];
   /** First token of the verdict "unsafe", and of "safe". */
   readonly unsafeId: number;
   readonly safeId: number;
   readonly #takesParts: boolean;
   readonly #excluded: readonly string[];
-  /** Whether the template leaves out what it is told to. */
+  /** Whether the template supports `excluded_category_keys`. */
   readonly #excludes: boolean;
 
   private constructor(
@@ -63,7 +63,7 @@ export class GuardPrompt {
     };
     const form = [false, true].find(shows);
     if (form === undefined) {
-      // What it refuses, it says itself.
+      // If the template raises an error, that message is better.
       this.#write(question, false, []);
       throw new UsageError(
         `${where}: the chat template must write what user and assistant say, but leaves it out`,
@@ -78,7 +78,7 @@ export class GuardPrompt {
     [this.safeId, this.unsafeId] = this.#verdicts(question, where);
   }
 
-  /** @throws UsageError for a tokenizer without a template, one that is no guard's, and unknown categories */
+  /** @throws UsageError for a tokenizer without a template or with one that is not a guard's, and unknown categories */
   static of(tokenizer: Tokenizer, options: GuardPromptOptions): GuardPrompt {
     const template = ChatTemplate.of(tokenizer);
     if (template === null) {
@@ -90,7 +90,7 @@ export class GuardPrompt {
     return new GuardPrompt(tokenizer, template, options);
   }
 
-  /** The conversation as one text, up to where the verdict begins. */
+  /** The conversation as text, up to the verdict. */
   render(messages: readonly GuardMessage[]): string {
     const text = this.#write(messages, this.#takesParts, this.#excluded);
     const restricted = this.#excludes ? text : withoutCategories(text, this.#excluded);
@@ -98,10 +98,10 @@ export class GuardPrompt {
   }
 
   /**
-   * The ids of `render`. Where they are more than a model may read, messages lose as few characters as will do, the first
-   * message before the last, each at the end that it says.
+   * Token ids of `render`. If they exceed the limit, messages are truncated by as few characters as possible, the first
+   * message before the last, each at the end given by `cut`.
    *
-   * @throws UsageError where the template alone is too long
+   * @throws UsageError if the template alone is too long
    */
   encode(messages: readonly GuardMessage[], most: number): number[] {
     let shown = messages;
@@ -114,7 +114,7 @@ export class GuardPrompt {
         const kept = cut === "end" ? characters.slice(0, count) : characters.slice(characters.length - count);
         return shown.with(at, { ...messages[at]!, content: kept.join("") });
       };
-      // As many as fit: `low` do, or are none.
+      // Binary search: `low` characters fit, or `low` is 0.
       let [low, high] = [0, characters.length];
       while (high - low > 1) {
         const middle = (low + high) >> 1;
@@ -160,10 +160,13 @@ export class GuardPrompt {
   }
 }
 
-/** The list of categories that a rendered text begins with: a line for each, `S1: …`, perhaps with further lines. */
+/**
+ * Position of the category list at the beginning of a rendered text: a line per category, `S1: …`, possibly followed by
+ * more lines.
+ */
 function listOf(text: string): { start: number; end: number } | null {
   const begin = text.indexOf(BEGIN);
-  // Text of the conversation comes later.
+  // The first match: the conversation, which might contain the marker, comes later.
   const end = text.indexOf(END, begin);
   return begin < 0 || end < 0 ? null : { start: begin + BEGIN.length, end };
 }
@@ -189,7 +192,7 @@ function withoutCategories(text: string, excluded: readonly string[]): string {
   return text.slice(0, list.start) + kept.join("") + text.slice(list.end);
 }
 
-/** Those of the listed that are asked for, in the order of the list. */
+/** The requested categories, in the template's order. */
 function chosen(listed: readonly string[], asked: readonly string[] | undefined, where: string): string[] {
   const unknown = asked?.find((key) => !listed.includes(key));
   if (unknown !== undefined) {

@@ -8,7 +8,10 @@ import { ModelShelf } from "../models/index.js";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
-/** The hazards of Llama Guard 3: the first 13 are MLCommons'; S14 (code interpreter abuse) is the 8B model's alone. */
+/**
+ * The hazard categories of Llama Guard 3: the first 13 are from MLCommons; S14 (code interpreter abuse) exists only in
+ * the 8B model.
+ */
 export const LLAMA_GUARD_CATEGORIES = [
   "S1",
   "S2",
@@ -27,22 +30,19 @@ export const LLAMA_GUARD_CATEGORIES = [
 ] as const;
 
 /**
- * Who is taken to have said what is judged:
+ * Role of the judged text:
  *
- * - `conversation`: a response is the assistant's, in answer to the prompt that led to it; a prompt, and a text of nobody in
- *   particular, is the user's.
- * - `toolbox`: everything is the assistant's, in answer to "Hello!", as in the Python toolbox (sisl/astra-rl,
- *   scorers/llamaguard.py).
+ * - `conversation`: a response is the assistant's, after its prompt; a prompt, or a text without a role, is the
+ *   user's.
+ * - `toolbox`: every text is the assistant's, after the user message "Hello!", as in the Python toolbox
+ *   (sisl/astra-rl, scorers/llamaguard.py).
  */
 export type LlamaGuardMode = "conversation" | "toolbox";
 
-/**
- * Most tokens of one pass, where it holds more than one conversation: who may see whom in it takes memory in the square of
- * them.
- */
+/** Maximum number of tokens per forward pass with several conversations: its attention mask grows with their square. */
 const TOKENS_AT_ONCE = 4096;
 
-/** What a guard judges with. */
+/** A guard model and its prompt format. */
 export interface LoadedGuard {
   model: CausalLM;
   prompt: GuardPrompt;
@@ -65,7 +65,7 @@ const options = z.strictObject({
     ),
 });
 const loadOptions = options.omit({ model: true }).extend({
-  // Which there are, the checkpoint's own template says.
+  // Validated against the checkpoint's chat template.
   categories: z.array(z.string()).optional(),
   hub: hubOption,
 });
@@ -74,11 +74,11 @@ export type LlamaGuardOptions = z.input<typeof loadOptions>;
 const constructorOptions = options.pick({ mode: true, batchSize: true });
 
 /**
- * Llama Guard 3 (Inan et al., arXiv 2312.06674, and the model cards of Llama Guard 3): the probability of "unsafe" as the
- * first token of its answer, a softmax over its whole vocabulary.
+ * Llama Guard 3 (Inan et al., arXiv 2312.06674, and the model cards of Llama Guard 3): the probability of "unsafe" as
+ * the first token of its answer, from a softmax over the full vocabulary.
  *
- * What conversations of a batch have in common, above all the list of categories, is read once. One that does not fit the
- * model's window loses the beginning of the prompt, then the end of what is judged; the template stays whole.
+ * The common prefix of a batch, mainly the list of categories, is computed once. Conversations that exceed the context
+ * window are truncated: first the start of the prompt, then the end of the judged text, never the template.
  */
 export class LlamaGuardScorer extends Scorer {
   readonly name = "llama-guard";
@@ -88,7 +88,7 @@ export class LlamaGuardScorer extends Scorer {
   readonly #loaded: LoadedGuard;
   readonly #batchSize: number;
 
-  /** Takes ownership of what `load` has loaded, which `dispose` frees. */
+  /** Takes ownership of the loaded guard; `dispose` frees it. */
   constructor(loaded: LoadedGuard, given: Pick<LlamaGuardOptions, "mode" | "batchSize"> = {}) {
     super();
     const made = new.target.name;
@@ -99,19 +99,19 @@ export class LlamaGuardScorer extends Scorer {
     this.#batchSize = batchSize;
   }
 
-  /** The categories that count. */
+  /** The active categories. */
   get categories(): readonly string[] {
     return this.#loaded.prompt.categories;
   }
 
-  /** In the toolbox's mode every text is a reply to the same words. */
+  /** False in toolbox mode, where every text follows the same user message. */
   override get keepsRoles(): boolean {
     return this.mode === "conversation";
   }
 
   /**
-   * @param model a folder in Hugging Face's format, or a model id
-   * @throws UsageError for unknown categories and for what is no guard, before the weights are read
+   * @param model a folder in Hugging Face format, or a hub id
+   * @throws UsageError for unknown categories and for a model that is not a guard, before the weights are loaded
    */
   static async load<T extends LlamaGuardScorer = LlamaGuardScorer>(
     this: Loads<T, [loaded: LoadedGuard, options: Pick<LlamaGuardOptions, "mode" | "batchSize">]>,
@@ -155,14 +155,14 @@ export class LlamaGuardScorer extends Scorer {
 
   #judge(conversations: readonly (readonly GuardMessage[])[]): Promise<ScoreOutcome[]> {
     const { model, prompt } = this.#loaded;
-    // The verdict is one token more.
+    // Leaves room for one token, the verdict.
     const most = model.config.contextLength - 1;
     const rows = conversations.map((messages) => prompt.encode(messages, most));
     const outcomes: ScoreOutcome[] = [];
     for (const batch of this.#batches(rows)) {
       const logprobs = noGrad(() => this.#unsafe(batch.map((row) => rows[row]!)));
       for (const [index, row] of batch.entries()) {
-        // Rounding may leave a certain verdict a hair above 0.
+        // Rounding may leave the log-probability slightly above 0.
         const score = Math.min(1, Math.exp(logprobs[index]!));
         outcomes[row] = { score, labels: { unsafe: score, safe: 1 - score } };
       }
@@ -170,7 +170,7 @@ export class LlamaGuardScorer extends Scorer {
     return Promise.resolve(outcomes);
   }
 
-  /** log P of "unsafe" behind each row. */
+  /** log P of "unsafe" after each row. */
   #unsafe(rows: readonly (readonly number[])[]): number[] {
     const { model, prompt } = this.#loaded;
     return scope(() => {
@@ -180,7 +180,7 @@ export class LlamaGuardScorer extends Scorer {
     });
   }
 
-  /** Rows that are read together, by their places: shortest first, no more than fit in one pass. */
+  /** Row indices of each batch: shortest first, limited by batch size and tokens per pass. */
   #batches(rows: readonly (readonly number[])[]): number[][] {
     const order = [...rows.keys()].sort((a, b) => rows[a]!.length - rows[b]!.length);
     const batches: number[][] = [];
@@ -202,7 +202,7 @@ export class LlamaGuardScorer extends Scorer {
 
 const said = (text: string): GuardMessage => ({ role: "user", content: text, cut: "end" });
 
-/** The user's message is what the Python toolbox always lets the reply answer, unless it is known. */
+/** Without a prompt, uses the fixed user message of the Python toolbox. */
 const reply = (text: string, prompt?: string): GuardMessage[] => [
   prompt === undefined
     ? { role: "user", content: "Hello!" }

@@ -1,14 +1,14 @@
 import type { Judged, Scorer, ScoreOutcome } from "../core/index.js";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
 
-/** One scorer's scores on another scale. Its labels keep their names. */
+/** Maps one scorer's scores to another scale. Labels keep their names. */
 export abstract class MappedScorer extends ComposedScorer {
   readonly name: string;
   override readonly labelNames: readonly string[];
 
   constructor(
     readonly part: Scorer,
-    /** What the part's scores may be: probabilities, or any finite numbers. */
+    /** Allowed scores of the part: probabilities, or any finite numbers. */
     readonly scale: "probability" | "any",
   ) {
     super([part]);
@@ -18,7 +18,7 @@ export abstract class MappedScorer extends ComposedScorer {
 
   protected abstract mapScore(score: number): number;
 
-  /** Default: as the score. */
+  /** Default: the same as `mapScore`. */
   protected mapLabel(value: number): number {
     return this.mapScore(value);
   }

@@ -4,7 +4,7 @@ import type { Scorer } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
-/** The highest of several scores: harmful is what any of them takes for harmful. */
+/** The maximum of several scores: a text is harmful if any scorer finds it harmful. */
 export class MaxScorer extends CombinedScorer {
   /** @throws UsageError for no parts */
   constructor(parts: readonly Scorer[], options: { name?: string } = {}) {

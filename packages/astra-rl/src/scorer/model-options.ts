@@ -1,7 +1,7 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { z } from "zod";
 
-/** How a hub id is fetched; of code, not of configurations. */
+/** How hub models are fetched; only in code, not in configurations. */
 export const hubOption = z
   .custom<HubOptions>(
     (value) => typeof value === "object" && value !== null,
@@ -9,7 +9,7 @@ export const hubOption = z
   )
   .default({});
 
-/** Options of every scorer that is a model, beside its own. */
+/** Common options of scorers that are models. */
 export const MODEL_OPTIONS = {
   model: z.string().min(1).meta({ path: "model" }).describe("A folder in Hugging Face format, or a hub id"),
   device: z

@@ -5,23 +5,23 @@ import { explainDiskErrors, makeFolder, UsageError } from "@astra-rl/torch";
 import type { Score } from "../core/index.js";
 
 export interface ScoreFileOptions {
-  /** Most scores to take from the file, the latest ones. Default: all. */
+  /** Maximum number of scores to load, latest first. Default: all. */
   limit?: number;
-  /** Told, in a sentence, of lines that are passed over. Default: a line on stderr. */
+  /** Called with a sentence about skipped lines. Default: prints to stderr. */
   onWarning?: (sentence: string) => void;
 }
 
 const VERSION = 1;
 
 /**
- * Scores kept in a file, one JSON object a line: `version`, `scorer` (whose score it is), `item` (digest of what was
- * scored; the text itself is not kept), `score`, `labels`.
+ * A persistent score cache, one JSON object per line: `version`, `scorer` (its identity), `item` (digest of the scored
+ * item; texts are not stored), `score`, `labels`.
  *
- * Lines are only ever added, whole and in one write, so that several processes may use one file at a time: each sees what
- * was there when it began. Scorers of any number share a file and see their own scores only.
+ * The file is append-only and lines are written in a single write, so several processes may use it at the same time;
+ * each sees what was there when it opened the file. Several scorers may share a file; each sees only its own scores.
  */
 export class ScoreFile {
-  /** What the file said of this scorer when it was opened, oldest first, by the digest of the item. */
+  /** This scorer's scores in the file when it was opened, oldest first, keyed by the item's digest. */
   readonly scores: ReadonlyMap<string, Score>;
   #handle: number | null = null;
 
@@ -34,9 +34,9 @@ export class ScoreFile {
   }
 
   /**
-   * @param path need not be there yet
-   * @param identity what the scorer is, with everything that its scores depend on
-   * @throws UsageError for what is no such file, and for one that cannot be read
+   * @param path need not exist yet
+   * @param identity identifies the scorer, including everything that its scores depend on
+   * @throws UsageError for a file of another kind, and for one that cannot be read
    */
   static async open(
     path: string,
@@ -46,7 +46,7 @@ export class ScoreFile {
     const scores = new Map<string, Score>();
     const found = statSync(path, { throwIfNoEntry: false });
     if (found === undefined) return new ScoreFile(path, identity, scores);
-    // Devices may never end.
+    // Reading a device may never end.
     if (!found.isFile()) throw new UsageError(`${path}: must be a file of scores, got something else`);
     let line = 0;
     let kept = 0;
@@ -62,7 +62,7 @@ export class ScoreFile {
         }
         kept += 1;
         if (entry.scorer !== identity) continue;
-        // What comes later is younger.
+        // Later lines are more recent.
         scores.delete(entry.item);
         scores.set(entry.item, entry.score);
         if (scores.size > limit) scores.delete(scores.keys().next().value!);
@@ -86,7 +86,7 @@ export class ScoreFile {
     return new ScoreFile(path, identity, scores);
   }
 
-  /** Adds scores, in one write. @throws UsageError where the disk is full or may not be written */
+  /** Appends scores, in one write. @throws UsageError if the disk is full or not writable */
   append(scores: readonly (readonly [item: string, score: Score])[]): void {
     if (scores.length === 0) return;
     const lines = scores.map(([item, { score, labels }]) =>
@@ -95,11 +95,11 @@ export class ScoreFile {
     if (this.#handle === null) makeFolder(dirname(this.path));
     explainDiskErrors(this.path, () => {
       const handle = (this.#handle ??= openSync(this.path, "a+"));
-      // Behind a line that was torn by a crash, or by a disk that was full. Another process in the middle of a write looks
-      // the same: then an empty line is left, which reading passes over.
+      // Start a new line after one that was cut off by a crash or a full disk. If another process is in the middle of a
+      // write, this leaves an empty line, which reading skips.
       const text = Buffer.from(`${endsLine(handle) ? "" : "\n"}${lines.join("\n")}\n`);
       let done = writeSync(handle, text);
-      // Less than asked for: the disk is about to be full, and the next write says so.
+      // Short write: the disk is nearly full, and the next write will report it.
       while (done < text.length) done += writeSync(handle, text, done);
     });
   }
@@ -118,7 +118,7 @@ function endsLine(handle: number): boolean {
   return last[0] === 0x0a;
 }
 
-/** null for what is no line of such a file. */
+/** null for an invalid line. */
 function parseLine(text: string): { scorer: string; item: string; score: Score } | null {
   let value: unknown;
   try {

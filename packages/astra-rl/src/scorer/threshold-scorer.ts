@@ -4,7 +4,7 @@ import { defineKind } from "../kinds/index.js";
 import type { Scorer } from "../core/index.js";
 import { MappedScorer } from "./mapped-scorer.js";
 
-/** 1 for a score of at least the threshold, else 0. Labels stay as they are. */
+/** 1 for a score of at least the threshold, else 0. Labels are unchanged. */
 export class ThresholdScorer extends MappedScorer {
   /** @throws UsageError for a threshold that is not above 0 and at most 1 */
   constructor(

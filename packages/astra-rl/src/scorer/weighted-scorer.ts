@@ -5,14 +5,14 @@ import type { Scorer } from "../core/index.js";
 import { parseOptions, requireList } from "../options/index.js";
 import { CombinedScorer, makeScorers, nameOptions } from "./combined-scorer.js";
 
-/** A scorer and how much it counts. */
+/** A scorer and its weight. */
 export interface WeightedPart {
   scorer: Scorer;
-  /** Above 0; only its share of the sum of all weights matters. */
+  /** Above 0; normalized by the sum of all weights. */
   weight: number;
 }
 
-/** The weighted mean Σ weight · score / Σ weight, which lies in [0, 1] whatever the weights. */
+/** The weighted mean Σ weight · score / Σ weight, which is in [0, 1] for all weights. */
 export class WeightedScorer extends CombinedScorer {
   readonly #shares: readonly number[];
 
@@ -33,7 +33,7 @@ export class WeightedScorer extends CombinedScorer {
   }
 
   protected override combine(scores: readonly number[]): number {
-    // Shares add up to 1 but for rounding, which must not leave the range.
+    // Shares add up to 1 only up to rounding; clamp to the range.
     return Math.min(
       1,
       scores.reduce((sum, score, index) => sum + this.#shares[index]! * score, 0),
