@@ -1,20 +1,20 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Beside, Misfit } from "../kinds/index.js";
 
-/** Fails for a sampler that grows one child a node, for algorithms that compare siblings. */
+/** For algorithms that compare siblings: refuses a sampler of width 1. */
 export function requireSiblings(name: string, sampler: object): void {
   const reason = widthProblem(name, (sampler as { width?: unknown }).width);
   if (reason !== null) throw new UsageError(`${name}: the sampler's tree width ${reason}`);
 }
 
-/** As `requireSiblings`, of a configuration. */
+/** As `requireSiblings`, for a configuration. */
 export function siblingsMissing(name: string, { sampler }: Beside): Misfit | null {
   const reason = widthProblem(name, sampler["width"]);
   return reason === null ? null : { path: ["sampler", "width"], message: reason };
 }
 
 function widthProblem(name: string, width: unknown): string | null {
-  // Of a sampler of the user's own nobody knows how wide its trees are.
+  // The width of a custom sampler may be unknown.
   if (typeof width !== "number" || width >= 2) return null;
   return (
     `must be at least 2, got ${width}. ${name} learns from the difference between siblings, and a single child has ` +
@@ -23,8 +23,8 @@ function widthProblem(name: string, width: unknown): string | null {
 }
 
 /**
- * Why an algorithm that looks ahead by values cannot learn from a credit, as the end of a sentence, with what to do; null
- * where it can.
+ * Why an algorithm that uses values cannot learn from a credit and what to do, as the end of a sentence; null if it
+ * can.
  */
 export function creditConflict(name: string, looksAhead = false): string | null {
   if (!looksAhead) return null;
@@ -34,7 +34,7 @@ export function creditConflict(name: string, looksAhead = false): string | null 
   );
 }
 
-/** As `creditConflict`, of a configuration. */
+/** As `creditConflict`, for a configuration. */
 export function creditMisfit(name: string, { credit }: Beside): Misfit | null {
   const reason = creditConflict(name, credit?.looksAhead);
   return reason === null ? null : { path: ["credit", "type"], message: reason };

@@ -36,7 +36,7 @@ export type A2COptions = z.input<typeof options>;
 
 /**
  * Advantage actor-critic (Mnih et al., arXiv 1602.01783, section 4, synchronous) over the tokens of probes: see
- * `logProbabilityLoss` and `generalizedAdvantages`, whose λ of 1 gives the paper's returns to the end. One pass over each
+ * `logProbabilityLoss` and `generalizedAdvantages`, whose λ = 1 gives the paper's full returns. One epoch per
  * experience. The system needs a value function.
  *
  * @example new A2C(system, { valueLearningRate: 1e-3 })

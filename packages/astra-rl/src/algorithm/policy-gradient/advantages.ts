@@ -3,31 +3,30 @@ import type { Conversation, Json, Message, Node } from "../../core/index.js";
 import { generalizedAdvantages, type GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 
-/** What is known of a turn before it has an advantage. */
+/** Input of an advantage estimator for one turn. */
 export interface EstimatedTurn<S = Conversation, A = Message> {
   node: Node<S, A>;
   credit: number;
-  /** What each token of the probe earns besides: −β·KL to the baseline, 0 without a penalty. */
+  /** Additional reward of each token of the probe: −β·KL to the baseline, 0 without a penalty. */
   tokenRewards: readonly number[];
-  /** Value of the state in which each token is chosen; null where the algorithm has no use for them. */
+  /** Value of the state in which each token is chosen; null if the algorithm does not use values. */
   values: readonly number[] | null;
 }
 
 /**
- * How a policy gradient finds out how much better a token was than what was to be expected: one number for each token of
- * each turn, in the order of the branches, siblings standing together.
+ * Estimates advantages: one number for each token of each turn, in the order of the branches, with siblings adjacent.
  */
 export interface AdvantageEstimator {
   /** Whether it needs a value function. */
   readonly usesValues: boolean;
-  /** Whether it compares siblings, so that a turn without one teaches nothing. */
+  /** Whether it compares siblings, so that a turn without siblings has no advantage. */
   readonly usesSiblings: boolean;
   estimate<S, A>(branches: readonly (readonly EstimatedTurn<S, A>[])[]): number[][];
   getState(): Json;
   setState(state: Json): void;
 }
 
-/** Generalised advantage estimation over the tokens of whole trees: see `generalizedAdvantages`. */
+/** Generalized advantage estimation (GAE) over the tokens of whole trees: see `generalizedAdvantages`. */
 export class ValueAdvantage implements AdvantageEstimator {
   readonly usesValues = true;
   readonly usesSiblings = false;
@@ -42,7 +41,7 @@ export class ValueAdvantage implements AdvantageEstimator {
         reward: credit,
         tokenRewards,
         values: values!,
-        // A child without credit was not judged: nobody knows what it would have led to.
+        // A child without credit was not judged, so its return is unknown.
         children: node.children.flatMap((child) => places.get(child) ?? []),
       })),
       this.options,
@@ -58,7 +57,7 @@ export class ValueAdvantage implements AdvantageEstimator {
   }
 }
 
-/** The same for all tokens of a turn: how much better its return was than its siblings', see `groupAdvantages`. */
+/** One advantage for all tokens of a turn: its return relative to its siblings', see `groupAdvantages`. */
 export class SiblingAdvantage implements AdvantageEstimator {
   readonly usesValues = false;
   readonly usesSiblings = true;
@@ -83,15 +82,15 @@ export class SiblingAdvantage implements AdvantageEstimator {
 
 export const BASELINES = ["others", "running", "none"] as const;
 
-/** How much of the running mean an experience leaves. */
+/** Decay of the running mean per experience. */
 const KEPT = 0.9;
 
 /**
- * The same for all tokens of a turn: its return minus a baseline that the turn itself has no part in, so that the gradient
- * is not biased (Williams 1992).
+ * One advantage for all tokens of a turn: its return minus a baseline that does not depend on the turn, so that the
+ * gradient is unbiased (Williams 1992).
  *
  * - `others`: the mean over the other turns of the experience; 0 for a single turn;
- * - `running`: the mean over earlier experiences, the newest counting a tenth; 0 in the first;
+ * - `running`: an exponential moving average over earlier experiences with weight 0.1 for the newest; 0 in the first;
  * - `none`: 0.
  */
 export class BaselineAdvantage implements AdvantageEstimator {
@@ -138,7 +137,7 @@ export class BaselineAdvantage implements AdvantageEstimator {
   }
 }
 
-/** What a turn was worth with the penalties of its tokens. */
+/** The turn's credit plus its token rewards. */
 function returnOf<S, A>({ credit, tokenRewards }: EstimatedTurn<S, A>): number {
   return tokenRewards.reduce((sum, reward) => sum + reward, credit);
 }

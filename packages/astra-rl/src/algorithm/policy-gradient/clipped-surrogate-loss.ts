@@ -1,9 +1,9 @@
 import { UsageError, type Tensor } from "@astra-rl/torch";
 
 export interface ClippedSurrogateOptions {
-  /** ε: beyond 1 ± ε a ratio earns nothing more. @default 0.2 */
+  /** ε: ratios are clipped to 1 ± ε. @default 0.2 */
   clipRange?: number;
-  /** The upper ε where it is another one ("clip higher"). Default: `clipRange`. */
+  /** A different upper ε ("clip higher"). Default: `clipRange`. */
   clipRangeHigher?: number;
 }
 
@@ -11,10 +11,11 @@ export interface ClippedSurrogateOptions {
 export const CLIP_RANGE = 0.2;
 
 /**
- * PPO's clipped surrogate: −min(ρ·A, clip(ρ, 1 − ε, 1 + ε)·A) of each token, with ρ = exp(log π − log π_old).
+ * PPO's clipped surrogate: −min(ρ·A, clip(ρ, 1 − ε, 1 + ε)·A) per token, with ρ = exp(log π − log π_old).
  *
- * Schulman et al., "Proximal Policy Optimization Algorithms", arXiv 1707.06347, equation 7; another upper ε as in Yu et al.,
- * "DAPO", arXiv 2503.14476, equation 10. π_old is the policy before the updates of the experience, never the baseline.
+ * Schulman et al., "Proximal Policy Optimization Algorithms", arXiv 1707.06347, equation 7; separate upper ε: Yu et
+ * al., "DAPO", arXiv 2503.14476, equation 10. π_old is the policy before the updates of the experience, never the
+ * baseline.
  *
  * @param logprobs log π of each token, with a gradient
  * @param old log π_old, of the same shape; no gradient flows into it
@@ -35,7 +36,7 @@ export function clippedSurrogateLoss(
   return ratio.mul(fixed).minimum(clipped.mul(fixed)).neg();
 }
 
-/** @throws UsageError unless 0 < ε < 1 below, and 0 < ε above */
+/** @throws UsageError unless 0 < ε < 1 for the lower ε, and 0 < ε for the upper */
 export function requireClipRange(
   where: string,
   { clipRange, clipRangeHigher }: Required<ClippedSurrogateOptions>,

@@ -1,39 +1,40 @@
-/** A turn as a path or a tree of tokens goes through it. */
+/** A turn in a path or tree of tokens. */
 export interface ValuedTurn {
-  /** What the turn as a whole earned; it falls to its last token. */
+  /** Reward of the whole turn; assigned to its last token. */
   reward: number;
-  /** What each token earned besides, such as a penalty; one for each token. */
+  /** Additional reward of each token, such as a KL penalty. */
   tokenRewards: readonly number[];
   /** Value of the state in which each token is chosen. */
   values: readonly number[];
-  /** The turns that follow on this one, as indices; several where a tree branches. */
+  /** Indices of the next turns; several where the tree branches. */
   children: readonly number[];
 }
 
 export interface GeneralizedAdvantageOptions {
-  /** γ: what a reward one token later is worth now, 0 to 1. */
+  /** γ: discount per token, 0 to 1. */
   gamma: number;
-  /** λ: 0 trusts the values of the next token alone, 1 the rewards to the end alone. */
+  /** λ: 0 gives one-step TD errors, 1 gives Monte Carlo returns minus the value. */
   gaeLambda: number;
 }
 
 /**
- * Generalised advantage estimation over tokens, one number for each token of each turn:
+ * Generalized advantage estimation (GAE) over tokens, one number for each token of each turn:
  *
  * δ_t = r_t + γ·V_{t+1} − V_t and A_t = δ_t + γλ·A_{t+1}
  *
- * Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", arXiv 1506.02438, equation 16. What follows a turn's last token is the first token of the next turn; where a tree branches it is the mean over the
- * children, each of which is a sample of how the conversation goes on; after a leaf there is nothing. On a single path this is
- * the paper's definition.
+ * Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", arXiv 1506.02438,
+ * equation 16. A turn's last token is followed by the first token of the next turn. Where the tree branches, V_{t+1}
+ * and A_{t+1} are means over the children, each a sample of how the conversation continues; after a leaf they are 0. On
+ * a single path this is the paper's definition.
  *
- * A turn without tokens chooses nothing: it has no advantage, and what it earned and led to falls to its parent.
+ * A turn without tokens has no action and no advantage: its reward and future go to its parent.
  */
 export function generalizedAdvantages(
   turns: readonly ValuedTurn[],
   { gamma, gaeLambda }: GeneralizedAdvantageOptions,
 ): number[][] {
   const advantages: number[][] = turns.map(({ values }) => values.map(() => 0));
-  /** Of each turn's first token: what its parent sees. */
+  /** Value and advantage of each turn's first token, which its parent uses. */
   const first = { value: new Float64Array(turns.length), advantage: new Float64Array(turns.length) };
   for (const index of childrenFirst(turns)) {
     const { reward, tokenRewards, values, children } = turns[index]!;
@@ -53,11 +54,11 @@ export function generalizedAdvantages(
   return advantages;
 }
 
-/** Every turn after all that follow on it. */
+/** Indices in order, children before parents. */
 function childrenFirst(turns: readonly ValuedTurn[]): number[] {
   const isChild = new Set(turns.flatMap(({ children }) => children));
   const parentsFirst = turns.flatMap((_, index) => (isChild.has(index) ? [] : [index]));
-  // Grows while it is walked through.
+  // The array grows during iteration (breadth-first).
   for (const index of parentsFirst) parentsFirst.push(...turns[index]!.children);
   return parentsFirst.reverse();
 }

@@ -1,19 +1,18 @@
 export interface GroupAdvantageOptions {
-  /** What each value is compared with: the mean of the others (RLOO), or of all (GRPO). */
+  /** Baseline of each value: the mean of the others (RLOO), or of all (GRPO). */
   baseline: "others" | "mean";
-  /** std: divided by the values' standard deviation (GRPO); none: not (RLOO; Dr. GRPO). */
+  /** std: divide by the standard deviation (GRPO); none: do not (RLOO, Dr. GRPO). */
   scale: "none" | "std";
 }
 
-/** Keeps the division defined where all values are equal. */
+/** Avoids division by zero if all values are equal. */
 const EPSILON = 1e-4;
 
 /**
- * How much better each value of a group is than the group, one number for each value. Null for a group of fewer than two,
- * which is compared with nothing.
+ * Advantage of each value relative to its group. null for a group of fewer than two.
  *
  * - `others`, RLOO: r − mean of the others. Ahmadian et al., "Back to Basics", arXiv 2402.14740.
- * - `mean`, GRPO: r − mean, with `std` divided by the standard deviation (that of a sample, n − 1) plus 1e-4. Shao et al.,
+ * - `mean`, GRPO: r − mean, with `std` divided by the sample standard deviation (n − 1) plus 1e-4. Shao et al.,
  *   "DeepSeekMath", arXiv 2402.03300, section 4.1.2; without the division Liu et al., "Understanding R1-Zero-Like
  *   Training", arXiv 2503.20783.
  */

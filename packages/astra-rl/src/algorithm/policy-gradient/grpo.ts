@@ -37,11 +37,12 @@ const options = z.strictObject({
 export type GRPOOptions = z.input<typeof options>;
 
 /**
- * Group relative policy optimisation (Shao et al., "DeepSeekMath", arXiv 2402.03300): a probe is compared with the mean of its
- * siblings, in PPO's clipped surrogate. See `groupAdvantages`, `clippedSurrogateLoss` and `grpoKLPenalty`.
+ * Group relative policy optimization (Shao et al., "DeepSeekMath", arXiv 2402.03300): PPO's clipped surrogate with the
+ * mean of the siblings as baseline. See `groupAdvantages`, `clippedSurrogateLoss` and `grpoKLPenalty`.
  *
- * Three defaults are not the paper's: advantages are not divided by the standard deviation, the loss is a mean over all
- * tokens, and the KL weighs 0.05 (`scale: "std"`, `normalizer: "sequence"` and `klLossCoefficient: 0.04` are).
+ * Three defaults differ from the paper: advantages are not divided by the standard deviation, the loss is a mean over
+ * all tokens, and the KL weight is 0.05 (the paper's: `scale: "std"`, `normalizer: "sequence"`, `klLossCoefficient:
+ * 0.04`).
  *
  * @example new GRPO(system, { epochs: 2, clipRangeHigher: 0.28 })
  */

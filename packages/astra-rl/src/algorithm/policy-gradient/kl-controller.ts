@@ -3,23 +3,24 @@ import type { Json } from "../../core/index.js";
 
 /** K_β of Ziegler et al. */
 const GAIN = 0.1;
-/** How much one experience can be off for the controller. */
+/** Clipping bound of the proportional error. */
 const LARGEST_ERROR = 0.2;
 
 /**
- * The coefficient β of a KL penalty: fixed, or moved after each experience so that the divergence of a probe comes to a target,
+ * The coefficient β of a KL penalty: fixed, or adapted after each experience so that the KL per probe approaches a
+ * target:
  *
  * e = clip(KL / target − 1, ±0.2) and β ← β·(1 + 0.1·e)
  *
- * Ziegler et al., "Fine-Tuning Language Models from Human Preferences", arXiv 1909.08593, section 2.2. The paper moves β
- * with every batch, here an experience is one.
+ * Ziegler et al., "Fine-Tuning Language Models from Human Preferences", arXiv 1909.08593, section 2.2. The paper
+ * updates β after every batch; here a batch is an experience.
  */
 export class KLController {
   #coefficient: number;
 
   /**
-   * @param coefficient β at the start
-   * @param target nats of a probe, summed over its tokens; null leaves β as it is
+   * @param coefficient initial β
+   * @param target KL per probe in nats, summed over its tokens; null keeps β fixed
    */
   constructor(
     coefficient: number,
@@ -32,14 +33,14 @@ export class KLController {
     return this.#coefficient;
   }
 
-  /** @param divergence mean over the experience's probes of the KL to the baseline, in nats */
+  /** @param divergence KL to the baseline in nats, averaged over the experience's probes */
   update(divergence: number): void {
     if (this.target === null) return;
     const error = Math.min(LARGEST_ERROR, Math.max(-LARGEST_ERROR, divergence / this.target - 1));
     this.#coefficient *= 1 + GAIN * error;
   }
 
-  /** null for a fixed coefficient, which is an option and no state. */
+  /** null for a fixed coefficient, which is an option, not state. */
   getState(): Json {
     return this.target === null ? null : this.#coefficient;
   }

@@ -1,11 +1,12 @@
 import type { Tensor } from "@astra-rl/torch";
 
 /**
- * The KL to the baseline as a part of a loss, of each token from the sampled one alone: ½·(log π − log ref)². Where tokens were
- * sampled from π, the mean of its gradient, (log π − log ref)·∇log π, is the gradient of KL(π ‖ ref): it pulls the harder, the less
- * the baseline thinks of a token. Its value estimates the KL with a bias, which is small where π and ref are close.
+ * KL to the baseline as a loss term, estimated per token from the sampled token: ½·(log π − log ref)². For tokens
+ * sampled from π, its expected gradient, E[(log π − log ref)·∇log π], is the gradient of KL(π ‖ ref): the pull is
+ * stronger the less likely a token is under the baseline. Its value is a biased estimate of the KL; the bias is small
+ * if π and ref are close.
  *
- * Schulman, "Approximating KL Divergence" (2020), where it is k2; on its gradient Liu et al., "Rethinking KL Regularization in
+ * Schulman, "Approximating KL Divergence" (2020), k2; on its gradient, Liu et al., "Rethinking KL Regularization in
  * RLHF", arXiv 2510.01555.
  *
  * @param logprobs log π of each token, with a gradient
@@ -17,9 +18,9 @@ export function klPenalty(logprobs: Tensor, baseline: Tensor): Tensor {
 }
 
 /**
- * GRPO's penalty: exp(Δ) − Δ − 1 of each token, with Δ = log ref − log π. As a value it estimates KL(π ‖ ref) without bias where
- * tokens were sampled from π; but the mean of its gradient, (1 − ref/π)·∇log π, is the gradient of KL(ref ‖ π). A token of which the
- * baseline thinks nothing pulls by no more than 1, however far π has gone with it.
+ * GRPO's penalty per token: exp(Δ) − Δ − 1, with Δ = log ref − log π. Its value is an unbiased estimate of KL(π ‖ ref)
+ * for tokens sampled from π; but its expected gradient, E[(1 − ref/π)·∇log π], is the gradient of KL(ref ‖ π). For a
+ * token that the baseline finds very unlikely, the factor of ∇log π is at most 1, however far π has moved.
  *
  * Shao et al., "DeepSeekMath", arXiv 2402.03300, equation 4; Schulman's k3.
  *

@@ -30,18 +30,17 @@ import type { PolicyBatch, PolicyBranch, PolicyGradientParts, PreparedTurn } fro
 import { countedAs, tokenMean } from "./token-mean.js";
 
 /**
- * Learning from how good each probe was: one algorithm for PPO, A2C, REINFORCE, RLOO and GRPO, whatever the loss and
- * the advantages.
+ * Policy gradient: the common algorithm of PPO, A2C, REINFORCE, RLOO and GRPO, which differ in loss and advantages.
  *
- * **Turns.** Every turn with credit is learned from, whatever the width of the tree. An item is a branch: siblings are never
- * cut apart.
+ * **Turns.** Every turn with credit is used, for any tree width. A step is a branch, so siblings are never split across
+ * batches.
  *
- * **Prepare.** Once an experience, before the first update: log π_old, values, and where a penalty wants it the baseline; of
- * these and the credit the advantages are made, and stay fixed over all epochs.
+ * **Prepare.** Once per experience, before the first update: computes log π_old, values, the baseline's
+ * log-probabilities if a penalty needs them, and from these and the credit the advantages. All stay fixed over the
+ * epochs.
  *
- * **Step.** One pass of the tester over the batch. The loss of each token, with its parts for values, entropy and KL, becomes
- * a mean over probes' tokens: neither prompts nor padding are in it. What is logged is defined on the algorithm's page in
- * docs/algorithms.
+ * **Step.** One forward pass of the tester over the batch. Policy, value, entropy and KL losses are averaged over probe
+ * tokens, without prompts and padding. Logged metrics are defined on the algorithm's page in docs/algorithms.
  *
  * `testerOutput`, `baselineLogprobs`, `estimate` and `metrics` can each be overridden.
  */
@@ -54,9 +53,9 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   readonly options: Readonly<
     Required<Omit<PolicyGradientOptions, "epochs" | "targetKL" | "klTarget" | "valueLearningRate">>
   >;
-  /** null: updates never end early. */
+  /** null for no early stopping. */
   readonly targetKL: number | null;
-  /** null: values learn at the training's rate. */
+  /** null for the training's learning rate. */
   readonly valueLearningRate: number | null;
   override readonly epochs: number;
   override readonly needs: readonly SystemNeed[];
@@ -94,19 +93,19 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     this.#kl = new KLController(klCoefficient, klTarget ?? null);
   }
 
-  /** @throws UsageError for a sampler that grows one child a node, where siblings are compared */
+  /** @throws UsageError for a sampler of width 1, if the algorithm compares siblings */
   override checkSampler(sampler: Sampler<S, A>): void {
     if (this.parts.advantages.usesSiblings) requireSiblings(this.name, sampler);
   }
 
-  /** @throws UsageError for a credit that looks ahead, where values do */
+  /** @throws UsageError for a credit that contains later returns, if the algorithm uses values */
   override checkCredit(credit: Credit<S, A>): void {
     if (!this.parts.advantages.usesValues) return;
     const reason = creditConflict(this.name, credit.looksAhead);
     if (reason !== null) throw new UsageError(`${this.name}: the credit ${reason}`);
   }
 
-  /** @throws UsageError for a rate of values on a system that does not say which parameters they rest on */
+  /** @throws UsageError for a value learning rate on a system without `valueParameters` */
   override learningRates(): readonly LearningRateGroup[] {
     if (this.valueLearningRate === null) return [];
     const parameters = [...this.system.valueParameters()];
@@ -174,9 +173,9 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   }
 
   /**
-   * One number for each token of each turn, in the order of the branches: how much better it was than expected.
+   * Advantages: one number for each token of each turn, in the order of the branches.
    *
-   * @param branches siblings that are learned from
+   * @param branches groups of siblings to train on
    */
   protected estimate(branches: readonly (readonly EstimatedTurn<S, A>[])[]): number[][] {
     return this.parts.advantages.estimate(branches);
@@ -192,7 +191,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     };
   }
 
-  /** Tokens, or turns: what the loss is a mean of. */
+  /** Number of tokens or turns that the loss is averaged over. */
   override weight(branches: readonly PolicyBranch<S, A>[]): number {
     const turns = branches.flatMap((branch) => branch.turns);
     return countedAs(
@@ -204,7 +203,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   /**
    * Loss of the batch, with a gradient into the tester, and the logs. The caller owns `loss`.
    *
-   * @throws UsageError for a batch without turns, one that `prepare` has not seen, or an entropy that nobody can tell
+   * @throws UsageError for a batch without turns, one without `prepare`, or if the entropy is unavailable
    */
   override async step(batch: PolicyBatch<S, A>): Promise<StepResult> {
     if (batch.contexts.length === 0) throw new UsageError(`${this.name}.step: the batch holds no turns`);
@@ -230,7 +229,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
       ];
       const logs: Record<string, number> = { "policy/loss": losses[0]!.item() };
       if (parts.advantages.usesValues) {
-        // A system's tables need not be of one width.
+        // The tables of a system may differ in width.
         const { values } = output.values!;
         const before = tableLike(
           prepared.map((turn) => turn.values!),
@@ -264,18 +263,18 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     });
   }
 
-  /** What the tester says of the batch's probes, in one pass. */
+  /** The tester's output for the batch's probes, in one forward pass. */
   protected testerOutput({ contexts, probes }: PolicyBatch<S, A>, want: TesterWants): Promise<TesterOutput> {
     return this.system.getTesterOutputAndValidate(contexts, probes, want);
   }
 
-  /** What the baseline says of the batch's probes, without a gradient. */
+  /** The baseline's log-probabilities of the batch's probes, without a gradient. */
   protected baselineLogprobs({ contexts, probes }: PolicyBatch<S, A>): Promise<TokenTable> {
     return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, probes));
   }
 
   /**
-   * What is logged of a batch beside its losses.
+   * Metrics of a batch in addition to its losses.
    *
    * @param logprobs log π of each token of each probe
    * @param shifts log π − log π_old of each token
@@ -300,12 +299,12 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     };
   }
 
-  /** What the experience as a whole showed when it was prepared. */
+  /** Metrics of the whole experience, computed by `prepare`. */
   override graphMetrics(): Record<string, number> {
     return this.#experience;
   }
 
-  /** The coefficient of the KL penalty, where it moves, and what the advantages remember; null where neither does. */
+  /** The adaptive KL coefficient and the state of the advantage estimator; null if there is neither. */
   override getState(): Json {
     const [kl, advantages] = [this.#kl.getState(), this.parts.advantages.getState()];
     return kl === null && advantages === null ? null : { kl, advantages };
@@ -323,7 +322,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const { oldLogprobs, klCoefficient } = this.options;
     const batch = this.collate(branches);
     const recorded = this.system.getRecordedLogprobs(batch.contexts, batch.probes);
-    // Where nothing is computed from log π_old, any will do that has as many tokens.
+    // If log π_old is not used, only the number of tokens matters.
     const mattersLittle = !usesRatio && klCoefficient === 0 && this.targetKL === null;
     const takesRecorded = oldLogprobs === "recorded" || mattersLittle;
     const isRead = advantages.usesValues || !takesRecorded || recorded.includes(null);
@@ -336,7 +335,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     };
   }
 
-  /** log P under the baseline of every turn, where a penalty asks for it. */
+  /** log P of every turn under the baseline; null if no penalty uses it. */
   async #baseline(branches: readonly PolicyBranch<S, A>[], old: readonly (readonly number[])[]) {
     const { klCoefficient, klLossCoefficient } = this.options;
     if (klCoefficient === 0 && klLossCoefficient === 0) return null;
@@ -370,13 +369,13 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
   }
 }
 
-/** Values that lie in branch order, by branch again. */
+/** Groups a flat list in branch order by branch. */
 function regroup<S, A, T>(values: readonly T[], branches: readonly PolicyBranch<S, A>[]): T[][] {
   let start = 0;
   return branches.map(({ turns }) => values.slice(start, (start += turns.length)));
 }
 
-/** Rows of numbers as a tensor of the type, place and shape [B, T] of another; 0 beyond each row. */
+/** Rows as a tensor with the dtype, device and shape [B, T] of another, padded with 0. */
 function tableLike(rows: readonly (readonly number[])[], like: Tensor): Tensor {
   const columns = like.shape[1]!;
   const values = new Float64Array(rows.length * columns);

@@ -1,7 +1,7 @@
 import type { AdvantageEstimator } from "./advantages.js";
 import { moments } from "./normalize-advantages.js";
 
-/** An estimate of KL(π_old ‖ π) a token from those sampled: the mean of ρ − 1 − log ρ (Schulman 2020, k3). */
+/** Estimate of KL(π_old ‖ π) per token from sampled tokens: the mean of ρ − 1 − log ρ (Schulman 2020, k3). */
 export function approximateKL(shifts: readonly number[]): number {
   if (shifts.length === 0) return 0;
   return shifts.reduce((sum, shift) => sum + Math.expm1(shift) - shift, 0) / shifts.length;
@@ -11,7 +11,7 @@ export function perProbe(rows: readonly (readonly number[])[]): number {
   return rows.flat().reduce((sum, value) => sum + value, 0) / rows.length;
 }
 
-/** Mean distance of what was recorded from what was read again, over the tokens of which both are known. */
+/** Mean absolute difference between recorded and recomputed log-probabilities, over tokens with both; null if none. */
 export function meanDifference(
   recorded: readonly (readonly number[] | null)[],
   read: readonly (readonly number[])[],

@@ -4,10 +4,10 @@ import { NORMALIZERS } from "./token-mean.js";
 
 const coefficient = z.number().min(0);
 
-/** Weight of the KL in the loss where nobody says anything, beside rewards of which 1 is the most. */
+/** Default weight of the KL in the loss, for rewards of at most 1. */
 export const USUAL_KL = 0.05;
 
-/** Options that several policy gradients have, described once; each takes those that it has a use for. */
+/** Options shared by policy gradients; each algorithm picks the ones it uses. */
 export const policyOptions = {
   epochs: z
     .number()
@@ -70,7 +70,7 @@ export const policyOptions = {
     ),
 };
 
-/** The options of `PolicyGradient` itself; each of its algorithms takes some of them, with defaults of its own. */
+/** The options of `PolicyGradient` itself; each algorithm uses some of them, with its own defaults. */
 export const policyGradientOptions = z
   .strictObject({
     ...policyOptions,
@@ -91,8 +91,8 @@ interface KLOptions {
 }
 
 /**
- * Options with both weights of a KL to the baseline: the usual one in the loss where none is given, and nothing beside the one
- * that is. `klCoefficient: 0` thus asks for no KL at all.
+ * Fills in both weights of the KL to the baseline. If neither is given, the KL in the loss gets its default weight; if
+ * only one is given, the other is 0. So `klCoefficient: 0` means no KL at all.
  */
 export const withUsualKL = <Options extends KLOptions>(options: Options) => ({
   ...options,
@@ -100,6 +100,6 @@ export const withUsualKL = <Options extends KLOptions>(options: Options) => ({
   klLossCoefficient: options.klLossCoefficient ?? (options.klCoefficient === undefined ? USUAL_KL : 0),
 });
 
-/** What a policy gradient with these options will need of its system. */
+/** Capabilities that a policy gradient with these options requires of its system. */
 export const baselineNeeds = ({ klCoefficient = 0, klLossCoefficient = 0 }: KLOptions): SystemNeed[] =>
   klCoefficient > 0 || klLossCoefficient > 0 ? ["baseline"] : [];

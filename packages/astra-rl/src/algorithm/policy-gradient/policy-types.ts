@@ -2,32 +2,32 @@ import type { Tensor } from "@astra-rl/torch";
 import type { Node, Message, Conversation } from "../../core/index.js";
 import type { AdvantageEstimator } from "./advantages.js";
 
-/** A turn that is learned from. */
+/** A turn to train on. */
 export interface PolicyTurn<S = Conversation, A = Message> {
   node: Node<S, A>;
   credit: number;
-  /** What `prepare` found out; absent before. */
+  /** Set by `prepare`. */
   prepared?: PreparedTurn;
 }
 
-/** What is fixed for all updates of an experience, one number for each token of the probe. */
+/** Values that stay fixed during an experience's updates: one number for each token of the probe. */
 export interface PreparedTurn {
   readonly advantages: readonly number[];
-  /** log π_old: under the tester before the updates. */
+  /** log π_old: under the tester before the experience's updates. */
   readonly old: readonly number[];
-  /** log P under the baseline; null where no penalty asks for it. */
+  /** log P under the baseline; null if no penalty uses it. */
   readonly baseline: readonly number[] | null;
-  /** Values before the updates, and what they are to become; null without a value function. */
+  /** Values before the updates, and their regression targets; null without a value function. */
   readonly values: readonly number[] | null;
   readonly returns: readonly number[] | null;
 }
 
-/** Siblings that are learned from, which stay together: they share what they read, and some algorithms compare them. */
+/** Siblings to train on. They stay in one batch: they share a prefix, and some algorithms compare them. */
 export interface PolicyBranch<S = Conversation, A = Message> {
   readonly turns: readonly PolicyTurn<S, A>[];
 }
 
-/** Turns, column by column; every array has one entry for each. */
+/** A batch of turns as columns; every array has one entry per turn. */
 export interface PolicyBatch<S = Conversation, A = Message> {
   contexts: S[];
   probes: A[];
@@ -35,7 +35,7 @@ export interface PolicyBatch<S = Conversation, A = Message> {
   prepared: (PreparedTurn | undefined)[];
 }
 
-/** What a policy's loss is made of; tensors of one shape, [B, T]. */
+/** Inputs of a policy loss; tensors of the same shape, [B, T]. */
 export interface PolicyLossInputs {
   /** log π of each token, with a gradient. */
   logprobs: Tensor;
@@ -44,15 +44,15 @@ export interface PolicyLossInputs {
   advantages: Tensor;
 }
 
-/** A loss of tokens: one value for each, [B, T]. */
+/** A per-token loss, [B, T]. */
 export type PolicyLoss = (inputs: PolicyLossInputs) => Tensor;
 
-/** What tells one policy gradient from another. */
+/** The parts in which policy gradients differ. */
 export interface PolicyGradientParts {
   loss: PolicyLoss;
   advantages: AdvantageEstimator;
-  /** The KL to the baseline in the loss, of each token from log π and log ref. @default klPenalty */
+  /** KL to the baseline as a loss term per token, from log π and log ref. @default klPenalty */
   klPenalty?: (logprobs: Tensor, baseline: Tensor) => Tensor;
-  /** Whether the loss compares with the policy before the updates. */
+  /** Whether the loss uses the ratio to the policy before the updates. */
   usesRatio: boolean;
 }

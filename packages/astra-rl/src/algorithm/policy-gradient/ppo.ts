@@ -47,17 +47,20 @@ const options = z.strictObject({
 export type PPOOptions = z.input<typeof options>;
 
 /**
- * Proximal policy optimisation (Schulman et al., arXiv 1707.06347) over the tokens of probes: see `clippedSurrogateLoss`,
- * `clippedValueLoss` and `generalizedAdvantages`. The system needs a value function.
+ * Proximal policy optimization (Schulman et al., arXiv 1707.06347) over the tokens of probes: see
+ * `clippedSurrogateLoss`, `clippedValueLoss` and `generalizedAdvantages`. The system needs a value function.
  *
- * Four defaults are not the usual ones, since harm may be rare and most experiences without a find (docs/decisions/0174):
+ * Four defaults differ from the usual ones, since harm may be rare and most experiences without a success
+ * (docs/decisions/0174):
  *
- * - The KL to the baseline is a part of the loss (`klPenalty`) and not of the reward as in Ziegler et al. (arXiv 1909.08593, equation 2), where it
- *   is noise of the sampled tokens, summed over all that follow.
- * - Advantages are not normalised: an experience without a find would be as loud as one with it (Hafner et al., "Mastering Diverse
- *   Domains through World Models", arXiv 2301.04104, who for sparse rewards scale returns down and never up).
- * - λ is 1: a value head that has seen no find explains nothing, and would keep a find from the turns that led to it.
- * - Two epochs, not four: every epoch fits an experience without a find as closely as one with it.
+ * - The KL to the baseline is in the loss (`klPenalty`), not in the reward as in Ziegler et al. (arXiv 1909.08593,
+ *   equation 2), where each token's return contains the sampling noise of the KL of all later tokens.
+ * - Advantages are not normalized: this would scale noise in experiences without a success up to the size of a
+ *   success (Hafner et al., "Mastering Diverse Domains through World Models", arXiv 2301.04104, scale returns down but
+ *   never up, for sparse rewards).
+ * - λ is 1: a value head that has not seen a success predicts nothing useful, and λ < 1 would keep a success from
+ *   being credited to the turns that led to it.
+ * - Two epochs instead of four: more epochs also fit experiences without a success more closely.
  *
  * @example new PPO(system, { epochs: 4, klLossCoefficient: 0.1 })
  */

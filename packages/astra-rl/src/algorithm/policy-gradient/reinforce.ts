@@ -29,8 +29,8 @@ const options = z.strictObject({
 export type REINFORCEOptions = z.input<typeof options>;
 
 /**
- * REINFORCE with a baseline (Williams 1992): see `logProbabilityLoss` and `BaselineAdvantage`. It learns from single paths as
- * well as from trees, and needs neither siblings nor a value function. One pass over each experience.
+ * REINFORCE with a baseline (Williams 1992): see `logProbabilityLoss` and `BaselineAdvantage`. It learns from single
+ * paths or trees, and needs neither siblings nor a value function. One epoch per experience.
  *
  * @example new REINFORCE(system, { baseline: "running" })
  */

@@ -21,12 +21,13 @@ const options = z.strictObject({
 export type RLOOOptions = z.input<typeof options>;
 
 /**
- * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): a probe is compared with the mean of its
- * siblings, a whole probe being one action. See `groupAdvantages` and `logProbabilityLoss`. One pass over each experience.
+ * REINFORCE leave-one-out (Ahmadian et al., "Back to Basics", arXiv 2402.14740): the baseline of a probe is the mean of
+ * its siblings, and a whole probe is one action. See `groupAdvantages` and `logProbabilityLoss`. One epoch per
+ * experience.
  *
- * One default is not the paper's: the loss is a mean over all tokens. Sums over probes (`normalizer: "none"`) are as many times
- * larger as a probe has tokens, so that `clipGradNorm` cuts the gradient of a rare success down to that of an experience
- * without one.
+ * One default differs from the paper: the loss is a mean over all tokens. With sums per probe (`normalizer: "none"`)
+ * gradients grow with probe length, so `clipGradNorm` scales the gradient of a rare success down to that of an
+ * experience without one.
  *
  * @example new RLOO(system, { klLossCoefficient: 0.03 })
  */

@@ -20,16 +20,16 @@ const options = z.strictObject({
 export type SupervisedOptions = z.input<typeof options>;
 
 /**
- * Supervised learning on what was found: −log π of the probes that reached a credit, and nothing of the others. Perez et
- * al. (arXiv 2202.03286, section 3.1) train so, for one epoch, on the cases at which the target failed; with an
- * experience for a data set it is also expert iteration (Anthony et al., arXiv 1705.08439).
+ * Supervised fine-tuning on successful probes: −log π of the probes whose credit reaches the threshold; the others are
+ * ignored. Perez et al. (arXiv 2202.03286, section 3.1) train this way, for one epoch, on the cases at which the target
+ * failed; with each experience as the data set, it is also expert iteration (Anthony et al., arXiv 1705.08439).
  *
  * @example new Supervised(system, { threshold: 0.5 })
  */
 export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S, A> {
   readonly threshold: number;
 
-  /** @throws UsageError for a threshold that is no finite number, or epochs out of range */
+  /** @throws UsageError for a threshold that is not finite, or epochs out of range */
   constructor(system: System<S, A>, given: SupervisedOptions = {}) {
     const { threshold, ...chosen } = parseOptions("Supervised", options, given);
     super(
@@ -45,7 +45,7 @@ export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S,
     this.threshold = threshold;
   }
 
-  /** The turns worth learning, each with the credit 1: how far one is above the threshold does not matter. */
+  /** Keeps the turns that reach the threshold, each with credit 1, however far above it. */
   override flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): PolicyBranch<S, A>[] {
     return super.flatten(graph, credit).flatMap(({ turns }) => {
       const worth = turns.filter((turn) => turn.credit >= this.threshold);

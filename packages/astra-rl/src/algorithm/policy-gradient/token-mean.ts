@@ -1,22 +1,23 @@
 import { tensor, UsageError, type Tensor } from "@astra-rl/torch";
 
 /**
- * How the losses of tokens become one number:
+ * Reduction of per-token losses:
  *
  * - `token`: their mean over all tokens of the batch (Yu et al., "DAPO", arXiv 2503.14476, equation 8);
- * - `sequence`: the mean over probes of each probe's mean (Shao et al., "DeepSeekMath", arXiv 2402.03300, equation 3);
- * - `none`: the mean over probes of each probe's sum, which is the gradient of the expected return as it stands
- *   (Williams 1992), and Dr. GRPO's but for a constant (Liu et al., arXiv 2503.20783).
+ * - `sequence`: the mean over probes of each probe's mean (Shao et al., "DeepSeekMath", arXiv 2402.03300, equation
+ *   3);
+ * - `none`: the mean over probes of each probe's sum, which is the unnormalized policy gradient (Williams 1992), and
+ *   Dr. GRPO's up to a constant (Liu et al., arXiv 2503.20783).
  */
 export type Normalizer = "token" | "sequence" | "none";
 
 export const NORMALIZERS = ["token", "sequence", "none"] as const satisfies readonly Normalizer[];
 
 /**
- * The losses of a batch's tokens as one number. Neither padding nor prompts are in it; an empty batch gives 0.
+ * Reduces a batch's token losses to a scalar, without padding; an empty batch gives 0.
  *
  * @param losses [B, T]
- * @param lengths tokens of each row
+ * @param lengths number of tokens in each row
  */
 export function tokenMean(losses: Tensor, lengths: readonly number[], normalizer: Normalizer): Tensor {
   const [rows, columns] = losses.shape as [number, number];
@@ -39,7 +40,7 @@ export function tokenMean(losses: Tensor, lengths: readonly number[], normalizer
     .sum();
 }
 
-/** Of how many the mean is: tokens, or probes. */
+/** Number of tokens or probes that the mean is taken over. */
 export function countedAs(lengths: readonly number[], normalizer: Normalizer): number {
   return normalizer === "token" ? lengths.reduce((sum, length) => sum + length, 0) : lengths.length;
 }

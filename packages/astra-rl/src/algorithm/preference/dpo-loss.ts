@@ -8,11 +8,11 @@ import {
 import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
 
 /**
- * Direct preference optimisation: −(1−ε)·logσ(βh) − ε·logσ(−βh), one value for each pair, [B].
+ * Direct preference optimization: −(1−ε)·logσ(βh) − ε·logσ(−βh), one value for each pair, [B].
  *
- * Rafailov et al., "Direct Preference Optimization", arXiv 2305.18290, equation 7; ε is the probability that a label is wrong. The label-smoothed form is the
- * conservative DPO of E. Mitchell, "A note on DPO with noisy preferences and relationship to IPO" (2023); unlike the
- * "robust" variant it is not divided by 1 − 2ε.
+ * Rafailov et al., "Direct Preference Optimization", arXiv 2305.18290, equation 7; ε is the probability that a label is
+ * wrong. The label-smoothed form is the conservative DPO of E. Mitchell, "A note on DPO with noisy preferences and
+ * relationship to IPO" (2023); unlike the "robust" variant it is not divided by 1 − 2ε.
  */
 export function dpoLoss(
   logprobs: PreferenceLogprobs,

@@ -10,7 +10,7 @@ import { Preference } from "./preference.js";
 export type DPOOptions = z.input<typeof preferenceOptions>;
 
 /**
- * Direct preference optimisation on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).
+ * Direct preference optimization on sibling pairs (see `Preference` for the pairs and `dpoLoss` for the loss).
  *
  * @example new DPO(system, { beta: 0.1 })
  */

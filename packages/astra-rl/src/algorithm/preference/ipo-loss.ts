@@ -8,13 +8,13 @@ import {
 import { PREFERENCE_DEFAULTS, type MarginLossOptions } from "./preference-options.js";
 
 /**
- * Identity preference optimisation: (h − 1/(2β))², one value for each pair, [B].
+ * Identity preference optimization: (h − 1/(2β))², one value for each pair, [B].
  *
  * Azar et al., "A General Theoretical Paradigm to Understand Learning from Human Preferences", arXiv 2310.12036,
- * equation 17, whose τ is β here: the smaller, the larger the margin that is asked for. The paper writes h with log-probabilities of whole sequences, and so does this function by default;
- * `lengthNormalize` gives the mean over tokens that some libraries use instead. With label smoothing, the
- * expectation of the same loss when a label is the wrong way round with probability ε:
- * (1−ε)·(h − 1/(2β))² + ε·(h + 1/(2β))². The paper has no such term; it is the same step as in `dpoLoss`.
+ * equation 17, whose τ is β here: the smaller β, the larger the target margin. By default h uses log-probabilities of
+ * whole sequences, as in the paper; `lengthNormalize` uses means over tokens, as some libraries do. With label
+ * smoothing, the expectation of the loss if a label is flipped with probability ε: (1−ε)·(h − 1/(2β))² + ε·(h +
+ * 1/(2β))². This is not in the paper; it follows `dpoLoss`.
  */
 export function ipoLoss(
   logprobs: PreferenceLogprobs,

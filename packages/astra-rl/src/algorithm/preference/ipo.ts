@@ -10,7 +10,7 @@ import { Preference } from "./preference.js";
 export type IPOOptions = z.input<typeof preferenceOptions>;
 
 /**
- * Identity preference optimisation on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).
+ * Identity preference optimization on sibling pairs (see `Preference` for the pairs and `ipoLoss` for the loss).
  *
  * @example new IPO(system, { beta: 0.1 })
  */

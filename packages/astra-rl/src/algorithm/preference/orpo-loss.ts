@@ -16,21 +16,21 @@ export type ORPOLossOptions = Pick<z.input<typeof orpoOptions>, "lambda">;
 
 export const ORPO_DEFAULTS: Readonly<z.output<typeof orpoOptions>> = orpoOptions.parse({});
 
-/** The parts of ORPO's loss, one value for each pair, [B]. */
+/** The terms of ORPO's loss, one value for each pair, [B]. */
 export interface ORPOParts {
-  /** Mean −log π of a token of the chosen continuation. */
+  /** Mean −log π per token of the chosen continuation. */
   nll: Tensor;
   /** log(odds(w) / odds(l)). */
   logOdds: Tensor;
 }
 
 /**
- * Odds ratio preference optimisation: NLL(w) − λ · log σ(log(odds(w) / odds(l))), one value for each pair, [B]. It needs
+ * Odds ratio preference optimization: NLL(w) − λ · log σ(log(odds(w) / odds(l))), one value for each pair, [B]. It uses
  * no baseline.
  *
  * Hong et al., "ORPO: Monolithic Preference Optimization without Reference Model", arXiv 2403.07691, equations 3 to 7:
- * odds(y) = P(y) / (1 − P(y)), where log P(y) is the mean over y's tokens of log π (equation 3), and NLL(w) = −log P(w). Where
- * P is 1, as of an empty continuation, its odds would be infinite; log P counts as at most −1e-6 there.
+ * odds(y) = P(y) / (1 − P(y)), where log P(y) is the mean over y's tokens of log π (equation 3), and NLL(w) = −log
+ * P(w). If P = 1, as for an empty continuation, the odds would be infinite; log P is clamped to at most −1e-6.
  *
  * @throws UsageError when λ is negative, or lengths are missing
  */
@@ -43,7 +43,7 @@ export function orpoLoss(
   return nll.sub(logOdds.logSigmoid().mul(lambda));
 }
 
-/** What `orpoLoss` is made of, to log it. */
+/** The terms of `orpoLoss`, for logging. */
 export function orpoParts({
   chosen,
   rejected,
@@ -61,7 +61,7 @@ function logOddsOf(logprobs: Tensor): Tensor {
   return below.sub(below.expm1().neg().log());
 }
 
-/** @throws UsageError for a λ that is negative or no number */
+/** @throws UsageError for a λ that is negative or not finite */
 export function requireLambda(where: string, lambda: number): void {
   if (!(Number.isFinite(lambda) && lambda >= 0)) {
     throw new UsageError(`${where}: lambda must be a finite number of at least 0, got ${lambda}`);

@@ -10,15 +10,15 @@ import { Preference } from "./preference.js";
 export type ORPOOptions = z.input<typeof orpoOptions>;
 
 /**
- * Odds ratio preference optimisation on sibling pairs (see `Preference` for the pairs and `orpoLoss` for the loss). No
- * baseline is asked.
+ * Odds ratio preference optimization on sibling pairs (see `Preference` for the pairs and `orpoLoss` for the loss).
+ * Uses no baseline.
  *
  * @example new ORPO(system, { lambda: 0.1 })
  */
 export class ORPO<S = Conversation, A = Message> extends Preference<S, A> {
   readonly lambda: number;
 
-  /** @throws UsageError when λ, the epochs or what pairs are to be is out of range */
+  /** @throws UsageError when λ, the epochs or a pair option is out of range */
   constructor(system: System<S, A>, given: ORPOOptions = {}) {
     const { lambda, ...options } = parseOptions("ORPO", orpoOptions, given);
     super(system, "ORPO", (logprobs) => orpoLoss(logprobs, { lambda }), {

@@ -7,20 +7,20 @@ export interface PreferenceLogprobs {
   chosen: Tensor;
   /** log π(rejected | context), with a gradient into the tester. */
   rejected: Tensor;
-  /** log P_baseline(chosen | context); absent for a loss that has no use for a baseline. */
+  /** log P_baseline(chosen | context); absent for a loss without a baseline. */
   baselineChosen?: Tensor;
-  /** log P_baseline(rejected | context); absent for a loss that has no use for a baseline. */
+  /** log P_baseline(rejected | context); absent for a loss without a baseline. */
   baselineRejected?: Tensor;
-  /** Number of tokens of each chosen continuation; needed where means are taken. */
+  /** Number of tokens of each chosen continuation; required for means over tokens. */
   chosenLengths?: readonly number[];
-  /** Number of tokens of each rejected continuation; needed where means are taken. */
+  /** Number of tokens of each rejected continuation; required for means over tokens. */
   rejectedLengths?: readonly number[];
 }
 
 /**
- * h = (log π(w) − log ref(w)) − (log π(l) − log ref(l)) of each pair, [B]: by how much the tester prefers the chosen
- * continuation more than the baseline does. The argument of every loss in this folder
- * (inside σ of Rafailov et al., arXiv 2305.18290, equation 7; h_π of Azar et al., arXiv 2310.12036).
+ * h = (log π(w) − log ref(w)) − (log π(l) − log ref(l)) of each pair, [B]: how much more the tester prefers the chosen
+ * continuation than the baseline does. The argument of the DPO and IPO losses (inside σ of Rafailov et al., arXiv
+ * 2305.18290, equation 7; h_π of Azar et al., arXiv 2310.12036).
  */
 export function preferenceMargin(
   logprobs: PreferenceLogprobs,
@@ -51,10 +51,10 @@ export function preferenceMargin(
 }
 
 /**
- * What sums are divided by for means over tokens, [B]; 1 for an empty continuation, whose mean stays 0.
+ * Token counts that turn sums into means, [B]; 1 for an empty continuation, whose mean stays 0.
  *
- * @param where who needs them, for the error
- * @throws UsageError where there is not one length for each sum
+ * @param where begins the error message
+ * @throws UsageError unless there is one length for each sum
  */
 export function divisors(
   where: string,
@@ -74,14 +74,14 @@ export function divisors(
   );
 }
 
-/** Checks β, which divides or scales the margin and so must be positive. */
+/** Checks that β, which scales or divides the margin, is positive. */
 export function requireBeta(where: string, beta: number): void {
   if (!(Number.isFinite(beta) && beta > 0)) {
     throw new UsageError(`${where}: beta must be a finite number greater than 0, got ${beta}`);
   }
 }
 
-/** Checks ε; from ½ on the rejected continuation would be the preferred one. */
+/** Checks ε; from ½ on, the rejected continuation would be preferred. */
 export function requireLabelSmoothing(where: string, labelSmoothing: number): void {
   if (!(labelSmoothing >= 0 && labelSmoothing < 0.5)) {
     throw new UsageError(

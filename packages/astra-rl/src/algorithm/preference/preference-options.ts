@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What every algorithm that learns from pairs can be told of them, and how often it passes over them. */
+/** Options of all preference algorithms: how pairs are formed, and the number of epochs. */
 export const pairOptions = z.strictObject({
   pairs: z
     .enum(["best-worst", "all"])
@@ -16,7 +16,7 @@ export const pairOptions = z.strictObject({
   epochs: z.number().int().min(1).default(1).describe("How often the pairs of an experience are passed over"),
 });
 
-/** The options of the losses on a margin over the baseline; a class, a loss and a configuration take their defaults here. */
+/** Options of the margin losses; classes, loss functions and configurations share these defaults. */
 export const preferenceOptions = z.strictObject({
   beta: z.number().positive().default(0.1).describe("How strongly the tester is held to the baseline"),
   labelSmoothing: z.number().min(0).lt(0.5).default(0).describe("Assumed share of wrong preferences"),
@@ -29,10 +29,10 @@ export const preferenceOptions = z.strictObject({
 
 export const PREFERENCE_DEFAULTS: Readonly<z.output<typeof preferenceOptions>> = preferenceOptions.parse({});
 
-/** Which pairs of siblings are compared. */
+/** How pairs of siblings are formed. */
 export type PairOptions = Omit<z.input<typeof pairOptions>, "epochs">;
 
-/** The options of a loss on the margin over a baseline. */
+/** Options of a loss on the margin over the baseline. */
 export type MarginLossOptions = Pick<
   z.input<typeof preferenceOptions>,
   "beta" | "labelSmoothing" | "lengthNormalize"

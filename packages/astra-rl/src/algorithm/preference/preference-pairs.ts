@@ -1,18 +1,18 @@
 import type { CreditTable, Node, Message, Conversation } from "../../core/index.js";
 import { PREFERENCE_DEFAULTS, type PairOptions } from "./preference-options.js";
 
-/** Two siblings, the first of which is preferred. */
+/** Two siblings; `chosen` is preferred. */
 export interface PreferencePair<S = Conversation, A = Message> {
   chosen: Node<S, A>;
   rejected: Node<S, A>;
 }
 
 /**
- * The pairs of siblings that are compared. Siblings without credit take no part; of equal ones the first is taken; two of
- * equal credit make no pair, since nothing is preferred.
+ * Preference pairs among siblings. Siblings without credit are ignored, ties go to the first, and siblings of equal
+ * credit form no pair.
  *
  * `best-worst` is the choice of ASTPrompter (Hardy et al., arXiv 2407.09447); `all` gives up to n(n − 1)/2 pairs of n
- * siblings, as rankings are taken apart in Ouyang et al., arXiv 2203.02155, section 3.5.
+ * siblings, as rankings are split into pairs in Ouyang et al., arXiv 2203.02155, section 3.5.
  */
 export function preferencePairs<S, A>(
   siblings: readonly Node<S, A>[],
@@ -24,7 +24,7 @@ export function preferencePairs<S, A>(
   }: PairOptions = {},
 ): PreferencePair<S, A>[] {
   const worth = (node: Node<S, A>) => credit.get(node)!;
-  // Best first; sorting keeps the order of equal ones.
+  // Best first; the sort is stable.
   const ranked = siblings
     .filter((node) => Number.isFinite(credit.get(node)))
     .sort((a, b) => worth(b) - worth(a));

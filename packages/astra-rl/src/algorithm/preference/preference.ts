@@ -21,26 +21,26 @@ import type { PreferenceLogprobs } from "./preference-margin.js";
 import { preferenceOptions, type MarginLossOptions, type PairOptions } from "./preference-options.js";
 import { preferencePairs, type PreferencePair } from "./preference-pairs.js";
 
-/** Two continuations of one context, the first of which is preferred. */
+/** Two continuations of one context; `chosen` is preferred. */
 export interface PreferenceStep<S = Conversation, A = Message> {
-  /** What the chosen probe follows. */
+  /** Context of the chosen probe. */
   context: S;
   chosen: A;
   rejected: A;
-  /** What the rejected probe follows, where a method gave the tester another context for it. Absent: the same. */
+  /** Context of the rejected probe, if an override gave the tester another one. Absent: the same. */
   rejectedContext?: S;
-  /** log P of both probes under the baseline, summed over tokens, where `prepare` has looked it up. */
+  /** log P of both probes under the baseline, summed over tokens, if computed by `prepare`. */
   baseline?: { chosen: number; rejected: number };
 }
 
-/** Preference steps, column by column; every array has one entry for each pair. */
+/** A batch of preference steps as columns; every array has one entry per pair. */
 export interface PreferenceBatch<S = Conversation, A = Message> {
   contexts: S[];
   chosen: A[];
   rejected: A[];
-  /** What the rejected probes follow. Absent: `contexts`. */
+  /** Contexts of the rejected probes. Absent: `contexts`. */
   rejectedContexts?: S[];
-  /** log P of the chosen probes under the baseline, then of the rejected ones, [2B]; absent: it is asked for. */
+  /** log P of the chosen probes under the baseline, then of the rejected ones, [2B]; computed in `step` if absent. */
   baselineSums?: number[];
 }
 
@@ -48,7 +48,7 @@ export interface PreferenceBatch<S = Conversation, A = Message> {
 export interface PairLogprobs {
   /** Under the tester, with a gradient. */
   tester: TokenTable;
-  /** Under the baseline, summed over tokens, [2B]; null where the loss has no use for it. */
+  /** Under the baseline, summed over tokens, [2B]; null if the loss does not use it. */
   baselineSums: Tensor | null;
 }
 
@@ -60,16 +60,15 @@ export type PreferenceOptions = z.input<typeof codeOptions>;
 export type PreferenceLoss = (logprobs: PreferenceLogprobs, options: MarginLossOptions) => Tensor;
 
 /**
- * Learning from preferences between siblings: one algorithm, whatever the loss.
+ * Preference optimization between siblings, for any pairwise loss.
  *
- * **Pairs.** In every branch siblings are compared by their credit, the best with the worst unless `pairs` says otherwise
- * (see `preferencePairs`). Siblings without credit take no part. A group gives no pair when fewer than two siblings are
- * left, when all are credited the same, since then nothing is preferred, or when both probes are the same text, of which
- * nothing could be learned; the branches below it are searched all the same.
+ * **Pairs.** In every branch, siblings are compared by credit: by default the best with the worst (see
+ * `preferencePairs`). Siblings without credit are ignored. There is no pair if fewer than two siblings remain, if all
+ * have equal credit, or if both probes have the same text; the branches below are still used.
  *
- * **Step.** Chosen and rejected are read together, 2B rows in one call to the tester and one to the baseline. The
- * loss is the mean over the pairs. With several epochs the baseline is asked once an experience. What is logged is
- * defined on the algorithm's page in docs/algorithms.
+ * **Step.** Chosen and rejected probes share a batch: 2B rows in one call to the tester and one to the baseline. The
+ * loss is the mean over the pairs. With several epochs, the baseline is evaluated once per experience. Logged metrics
+ * are defined on the algorithm's page in docs/algorithms.
  *
  * `selectPairs`, `logprobs`, `baselineLogprobs` and `metrics` can each be overridden.
  */
@@ -85,7 +84,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
   override readonly epochs: number;
   override readonly needs: readonly SystemNeed[];
 
-  /** @throws UsageError when β, the label smoothing, the epochs or what pairs are to be is out of range */
+  /** @throws UsageError when β, the label smoothing, the epochs or a pair option is out of range */
   constructor(
     system: System<S, A>,
     readonly name: string,
@@ -105,7 +104,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     this.epochs = epochs;
   }
 
-  /** @throws UsageError for a sampler that grows one child a node, which leaves nothing to compare */
+  /** @throws UsageError for a sampler of width 1, which has no siblings to compare */
   override checkSampler(sampler: Sampler<S, A>): void {
     requireSiblings(this.name, sampler);
   }
@@ -123,7 +122,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     );
   }
 
-  /** Which of the siblings of a branch are compared. */
+  /** Selects pairs among the siblings of a branch. */
   protected selectPairs(
     siblings: readonly Node<S, A>[],
     credit: CreditTable<S, A>,
@@ -136,7 +135,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     for (const siblings of graph.siblings()) pairs.push(...this.selectPairs(siblings, credit));
     for (const pair of pairs) {
       const [chosen, rejected] = [pair.chosen.context, pair.rejected.context];
-      // States of one's own may be equal without being the same; conversations and texts can be compared.
+      // Custom states may be equal without being identical; conversations and texts can be compared by ===.
       const isComparable = typeof chosen === "string" || chosen instanceof Conversation;
       if (isComparable && chosen !== rejected) {
         throw new AstraError(
@@ -215,7 +214,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     });
   }
 
-  /** Reads both sides of every pair. */
+  /** Log-probabilities of both sides of every pair. */
   protected async logprobs(batch: PreferenceBatch<S, A>): Promise<PairLogprobs> {
     const { contexts, continuations } = bothSides(batch);
     const tester = await this.system.getTesterLogprobsAndValidate(contexts, continuations);
@@ -235,18 +234,18 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
     return { tester, baselineSums: baseline.sums().to(dtype) };
   }
 
-  /** What the baseline says of both sides of every pair, without a gradient. */
+  /** The baseline's log-probabilities of both sides of every pair, without a gradient. */
   protected baselineLogprobs(batch: PreferenceBatch<S, A>): Promise<TokenTable> {
     const { contexts, continuations } = bothSides(batch);
     return noGrad(() => this.system.getBaselineLogprobsAndValidate(contexts, continuations));
   }
 
   /**
-   * What is logged of a batch of B pairs. Each argument has 2B entries, the chosen probes in the first B.
+   * Metrics of a batch of B pairs. Each argument has 2B entries, the chosen probes in the first B.
    *
    * @param tester log P under the tester, summed over tokens
-   * @param baseline the same under the baseline; null where none is asked
-   * @param lengths tokens of each probe
+   * @param baseline the same under the baseline; null without a baseline
+   * @param lengths number of tokens of each probe
    */
   protected metrics(
     tester: readonly number[],
@@ -287,7 +286,7 @@ function bothSides<S, A>(batch: PreferenceBatch<S, A>) {
   };
 }
 
-/** Whether two probes say the same, so that neither can be preferred. */
+/** Whether two probes have the same text. */
 const isIdentical = <S, A>(one: Node<S, A>, other: Node<S, A>) => jsonOf(one.probe) === jsonOf(other.probe);
 
 function numbers(vector: Tensor): number[] {
