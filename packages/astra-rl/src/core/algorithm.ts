@@ -50,10 +50,10 @@ export abstract class Algorithm<
     super();
   }
 
-  /** Fails, with an explanation, for a sampler whose graphs this algorithm cannot learn from. Called at assembly. */
+  /** Throws, with an explanation, for a sampler whose graphs this algorithm cannot learn from. Called at assembly. */
   checkSampler(_sampler: Sampler<S, A>): void {}
 
-  /** Fails, with an explanation, for a credit that this algorithm cannot learn from. Called at assembly. */
+  /** Throws, with an explanation, for a credit that this algorithm cannot learn from. Called at assembly. */
   checkCredit(_credit: Credit<S, A>): void {}
 
   /** Parameters with a separate learning rate. Called once, at assembly. Default: none. */

@@ -29,7 +29,7 @@ export function checkCount(where: string, results: readonly unknown[], expected:
   }
 }
 
-/** Fails unless two batched arguments belong together. */
+/** Fails unless two batched arguments have the same length. */
 export function checkPaired(
   where: string,
   contexts: readonly unknown[],

@@ -64,7 +64,7 @@ export function drawingFrom<T>(start: EpisodeSeed, purpose: Purpose, call: () =>
 export function nextKeys(rows: number): NodeKey[] {
   const draws = progress.getStore() ?? elsewhere;
   const { keys, seed, episode, purpose } = draws;
-  // The first call with as many rows as the call in progress takes their keys unchanged; later calls get fresh draws.
+  // The first call takes the keys of the rows in progress if it has as many rows; any other call gets fresh draws.
   const draw = -draws.calls++;
   if (keys.length === rows && draw === 0) return [...keys];
   return Array.from({ length: rows }, (_, row): NodeKey => {

@@ -13,7 +13,7 @@ import { overrides, refuseTwins } from "./twins.js";
 export type Metric = number | string | boolean | null;
 export type Metrics = Record<string, Metric>;
 
-/** What one rollout showed. */
+/** Metrics of one rollout. */
 export interface GraphMetrics {
   /** Over the whole rollout. */
   overall: Metrics;
@@ -103,7 +103,7 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     return this.starts.slice(0, rollouts);
   }
 
-  /** What one rollout showed. */
+  /** Metrics of one rollout. */
   async computeMetrics(graph: Graph<S, A>): Promise<GraphMetrics> {
     const isOverridden = overrides(this, Evaluator.prototype, "computeMetricsMany");
     const [metrics] = isOverridden ? await this.computeMetricsMany([graph]) : await this.measure([graph]);

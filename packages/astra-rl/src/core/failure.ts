@@ -54,8 +54,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Result of a call. */
-/** `late`: the call timed out. */
+/** Result of a call; `late` if it timed out. */
 export type Attempt<T> =
   { value: T; failure: null; late?: undefined } | { value?: undefined; failure: Failure; late?: true };
 

@@ -5,11 +5,11 @@ export type LoggedValues = Readonly<Record<string, number | string | boolean | n
 
 /** The run whose steps are logged. */
 export interface LoggedRun {
-  /** Where the run keeps its files; null where it keeps none. */
+  /** The run's folder; null if it writes no files. */
   folder: string | null;
   /** The next step: 1, or the step at which a resumed run continues. */
   nextStep: number;
-  /** What the run was started with. */
+  /** The run's configuration. */
   configuration: Json;
 }
 

@@ -64,7 +64,7 @@ export type NodeFields<S = Conversation, A = Message> = Pick<
 > &
   Partial<TurnFields<S, A>> & {
     children?: Node<S, A>[];
-    /** The turn as it was judged; see `Node.judged`. */
+    /** See `Node.judged`. */
     judged?: JudgedTurn<S, A> | null;
   };
 
@@ -154,7 +154,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
   }
 }
 
-/** Makes the nodes of a graph; the default is `new Node(fields)`. */
+/** Creates the nodes of a graph; the default is `new Node(fields)`. */
 export type NodeFactory<S = Conversation, A = Message> = (fields: NodeFields<S, A>) => Node<S, A>;
 
 /**

@@ -114,7 +114,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   /** The state after a turn. */
   abstract advance(context: S, probe: A, response: ResponseOf<S>): Returned<S>;
 
-  /** The target's input: the conversation it responds to. */
+  /** The state that the target responds to. */
   abstract promptForTarget(context: S, probe: A): Returned<S>;
 
   /** All trainable tensors, including a value head's. */

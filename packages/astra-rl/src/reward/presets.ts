@@ -21,7 +21,6 @@ export interface PaperRewardOptions extends PresetWeights, NLLOptions {}
 export const REWARD_PRESETS = ["paper", "toolbox"] as const;
 export type RewardPreset = (typeof REWARD_PRESETS)[number];
 
-/** The published weights. */
 export const PRESET_WEIGHTS: Readonly<Record<RewardPreset, Readonly<Required<PresetWeights>>>> = {
   paper: { responseWeight: 1, combinedWeight: 0.5, likelihoodWeight: 0.1 },
   toolbox: { responseWeight: 0.1, combinedWeight: 0.1, likelihoodWeight: 0.025 },

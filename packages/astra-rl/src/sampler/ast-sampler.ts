@@ -38,7 +38,7 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
   depth?: number;
   /** Maximum number of turns per tree; larger trees are refused before anything grows. Default 100 000. */
   maxTurns?: number;
-  /** Ends branches of training trees before `depth`. Evaluations always run to `depth`. Default: never. */
+  /** Ends branches of training trees before `depth`; evaluations ignore it. Default: never. */
   stopAt?: StopAt;
   /** Seed of the episodes that `rollout()` uses without an argument. Default 0. */
   seed?: number;
@@ -268,7 +268,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     return next;
   }
 
-  /** A turn's node; by default what `createNode` makes. */
+  /** Creates a turn's node; by default with `createNode`. */
   protected makeNode({ context }: Tip<S, A>, outcome: Outcome<S, A>): Node<S, A> {
     const { next: _, ...turn } = outcome;
     return this.#createNode({ ...turn, context });

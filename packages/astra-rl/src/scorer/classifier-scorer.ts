@@ -48,7 +48,7 @@ export class ClassifierScorer extends Scorer {
    * Takes ownership of the classifier; `dispose` frees it.
    *
    * @param labels labels of the scores, each with its logit's index. Default: all labels of the checkpoint
-   * @throws UsageError where it is not clear which label is the score
+   * @throws UsageError if the score's label is ambiguous
    */
   constructor(
     classifier: LoadedClassifier,
@@ -70,7 +70,7 @@ export class ClassifierScorer extends Scorer {
     this.#batchSize = batchSize;
   }
 
-  /** @throws UsageError for a checkpoint that cannot be read, and where it is not clear which label is the score */
+  /** @throws UsageError for a checkpoint that cannot be read, and if the score's label is ambiguous */
   static async load<T extends ClassifierScorer = ClassifierScorer>(
     this: Loads<T, LoadedWith>,
     given: ClassifierSource & ClassifierScorerOptions,

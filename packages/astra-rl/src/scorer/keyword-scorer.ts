@@ -8,7 +8,7 @@ import { nameOptions } from "./combined-scorer.js";
 import { foldText, plainText } from "../text/index.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
-/** One thing to look for: exactly one of `term` and `pattern`. */
+/** One entry; set exactly one of `term` and `pattern`. */
 export interface KeywordEntry {
   /** A word or phrase, matched as whole words, case-insensitively; a space in it matches any whitespace. */
   term?: string;

@@ -341,7 +341,7 @@ export class ASTSystem extends System {
     return this.parts.tester !== undefined || !this.#isOwn("saveTester") || !this.#isOwn("restoreTester");
   }
 
-  /** Saves the tester, in Hugging Face or PEFT format. */
+  /** Saves the tester; a local one in Hugging Face or PEFT format. */
   async saveTester(folder: string): Promise<void> {
     await this.#part("tester", "saveTester").save(folder);
   }

@@ -9,13 +9,13 @@ import { TesterWeights, versionOf } from "./tester-weights.js";
  */
 export class FullWeights extends TesterWeights {
   readonly #shelf: ModelShelf;
-  /** Frozen weights equal to the master's at `#copied`; the master itself where it computes in the inference type. */
+  /** Frozen weights equal to the master's at `#copied`; the master itself if it computes in the inference dtype. */
   #speaking: CausalLM | null;
   #copy: CausalLM | null = null;
   /** Version of the master that `#speaking` equals. */
   #copied: number;
 
-  /** @param twin frozen weights equal to the master's; null where there are none */
+  /** @param twin frozen weights equal to the master's; null if there are none */
   constructor(shelf: ModelShelf, master: LoadedCausalLM, twin: CausalLM | null) {
     super(master);
     this.#shelf = shelf;

@@ -3,7 +3,7 @@ import { noGrad, UsageError, type Tensor } from "@astra-rl/torch";
 import { TesterWeights } from "./tester-weights.js";
 
 export interface LoRAOptions extends LoRAConfiguration {
-  /** Seed of the adapter's initial matrices. Default 0. */
+  /** Seed of the adapter's initialization. Default 0. */
   seed?: number;
 }
 
