@@ -231,7 +231,7 @@ export class Tokenizer {
     return this.#added.idOf.get(token) ?? this.#model.idOf.get(token) ?? null;
   }
 
-  /** Equal for tokenizers that encode all texts the same: a hash of the files that define them, byte for byte. */
+  /** Hash of the files that define the tokenizer, byte for byte: if equal, all texts are encoded the same. */
   get fingerprint(): string {
     if (this.#fingerprint !== null) return this.#fingerprint;
     const definition = this.directoryFiles.get("tokenizer.json");

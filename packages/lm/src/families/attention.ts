@@ -80,9 +80,9 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * Uses the engine's fused kernel where it applies: on the CPU in float32, and in bfloat16 with AMX tiles or
- * AVX-512 pairs. Otherwise plain products, because libtorch 1.13 has no stable fused operator; for bfloat16
- * on the CPU these run in float32.
+ * Uses the engine's fused kernel where it applies: on the CPU in float32, and in bfloat16 with AMX tiles or AVX512-BF16
+ * pairs. Otherwise plain products, because libtorch 1.13 has no stable fused operator; for bfloat16 on the CPU these run
+ * in float32.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H

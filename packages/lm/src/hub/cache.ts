@@ -112,7 +112,7 @@ export function isCommit(revision: string): boolean {
   return /^[0-9a-f]{40}$/.test(revision);
 }
 
-/** File names come from the server: none may leave the snapshot's folder, and each must be in normalized form. */
+/** File names come from the server: each must be a normalized path within the snapshot's folder. */
 export function checkRelativePath(repository: Repository, file: string): void {
   const parts = file.split("/");
   // A lone surrogate has no UTF-8 encoding: two names could become one.

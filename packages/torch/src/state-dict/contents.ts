@@ -36,7 +36,8 @@ const LONGEST_PICKLE = 2 ** 26;
 const MOST_DIMENSIONS = 16;
 
 /**
- * Limit on names that share the same data, each of which counts fully; an encoder-decoder's embeddings have four names.
+ * Maximum ratio of the tensors' total size to the file size: data shared by several names counts for each of them; an
+ * encoder-decoder's embeddings have four names.
  */
 const MOST_NAMES = 8;
 
