@@ -32,9 +32,7 @@ const MAXIMUM_TEMPLATE = 2 ** 18;
  * (jinja2.sandbox.MAX_RANGE).
  */
 const MAXIMUM_RANGE = 100_000;
-/**
- * Maximum nesting of statements and expressions, including macros that call macros. The stack can hold more.
- */
+/** Maximum nesting of statements and expressions, including macros that call macros. The stack can hold more. */
 const MAXIMUM_DEPTH = 400;
 /**
  * Time limit in milliseconds: a constant, plus a share per character of the variables. Real templates need a
@@ -53,9 +51,8 @@ const SIZE_FOR_CHARACTER = 64;
 class Limit extends Error {}
 
 /**
- * A Jinja template. It comes with a model and is not trusted, so its run time and the size of its values are
- * limited, both in proportion to the conversation. The memory of a single running filter is limited only by
- * the time limit.
+ * A Jinja template. It comes with a model and is not trusted, so its run time and the size of its values are limited,
+ * both in proportion to the conversation. The memory of a single running filter is limited only by the time limit.
  */
 export class BoundedTemplate {
   readonly #program: Node;

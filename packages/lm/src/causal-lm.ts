@@ -2,12 +2,11 @@ import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 
 /**
- * Interface of every causal language model in this package, and all that generation, log-probabilities and
- * checkpoints may use. Each family file (families/gpt2.ts, …) implements it; no other code depends on a
- * specific model.
+ * Interface of every causal language model in this package, and all that generation, log-probabilities and checkpoints
+ * may use. Each family file (families/gpt2.ts, …) implements it; no other code depends on a specific model.
  *
- * Shapes: B rows, T new tokens per row, S key columns that the new tokens may attend to (cached columns, then
- * the new tokens themselves), D hidden size, H heads, G key/value heads, E head size, V vocabulary.
+ * Shapes: B rows, T new tokens per row, S key columns that the new tokens may attend to (cached columns, then the new
+ * tokens themselves), D hidden size, H heads, G key/value heads, E head size, V vocabulary.
  */
 export interface CausalLM {
   readonly config: ModelConfig;
@@ -32,14 +31,12 @@ export interface CausalLM {
   logits(hidden: Tensor): Tensor;
 
   /**
-   * An independent copy with parameters of the given type, without gradients; rollouts run on it. The caller
-   * owns it.
+   * An independent copy with parameters of the given type, without gradients; rollouts run on it. The caller owns it.
    */
   copy(dtype: DType): CausalLM;
 
   /**
-   * Overwrites this model's parameters in place with those of a model of the same shapes (after an optimizer
-   * step).
+   * Overwrites this model's parameters in place with those of a model of the same shapes (after an optimizer step).
    */
   copyFrom(model: CausalLM): void;
 
@@ -98,8 +95,7 @@ export interface AttentionCache {
   /**
    * Appends one layer's keys and values of the new tokens, each [B, G, T, E].
    *
-   * @returns the keys and values that this layer's queries attend to, for each run of adjacent rows in the
-   * batch
+   * @returns the keys and values that this layer's queries attend to, for each run of adjacent rows in the batch
    */
   append(layer: number, key: Tensor, value: Tensor): readonly CachedRows[];
 }
@@ -112,9 +108,7 @@ export interface CachedRows {
   /** [R, G, C, E]: the whole buffer, which may also contain other rows. */
   readonly key: Tensor;
   readonly value: Tensor;
-  /**
-   * Keys and values of just these rows, [count, G, S, E], with all columns that any of them may attend to.
-   */
+  /** Keys and values of just these rows, [count, G, S, E], with all columns that any of them may attend to. */
   rectangle(): [key: Tensor, value: Tensor];
   /**
    * bool [count or 1, 1, T, S]: which columns of `rectangle()` each new token may attend to.

@@ -29,10 +29,7 @@ export interface LoadOptions {
   computeDtype?: DType;
   /** Default "cpu". */
   device?: Device;
-  /**
-   * Folder or model id of a tokenizer to use if the checkpoint has none. Default: the checkpoint must have
-   * one.
-   */
+  /** Folder or model id of a tokenizer to use if the checkpoint has none. Default: the checkpoint must have one. */
   tokenizer?: string;
   /**
    * How models are fetched from the hub and where progress is reported. Default: environment variables
@@ -45,9 +42,7 @@ export interface LoadedCausalLM {
   /** The caller disposes of it. */
   model: CausalLM;
   tokenizer: Tokenizer;
-  /**
-   * Merged settings; generation_config.json has precedence over config.json, and both over the tokenizer.
-   */
+  /** Merged settings; generation_config.json has precedence over config.json, and both over the tokenizer. */
   generation: { bosId: number | null; eosIds: readonly number[]; padId: number | null };
   /** Tensors of the checkpoint that the model does not use (other heads), for a warning. */
   unusedTensors: readonly string[];
@@ -214,9 +209,7 @@ async function sentenceLength(directory: string): Promise<number | null> {
   return fields.has("max_seq_length") ? fields.integer("max_seq_length") : null;
 }
 
-/**
- * Checks the pooling that a sentence-transformers folder specifies; plain transformers folders specify none.
- */
+/** Checks the pooling that a sentence-transformers folder specifies; plain transformers folders specify none. */
 async function checkPooling(directory: string): Promise<void> {
   const place = join(directory, "1_Pooling", "config.json");
   const bytes = await readFileIfThere(place);
@@ -281,8 +274,7 @@ async function readGenerationConfig(directory: string): Promise<JsonFields | nul
 }
 
 /**
- * As in Python, generation_config.json takes precedence over config.json; the tokenizer fills in what both
- * leave open.
+ * As in Python, generation_config.json takes precedence over config.json; the tokenizer fills in what both leave open.
  */
 function withGenerationSettings(
   config: ModelConfig,

@@ -10,8 +10,7 @@ export interface ClassLogitsOptions {
 /**
  * A classifier's logits for texts, before any sigmoid or softmax.
  *
- * Texts of similar length share a forward pass to reduce padding; batching changes results only in the last
- * digits.
+ * Texts of similar length share a forward pass to reduce padding; batching changes results only in the last digits.
  *
  * @returns for each text, in order, one logit per label
  */
@@ -90,8 +89,7 @@ export function classifierRow(model: SequenceClassifier, tokenizer: Tokenizer, t
 function forward(model: SequenceClassifier, rows: readonly (readonly number[])[]): number[][] {
   const { padId } = model.config;
   const { device } = model;
-  // A tokenizer without special tokens encodes an empty text as no ids, but the model needs at least one
-  // position.
+  // A tokenizer without special tokens encodes an empty text as no ids, but the model needs at least one position.
   const length = Math.max(1, ...rows.map((row) => row.length));
   const shape = [rows.length, length];
   const ids = new Int32Array(rows.length * length).fill(padId);

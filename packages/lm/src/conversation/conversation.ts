@@ -1,9 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { FinishReason } from "../generation/session-decode.js";
 
-/**
- * Origin of a message. "around": context that models read but nobody generated, and that is never scored.
- */
+/** Origin of a message. "around": context that models read but nobody generated, and that is never scored. */
 export type From = "system" | "prompt" | "tester" | "target" | "around";
 
 /** How a model sampled a message, in its own tokens. */
@@ -67,9 +65,8 @@ for (const name of Object.getOwnPropertyNames(String.prototype)) {
   });
 }
 /**
- * An immutable, non-empty list of messages. Appending returns a longer conversation that shares this one;
- * appending the same message to the same conversation returns the same object, so conversations can be
- * compared with `===`.
+ * An immutable, non-empty list of messages. Appending returns a longer conversation that shares this one; appending the
+ * same message to the same conversation returns the same object, so conversations can be compared with `===`.
  */
 export class Conversation {
   /** Number of messages. */
@@ -85,9 +82,7 @@ export class Conversation {
     Object.freeze(this);
   }
 
-  /**
-   * A string becomes a prompt. A conversation that starts with another message gets an empty prompt first.
-   */
+  /** A string becomes a prompt. A conversation that starts with another message gets an empty prompt first. */
   static of(...messages: readonly [first: Message | string, ...others: Message[]]): Conversation {
     const [given, ...others] = messages;
     const first = typeof given === "string" ? plainMessage("prompt", given) : given;

@@ -21,9 +21,7 @@ export type SampleKey = Omit<DrawKey, "stream"> & {
 export interface LocalModelOptions {
   /** The role whose messages this model generates. */
   role: "tester" | "target";
-  /**
-   * The weights for generating and scoring; called at each use, since the weights may move to another copy.
-   */
+  /** The weights for generating and scoring; called at each use, since the weights may move to another copy. */
   model: () => CausalLM;
   /** Must change whenever the weights change. Default: they never do. */
   version?: () => number;
@@ -53,9 +51,7 @@ export interface Reading {
   readonly context: readonly number[];
   /** The remaining ids. */
   readonly heard: readonly number[];
-  /**
-   * Span of the message's own ids within `heard`; empty if the conversation does not contain the message.
-   */
+  /** Span of the message's own ids within `heard`; empty if the conversation does not contain the message. */
   readonly body: Span;
 }
 
@@ -270,8 +266,7 @@ export class LocalModel {
   }
 
   /**
-   * Ids of a conversation, regardless of the context window. Messages in this model's tokens keep their
-   * sampled ids.
+   * Ids of a conversation, regardless of the context window. Messages in this model's tokens keep their sampled ids.
    */
   view(conversation: Conversation): View {
     const known = this.#views.get(conversation);
@@ -312,8 +307,7 @@ export class LocalModel {
   }
 
   /**
-   * A message's ids in this model's tokens: the sampled ids if they are of this tokenizer, otherwise its text
-   * encoded.
+   * A message's ids in this model's tokens: the sampled ids if they are of this tokenizer, otherwise its text encoded.
    */
   idsOf(message: Message): { ids: readonly number[]; kept: number } {
     if (message.sampled?.tokens === this.tokens) return message.sampled;
@@ -385,9 +379,7 @@ export class LocalModel {
     return { ids, base, length, body: [place(body[0]), place(body[1])], fits };
   }
 
-  /**
-   * Prefills the ids after each row's shared prefix and stores the log-probabilities of the scored messages.
-   */
+  /** Prefills the ids after each row's shared prefix and stores the log-probabilities of the scored messages. */
   #read(session: GenerationSession, rows: readonly Row[], ends: boolean): void {
     const tails = rows.map(({ ids, length }) => ids.slice(length));
     if (rows.every(({ message }) => message === null)) {
@@ -399,8 +391,7 @@ export class LocalModel {
         from === to ? [] : [[from - length, to - length] as const],
       ),
     });
-    // The end-of-sequence id is not part of the prompt: its log-probability is looked up after the last
-    // token.
+    // The end-of-sequence id is not part of the prompt: its log-probability is looked up after the last token.
     const asked = rows.map(({ message, body, ids }) => {
       const sampled = ends && message?.sampled?.tokens === this.tokens ? message.sampled : null;
       const isEnded = sampled !== null && sampled.ids.length === sampled.kept + 1;
@@ -423,9 +414,7 @@ export class LocalModel {
     known.set(message, { context, logprobs });
   }
 
-  /**
-   * Log-probabilities of a message's ids, if these weights have scored it after the same context; else null.
-   */
+  /** Log-probabilities of a message's ids, if these weights have scored it after the same context; else null. */
   #known(
     message: Message,
     context: readonly number[],

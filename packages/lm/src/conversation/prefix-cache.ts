@@ -91,9 +91,7 @@ export class PrefixCache {
     this.#through = new WeakMap();
   }
 
-  /**
-   * A row for the longest cached prefix of a conversation. Rows that end there are preferred to longer ones.
-   */
+  /** A row for the longest cached prefix of a conversation. Rows that end there are preferred to longer ones. */
   #find(conversation: Conversation): (Held & { whole: boolean }) | null {
     for (let at: Conversation | null = conversation; at !== null; at = at.parent) {
       for (const rows of [this.#ends, this.#through]) {

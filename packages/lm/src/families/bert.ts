@@ -15,10 +15,9 @@ import type { TextEncoder } from "../text-encoder.js";
 import { attend, attentionBiases } from "./attention.js";
 
 /**
- * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692), XLM-RoBERTa
- * (Conneau et al. 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for
- * sequence classification. They differ in parameter names, in the first position, in token types (absent in
- * DistilBERT) and in the head.
+ * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692), XLM-RoBERTa (Conneau et al.
+ * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
+ * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
 export interface BertConfig extends SequenceClassifierConfig, Pick<Variant, "prefix" | "names" | "head"> {
   /** Position of the first token: in RoBERTa, positions start after the padding id. */
@@ -58,10 +57,7 @@ interface Variant {
       string
     >
   >;
-  /**
-   * The head, applied to the first token's hidden state: a dense layer with this activation, then another
-   * one.
-   */
+  /** The head, applied to the first token's hidden state: a dense layer with this activation, then another one. */
   readonly head: {
     readonly dense: string;
     readonly activation: "tanh" | "relu";

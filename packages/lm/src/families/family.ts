@@ -15,9 +15,7 @@ export interface CausalFamily {
   /** Whether projections are stored [in, out] (GPT-2 alone) rather than [out, in]. */
   readonly projectionsTransposed: boolean;
 
-  /**
-   * Parses config.json. Throws UsageError, naming the field, for anything missing, malformed or unsupported.
-   */
+  /** Parses config.json. Throws UsageError, naming the field, for anything missing, malformed or unsupported. */
   parseConfig(fields: JsonFields): ModelConfig;
 
   /** Hugging Face name and shape of every parameter, in Hugging Face's order; tied weights only once. */

@@ -115,10 +115,7 @@ function parameterName(key: string, config: GPT2Config): string | null {
   return /^(wte|wpe|ln_f|h)\./.test(bare) ? `transformer.${bare}` : key;
 }
 
-/**
- * Normal 0.02; projections into the residual stream are divided by √(2·layers), the number of such
- * projections.
- */
+/** Normal 0.02; projections into the residual stream are divided by √(2·layers), the number of such projections. */
 function initialValue(name: string, config: GPT2Config): { deviation: number } | { constant: number } {
   if (name.endsWith(".bias")) return { constant: 0 };
   if (/\.ln_\w+\.weight$/.test(name)) return { constant: 1 };

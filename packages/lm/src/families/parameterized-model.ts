@@ -149,9 +149,7 @@ export abstract class ParameterizedModel implements CausalLM {
     return places !== undefined && layer === this.config.layers - 1 ? [places] : [];
   }
 
-  /**
-   * The hidden states of the selected tokens, [B, T, D] → [1, N, D]; all of them if `places` is undefined.
-   */
+  /** The hidden states of the selected tokens, [B, T, D] → [1, N, D]; all of them if `places` is undefined. */
   protected chosen(states: Tensor, places: Tensor | undefined): Tensor {
     if (places === undefined) return states;
     return states

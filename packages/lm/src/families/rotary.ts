@@ -2,11 +2,10 @@ import { arange, tensor, type Device, type Tensor } from "@astra-rl/torch";
 import { JsonFields } from "../json-fields.js";
 
 /**
- * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the context extensions that checkpoints
- * use.
+ * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the context extensions that checkpoints use.
  *
- * config.json has two formats: `rope_theta` and `rope_scaling` (its kind under "rope_type" or, older,
- * "type"), or all of it in `rope_parameters`.
+ * config.json has two formats: `rope_theta` and `rope_scaling` (its kind under "rope_type" or, older, "type"), or all
+ * of it in `rope_parameters`.
  */
 export interface RotarySettings {
   theta: number;
@@ -18,8 +17,7 @@ export interface RotarySettings {
   /** Context extension factor (linear, llama3). */
   factor: number;
   /**
-   * llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high
-   * are kept.
+   * llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high are kept.
    */
   lowFrequencyFactor: number;
   highFrequencyFactor: number;

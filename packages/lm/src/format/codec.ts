@@ -72,8 +72,7 @@ export class Codec implements TokenDecoder {
   }
 
   /**
-   * Ids that, after other text, decode to exactly this text. Special tokens spelled out in it become special
-   * tokens.
+   * Ids that, after other text, decode to exactly this text. Special tokens spelled out in it become special tokens.
    */
   continue(text: string): number[] {
     if (text === "") return [];
@@ -118,9 +117,7 @@ export class Codec implements TokenDecoder {
     return lengths;
   }
 
-  /**
-   * For the shortest run of ids from `at` that decodes to whole characters; for a single id if none does.
-   */
+  /** For the shortest run of ids from `at` that decodes to whole characters; for a single id if none does. */
   #lengthsOfRun(ids: readonly number[], at: number): number[] {
     const alone = this.#text(ids[at]!);
     const lengths: number[] = [];
@@ -128,8 +125,7 @@ export class Codec implements TokenDecoder {
     let text = alone;
     for (let end = at + 1; ; end += 1) {
       const whole = text.replace(UNFINISHED, "");
-      // An id may finish a character and start another; but an invalid character before a complete one stays
-      // invalid.
+      // An id may finish a character and start another; but an invalid character before a complete one stays invalid.
       if (whole.includes(INVALID)) break;
       lengths.push(Buffer.byteLength(whole) - bytes);
       bytes = Buffer.byteLength(whole);

@@ -12,8 +12,7 @@ export interface Piece {
 }
 
 /**
- * How one model reads conversations: the ids that each message adds, and the cue before the model's own next
- * message.
+ * How one model reads conversations: the ids that each message adds, and the cue before the model's own next message.
  */
 export interface Format {
   /** Number of leading ids that truncation keeps in every row. */
@@ -34,9 +33,7 @@ export interface Format {
 export interface PlainOptions {
   /** The role of the model. Needed with labels or a separator. Default "tester". */
   role?: "tester" | "target";
-  /**
-   * Text before a message, by its origin, such as `{ tester: "User: ", target: "Bot: " }`. Default: nothing.
-   */
+  /** Text before a message, by its origin, such as `{ tester: "User: ", target: "Bot: " }`. Default: nothing. */
   labels?: Readonly<Partial<Record<From, string>>>;
   /** Text between two messages, such as "\n". Default: nothing. */
   separator?: string;

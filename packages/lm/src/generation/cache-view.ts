@@ -12,8 +12,7 @@ export class CacheView implements AttentionCache {
   #count: number;
 
   /**
-   * @param rows of the cache, in the order of the batch; rows of one rectangle should be adjacent and
-   * ascending
+   * @param rows of the cache, in the order of the batch; rows of one rectangle should be adjacent and ascending
    * @param share returns the columns shared by some of the rows, given as indices into `rows`
    */
   constructor(

@@ -2,9 +2,7 @@ import { AstraError, bytesOf, copyColumns, keep, scope, tensor, zeros } from "@a
 import type { Device, DType, Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 
-/**
- * Columns are reserved in multiples of this, so that a few more tokens do not reallocate a whole rectangle.
- */
+/** Columns are reserved in multiples of this, so that a few more tokens do not reallocate a whole rectangle. */
 const COLUMN_STEP = 16;
 /**
  * A rectangle is split only if the following rows need at most this fraction of its width; this bounds the
@@ -90,9 +88,7 @@ export class KeyValueCache {
     return this.#rectangles.flatMap(({ count, capacity }) => Array.from({ length: count }, () => capacity));
   }
 
-  /**
-   * Makes room for at least this many columns per row. Rows keep their indices; a rectangle grows as a whole.
-   */
+  /** Makes room for at least this many columns per row. Rows keep their indices; a rectangle grows as a whole. */
   reserve(columns: readonly number[]): void {
     for (const rectangle of this.#rectangles) {
       const { first, count, capacity } = rectangle;
@@ -182,8 +178,7 @@ export class KeyValueCache {
 }
 
 /**
- * Divides rows into rectangles: a row much narrower than those before it starts a new one if that saves
- * enough memory.
+ * Divides rows into rectangles: a row much narrower than those before it starts a new one if that saves enough memory.
  */
 function divide(shape: CacheShape, capacities: readonly number[], leastSaving: number): Extent[] {
   const extents: Extent[] = [];
