@@ -22,8 +22,8 @@ export function adapterBaseName(source: string | LoadedCausalLM): {
 }
 
 /**
- * The base model that an adapter folder names: a path relative to that folder, or a model id if no such path
- * exists; null if the folder holds no adapter.
+ * The base model that an adapter folder names: a path, resolved relative to that folder, or a model id if no such folder
+ * exists; null if there is no adapter.
  *
  * @throws UsageError if the adapter's configuration names no base model
  */
