@@ -6,8 +6,8 @@ import type { LoadedCausalLM } from "./checkpoint.js";
 import { isModelId } from "./resolve-checkpoint.js";
 
 /**
- * How an adapter names its base so that it is found from wherever the adapter lies: a folder's absolute path, or a model id
- * and its revision.
+ * Name under which an adapter records its base model: a folder's absolute path, so that the adapter can be
+ * moved, or a model id with its revision.
  */
 export function adapterBaseName(source: string | LoadedCausalLM): {
   baseModel: string;
@@ -22,10 +22,10 @@ export function adapterBaseName(source: string | LoadedCausalLM): {
 }
 
 /**
- * The base that a folder with an adapter names: a path, relative to that folder, or a model id where there is no such
- * path; null where there is no adapter.
+ * The base model that an adapter folder names: a path, resolved relative to that folder, or a model id if no such folder
+ * exists; null if there is no adapter.
  *
- * @throws UsageError for a configuration of an adapter that names none
+ * @throws UsageError if the adapter's configuration names no base model
  */
 export async function adapterBase(folder: string): Promise<string | null> {
   const path = join(folder, "adapter_config.json");

@@ -1,20 +1,20 @@
 import type { Tensor } from "@astra-rl/torch";
 
-/** What is added to the outputs of a model's projections without touching their weights. */
+/** Adds to the outputs of a model's projections without changing their weights. */
 export interface Adapter {
   /**
-   * Added to the output of the projection of this name, or null where the adapter leaves it alone.
+   * Term added to the output of the named projection; null if the adapter does not change it.
    *
    * @param projection name of a module in the checkpoint, for example "model.layers.0.self_attn.q_proj"
-   * @param x input of the projection, compute type [..., input]
-   * @returns compute type [..., output]
+   * @param x input of the projection, computeDtype [..., input]
+   * @returns computeDtype [..., output]
    */
   delta(projection: string, x: Tensor): Tensor | null;
-  /** Its parameters for the projections whose names begin so. */
+  /** Its parameters for the projections whose names start with `prefix`. */
   parameters(prefix: string): Iterable<Tensor>;
-  /** Whether it may draw at random (dropout), as in training. */
+  /** Whether the adapter may draw random numbers (dropout). */
   training: boolean;
-  /** The adapter's parameters, trainable ones, under the names of its saved form. */
+  /** The adapter's trainable parameters, under the names they are saved with. */
   namedParameters(): Map<string, Tensor>;
 }
 
@@ -22,6 +22,6 @@ export interface Adapter {
 export interface Projection {
   input: number;
   output: number;
-  /** True where the weight is stored [input, output] (GPT-2's "Conv1D") rather than [output, input]. */
+  /** True if the weight is stored [input, output] (GPT-2's "Conv1D") rather than [output, input]. */
   transposed: boolean;
 }

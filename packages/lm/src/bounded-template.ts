@@ -4,10 +4,13 @@ import strftime from "strftime";
 import { reason } from "./json-fields.js";
 import { TimeLimitError, withTimeLimit } from "./time-limit.js";
 
-/** The part of the interpreter that is used. Its own types do not resolve in an ES module (imports without suffix). */
+/**
+ * The fields of the parser's nodes used here. The library's own types do not resolve in an ES module (imports
+ * without suffix).
+ */
 interface Node {
   readonly type: string;
-  /** Of an access: what is accessed. */
+  /** For a member access: the accessed name or expression. */
   readonly property?: { readonly type: string };
 }
 interface Value {
@@ -22,32 +25,41 @@ interface Evaluator {
 const BaseInterpreter = Interpreter as unknown as new (scope: Scope) => Evaluator;
 const newScope = () => new (Environment as unknown as new () => Scope)();
 
-/** Characters of a template. */
+/** Maximum template length in characters. */
 const MAXIMUM_TEMPLATE = 2 ** 18;
-/** Numbers of one `range`, as in the sandbox in which Python's transformers renders (jinja2.sandbox.MAX_RANGE). */
+/**
+ * Maximum number of elements of one `range`; the limit of the sandbox in which Python's transformers renders
+ * (jinja2.sandbox.MAX_RANGE).
+ */
 const MAXIMUM_RANGE = 100_000;
-/** Statements and expressions inside each other, macros that call macros included; the stack holds more. */
+/** Maximum nesting of statements and expressions, including macros that call macros. The stack can hold more. */
 const MAXIMUM_DEPTH = 400;
-/** Milliseconds for any conversation, and further ones for each of its characters: a template needs a hundredth of it. */
+/**
+ * Time limit in milliseconds: a constant, plus a share per character of the variables. Real templates need a
+ * hundredth of it.
+ */
 const TIME = 500;
 const TIME_FOR_CHARACTER = 0.01;
-/** Characters and list elements that all expressions together may make, and further ones for each character. */
+/**
+ * Maximum characters and list elements that all expressions together may create: a constant, plus a share per
+ * character of the variables.
+ */
 const SIZE = 2 ** 23;
 const SIZE_FOR_CHARACTER = 64;
 
-/** A limit was reached; not the conversation's fault. */
+/** A limit was exceeded; the conversation is not at fault. */
 class Limit extends Error {}
 
 /**
- * A Jinja template. It comes with a model, from anywhere, so its time and the size of its values are limited, both in
- * proportion to the conversation. The memory that one filter takes while it runs is limited by the time alone.
+ * A Jinja template. It comes with a model and is not trusted, so its run time and the size of its values are limited,
+ * both in proportion to the conversation. The memory of a single running filter is limited only by the time limit.
  */
 export class BoundedTemplate {
   readonly #program: Node;
 
   /**
-   * @param where file and key that the template comes from, the beginning of every message
-   * @throws UsageError where it is too long or cannot be parsed
+   * @param where file and key that the template comes from; starts every error message
+   * @throws UsageError if the template is too long or cannot be parsed
    */
   constructor(
     source: string,
@@ -70,8 +82,8 @@ export class BoundedTemplate {
   }
 
   /**
-   * @param variables what the template may read
-   * @throws UsageError where the template refuses, fails or reaches a limit
+   * @param variables available to the template
+   * @throws UsageError if the template refuses, fails or reaches a limit
    */
   render(variables: Readonly<Record<string, unknown>>): string {
     const length = JSON.stringify(variables).length;
@@ -113,10 +125,10 @@ class BoundedInterpreter extends BaseInterpreter {
     try {
       result = super.evaluate(node, scope);
     } finally {
-      // Also where `break` or `continue` leaves a loop's body.
+      // Also runs if `break` or `continue` leaves a loop.
       this.#depth--;
     }
-    // The library's way to take an element of an empty list.
+    // The library returns undefined for an element of an empty list.
     if (result === undefined) throw new Error("an element of an empty list is asked for");
     const isPart = node?.type === "MemberExpression" && node.property?.type !== "SliceExpression";
     if (isPart || node?.type === "Identifier") return result;
@@ -140,7 +152,7 @@ const globals = {
     throw new Error(typeof message === "string" ? message : "raise_exception");
   },
   range,
-  // In English everywhere: the library's own writes the names of months in the language of the machine.
+  // Always in English: the library's own version uses the machine's locale for month names.
   strftime_now: (format: unknown) => {
     if (typeof format !== "string") throw new Error("strftime_now: the format must be a text");
     return strftime(format);
@@ -163,7 +175,7 @@ function range(...bounds: unknown[]): number[] {
   return Array.from({ length }, (_, index) => start + index * step);
 }
 
-/** Messages may be made by the template: a few lines of them will do. */
+/** Templates may raise arbitrarily long messages: only the first lines are kept. */
 function shortened(cause: unknown): string {
   const text = reason(cause);
   return text.length > 500 ? `${text.slice(0, 497)}...` : text;

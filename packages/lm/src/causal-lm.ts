@@ -2,21 +2,21 @@ import type { Device, DType, SharedColumns, Tensor } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 
 /**
- * What every causal language model of this package offers, and all that generation, log-probabilities and
- * checkpoints may ask of one. A family file (families/gpt2.ts, …) implements it; nothing else knows a model by name.
+ * Interface of every causal language model in this package, and all that generation, log-probabilities and checkpoints
+ * may use. Each family file (families/gpt2.ts, …) implements it; no other code depends on a specific model.
  *
- * Shapes: B rows, T new tokens in each, S key columns that the new tokens may look at (cached columns, then the
- * new tokens themselves), D hidden size, H key/value heads, E size of one head, V vocabulary.
+ * Shapes: B rows, T new tokens per row, S key columns that the new tokens may attend to (cached columns, then the new
+ * tokens themselves), D hidden size, H heads, G key/value heads, E head size, V vocabulary.
  */
 export interface CausalLM {
   readonly config: ModelConfig;
   /** Storage type of the parameters. */
   readonly dtype: DType;
-  /** Type of the matrix products and of what `forward` and `logits` return; equal to `dtype` unless chosen. */
+  /** Type of the matrix products and of the results of `forward` and `logits`. Default: `dtype`. */
   readonly computeDtype: DType;
   readonly device: Device;
 
-  /** Parameters under their Hugging Face names, tied weights once. The model owns them. */
+  /** Parameters under their Hugging Face names, tied weights only once. The model owns them. */
   namedParameters(): Map<string, Tensor>;
 
   /**
@@ -31,55 +31,56 @@ export interface CausalLM {
   logits(hidden: Tensor): Tensor;
 
   /**
-   * An independent copy with parameters of the given type, without gradients: what rollouts run on. The caller owns it.
+   * An independent copy with parameters of the given type, without gradients; rollouts run on it. The caller owns it.
    */
   copy(dtype: DType): CausalLM;
 
-  /** Overwrites this model's parameters, in place, with another's of the same shapes (after an optimizer step). */
+  /**
+   * Overwrites this model's parameters in place with those of a model of the same shapes (after an optimizer step).
+   */
   copyFrom(model: CausalLM): void;
 
-  /** The linear maps that an adapter may change, by the name of their module in the checkpoint. */
+  /** The linear layers that an adapter may change, by their module name in the checkpoint. */
   projections(): Map<string, Projection>;
 
   /**
-   * This model with an adapter: a view that shares the parameters and must not outlive them. Several views of one
-   * model, each with its own adapter, and the model itself can be used side by side.
+   * A view of this model with an adapter. It shares the parameters and must not outlive them. The model and
+   * any number of views, each with its own adapter, can be used at the same time.
    */
   withAdapter(adapter: Adapter): CausalLM;
 
-  /** Frees the parameters. The model is of no use afterwards. */
+  /** Frees the parameters. The model cannot be used afterwards. */
   dispose(): void;
 }
 
 export interface ForwardOptions {
-  /** int64 [B, T]: position of each new token in its own text, 0 for the first. */
+  /** int64 [B, T]: position of each new token in its own sequence, starting at 0. */
   positions: Tensor;
   /**
-   * bool [B or 1, 1, T, T], true = may attend; `null` = causal. A token that may attend to nothing gives finite values
-   * without meaning. With a cache it is null: the cache says what each row sees.
+   * bool [B or 1, 1, T, T], true = may attend; `null` = causal. A token that may attend to nothing gives
+   * finite but meaningless values. Must be null with a cache, which determines what each row attends to.
    */
   mask: Tensor | null;
   /**
-   * Texts of different lengths that lie end to end in one row and do not see each other: B = 1, Σ length = T, `mask` is
-   * null and there is no cache. Nothing is padded.
+   * Packed sequences of different lengths in one row that do not attend to each other: B = 1, Σ length = T,
+   * `mask` is null and there is no cache. No padding is needed.
    */
   segments?: readonly Segment[];
-  /** Keys and values of earlier tokens; the new tokens' are added to them. Absent = nothing is kept. */
+  /** Keys and values of earlier tokens; those of the new tokens are appended. Absent = nothing is cached. */
   cache?: AttentionCache;
   /**
-   * int64 [N]: the tokens whose hidden states are wanted, counted through the rows (b · T + t), in the order of the result.
-   * Behind its attention the last layer computes nothing for the others. Absent = all.
+   * int64 [N]: flat indices (b · T + t) of the tokens whose hidden states are returned, in this order. The
+   * last layer skips everything after its attention for other tokens. Absent = all.
    */
   places?: Tensor;
   /**
-   * Keeps only each layer's input for the backward pass, which computes the layer once more: less memory for a second
-   * forward pass, with the same gradients. On the CPU only; of no effect without gradients or with a cache.
-   * Default false.
+   * Keeps only each layer's input for the backward pass, which then recomputes the layer: less memory for a
+   * second forward pass, same gradients. CPU only; ignored without gradients or with a cache. Default false.
    */
   gradientCheckpointing?: boolean;
 }
 
-/** One of several texts in a row. */
+/** One of several sequences packed into a row. */
 export interface Segment {
   length: number;
   /** bool [1, 1, length, length], true = may attend; `null` = causal. */
@@ -87,43 +88,43 @@ export interface Segment {
 }
 
 /**
- * One forward pass over rows of a key/value cache, as a model sees it. New token t of a row lies in the column after all
- * that the row holds and t more, which is also its position, and sees the columns up to its own.
+ * The key/value cache as one forward pass sees it. If a row holds n columns, its new token t goes into column
+ * n + t, which is also its position, and attends to all columns up to that one.
  */
 export interface AttentionCache {
   /**
-   * Adds one layer's keys and values of the new tokens, each [B, G, T, E].
+   * Appends one layer's keys and values of the new tokens, each [B, G, T, E].
    *
-   * @returns what that layer's queries attend to: for each run of neighbouring rows of the batch
+   * @returns the keys and values that this layer's queries attend to, for each run of adjacent rows in the batch
    */
   append(layer: number, key: Tensor, value: Tensor): readonly CachedRows[];
 }
 
-/** Neighbouring rows of a batch whose keys and values lie in one place. */
+/** Adjacent rows of a batch whose keys and values share one buffer. */
 export interface CachedRows {
-  /** First row of the batch, and how many follow it. */
+  /** First row within the batch, and number of rows. */
   readonly first: number;
   readonly count: number;
-  /** [R, G, C, E]: these rows and others. */
+  /** [R, G, C, E]: the whole buffer, which may also contain other rows. */
   readonly key: Tensor;
   readonly value: Tensor;
-  /** The same as [count, G, S, E], with all columns that any of these rows may see. */
+  /** Keys and values of just these rows, [count, G, S, E], with all columns that any of them may attend to. */
   rectangle(): [key: Tensor, value: Tensor];
   /**
-   * bool [count or 1, 1, T, S]: what each new token may see of the rectangle.
+   * bool [count or 1, 1, T, S]: which columns of `rectangle()` each new token may attend to.
    *
-   * @param window so many columns back, the token's own included; null = all
+   * @param window number of last columns, including the token's own; null = all
    */
   mask(window: number | null): Tensor;
-  /** int32 [count, 3], as decodeAttention takes them: for passes over one new token. */
+  /** int32 [count, 3], as decodeAttention takes them: for passes with one new token per row. */
   ranges(window: number | null): Tensor;
-  /** Columns that several of these rows have from one ancestor; null where nothing is known. */
+  /** Columns that several of these rows share with a common ancestor; null if unknown. */
   readonly shared: SharedColumns | null;
-  /** What the layers of a pass share: made once, and kept until the pass is over. */
+  /** A tensor shared by the layers of a pass: created once and kept until the pass ends. */
   once(name: string, make: () => Tensor): Tensor;
 }
 
-/** What is known of a model without its weights; the same names for all families. */
+/** A model's configuration, with the same field names for all families. */
 export interface ModelConfig {
   /** Class name in Hugging Face's `architectures`, for example "GPT2LMHeadModel". */
   readonly architecture: string;
@@ -133,20 +134,20 @@ export interface ModelConfig {
   readonly hiddenSize: number;
   readonly layers: number;
   readonly heads: number;
-  /** Fewer than `heads` where query heads share keys and values. */
+  /** Less than `heads` if query heads share keys and values (grouped-query attention). */
   readonly keyValueHeads: number;
   readonly headDimension: number;
-  /** The most tokens that one row may hold: positions run from 0 to contextLength − 1. */
+  /** Maximum tokens per row: positions run from 0 to contextLength − 1. */
   readonly contextLength: number;
-  /** Last tokens back that a token may attend to; `null` = all of them. */
+  /** Number of last tokens that a token may attend to; `null` = all of them. */
   readonly slidingWindow: number | null;
-  /** `null` where the configuration names none. */
+  /** `null` if the configuration has none. */
   readonly bosId: number | null;
-  /** Every id that ends an utterance; empty where the configuration names none. */
+  /** Every id that ends a generation; empty if the configuration has none. */
   readonly eosIds: readonly number[];
   readonly padId: number | null;
-  /** config.json as it was read, so that saving loses nothing. */
+  /** config.json as read, so that saving loses nothing. */
   readonly raw: Readonly<Record<string, unknown>>;
-  /** generation_config.json as it was read; `null` where there is none. `eosIds` already heeds it. */
+  /** generation_config.json as read; `null` if absent. `eosIds` already takes it into account. */
   readonly generation: Readonly<Record<string, unknown>> | null;
 }

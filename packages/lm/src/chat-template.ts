@@ -4,18 +4,18 @@ import { BoundedTemplate } from "./bounded-template.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 export interface ChatMessage {
-  /** "system", "user", "assistant", or what else the template knows. */
+  /** "system", "user", "assistant", or any other role that the template supports. */
   role: string;
   content: string;
 }
 
-/** A message whose content is a list of parts, as templates of models that see pictures want it. */
+/** A message whose content is a list of parts, the form that templates of multimodal models expect. */
 export interface ChatMessageOfParts {
   role: string;
   content: readonly { type: "text"; text: string }[];
 }
 
-/** How a checkpoint writes a conversation as one text. */
+/** A checkpoint's chat template: renders a conversation as one text. */
 export class ChatTemplate {
   private constructor(
     private readonly template: BoundedTemplate,
@@ -23,8 +23,8 @@ export class ChatTemplate {
   ) {}
 
   /**
-   * The template of a tokenizer: chat_template.jinja, or "chat_template" in tokenizer_config.json (the one called
-   * "default" where there are several); null where there is none.
+   * The template of a tokenizer: chat_template.jinja, or "chat_template" in tokenizer_config.json (the one
+   * called "default" if there are several); null if there is none.
    */
   static of(tokenizer: Tokenizer): ChatTemplate | null {
     const file = tokenizer.directoryFiles.get(FILE);
@@ -39,12 +39,12 @@ export class ChatTemplate {
   }
 
   /**
-   * The conversation as text, special tokens spelled out: encode it without adding any.
+   * The conversation as text, including special tokens: encode it without adding any.
    *
-   * @param options.addGenerationPrompt ends with the beginning of the assistant's next message. Default false.
-   * @param options.variables whatever else the template asks for (tools, categories, …)
-   * @throws UsageError where the template refuses the conversation (roles that do not alternate, …), or would take more
-   * time or room than any honest template
+   * @param options.addGenerationPrompt appends the start of the assistant's next message. Default false.
+   * @param options.variables further variables of the template (tools, categories, …)
+   * @throws UsageError if the template refuses the conversation (roles that do not alternate, …) or exceeds
+   * the limits on time or memory
    */
   render(
     messages: readonly (ChatMessage | ChatMessageOfParts)[],

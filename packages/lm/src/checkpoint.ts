@@ -23,17 +23,18 @@ import { resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-
 import { SINGLE, WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
-  /** Type of the parameters, whatever they are stored in. Default "float32". */
+  /** Type of the parameters, independent of the stored type. Default "float32". */
   dtype?: DType;
   /** Type of the matrix products. Default: that of the parameters. */
   computeDtype?: DType;
   /** Default "cpu". */
   device?: Device;
-  /**
-   * Folder or model id whose tokenizer is taken where the checkpoint has none of its own. Default: it must have one.
-   */
+  /** Folder or model id of a tokenizer to use if the checkpoint has none. Default: the checkpoint must have one. */
   tokenizer?: string;
-  /** How a model id is fetched, who is told of its progress. Default: as the environment says, telling nobody. */
+  /**
+   * How models are fetched from the hub and where progress is reported. Default: environment variables
+   * decide, no progress.
+   */
   hub?: HubOptions;
 }
 
@@ -41,18 +42,18 @@ export interface LoadedCausalLM {
   /** The caller disposes of it. */
   model: CausalLM;
   tokenizer: Tokenizer;
-  /** What generation_config.json, config.json and the tokenizer say together, in this order. */
+  /** Merged settings; generation_config.json has precedence over config.json, and both over the tokenizer. */
   generation: { bosId: number | null; eosIds: readonly number[]; padId: number | null };
-  /** Tensors of the checkpoint that the model has no use for (other heads), for a warning. */
+  /** Tensors of the checkpoint that the model does not use (other heads), for a warning. */
   unusedTensors: readonly string[];
 }
 
 /**
  * Loads a causal language model and its tokenizer from a folder in Hugging Face's format, or from the hub.
  *
- * @param checkpoint a folder, or a model id "owner/name[@revision]" where there is no such folder
- * @throws UsageError, naming the file, the rule and what was found, for everything that is missing, malformed,
- * unsupported or inconsistent
+ * @param checkpoint a folder, or a model id "owner/name[@revision]" if no such folder exists
+ * @throws UsageError for anything missing, malformed, unsupported or inconsistent; the message names the
+ * file, the rule and the value found
  */
 export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
   const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
@@ -81,14 +82,14 @@ export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}
   return { model, tokenizer, generation: { bosId, eosIds, padId }, unusedTensors };
 }
 
-/** What every kind of family says of its parameters. */
+/** What the families of all model kinds provide about their parameters. */
 interface Parameterized<C> {
   readonly layersKey: string;
   parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
   parameterName(key: string, config: C): string | null;
 }
 
-/** The parameters of a family's model, from the weight files of a folder. */
+/** Reads the parameters of a family's model from the weight files of a folder. */
 async function readWeights<C extends { readonly layers: number }>(
   directory: string,
   family: Parameterized<C>,
@@ -113,9 +114,9 @@ async function readWeights<C extends { readonly layers: number }>(
 /**
  * Saves a model and its tokenizer in Hugging Face's format, so that Python's `from_pretrained` reads the folder.
  *
- * The folder appears whole or not at all: an existing one is replaced by a rename once everything is written.
+ * The write is atomic: an existing folder is replaced by a rename once everything is written.
  *
- * @throws UsageError where the folder cannot be written, or holds something that is no checkpoint
+ * @throws UsageError if the folder cannot be written, or exists and is not a checkpoint
  */
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
   const target = resolve(directory);
@@ -136,11 +137,14 @@ export interface LoadedClassifier {
   /** The caller disposes of it. */
   model: SequenceClassifier;
   tokenizer: Tokenizer;
-  /** Tensors of the checkpoint that the model has no use for. */
+  /** Tensors of the checkpoint that the model does not use. */
   unusedTensors: readonly string[];
 }
 
-/** Loads a sequence classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. */
+/**
+ * Loads a sequence classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise like
+ * `loadCausalLM`.
+ */
 export async function loadSequenceClassifier(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
@@ -162,17 +166,20 @@ export interface LoadedEncoder {
   /** The caller disposes of it. */
   model: TextEncoder;
   tokenizer: Tokenizer;
-  /** The most tokens of a text, special ones included: what sentence-transformers was told, or the model's window. */
+  /**
+   * Maximum tokens of a text, including special tokens: the sentence-transformers setting, else the model's
+   * context length.
+   */
   maxLength: number;
-  /** Tensors of the checkpoint that the model has no use for, such as heads. */
+  /** Tensors of the checkpoint that the model does not use, such as heads. */
   unusedTensors: readonly string[];
 }
 
 /**
- * Loads an encoder (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise as `loadCausalLM`. Folders of
- * sentence-transformers are read as they are, where vectors are means over tokens.
+ * Loads an encoder (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise like `loadCausalLM`.
+ * Folders of sentence-transformers with mean pooling can be loaded directly.
  *
- * @throws UsageError also where the folder says that vectors are made otherwise
+ * @throws UsageError also if the folder specifies another pooling
  */
 export async function loadTextEncoder(
   checkpoint: string,
@@ -193,7 +200,7 @@ export async function loadTextEncoder(
   return { model: family.create(config, parameters), tokenizer, maxLength, unusedTensors };
 }
 
-/** What sentence-transformers cuts texts to; null where the folder does not say. */
+/** Length to which sentence-transformers truncates texts; null if the folder does not specify it. */
 async function sentenceLength(directory: string): Promise<number | null> {
   const place = join(directory, "sentence_bert_config.json");
   const bytes = await readFileIfThere(place);
@@ -202,7 +209,7 @@ async function sentenceLength(directory: string): Promise<number | null> {
   return fields.has("max_seq_length") ? fields.integer("max_seq_length") : null;
 }
 
-/** A folder of sentence-transformers says how vectors are made of hidden states; one of transformers says nothing. */
+/** Checks the pooling that a sentence-transformers folder specifies; plain transformers folders specify none. */
 async function checkPooling(directory: string): Promise<void> {
   const place = join(directory, "1_Pooling", "config.json");
   const bytes = await readFileIfThere(place);
@@ -216,7 +223,10 @@ async function checkPooling(directory: string): Promise<void> {
   );
 }
 
-/** Whether a folder holds a tokenizer, or what somebody meant for one: that is read, and judged, before any other. */
+/**
+ * Whether a folder holds tokenizer files, even invalid ones: these are read, and their errors reported,
+ * before falling back to another tokenizer.
+ */
 async function hasTokenizer(directory: string): Promise<boolean> {
   const names = await readdir(directory).catch((): string[] => []);
   return VOCABULARIES.some((name) => names.includes(name));
@@ -263,7 +273,9 @@ async function readGenerationConfig(directory: string): Promise<JsonFields | nul
   return bytes === null ? null : new JsonFields(parseJsonObject(bytes, place), place);
 }
 
-/** generation_config.json goes before config.json, as in Python; the tokenizer fills what both leave open. */
+/**
+ * As in Python, generation_config.json takes precedence over config.json; the tokenizer fills in what both leave open.
+ */
 function withGenerationSettings(
   config: ModelConfig,
   fields: JsonFields | null,
@@ -306,7 +318,7 @@ function writeJson(path: string, value: Readonly<Record<string, unknown>>): void
   writeFileAtomic(path, [JSON.stringify(value, null, 2) + "\n"]);
 }
 
-/** Replacing a folder deletes what is in it; so it must be a checkpoint, or empty. */
+/** Replacing a folder deletes its contents, so it must be a checkpoint or empty. */
 async function checkReplaceable(target: string): Promise<void> {
   let names: string[];
   try {

@@ -3,15 +3,14 @@ import type { SequenceClassifier } from "./sequence-classifier.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 export interface ClassLogitsOptions {
-  /** Most texts in one forward pass. Default 32. */
+  /** Maximum number of texts per forward pass. Default 32. */
   batchSize?: number;
 }
 
 /**
- * The logits that a classifier gives to texts, before any sigmoid or softmax.
+ * A classifier's logits for texts, before any sigmoid or softmax.
  *
- * Texts of similar length share a forward pass, so that little is padded; how they are put together changes nothing but
- * the last digits.
+ * Texts of similar length share a forward pass to reduce padding; batching changes results only in the last digits.
  *
  * @returns for each text, in order, one logit per label
  */
@@ -35,12 +34,12 @@ export function classLogits(
   return logits;
 }
 
-/** So few positions cost no more than what a pass costs anyway. */
+/** Positions up to which a pass costs no more than its fixed overhead. */
 const SMALL_PASS = 512;
-/** Positions of a larger pass for each token in it. */
+/** Maximum ratio of positions to tokens in larger passes. */
 const MOST_PADDING = 1.15;
 
-/** Indices of the rows that share a pass, from the shortest on; one that would pad the others too far begins the next. */
+/** Row indices by batch, shortest first; a row that would pad the others too far starts a new batch. */
 function batchesOf(rows: readonly (readonly number[])[], batchSize: number): number[][] {
   const order = [...rows.keys()].sort((one, other) => rows[one]!.length - rows[other]!.length);
   const batches: number[][] = [];
@@ -65,11 +64,11 @@ function batchesOf(rows: readonly (readonly number[])[], batchSize: number): num
 }
 
 /**
- * What a classifier reads of a text: the ids of Python's `tokenizer(text, truncation=True)`, which cuts the text so that
- * it fits together with what stands around it.
+ * A classifier's input ids for a text, as from Python's `tokenizer(text, truncation=True)`: the text is
+ * truncated so that it fits together with the special tokens.
  *
- * Where tokenizer_config.json names no length, or one beyond the model's window, the window counts: Python's model
- * would fail at such a text.
+ * If tokenizer_config.json gives no length, or one beyond the model's context length, the context length is
+ * used: Python's model would fail on such a text.
  */
 export function classifierRow(model: SequenceClassifier, tokenizer: Tokenizer, text: string): number[] {
   const { prefixIds, suffixIds, settings } = tokenizer;
@@ -86,11 +85,11 @@ export function classifierRow(model: SequenceClassifier, tokenizer: Tokenizer, t
   return [...prefixIds, ...kept, ...suffixIds];
 }
 
-/** Rows of ids, padded on the right to [B, T] → [B, L]. */
+/** Rows of ids, right-padded to [B, T] → [B, L]. */
 function forward(model: SequenceClassifier, rows: readonly (readonly number[])[]): number[][] {
   const { padId } = model.config;
   const { device } = model;
-  // A tokenizer that adds nothing gives an empty text no ids at all; a position there must be.
+  // A tokenizer without special tokens encodes an empty text as no ids, but the model needs at least one position.
   const length = Math.max(1, ...rows.map((row) => row.length));
   const shape = [rows.length, length];
   const ids = new Int32Array(rows.length * length).fill(padId);

@@ -1,6 +1,6 @@
 /**
- * Language models: tokenizers, model families, checkpoints, log-probabilities, generation.
- * It must not know reward, rollouts, trees of turns, or why anybody wants a text to be likely.
+ * Language models: tokenizers, model families, checkpoints, log-probabilities, generation. It must not know rewards,
+ * rollouts, conversation trees, or training objectives.
  *
  * @module @astra-rl/lm
  */

@@ -1,26 +1,26 @@
 import { readFile, stat } from "node:fs/promises";
 import { checkRegular, describeValue, UsageError } from "@astra-rl/torch";
 
-/** Far above every real file of this kind: a file that promises more is refused before it is read. */
+/** Far above every real file of this kind: larger files are refused before they are read. */
 const MAXIMUM_BYTES = 2 ** 28;
 
-/** Far above every real nesting; what walks a value by recursion must not run out of stack. */
+/** Far above every real nesting; recursive code must not overflow the stack. */
 const MAXIMUM_DEPTH = 100;
 
-/** Reads typed fields of a JSON object; every error names the file, the field, the rule and what was found. */
+/** Reads typed fields of a JSON object; every error names the file, the field, the rule and the value found. */
 export class JsonFields {
   constructor(
     readonly values: Readonly<Record<string, unknown>>,
-    /** Path of the file (or another name for the place), the beginning of every message. */
+    /** Path of the file (or another description of the source); starts every error message. */
     readonly where: string,
   ) {}
 
-  /** True where the field is present and not null. */
+  /** True if the field is present and not null. */
   has(name: string): boolean {
     return this.values[name] !== undefined && this.values[name] !== null;
   }
 
-  /** An integer of at least `minimum` (1 unless given). Without a fallback the field must be there. */
+  /** An integer of at least `minimum` (default 1). Without a fallback the field is required. */
   integer<F = never>(name: string, options: { minimum?: number; fallback?: F } = {}): number | F {
     const { minimum = 1 } = options;
     return this.#read(name, options, `an integer of at least ${minimum}`, (value): value is number => {
@@ -43,7 +43,7 @@ export class JsonFields {
     return this.#read(name, options, "a string", (value) => typeof value === "string");
   }
 
-  /** A token id, or a list of them; [] where the field is absent or null. */
+  /** A token id, or a list of them; [] if the field is absent or null. */
   ids(name: string): number[] {
     const isId = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
     const value = this.#read(
@@ -55,7 +55,7 @@ export class JsonFields {
     return Array.isArray(value) ? value : [value];
   }
 
-  /** An error about one field, for rules that this class does not know. */
+  /** An error about one field, for rules that callers check. */
   error(name: string, rule: string): UsageError {
     return new UsageError(
       `${this.where}: "${name}" must be ${rule}, but it is ${describeValue(this.values[name])}`,
@@ -78,7 +78,7 @@ export class JsonFields {
   }
 }
 
-/** Parses bytes that must hold one JSON object. */
+/** Parses bytes that must contain one JSON object. */
 export function parseJsonObject(bytes: Uint8Array | string, where: string): Record<string, unknown> {
   let value: unknown;
   let text: string;
@@ -99,7 +99,7 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
   return value as Record<string, unknown>;
 }
 
-/** Whether valid JSON has more than `limit` lists and objects inside each other. */
+/** Whether valid JSON nests lists and objects deeper than `limit`. */
 function isNestedDeeper(text: string, limit: number): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at++) {
@@ -119,10 +119,10 @@ function isNestedDeeper(text: string, limit: number): boolean {
   return false;
 }
 
-/** The bytes of a file, or null where there is none. Anything else that goes wrong is an error with the path. */
+/** The bytes of a file; null if it does not exist. Any other failure is an error that names the path. */
 export async function readFileIfThere(path: string): Promise<Uint8Array | null> {
   try {
-    // Asked before it is opened: a named pipe would wait for a writer, and a device may never end.
+    // Checked before opening: opening a named pipe would block, and a device may be endless.
     const found = await stat(path);
     if (!found.isFile()) throw new UsageError(`${path}: must be a file`);
     if (found.size > MAXIMUM_BYTES) {
@@ -132,7 +132,7 @@ export async function readFileIfThere(path: string): Promise<Uint8Array | null> 
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") {
-      // A link that leads nowhere is no file that was left out.
+      // A broken link is an error, not a missing file.
       checkRegular(path);
       return null;
     }

@@ -14,70 +14,70 @@ import {
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";
 
-/** A continuation to be scored, and what comes before it. Token ids. */
+/** A continuation to be scored, and its context. Token ids. */
 export interface ScoredRow {
   readonly context: readonly number[];
   readonly continuation: readonly number[];
-  /** So many leading ids of the context stay when it is cut from the left. Default 0. */
+  /** Number of leading ids of the context that truncation keeps. Default 0. */
   readonly pinned?: number;
 }
 
 export interface TokenLogprobsOptions {
   /**
-   * Reads beginnings that rows share once, as a tree with an ancestor mask. The numbers and the gradients are those of
-   * rows read one by one; only the work differs. Default true.
+   * Processes prefixes that rows share only once, as a tree with an ancestor mask. Values and gradients are the same as
+   * for separate rows. Default true.
    */
   packed?: boolean;
-  /** Most tokens in one forward pass; more rows mean more passes. A single row is always read whole. Default 2048. */
+  /** Maximum tokens in one forward pass; more rows mean more passes. A single row is never split. Default 2048. */
   tokenBudget?: number;
-  /** Where given, the work done is added to it. */
+  /** If given, the work done is added to it. */
   counters?: ReadCounters;
   /**
-   * Keeps only what lies between layers for the backward pass, which computes the layers and the log-probabilities once
-   * more: less memory for a second forward pass, with the same gradients. On the CPU only. Default false.
+   * Keeps only the inputs of layers for the backward pass, which recomputes the layers and the log-probabilities: less
+   * memory for a second forward pass, same gradients. CPU only. Default false.
    */
   gradientCheckpointing?: boolean;
 }
 
 export interface ReadCounters {
-  /** Tokens given to the model, each counted as often as it was read. */
+  /** Tokens processed by the model, including repetitions. */
   tokensRead: number;
 }
 
-/** One number for each of n hidden states, [n, D] → [n]: what a head on top of the model makes of them. */
+/** A head on top of the model: one number per hidden state, [n, D] → [n]. */
 export type ReadHead = (states: Tensor) => Tensor;
 
 export interface TokenOutputsOptions extends TokenLogprobsOptions {
-  /** Whether the entropy of the distributions is wanted. Default false. */
+  /** Whether to compute the entropy of the distributions. Default false. */
   entropy?: boolean;
-  /** Reads the hidden state, after the final norm, behind which each continuation token comes. Default: none. */
+  /** Applied to the hidden state, after the final norm, that predicts each continuation token. Default: none. */
   head?: ReadHead;
 }
 
-/** What one pass says of every continuation token: each [B, T], aligned as in `tokenLogprobs`, 0 beyond each row. */
+/** Outputs for every continuation token: each [B, T], aligned as in `tokenLogprobs`, 0 beyond each row. */
 export interface TokenOutputs {
   /** See `tokenLogprobs`. */
   logprobs: Tensor;
   /**
-   * Where asked for: entropy of the whole distribution that the token was one draw of, in nats, at temperature 1 and
-   * without any filter of sampling; differentiable as `logprobs` are.
+   * If requested: entropy in nats of the full next-token distribution, at temperature 1 and without sampling filters;
+   * differentiable like `logprobs`.
    */
   entropy?: Tensor;
-  /** Where there is a head: what it says of the state in which the token is chosen, before the token is known. */
+  /** If a head is given: its value for the state that predicts the token. */
   head?: Tensor;
 }
 
 /**
- * log P of every continuation token, given all tokens before it.
+ * Log-probability of every continuation token given all preceding tokens.
  *
- * A context is cut from the left, behind its pinned ids, so that it fits the model's window together with its
- * continuation; an empty context is stood in for by the beginning-of-text token (the end-of-text token where there is
- * none). An empty continuation is legal: a row of zeros. Logits are computed at scored positions only, and log-probabilities in float32.
+ * A context is truncated on the left, after its pinned ids, to fit the context window together with its continuation;
+ * an empty context is replaced by the beginning-of-text token (the end-of-text token if there is none). An empty
+ * continuation gives a row of zeros. Logits are computed at scored positions only, and log-probabilities in float32.
  *
  * @returns float32 (float64 for a float64 model) [B, T], T the longest continuation, aligned to the continuation's
- * tokens and 0 beyond each row's length; differentiable with respect to the model's parameters where gradients are on
- * @throws UsageError for ids outside the vocabulary, and for a continuation that leaves no room in the window for what
- * is pinned, or for even one token of context: cutting it would score something else than was asked for
+ * tokens and 0 beyond each row's length; differentiable with respect to the model's parameters if gradients are enabled
+ * @throws UsageError for ids outside the vocabulary, and for a continuation that leaves no room in the context window
+ * for the pinned ids, or for even one token of context: truncating it would score something else
  */
 export function tokenLogprobs(
   model: CausalLM,
@@ -88,10 +88,10 @@ export function tokenLogprobs(
 }
 
 /**
- * `tokenLogprobs`, and from the same pass the entropy of each token's distribution and what a head reads of the hidden
- * states. A state that rows share is read once. Log-probabilities are the same to the bit, whatever else is wanted.
+ * `tokenLogprobs` and, from the same pass, the entropy of each token's distribution and the values of a head. States
+ * that rows share are computed once. Log-probabilities are bitwise the same with or without the other outputs.
  *
- * @throws UsageError as `tokenLogprobs` does
+ * @throws UsageError like `tokenLogprobs`
  */
 export function tokenOutputs(
   model: CausalLM,
@@ -104,7 +104,7 @@ export function tokenOutputs(
   rows.forEach((row, index) => {
     if (row.continuation.length === 0) return;
     const context = contextThatFits(model.config, row, `tokenLogprobs: row ${index}`);
-    // The last token is predicted but never read.
+    // The last token is predicted but is no input.
     sequences.set(index, [...context, ...row.continuation.slice(0, -1)]);
   });
   const longest = Math.max(0, ...rows.map((row) => row.continuation.length));
@@ -112,7 +112,7 @@ export function tokenOutputs(
 
   return scope(() => {
     const parts: TokenOutputs[] = [];
-    // Where each [row, k] of a result lies in the parts put together; what stays −1 is beyond its row's length.
+    // Index of each result [row, k] in the concatenated batches; −1 beyond the row's length.
     const place = new Int32Array(rows.length * longest).fill(-1);
     let placed = 0;
     for (const batch of makeBatches(buildTries(sequences, { merge: packed, tokenBudget }), tokenBudget)) {
@@ -140,12 +140,12 @@ export function tokenOutputs(
 }
 
 /**
- * The context that is really read before a row's continuation: cut from the left, behind its pinned ids, so that both
- * fit the model's window, and never empty.
+ * The effective context of a row's continuation: truncated on the left, after its pinned ids, so that both fit the
+ * context window; never empty.
  *
- * @param where begins every message
+ * @param where prefix of error messages
  * @throws UsageError for ids outside the vocabulary, a continuation that leaves no room for a context, and an empty
- * context of a model that has no token to stand in for it
+ * context if the model has no token to replace it
  */
 export function contextThatFits(
   config: ModelConfig,
@@ -187,7 +187,7 @@ export function contextThatFits(
   return [standIn];
 }
 
-/** Tries that are read in one forward pass, end to end. */
+/** Tries processed in one forward pass, concatenated. */
 interface Batch {
   tries: PrefixTrie[];
   tokens: number;
@@ -208,11 +208,11 @@ function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[]
   return batches;
 }
 
-/** What is to be scored in a batch. */
+/** What to score in a batch. */
 interface Scored {
-  /** Places whose next token is scored, each once, as indices into the batch's tokens. */
+  /** Flat indices of the tokens whose next token is scored, without duplicates. */
   places: number[];
-  /** One entry for every log-probability wanted: which of the places it is read at, and of which token. */
+  /** One entry per log-probability: the index in `places` of the predicting token, and the predicted token. */
   targets: { row: number; k: number; place: number; token: number }[];
 }
 
@@ -240,7 +240,7 @@ function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
   return { places, targets };
 }
 
-/** Logits are made for at most this many numbers at a time, less where no gradient needs them to be kept anyway. */
+/** Maximum number of logits computed at once; less for inference, where none are kept for gradients. */
 const LOGITS_AT_ONCE = { training: 2 ** 27, inference: 2 ** 25 };
 
 interface ReadingOptions {
@@ -250,7 +250,7 @@ interface ReadingOptions {
   head: ReadHead | undefined;
 }
 
-/** What is wanted of a batch's targets, in their order: each dtype [targets]. */
+/** Outputs for a batch's targets, in their order: each dtype [targets]. */
 function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: ReadingOptions): TokenOutputs {
   const { dtype, gradientCheckpointing, entropy, head } = options;
   const { vocabSize } = model.config;
@@ -269,7 +269,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
       wanted.push((place - start) * vocabSize + token);
       order.push(target);
     });
-    // What is computed again in the backward pass is one tensor: [wanted], then [end − start] of entropies.
+    // The function recomputed in the backward pass returns a single tensor: [wanted], then [end − start] entropies.
     const read = (states?: Tensor, indices?: Tensor) =>
       scope(() => {
         const logits = model.logits(states!);
@@ -304,7 +304,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
   };
 }
 
-/** Hidden states at some places of a batch: [1, places, D]. */
+/** Hidden states at some tokens of a batch: [1, places, D]. */
 function readBatch(
   model: CausalLM,
   { tries }: Batch,

@@ -31,24 +31,24 @@ export interface LoRAConfiguration {
   rank: number;
   /** The update is scaled by alpha / rank. */
   alpha: number;
-  /** Last parts of the names of the projections to adapt, for example ["q_proj", "v_proj"] or ["c_attn"]. */
+  /** Name suffixes of the projections to adapt, for example ["q_proj", "v_proj"] or ["c_attn"]. */
   targetModules: readonly string[];
-  /** Probability of dropping an input of A while training. Default 0. */
+  /** Dropout probability of A's input in training. Default 0. */
   dropout?: number;
 }
 
-/** PEFT puts this before the names of the adapted model's own modules. */
+/** Prefix that PEFT adds to the module names of the adapted model. */
 const PREFIX = "base_model.model.";
 
 /**
  * Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): y = W x + (alpha / rank) · B A x with W frozen.
  *
- * A begins uniform in ±1/√input, as PEFT's default does, and B at zero, so that a fresh adapter changes nothing. Read
- * and written in PEFT's format (adapter_config.json, adapter_model.safetensors).
+ * A is initialized uniformly in ±1/√input, PEFT's default, and B with zeros, so that a new adapter changes nothing.
+ * Loaded and saved in PEFT's format (adapter_config.json, adapter_model.safetensors).
  */
 export class LoRA implements Adapter {
   readonly #matrices: Map<string, { a: Tensor; b: Tensor }>;
-  /** On while training: only then does dropout apply. */
+  /** True in training: only then is dropout applied. */
   training = false;
 
   private constructor(
@@ -59,7 +59,7 @@ export class LoRA implements Adapter {
     this.#matrices = matrices;
   }
 
-  /** A fresh adapter for a model's projections; the same seed gives the same matrices. float32, trainable. */
+  /** Creates an adapter for a model's projections: float32, trainable; the same seed gives the same matrices. */
   static create(
     projections: ReadonlyMap<string, Projection>,
     configuration: LoRAConfiguration,
@@ -91,9 +91,9 @@ export class LoRA implements Adapter {
   }
 
   /**
-   * Reads an adapter that PEFT or {@link save} wrote.
+   * Loads an adapter saved by PEFT or {@link save}.
    *
-   * @param source a folder, or a model id "owner/name[@revision]" where there is no such folder
+   * @param source a folder, or a model id "owner/name[@revision]" if no such folder exists
    */
   static async load(
     source: string,
@@ -179,8 +179,8 @@ export class LoRA implements Adapter {
   }
 
   /**
-   * The full weights W + (alpha / rank) · B A, in the stored orientation and type of W, for the projections that the
-   * adapter touches. The caller owns them.
+   * The merged weights W + (alpha / rank) · B A of the adapted projections, in the stored orientation and type of W.
+   * The caller owns them.
    */
   merged(parameters: ReadonlyMap<string, Tensor>): Map<string, Tensor> {
     const { rank, alpha } = this.configuration;
@@ -202,10 +202,10 @@ export class LoRA implements Adapter {
   }
 
   /**
-   * Writes the adapter as PEFT does; the folder appears whole or not at all.
+   * Saves the adapter in PEFT's format; the write is atomic.
    *
    * @param options.baseModel folder or model id of the base, without a revision
-   * @param options.baseRevision branch, tag or commit of a base from the hub. Default: none is named
+   * @param options.baseRevision branch, tag or commit of a base from the hub. Default: none
    */
   async save(directory: string, options: { baseModel: string; baseRevision?: string }): Promise<void> {
     const { rank, alpha, targetModules, dropout: probability } = this.configuration;
@@ -299,7 +299,7 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   return checkConfiguration(fields.where, {
     rank: fields.integer("r"),
     alpha,
-    // Each once: comparing every projection with every name of a very long list would not end.
+    // Without duplicates: a very long list would make comparing it with every projection too slow.
     targetModules: [...new Set(targets as string[])],
     dropout: dropoutValue,
   });

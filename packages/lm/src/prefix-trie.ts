@@ -1,24 +1,23 @@
 /**
- * Token sequences that begin alike, merged: each distinct beginning is one node, so that a model that is told who
- * descends from whom (an ancestor mask, and positions by depth) reads every shared beginning once.
+ * Token sequences merged by common prefixes: each distinct prefix is one node, so that a model with an ancestor mask,
+ * and positions equal to depths, processes every shared prefix once.
  *
- * Nodes are numbered depth first: a parent has a smaller number than its children.
+ * Nodes are numbered depth-first: a parent comes before its children.
  */
 export interface PrefixTrie {
   /** Token of each node. */
   readonly tokens: readonly number[];
   /** Parent of each node, −1 for the root. */
   readonly parents: readonly number[];
-  /** Distance from the root: the token's position in its sequence. */
+  /** Depth of each node: the token's position in its sequence. */
   readonly depths: readonly number[];
-  /** The nodes that each member sequence passes, first token first, by the sequence's index. */
+  /** The nodes of each member sequence, first token first, by the sequence's index. */
   readonly paths: ReadonlyMap<number, Int32Array>;
 }
 
 /**
- * A beginning this short is read again rather than shared. All texts of a tokenizer may begin with the same
- * beginning-of-text token, and for the sake of that one token unrelated texts would be masked from each other in one
- * quadratic attention.
+ * Prefixes shorter than this are not shared. All texts of a tokenizer may start with the same beginning-of-text token;
+ * sharing that single token would put unrelated texts into one quadratic attention mask.
  */
 const TOO_SHORT_TO_SHARE = 4;
 
@@ -26,9 +25,9 @@ const TOO_SHORT_TO_SHARE = 4;
  * Merges sequences into tries.
  *
  * @param sequences token ids, none empty
- * @param options.merge false gives every sequence a trie of its own
- * @param options.tokenBudget tries with more nodes are cut at their branches, whose beginnings are then read again;
- * a single sequence is never cut
+ * @param options.merge false gives every sequence its own trie
+ * @param options.tokenBudget tries with more nodes are split at their branches, repeating the shared prefix; a single
+ * sequence is never split
  */
 export function buildTries(
   sequences: ReadonlyMap<number, readonly number[]>,
@@ -45,10 +44,10 @@ interface Member {
   tokens: readonly number[];
 }
 
-/** Groups of sorted members that share a trie. */
+/** Groups sorted members into tries. */
 function split(members: Member[], tokenBudget: number): Member[][] {
   if (members.length <= 1) return members.length === 0 ? [] : [members];
-  // In sorted order, what the first and the last have in common all have in common.
+  // In sorted order, the common prefix of the first and last member is common to all.
   const common = commonLength(members[0]!.tokens, members.at(-1)!.tokens);
   if (common > TOO_SHORT_TO_SHARE && trieSize(members) <= tokenBudget) return [members];
 
@@ -63,7 +62,7 @@ function split(members: Member[], tokenBudget: number): Member[][] {
   }
   const parts = groups.flatMap((group) => split(group, tokenBudget));
   if (parts.length === 0) return [ended];
-  // Those that end here are a beginning of every branch: any one of them holds them at no cost.
+  // Members that end here are a prefix of every branch: any branch contains them at no cost.
   parts[0] = [...ended, ...parts[0]!];
   return parts;
 }
@@ -102,12 +101,12 @@ function buildTrie(members: readonly Member[]): PrefixTrie {
   return { tokens, parents, depths, paths };
 }
 
-/** Whether nothing branches, so that plain causal attention is the ancestor mask. */
+/** Whether there are no branches, so that the ancestor mask is plain causal attention. */
 export function isChain(trie: PrefixTrie): boolean {
   return trie.parents.every((parent, node) => parent === node - 1);
 }
 
-/** Which nodes each node may attend to, itself and its ancestors: 1 or 0, [nodes, nodes]. */
+/** The nodes that each node may attend to, itself and its ancestors: 1 or 0, [nodes, nodes]. */
 export function ancestorMask({ parents }: PrefixTrie): Uint8Array {
   const width = parents.length;
   const mask = new Uint8Array(width * width);

@@ -10,27 +10,27 @@ import {
 } from "@astra-rl/torch";
 import type { WeightFiles } from "./weight-files.js";
 
-/** Types that parameters may be stored in. */
+/** Supported stored types of parameters. */
 export const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
 
-/** What a model expects to find in the files of its weights. */
+/** What a model expects in its weight files. */
 export interface Expectation {
-  /** Every parameter's name and shape; asked for once the number of layers is known to be that of the files. */
+  /** Name and shape of every parameter; called only after the number of layers was checked against the files. */
   shapes: () => ReadonlyMap<string, readonly number[]>;
-  /** The parameter that a key stands for; null for a key that carries nothing. */
+  /** The parameter that a key maps to; null for keys to skip. */
   parameterName: (key: string) => string | null;
   layers: number;
-  /** The key of the configuration that gives `layers`. */
+  /** Key of `layers` in the configuration. */
   layersKey: string;
-  /** Path of the configuration that all this comes from, for messages. */
+  /** Path of the configuration, for messages. */
   place: string;
 }
 
 /**
- * Reads a model's parameters, after a check that every one is there in its shape.
+ * Reads a model's parameters, after checking that each is present with the right shape.
  *
- * @returns the parameters in the order of `shapes`, owned by the caller, and the keys that stand for none of them
- * @throws UsageError naming the file, the tensor, the rule and what was found
+ * @returns the parameters in the order of `shapes`, owned by the caller, and the unused keys
+ * @throws UsageError naming the file, the tensor, the rule and the value found
  */
 export function readParameters(
   files: WeightFiles,
@@ -106,8 +106,8 @@ export function readParameters(
 }
 
 /**
- * Each layer has tensors of its own. So more layers than there are tensors are refused before their names are made: a
- * number in config.json must not cost what it promises.
+ * Each layer has its own tensors, so a number of layers above the number of tensors is refused before parameter names
+ * are generated: a huge number in config.json must not use time or memory.
  */
 function checkLayers(files: WeightFiles, expectation: Expectation): void {
   const { parameterName, layers, layersKey, place } = expectation;
@@ -127,16 +127,16 @@ function layerOf(name: string): number | null {
 }
 
 /**
- * Refuses weights that are infinite or no numbers at all, with which every text would come out as nonsense.
+ * Refuses infinite and NaN weights, with which a model generates only nonsense.
  *
  * @throws UsageError naming the file and the tensor
  */
 export function requireFinite(tensor: Tensor, path: string, key: string): void {
   if (tensor.numel() === 0) return;
-  // One pass that copies nothing; NaN is both the least and the greatest of what it is among.
+  // One pass without a copy; min and max are NaN if any element is.
   const extremes = noGrad(() =>
     scope(() => {
-      // libtorch 1.13 looks for extremes of all other types only.
+      // libtorch 1.13 supports this for all types but float16.
       const comparable = tensor.dtype === "float16" ? tensor.to("float32") : tensor;
       return comparable.aminmax().map((extreme) => extreme.item());
     }),

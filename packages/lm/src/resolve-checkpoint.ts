@@ -4,17 +4,18 @@ import { downloadModel, parseModelId, type DownloadOptions, type SelectFiles } f
 import { TOKENIZER_FILES, VOCABULARIES } from "./tokenizer.js";
 import { missingWeights, parseIndex, WEIGHT_FORMATS } from "./weight-files.js";
 
-/** How a model id is fetched; what is fetched and which revision are not choices of the reader's. */
+/** How a model id is fetched; the files and the revision are determined by the loader. */
 export type HubOptions = Omit<DownloadOptions, "select" | "revision">;
 
 /**
- * The folder of a checkpoint or adapter that is given as a folder or as a model id "owner/name", optionally with
- * "@revision". An id is fetched into the hub's cache, only the files that loading reads.
+ * Returns the folder of a checkpoint or adapter, given as a folder or as a model id "owner/name", optionally with
+ * "@revision". For an id, only the files needed for loading are fetched into the hub's cache.
  *
- * An existing folder goes before an id of the same spelling. What cannot be an id is returned as it is, so that loading
- * it reports a missing folder; a name without owner counts as a mistyped folder, which must not be sent anywhere.
+ * An existing folder takes precedence over an id of the same name. Anything that cannot be an id is returned unchanged,
+ * so that loading reports a missing folder; a name without owner is treated as a mistyped folder and never sent to the
+ * hub.
  *
- * @throws UsageError for an id whose repository cannot be fetched or holds no weights that can be read
+ * @throws UsageError for an id whose repository cannot be fetched or has no supported weights
  */
 export async function resolveCheckpoint(
   checkpoint: string,
@@ -28,12 +29,12 @@ export async function resolveCheckpoint(
 }
 
 /**
- * The folder of a tokenizer, given as the folder or model id of a checkpoint that it comes with: as `resolveCheckpoint`,
- * but only the tokenizer's files are fetched.
+ * Returns the folder of a tokenizer, given as a checkpoint's folder or model id: like `resolveCheckpoint`, but only the
+ * tokenizer's files are fetched.
  */
 export async function resolveTokenizer(source: string, options: HubOptions = {}): Promise<string> {
   return resolve(source, options, async (paths) => {
-    // config.json says of which class a tokenizer is that does not say so itself.
+    // config.json determines the class of tokenizers whose own files do not.
     const files = [...TOKENIZER_FILES, "config.json"].filter((name) => paths.includes(name));
     if (VOCABULARIES.some((name) => files.includes(name))) return files;
     throw new UsageError(
@@ -54,13 +55,15 @@ async function resolve(source: string, options: HubOptions, select: SelectFiles)
   }
 }
 
-/** True for the spelling "owner/name" or "owner/name@revision", whether or not such a folder or model exists. */
+/**
+ * True if the text has the form "owner/name" or "owner/name@revision", whether or not such a folder or model exists.
+ */
 export function isModelId(text: string): boolean {
   const [name = ""] = text.split("@");
   return name.split("/").length === 2 && parseModelId(text) !== null;
 }
 
-/** The files of a repository that a checkpoint, or an adapter in PEFT's format, is loaded from. */
+/** The files of a repository needed to load a checkpoint, or an adapter in PEFT's format. */
 function checkpointFiles(where: string, needsTokenizer: boolean): SelectFiles {
   return async (paths, read) => {
     const there = (names: readonly string[]) => names.filter((name) => paths.includes(name));
@@ -69,7 +72,7 @@ function checkpointFiles(where: string, needsTokenizer: boolean): SelectFiles {
     const adapter = there(["adapter_config.json", "adapter_model.safetensors"]);
     if (format === undefined && adapter.length === 2) return [...adapter, ...tokenizer];
 
-    // Refused before gigabytes are fetched in vain.
+    // Refuse before gigabytes are fetched in vain.
     if (!paths.includes("config.json")) {
       throw new UsageError(`${where}: a checkpoint needs config.json, but the repository has none`);
     }
@@ -93,7 +96,7 @@ function checkpointFiles(where: string, needsTokenizer: boolean): SelectFiles {
   };
 }
 
-/** Whatever cannot be looked at for another reason is there: loading it says why. */
+/** A path that cannot be checked for another reason counts as existing: loading it reports the reason. */
 async function exists(path: string): Promise<boolean> {
   try {
     await stat(path);

@@ -1,6 +1,6 @@
 import type { Device, DType, Tensor } from "@astra-rl/torch";
 
-/** A model that gives every text one logit per label. B rows, T tokens, L labels. */
+/** A model that computes one logit per label for every text. B rows, T tokens, L labels. */
 export interface SequenceClassifier {
   readonly config: SequenceClassifierConfig;
   readonly dtype: DType;
@@ -23,11 +23,11 @@ export interface SequenceClassifierConfig {
   readonly architecture: string;
   readonly modelType: string;
   readonly vocabSize: number;
-  /** The most tokens in a row, special ones included. */
+  /** Maximum tokens per row, including special tokens. */
   readonly contextLength: number;
   /** Names of the labels in the order of the logits. */
   readonly labels: readonly string[];
   readonly padId: number;
-  /** config.json as it was read. */
+  /** config.json as read. */
   readonly raw: Readonly<Record<string, unknown>>;
 }

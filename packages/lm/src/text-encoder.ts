@@ -1,7 +1,7 @@
 import type { Device, DType, Tensor } from "@astra-rl/torch";
 import type { SequenceClassifierConfig } from "./sequence-classifier.js";
 
-/** A model that gives every token of a text a vector. B rows, T tokens, D numbers. */
+/** A model that computes a vector for every token of a text. B rows, T tokens, D hidden size. */
 export interface TextEncoder {
   readonly config: Omit<SequenceClassifierConfig, "labels">;
   readonly dtype: DType;
@@ -13,7 +13,7 @@ export interface TextEncoder {
   /**
    * @param ids int64 [B, T], special tokens included
    * @param mask bool [B, T], true = a token, false = padding on the right
-   * @returns [B, T, D], the last hidden states; those of padding mean nothing
+   * @returns [B, T, D], the last hidden states; those of padding are meaningless
    */
   forward(ids: Tensor, mask: Tensor): Tensor;
 

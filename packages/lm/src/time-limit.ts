@@ -1,19 +1,19 @@
 import { createContext, Script, type Context } from "node:vm";
 
-/** Work took longer than it may. */
+/** Work exceeded its time limit. */
 export class TimeLimitError extends Error {}
 
 const call = new Script("work()");
 let sandbox: { context: Context; globals: { work?: () => unknown } } | undefined;
 
 /**
- * Runs synchronous work that a model's file defines, such as a chat template or a regular expression, and interrupts it
- * after a while, even inside one match of a regular expression. It costs about a tenth of a millisecond a call.
+ * Runs synchronous work defined by a model's files, such as a chat template or a regular expression, and interrupts it
+ * after a time limit, even within one match of a regular expression. Costs about 0.1 ms per call.
  *
- * The work is cut off at any point, without its `finally` blocks: it must not alter anything that is used afterwards.
- * Its memory is not limited.
+ * The work may be interrupted anywhere, without running its `finally` blocks: it must not modify anything that is used
+ * afterwards. Its memory is not limited.
  *
- * @throws TimeLimitError where it takes longer
+ * @throws TimeLimitError if it takes longer
  */
 export function withTimeLimit<T>(milliseconds: number, work: () => T): T {
   if (sandbox === undefined) {

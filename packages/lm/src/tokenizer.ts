@@ -13,7 +13,7 @@ import { classOf, readListed, readSettings } from "./tokenizer/settings.js";
 import { AROUND, vocabularyFilesOf } from "./tokenizer/tokenizer-classes.js";
 import { readVocabularyFiles } from "./tokenizer/vocabulary-files.js";
 
-/** Files that describe a tokenizer in a Hugging Face folder; those that are there travel with every checkpoint. */
+/** Tokenizer files of a Hugging Face folder; those present are copied with every checkpoint. */
 export const TOKENIZER_FILES: readonly string[] = [
   "tokenizer.json",
   "tokenizer_config.json",
@@ -27,33 +27,32 @@ export const TOKENIZER_FILES: readonly string[] = [
   "sentencepiece.bpe.model",
 ];
 
-/** Of these, any one says that a folder means to have a tokenizer. */
+/** Any one of these shows that a folder is meant to contain a tokenizer. */
 export const VOCABULARIES = ["tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model"];
 
 /**
- * Text to token ids and back, exactly as Python's `tokenizers` and `transformers` do it: what is not known to be equal
- * is refused when it is loaded, with the name of the component and the option (docs/guides/tokenizers.md).
+ * Encodes and decodes text exactly like Python's `tokenizers` and `transformers`. Anything not known to match is
+ * refused on loading, with an error that names the component and the option (docs/guides/tokenizers.md).
  *
- * Neither direction adds or repairs anything by itself: no beginning-of-text token unless asked for, no clean-up of
- * spaces unless the checkpoint asks for it. So where the tokenizer is lossless (byte-level BPE) decode(encode(text)) is
- * the text, provided that it is well-formed Unicode. It knows nothing of padding or truncation, which belong to
- * batching and to the window.
+ * Nothing is added or cleaned up by default: no beginning-of-text token unless requested, no cleanup of spaces unless
+ * the checkpoint asks for it. So for a lossless tokenizer (byte-level BPE), decode(encode(text)) equals the text if it
+ * is well-formed Unicode. Padding and truncation are handled elsewhere.
  */
 export class Tokenizer {
-  /** One more than the largest id that `encode` can give. */
+  /** One more than the largest id that `encode` can return. */
   readonly vocabSize: number;
-  /** Id of the beginning-of-text token; null where the tokenizer has none. Likewise the others. */
+  /** Id of the beginning-of-text token; null if the tokenizer has none. The others likewise. */
   readonly bosId: number | null;
   readonly eosId: number | null;
   readonly padId: number | null;
-  /** What `addSpecialTokens` puts before and behind the ids of a text. */
+  /** Ids that `addSpecialTokens` puts before and after those of a text. */
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
-  /** The tokens that have a name ("bos_token"), as they are spelled. */
+  /** Texts of the named tokens ("bos_token"). */
   readonly specialTokens: Readonly<Record<string, string>>;
-  /** tokenizer_config.json as it was read; {} where there is none. */
+  /** tokenizer_config.json as read; {} if absent. */
   readonly settings: Readonly<Record<string, unknown>>;
-  /** The files it was made from, by name, byte for byte. */
+  /** The original files, by name, byte for byte. */
   readonly directoryFiles: ReadonlyMap<string, Uint8Array>;
 
   #fingerprint: string | null = null;
@@ -67,7 +66,7 @@ export class Tokenizer {
 
   private constructor(
     given: ReadonlyMap<string, Uint8Array>,
-    /** The folder that it was read from, for messages. */
+    /** The folder that it was loaded from, for messages. */
     readonly where: string,
   ) {
     const files = new Map(given);
@@ -76,7 +75,7 @@ export class Tokenizer {
       const bytes = files.get(name);
       return bytes === undefined ? null : parseJsonObject(bytes, place(name));
     };
-    // Not a file of the tokenizer, but Python looks there for what class it is.
+    // Not a tokenizer file, but Python uses it to determine the class.
     const named = read("config.json")?.["model_type"];
     const modelType = typeof named === "string" ? named : null;
     files.delete("config.json");
@@ -86,7 +85,7 @@ export class Tokenizer {
     const settings = readSettings({
       place,
       definition: json,
-      // Python lets the vocabulary's own tokens count only where tokenizer_config.json lists none.
+      // Python uses the vocabulary's own tokens only if tokenizer_config.json lists none.
       settings:
         "extra_special_tokens" in this.settings
           ? this.settings
@@ -158,7 +157,7 @@ export class Tokenizer {
     this.padId = special("pad_token");
   }
 
-  /** Reads the tokenizer of a Hugging Face folder. Throws UsageError where it is missing or malformed. */
+  /** Loads the tokenizer of a Hugging Face folder. Throws UsageError if it is missing or malformed. */
   static async load(directory: string): Promise<Tokenizer> {
     const files = new Map<string, Uint8Array>();
     for (const name of [...TOKENIZER_FILES, "config.json"]) {
@@ -168,7 +167,7 @@ export class Tokenizer {
     return new Tokenizer(files, directory);
   }
 
-  /** Makes a tokenizer from the contents of its files, by file name; `where` begins the error messages. */
+  /** Creates a tokenizer from the contents of its files, by file name; `where` starts error messages. */
   static fromFiles(files: ReadonlyMap<string, Uint8Array>, where = "tokenizer"): Tokenizer {
     return new Tokenizer(files, where);
   }
@@ -176,10 +175,10 @@ export class Tokenizer {
   /**
    * Token ids of a text; [] for the empty text.
    *
-   * Text that spells a special token out ("<|endoftext|>") gives that token, as in Python.
+   * Text that contains a special token ("<|endoftext|>") is encoded as that token, as in Python.
    *
-   * @param options.addSpecialTokens adds what the tokenizer puts around a text (`prefixIds`, `suffixIds`), as Python's
-   * `tokenizer(text)` does. Default false, since continuations must not get any.
+   * @param options.addSpecialTokens adds `prefixIds` and `suffixIds`, like Python's `tokenizer(text)`. Default false,
+   * since continuations must not get any.
    */
   encode(text: string, options: { addSpecialTokens?: boolean } = {}): number[] {
     const { addSpecialTokens = false } = options;
@@ -201,13 +200,13 @@ export class Tokenizer {
   }
 
   /**
-   * The text of token ids; "" for []. Bytes that are no valid UTF-8 (a character cut in two) give U+FFFD.
+   * The text of token ids; "" for []. Invalid UTF-8 (a split character) becomes U+FFFD.
    *
-   * Ids that the vocabulary lacks, which a model with a padded vocabulary can sample, have no text.
+   * Ids outside the vocabulary, which a model with a padded vocabulary can sample, have no text.
    *
-   * @param options.skipSpecialTokens leaves special tokens out. Default true.
-   * @param options.cleanUpSpaces takes the spaces before punctuation away. Default: as tokenizer_config.json says
-   * ("clean_up_tokenization_spaces"), but never for BPE, which it would spoil.
+   * @param options.skipSpecialTokens omits special tokens. Default true.
+   * @param options.cleanUpSpaces removes spaces before punctuation. Default: "clean_up_tokenization_spaces" of
+   * tokenizer_config.json, but never for BPE, whose texts it would damage.
    */
   decode(
     ids: readonly number[],
@@ -227,12 +226,12 @@ export class Tokenizer {
     return cleanUpSpaces ? cleanUp(text) : text;
   }
 
-  /** Id of a token given as it is spelled in the vocabulary; null where there is none. */
+  /** Id of a token given by its vocabulary entry; null if there is none. */
   idOf(token: string): number | null {
     return this.#added.idOf.get(token) ?? this.#model.idOf.get(token) ?? null;
   }
 
-  /** Equal for tokenizers that give the same ids to the same text, judged by the files that define them, byte for byte. */
+  /** Hash of the files that define the tokenizer, byte for byte: if equal, all texts are encoded the same. */
   get fingerprint(): string {
     if (this.#fingerprint !== null) return this.#fingerprint;
     const definition = this.directoryFiles.get("tokenizer.json");
@@ -242,7 +241,7 @@ export class Tokenizer {
     return (this.#fingerprint = hash.digest("hex"));
   }
 
-  /** Writes the files that it was made from, unchanged, into a folder. */
+  /** Writes the original files, unchanged, into a folder. */
   async save(directory: string): Promise<void> {
     makeFolder(directory);
     for (const [name, bytes] of this.directoryFiles) writeFileAtomic(join(directory, name), [bytes]);
@@ -255,8 +254,8 @@ export class Tokenizer {
   }
 
   /**
-   * What tokenizer.json says, or what the class makes of the files of its vocabulary where there is none; and the file
-   * that messages about it begin with.
+   * The contents of tokenizer.json, or, if there is none, what the class builds from its vocabulary files; with the
+   * file name for messages.
    */
   #definition(json: Record<string, unknown> | null, modelType: string | null, where: string) {
     const place = (name: string) => join(where, name);
@@ -280,7 +279,7 @@ export class Tokenizer {
     };
   }
 
-  /** A rebuilt tokenizer names the tokens around a text by their spelling. */
+  /** A rebuilt tokenizer names the tokens around a text by their text. */
   #frame(given: unknown, read: () => Frame | null): Frame {
     const around = (given as { [AROUND]?: [string, string] } | null | undefined)?.[AROUND];
     if (around === undefined) return read() ?? NO_FRAME;
@@ -289,12 +288,12 @@ export class Tokenizer {
   }
 }
 
-/** Halves of surrogate pairs on their own are no text: they become U+FFFD. */
+/** Lone surrogates are not valid text: they become U+FFFD. */
 function wellFormed(text: string): string {
   return /\p{Cs}/u.test(text) ? Buffer.from(text).toString() : text;
 }
 
-/** Whether a Metaspace that looks for the first piece is somewhere in a pre-tokenizer, which has been checked. */
+/** Whether a pre-tokenizer, already validated, contains a Metaspace that prepends only to the first piece. */
 function prependsToFirst(preTokenizer: unknown): boolean {
   const { type, prepend_scheme: scheme, pretokenizers } = (preTokenizer ?? {}) as Record<string, unknown>;
   if (type === "Sequence") return (pretokenizers as unknown[]).some(prependsToFirst);

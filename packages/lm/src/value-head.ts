@@ -17,7 +17,7 @@ import {
 } from "@astra-rl/torch";
 import type { CausalLM } from "./causal-lm.js";
 
-/** Beside the weights of a checkpoint; whoever loads only the model does not see it. */
+/** Stored next to a checkpoint's weights; ignored when only the model is loaded. */
 const FILE = "value_head.safetensors";
 
 /** TRL's names for the same two tensors. */
@@ -25,12 +25,11 @@ const WEIGHT = "v_head.summary.weight";
 const BIAS = "v_head.summary.bias";
 
 /**
- * A linear map from the last hidden state, after the final norm, to the value of the state that it stands for:
- * V = w·h + b, trained together with the tester that it reads.
+ * A linear value head on the last hidden state, after the final norm: V = w·h + b, trained jointly with the tester.
  *
- * It begins at zero, as OpenAI's lm-human-preferences does (Huang et al. 2023, "The N Implementation Details of RLHF with
- * PPO"): a value that knows nothing is 0 for every text, and its first gradients teach the head before they
- * reach the tester. There is no dropout, unlike in TRL: values of one text must not differ from call to call.
+ * It is initialized to zero, as in OpenAI's lm-human-preferences (Huang et al. 2023, "The N Implementation Details of
+ * RLHF with PPO"): initial values are 0 for every text, and the first gradients train the head before they reach the
+ * tester. Unlike in TRL there is no dropout: values of the same text must not differ between calls.
  */
 export class ValueHead {
   /** [1, D] */
@@ -38,14 +37,14 @@ export class ValueHead {
   /** [1] */
   readonly bias: Tensor;
 
-  /** A head for a model's hidden states; the caller disposes of it. */
+  /** A head for a model's hidden states. The caller disposes of it. */
   constructor({ config, computeDtype, device }: Pick<CausalLM, "config" | "computeDtype" | "device">) {
     const dtype = computeDtype === "float64" ? "float64" : "float32";
     this.weight = keep(zeros([1, config.hiddenSize], { dtype, device })).requiresGrad_();
     this.bias = keep(zeros([1], { dtype, device })).requiresGrad_();
   }
 
-  /** Whether a folder holds a saved head. */
+  /** Whether a folder contains a saved head. */
   static isIn(folder: string): boolean {
     return existsSync(join(folder, FILE));
   }
@@ -54,12 +53,12 @@ export class ValueHead {
     return [this.weight, this.bias];
   }
 
-  /** Values of hidden states in the head's own type, whatever the model computes in: [n, D] → [n]. */
+  /** Values of hidden states, in the head's own type, whatever the model's: [n, D] → [n]. */
   read(states: Tensor): Tensor {
     return scope(() => linear(cast(states, this.weight.dtype), this.weight, this.bias).squeeze(-1));
   }
 
-  /** Writes the head beside a checkpoint that is in the folder already. */
+  /** Saves the head into a checkpoint's folder. */
   save(folder: string): void {
     const digests = new Map<string, string>();
     writeSafetensors(join(folder, FILE), this.#named(), { format: "pt" }, digests);
@@ -67,9 +66,9 @@ export class ValueHead {
   }
 
   /**
-   * Takes the numbers of a saved head, in place: optimizers keep their hold of the parameters.
+   * Loads a saved head in place, so that optimizers keep their references to the parameters.
    *
-   * @throws UsageError where the folder holds none, or one of another width
+   * @throws UsageError if the folder has none, or one of another hidden size
    */
   restore(folder: string): void {
     const path = join(folder, FILE);

@@ -14,18 +14,18 @@ import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fie
 
 export const SINGLE = "model.safetensors";
 
-/** A format of weights: one file, or several with an index that says which tensor is where. */
+/** A weight format: one file, or several with an index that maps each tensor to its file. */
 export interface WeightFormat {
   readonly single: string;
   readonly index: string;
-  /** What the names of its files end with. */
+  /** File name extension. */
   readonly ending: string;
   open(path: string): WeightFile;
 }
 
 type WeightFile = SafetensorsFile | StateDictFile;
 
-/** In the order in which they are looked for, as in transformers. */
+/** In order of precedence, as in transformers. */
 export const WEIGHT_FORMATS: readonly WeightFormat[] = [
   { single: SINGLE, index: `${SINGLE}.index.json`, ending: ".safetensors", open: openSafetensors },
   {
@@ -39,11 +39,11 @@ export const WEIGHT_FORMATS: readonly WeightFormat[] = [
 /** The weights of a checkpoint folder: one file, or several with an index. */
 export class WeightFiles {
   private constructor(
-    /** The file that holds each tensor. */
+    /** The file that contains each tensor. */
     private readonly files: ReadonlyMap<string, WeightFile>,
   ) {}
 
-  /** Opens what is there. Throws UsageError where nothing is, or where it cannot be used. */
+  /** Opens a folder's weights. Throws UsageError if there are none or they cannot be used. */
   static async open(directory: string): Promise<WeightFiles> {
     let names: string[];
     try {
@@ -69,7 +69,7 @@ export class WeightFiles {
     return this.files.keys();
   }
 
-  /** The file, type and shape of a tensor, for checks before it is read. */
+  /** The file, type and shape of a tensor, for checks before reading. */
   describe(key: string): { path: string; dtype: string; shape: readonly number[] } {
     const file = this.files.get(key);
     const entry = file?.tensors.get(key);
@@ -77,7 +77,7 @@ export class WeightFiles {
     return { path: file.path, dtype: entry.dtype, shape: entry.shape };
   }
 
-  /** A tensor as it is stored, on the CPU. */
+  /** A tensor in its stored type, on the CPU. */
   read(key: string): Tensor {
     const file = this.files.get(key);
     if (file === undefined) throw new Error(`internal: no tensor ${key}`);
@@ -110,7 +110,8 @@ async function openShards(directory: string, format: WeightFormat): Promise<Map<
 }
 
 /**
- * The file of each tensor, as an index of shards names them: plain names, never paths out of the folder.
+ * The file of each tensor, from an index of shards; only plain file names are allowed, so that no path leaves the
+ * folder.
  *
  * @param place path of the index, for messages
  */
@@ -136,10 +137,10 @@ export function parseIndex(
 }
 
 /**
- * Says what to do where there are no weights that can be read.
+ * Error message for missing or unsupported weights, with a remedy.
  *
- * @param place folder or repository, the beginning of the sentence
- * @param names the files that are there instead
+ * @param place folder or repository, the start of the message
+ * @param names the files present
  */
 export function missingWeights(place: string, names: readonly string[]): string {
   const [safetensors, pickled] = WEIGHT_FORMATS as [WeightFormat, WeightFormat];
@@ -153,11 +154,11 @@ export function missingWeights(place: string, names: readonly string[]): string 
   );
 }
 
-/** Size of a checkpoint's weights as they are stored; 0 for a folder that is not there, which loading will report. */
+/** Stored size of a checkpoint's weights; 0 for a folder that does not exist, which loading will report. */
 export async function storedWeightBytes(directory: string): Promise<number> {
   const names = await readdir(directory).catch(() => []);
   const files = WEIGHT_FORMATS.map(({ ending }) => names.filter((name) => name.endsWith(ending)));
-  // Those that are read, where there are several formats.
+  // If there are several formats, the one that is loaded.
   const read = files.find((found) => found.length > 0) ?? [];
   const sizes = await Promise.all(read.map(async (name) => (await stat(join(directory, name))).size));
   return sizes.reduce((sum, size) => sum + size, 0);

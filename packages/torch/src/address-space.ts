@@ -2,14 +2,14 @@ import { readFileSync } from "node:fs";
 import { UsageError } from "./errors.js";
 
 /**
- * Bytes that OpenBLAS maps for each thread at its first product, with the thread's stack: 148 MiB measured for 0.3.21. Where
- * that fails it tries again for ever.
+ * Bytes that OpenBLAS maps per thread in its first product, plus the thread's stack: 148 MiB measured for 0.3.21. If
+ * mapping fails, OpenBLAS retries forever.
  */
 const BYTES_PER_THREAD = 160 * 2 ** 20;
-/** What else the first products map. */
+/** Other mappings of the first products. */
 const BYTES_BESIDE = 192 * 2 ** 20;
 
-/** Bytes of address space that a limit (`ulimit -v`) leaves this process; Infinity where there is none. */
+/** Address space left to this process by a limit (`ulimit -v`), in bytes; Infinity without a limit. */
 function addressSpaceLeft(): number {
   try {
     const limit = /^Max address space\s+(\d+)/mu.exec(readFileSync("/proc/self/limits", "utf8"))?.[1];
@@ -20,7 +20,7 @@ function addressSpaceLeft(): number {
   }
 }
 
-/** @throws UsageError where the first product would find no address space for its buffers */
+/** @throws UsageError if the first product would not find enough address space for its buffers */
 export function requireAddressSpace(threads: number, left = addressSpaceLeft()): void {
   const needed = BYTES_PER_THREAD * threads + BYTES_BESIDE;
   if (left >= needed) return;

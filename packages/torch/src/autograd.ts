@@ -1,17 +1,17 @@
-/** Gradients with respect to given inputs, without touching anybody's `grad`. */
+/** Gradients with respect to given inputs, without accumulating into `grad`. */
 import { describeValue, TorchError } from "./errors.js";
 import { addon } from "./native.js";
 import { isTensor, wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";
 
 export interface GradOptions {
-  /** Derivatives of the final value by each output; null stands for 1, where the output has one element. */
+  /** Gradient of the final value with respect to each output; null = 1, for outputs with one element. */
   gradOutputs?: Tensor | readonly (Tensor | null)[];
-  /** Default: false. Whether an input that no output depends on gives null instead of an error. */
+  /** Whether an input that no output depends on gives null instead of an error. Default: false. */
   allowUnused?: boolean;
-  /** Default: the value of createGraph. Whether the graph may be used again. */
+  /** Whether the graph may be used again. Default: the value of createGraph. */
   retainGraph?: boolean;
-  /** Default: false. Whether the gradients can be differentiated in turn. */
+  /** Whether the gradients can be differentiated again. Default: false. */
   createGraph?: boolean;
 }
 
@@ -23,7 +23,7 @@ function handles(where: string, value: unknown): number[] {
   });
 }
 
-/** The derivative of the sum of `outputs` by each of `inputs`. */
+/** The gradient of the sum of `outputs` with respect to each of `inputs`. */
 export function grad(
   outputs: Tensor | readonly Tensor[],
   inputs: Tensor | readonly Tensor[],

@@ -1,4 +1,4 @@
-/** Gradient checkpointing: a step keeps its inputs only, and runs once more when it is differentiated. */
+/** Gradient checkpointing: stores only the inputs of a function and runs it again in the backward pass. */
 import { grad } from "./autograd.js";
 import { differentiable } from "./differentiable.js";
 import { TorchError } from "./errors.js";
@@ -8,19 +8,19 @@ import { enableGrad, isGradEnabled, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 /**
- * `run(...inputs)` without keeping what lies between inputs and result: the backward pass runs it again. Values and
- * gradients are those of the plain call, random draws included (dropout draws the same mask twice); memory is traded
- * for a second forward pass (Chen et al. 2016, arXiv 1604.06174).
+ * Computes `run(...inputs)` without keeping intermediate values: the backward pass runs it again. Values and gradients
+ * equal those of a plain call, including random draws (dropout uses the same mask twice). This trades memory for a
+ * second forward pass (Chen et al. 2016, arXiv 1604.06174).
  *
- * The result is an ordinary tensor: `backward`, `grad` and further operators take it as any other. Its gradients cannot
- * be differentiated in turn.
+ * The result is an ordinary tensor for `backward`, `grad` and other operators. Its gradients cannot be differentiated
+ * again.
  *
- * @param run must give the same result each time: a new tensor, no view of another. Tensors that it reads are either
- * `inputs` or owned by somebody until the backward pass (parameters); what a scope frees in between must be an input
+ * @param run must return the same result each time: a new tensor, not a view. Every tensor it uses must be an input or
+ * stay alive until the backward pass (parameters); tensors that a scope frees before must be inputs
  * @param inputs kept until the backward pass; they must not be changed in place before it
- * @param parameters every other tensor that `run` reads and that is to get a gradient: those left out get none
- * @throws TorchError where the result is not on the CPU: backward passes of other devices run on threads that
- * JavaScript cannot enter
+ * @param parameters all other tensors used by `run` that need gradients; tensors not listed get none
+ * @throws TorchError if the result is not on the CPU: backward passes on other devices run on threads that cannot call
+ * JavaScript
  */
 export function checkpoint(
   run: (...inputs: Tensor[]) => Tensor,
@@ -53,7 +53,7 @@ export function checkpoint(
   });
 }
 
-/** Runs `body` with the generator in an earlier state, and leaves the generator as it was found. */
+/** Runs `body` with the generator in an earlier state, then restores the generator. */
 function drawingFrom<T>(random: Tensor, body: () => T): T {
   const native = addon();
   const present = wrap(native.generatorState(null));

@@ -6,22 +6,21 @@ import type { Tensor } from "./tensor.js";
 
 /** Options of {@link clipGradNorm_}. */
 export interface ClipGradNormOptions {
-  /** Throw a TorchError when the norm is infinite or not a number. Default false: return it. */
+  /** Throws a TorchError if the norm is infinite or NaN. Default false: return it. */
   errorIfNonfinite?: boolean;
 }
 
 /**
- * Scales all gradients, in place and by one common factor, so that their joint norm is at most `maxNorm`.
+ * Scales all gradients in place by one common factor, so that their joint norm is at most `maxNorm`.
  *
- * The norm is joint: the Euclidean norm of all gradients seen as one long vector, not one norm for each. The
- * factor is maxNorm / (norm + 1e-6), and gradients that are short enough already are left as they are.
+ * The norm is the Euclidean norm of all gradients concatenated into one vector, not one norm per gradient. The factor
+ * is maxNorm / (norm + 1e-6); gradients whose norm is small enough stay unchanged.
  *
- * When the norm is infinite or not a number there is no factor that would repair the gradients; they are left
- * untouched (PyTorch would multiply them by 0 or NaN) and the norm is returned. The caller must check it and
- * leave the step out.
+ * If the norm is infinite or NaN, no factor can repair the gradients: they stay unchanged (PyTorch would multiply them
+ * by 0 or NaN), and the caller must check the returned norm and skip the step.
  *
  * @param maxNorm ≥ 0; Infinity measures without clipping.
- * @returns the norm before clipping; 0 when no parameter has a gradient.
+ * @returns the norm before clipping; 0 if no parameter has a gradient.
  * @throws UsageError unless maxNorm is a number ≥ 0.
  */
 export function clipGradNorm_(
@@ -55,12 +54,15 @@ export function clipGradNorm_(
 function jointNorm(gradients: readonly Tensor[]): number {
   const plain = gradients.filter(({ device, dtype }) => device === "cpu" && dtype === "float32");
   const others = gradients.filter((gradient) => !plain.includes(gradient));
-  // In double precision: libtorch's float32 sum loses digits over tens of millions of elements.
+  // In double precision: libtorch's float32 sum loses precision over tens of millions of elements.
   const plainNorm = addon().gradientNorm(plain.map((gradient) => gradient.handle));
   return others.length === 0 ? plainNorm : Math.hypot(plainNorm, generalNorm(others));
 }
 
-/** Norm of norms, brought together on one device so that there is one wait for it; 16-bit ones in float32. */
+/**
+ * Norm of norms, collected on one device so that there is a single synchronization; 16-bit gradients are computed in
+ * float32.
+ */
 function generalNorm(gradients: readonly Tensor[]): number {
   const { device } = gradients[0]!;
   const norms = gradients.map((gradient) => {

@@ -1,9 +1,9 @@
-/** Which control groups the process is in, and what they allow it: containers have limits that the machine does not show. */
+/** The process's control groups and their limits: containers have limits that the machine does not show. */
 import { readFileSync, statSync } from "node:fs";
 
-/** Folders of a controller's groups: the process's own first, then those above it, as far as the mount shows them. */
+/** Folders of a controller's groups: the process's own first, then its ancestors, as far as the mount shows them. */
 export interface ControlGroups {
-  /** Stands before every path that is read: "" but in tests. */
+  /** Prefix of every path that is read; "" except in tests. */
   root: string;
   version1: readonly string[];
   version2: readonly string[];
@@ -12,8 +12,7 @@ export interface ControlGroups {
 const known = new Map<string, ControlGroups>();
 
 /**
- * The groups of this process, looked up once. ASTRA_SYSTEM_ROOT names another root: the tests' way to a machine with other
- * limits.
+ * The groups of this process, looked up once. Tests set another root with ASTRA_SYSTEM_ROOT to simulate other limits.
  */
 export function controlGroups(
   controller: "memory" | "cpu",
@@ -25,12 +24,12 @@ export function controlGroups(
   return groups;
 }
 
-/** Processors' worth of time that the control groups allow; 0 without a limit. */
+/** Processor time that the control groups allow, in processors; 0 without a limit. */
 export function allowedProcessors(
   { root, version1, version2 }: ControlGroups = controlGroups("cpu"),
 ): number {
   const shares = [
-    // "max 100000" where there is no limit
+    // "max 100000" without a limit
     ...version2.map((folder) => read(`${root}${folder}/cpu.max`).split(/\s+/u)),
     ...version1.map((folder) =>
       ["cpu.cfs_quota_us", "cpu.cfs_period_us"].map((file) => read(`${root}${folder}/${file}`)),
@@ -65,12 +64,12 @@ function findGroups(controller: string, root: string): ControlGroups {
   return { root, version1: found.version1 ?? [], version2: found.version2 ?? [] };
 }
 
-/** @param shown what part of the groups the mount shows */
+/** @param shown the group that the mount exposes as its root */
 function foldersOf(root: string, shown: string, mount: string, group: string): string[] {
   let below = "";
   if (shown === "/") below = group;
   else if (group === shown || group.startsWith(`${shown}/`)) below = group.slice(shown.length);
-  // In a container the group may be named as the machine outside sees it, and the mount shows only what is inside.
+  // In a container, the group's path may be that of the host, while the mount shows only the container's groups.
   if (!below.startsWith("/") || below === "/" || below.includes("/..") || !isFolder(root + mount + below))
     below = "";
   const folders = [];
@@ -78,7 +77,7 @@ function foldersOf(root: string, shown: string, mount: string, group: string): s
   return [...folders, mount];
 }
 
-/** Spaces and such are written as \040 in /proc/self/mountinfo. */
+/** /proc/self/mountinfo escapes spaces and similar characters, as in \040. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/gu, (_, code: string) => String.fromCharCode(parseInt(code, 8)));
 }
@@ -91,7 +90,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** "" where there is no such file, or none that may be read. */
+/** "" if the file does not exist or cannot be read. */
 function read(path: string): string {
   try {
     return readFileSync(path, "utf8").trim();

@@ -6,26 +6,26 @@ import { isGradEnabled, noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 export interface DifferentiableFunction {
-  /** Begins the messages of errors in the backward pass. */
+  /** Starts error messages of the backward pass. */
   name: string;
-  /** Everything that a gradient may flow to; null for an optional one that is absent. */
+  /** All tensors that gradients may flow to; null for an absent optional one. */
   inputs: readonly (Tensor | null)[];
   /**
-   * Computes the output, a new tensor, from the inputs; runs without gradients. `saved` is kept for the backward pass,
+   * Computes the output, a new tensor, from the inputs; runs without gradients. `saved` is kept for the backward pass
    * and freed with the graph.
    */
   forward: () => { output: Tensor; saved: readonly Tensor[] };
   /**
-   * The derivative of the final value by each input, in their order and of their shapes and dtypes; null = none. Runs
-   * without gradients, in a scope of its own, at most once unless the graph is retained.
+   * The gradient of the final value with respect to each input, in the same order, shapes and dtypes; null = none. Runs
+   * without gradients, in its own scope, at most once unless the graph is retained.
    */
   backward: (gradOutput: Tensor, saved: readonly Tensor[]) => readonly (Tensor | null)[];
 }
 
 /**
- * Runs a function that knows its own derivative: for a cheaper backward pass than the operators' own would be, or one
- * that computes again what the forward pass did not keep. It can be differentiated once. On the CPU only: elsewhere
- * backward passes run on threads that JavaScript cannot enter.
+ * Runs a function with a custom backward pass, which may be cheaper than that of its operators, or recompute values
+ * that the forward pass did not keep. It can be differentiated once. CPU only: on other devices, backward passes run on
+ * threads that cannot call JavaScript.
  *
  * @example
  * const cube = (x: Tensor) =>

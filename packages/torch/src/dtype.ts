@@ -6,17 +6,17 @@ export type DType =
 /** "cpu", "cuda" (the current CUDA device) or "cuda:N". */
 export type Device = string;
 
-/** The typed array that carries a dtype's values: 16-bit floats travel as float32, bool as bytes. */
+/** The typed array for a dtype's values: 16-bit floats are transferred as float32, bool as bytes. */
 export type TypedArray =
   Float32Array | Float64Array | BigInt64Array | Int32Array | Int16Array | Int8Array | Uint8Array;
 
 interface DTypeFacts {
   /** c10::ScalarType's number, the same in every libtorch release. */
   code: number;
-  /** Bytes of one element in a tensor. */
+  /** Bytes per element. */
   bytes: number;
   kind: "float" | "integer" | "bool";
-  /** Least and greatest value of an integer type; null where a number array cannot leave the range. */
+  /** Minimum and maximum of an integer type; null if no JavaScript number can be out of range. */
   range: readonly [number, number] | null;
   array: new (length: number) => TypedArray;
 }
@@ -44,7 +44,7 @@ const nameOfCode = new Map<number, DType>(
   (Object.keys(dtypeFacts) as DType[]).map((name) => [dtypeFacts[name].code, name]),
 );
 
-/** The dtype behind c10::ScalarType's number. Throws for complex and quantized types, which are not offered. */
+/** The dtype of a c10::ScalarType number. Throws for complex and quantized types, which are not supported. */
 export function dtypeOfCode(code: number): DType {
   const name = nameOfCode.get(code);
   if (name === undefined) {
@@ -57,7 +57,7 @@ export function isDType(value: unknown): value is DType {
   return typeof value === "string" && Object.hasOwn(dtypeFacts, value);
 }
 
-/** Number of bytes of one element. */
+/** Bytes per element. */
 export function bytesOf(dtype: DType): number {
   return dtypeFacts[dtype].bytes;
 }

@@ -1,4 +1,4 @@
-/** What engine runs here, on how many threads and which devices. */
+/** Information about the engine, its threads, devices and memory. */
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 
@@ -15,21 +15,24 @@ export interface EngineInformation {
   origin: string;
   /** "OpenBLAS (path)", "MKL", or "unknown". */
   blas: string;
-  /** Whether the BLAS shares libtorch's OpenMP threads; null where it cannot be told. */
+  /** Whether the BLAS shares libtorch's OpenMP threads; null if unknown. */
   blasUsesOpenMp: boolean | null;
-  /** The kind of core that OpenBLAS computes for, e.g. "Cooperlake"; null for another BLAS. */
+  /** The core type that OpenBLAS uses kernels for, e.g. "Cooperlake"; null for another BLAS. */
   coreType: string | null;
   oneDnn: boolean;
   threads: number;
-  /** Cores that this process may compute on at the same time. */
+  /** Number of cores that this process can use at the same time. */
   physicalCores: number;
-  /** The instruction set in force: what the processor and the kernel allow, or less where ASTRA_ISA asks for less. */
+  /**
+   * The instruction set in use: the best one that the processor and the kernel support, or a lower one set by
+   * ASTRA_ISA.
+   */
   isa: Isa;
-  /** Whether bfloat16 numbers are multiplied as they are, by the instruction set in force. */
+  /** Whether the instruction set in use multiplies bfloat16 natively. */
   bf16: boolean;
   cuda: boolean;
   cudaDevices: number;
-  /** libtorch's own account of how it was built. */
+  /** libtorch's build configuration. */
   configuration: string;
 }
 
@@ -57,7 +60,7 @@ export function engineInformation(): EngineInformation {
   };
 }
 
-/** Paths of the libraries in this process, in the order of their places; none where the system does not tell. */
+/** Paths of the libraries loaded in this process, in address order; empty if the system does not show them. */
 function loadedLibraries(): string[] {
   try {
     const maps = readFileSync("/proc/self/maps", "utf8").matchAll(/ (\/.*\.so[^/\n]*|\/.*\.node)$/gmu);
@@ -71,7 +74,7 @@ export function cudaAvailable(): boolean {
   return addon().information().cudaDevices > 0;
 }
 
-/** What the machine and the control groups that the process is in leave it, in bytes; null where the system does not tell. */
+/** Memory left to this process by the machine and its control groups, in bytes; null if unknown. */
 export function availableMemory(): { available: number; limit: number; of: string } | null {
   const { root, version1, version2 } = controlGroups("memory");
   const headroom = addon().memoryHeadroom(root, version1, version2);
@@ -79,17 +82,17 @@ export function availableMemory(): { available: number; limit: number; of: strin
 }
 
 /**
- * The most bytes that one CPU tensor may take in this process; larger ones are refused with an OutOfMemoryError. Null: no
- * limit but the memory that the machine and the process's control groups have left, which always holds.
+ * Sets the maximum size of one CPU tensor in this process, in bytes; larger ones fail with an OutOfMemoryError. Null:
+ * limited only by the memory that the machine and the process's control groups have left, which always applies.
  */
 export function setAllocationLimit(bytes: number | null): void {
   addon().setAllocationLimit(bytes);
 }
 
 /**
- * From here on a second SIGINT or SIGTERM ends the process at once, with code 128 + the signal's number, even while a
- * computation keeps JavaScript from running. The first goes to the process's own handlers, which must be there already
- * and stay until the returned function, which ends this, was called.
+ * From now on, a second SIGINT or SIGTERM ends the process immediately, with code 128 + the signal's number, even while
+ * a computation blocks JavaScript. The first one goes to the process's own handlers, which must be installed before and
+ * stay until the returned function is called; that function ends this behaviour.
  */
 export function endOnSecondSignal(): () => void {
   addon().endOnSecondSignal(true);
@@ -99,8 +102,8 @@ export function endOnSecondSignal(): () => void {
 /**
  * Checks that this process can compute on a device.
  *
- * @param what begins the message: the key or option that asks for it
- * @throws UsageError where it cannot
+ * @param what start of the message: the key or option that requests the device
+ * @throws UsageError if it cannot
  */
 export function requireDevice(device: Device, what: string): void {
   if (device === "cpu") return;
@@ -117,40 +120,40 @@ export function requireDevice(device: Device, what: string): void {
   );
 }
 
-/** Waits until the device has done all that was asked of it; returns at once for the CPU. */
+/** Waits until all work queued on the device is done; returns immediately for the CPU. */
 export function synchronize(device: Device = "cpu"): void {
   addon().synchronize(device);
 }
 
 /**
- * Bytes that all CPU tensors of this process take at this moment, those that only graphs hold included. Those of 256 KiB
- * and more are rounded up to whole pieces of 64 KiB.
+ * Bytes currently allocated for CPU tensors of this process, including those held only by autograd graphs. Allocations
+ * of 256 KiB and more are rounded up to multiples of 64 KiB.
  */
 export function memoryAllocated(): number {
   return addon().memoryAllocated();
 }
 
-/** The most that `memoryAllocated` has been since the process began or `resetPeakMemoryStats` was called, in bytes. */
+/** Maximum of `memoryAllocated` since the process started or `resetPeakMemoryStats` was called, in bytes. */
 export function maxMemoryAllocated(): number {
   return addon().maxMemoryAllocated();
 }
 
-/** From here on `maxMemoryAllocated` tells of what comes. */
+/** Restarts the measurement of `maxMemoryAllocated`. */
 export function resetPeakMemoryStats(): void {
   addon().resetPeakMemoryStats();
 }
 
 /**
- * Gives memory that is free, but kept for the next tensors, back to the system. For long runs, at moments that do not
- * matter: the pages have to be fetched again.
+ * Returns cached free memory to the system. Call it in long runs when time is not critical, since the pages have to be
+ * mapped again.
  */
 export function emptyCache(): void {
   addon().emptyCache();
 }
 
 /**
- * Gives back what is kept for more than tensors took since the call before the last. A long run calls it after each step:
- * what an unusual step needed does not stay for good, and what every step needs is not fetched again.
+ * Returns cached memory beyond what tensors used since the call before the last. Long runs call it after each step: the
+ * peak of an unusual step is not kept forever, and the memory that every step needs is not mapped again.
  */
 export function trimCache(): void {
   addon().trimCache();

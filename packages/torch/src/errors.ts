@@ -1,5 +1,5 @@
-// The one family of errors that the whole project throws. A message begins with the place, then says the rule
-// that was broken, what was given, and what to do. Faults of our own begin with "internal:".
+// Errors of the whole project. A message starts with the location, then gives the violated rule, the value found and a
+// remedy. Internal errors start with "internal:".
 
 /** Base class of every error that this project throws. `cause` holds the error that led to it. */
 export class AstraError extends Error {
@@ -7,29 +7,29 @@ export class AstraError extends Error {
 }
 
 /**
- * The caller gave something that cannot work: a configuration, a checkpoint, a prompt file, an argument.
- * The command line turns it into exit code 2.
+ * The caller passed something invalid: a configuration, a checkpoint, a prompt file, an argument. The command line maps
+ * it to exit code 2.
  */
 export class UsageError extends AstraError {
   override name = "UsageError";
 }
 
-/** A tensor operator refused its arguments or failed while it ran. */
+/** A tensor operator rejected its arguments or failed while running. */
 export class TorchError extends AstraError {
   override name = "TorchError";
 }
 
-/** A model computed numbers that are infinite or none: its weights are broken, or training has made them diverge. */
+/** A model computed infinite or NaN values: its weights are damaged, or training has diverged. */
 export class NotFiniteError extends AstraError {
   override name = "NotFiniteError";
 }
 
-/** There is no memory for what was asked of the engine: the message says how much was, and how much is left. */
+/** Not enough memory; the message gives the requested and the available amount. */
 export class OutOfMemoryError extends TorchError {
   override name = "OutOfMemoryError";
 }
 
-/** Renders a rejected value shortly, so that a message can carry it whatever it is. */
+/** Short description of any rejected value, for error messages. */
 export function describeValue(value: unknown): string {
   if (typeof value === "string")
     return JSON.stringify(value.length > 80 ? `${value.slice(0, 77)}...` : value);

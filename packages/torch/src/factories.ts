@@ -1,4 +1,4 @@
-/** Tensors from JavaScript data and from nothing. */
+/** Creates tensors from JavaScript data, constants and random numbers. */
 import { dtypeFacts, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
 import type { Generator } from "./generator.js";
@@ -33,16 +33,16 @@ export interface FactoryOptions {
 }
 
 export interface TensorOptions extends FactoryOptions {
-  /** Needed only where it differs from the nesting of the data. */
+  /** Required only if it differs from the nesting of the data. */
   shape?: readonly number[];
 }
 
 export interface RandomOptions extends FactoryOptions {
-  /** Default: libtorch's default generator of the device, see `manualSeed`. */
+  /** Default: libtorch's default generator for the device, see `manualSeed`. */
   generator?: Generator | null;
 }
 
-/** dtype of each typed array; unsigned types that tensors lack go to the next larger signed one. */
+/** dtype of each typed array; unsigned types without a tensor dtype map to the next larger signed one. */
 const dtypeOfArray = new Map<unknown, DType>([
   [Float32Array, "float32"],
   [Float64Array, "float64"],
@@ -84,7 +84,7 @@ function flatten(data: NestedInput, shape: readonly number[], dim: number, targe
   for (const item of data as NestedInput[]) flatten(item, shape, dim + 1, target);
 }
 
-/** A typed array of the dtype's own kind; refuses values that the dtype cannot hold. */
+/** Converts to the dtype's typed array; throws for values that the dtype cannot hold. */
 function pack(values: ArrayLike<number>, dtype: DType): TypedArray {
   const facts = dtypeFacts[dtype];
   const array = new facts.array(values.length);
@@ -107,8 +107,8 @@ function pack(values: ArrayLike<number>, dtype: DType): TypedArray {
 }
 
 /**
- * A tensor that holds a copy of `data`. Numbers become float32, booleans bool, typed arrays their own dtype;
- * `dtype` converts, refusing numbers that an integer type cannot hold.
+ * A tensor with a copy of `data`. Numbers become float32, booleans bool, typed arrays their own dtype; `dtype`
+ * converts, and throws for numbers that an integer type cannot hold.
  */
 export function tensor(data: NestedInput | ArrayBufferView, options: TensorOptions = {}): Tensor {
   const { device = "cpu", requiresGrad = false } = options;
@@ -144,7 +144,7 @@ export function tensor(data: NestedInput | ArrayBufferView, options: TensorOptio
     array = pack(numbers, dtype);
   }
   const shape = options.shape ?? natural;
-  // 16-bit floats have no typed array: they travel as float32 and are rounded by the engine.
+  // 16-bit floats have no typed array: they are transferred as float32 and rounded by the engine.
   const travels: DType = dtype === "bfloat16" || dtype === "float16" ? "float32" : dtype;
   const made = wrap(addon().fromData(asBytes(array), dtypeFacts[travels].code, shape, device));
   return finish(made, travels === dtype ? made : made.to(dtype), requiresGrad);
@@ -174,7 +174,7 @@ export function ones(shape: readonly number[], options: FactoryOptions = {}): Te
   return build(ONES, [shape], options, "float32");
 }
 
-/** Memory as it was found: write before you read. */
+/** Uninitialized memory. */
 export function empty(shape: readonly number[], options: FactoryOptions = {}): Tensor {
   return build(EMPTY_MEMORY_FORMAT, [shape], options, "float32");
 }
@@ -184,7 +184,7 @@ export function full(shape: readonly number[], value: Scalar, options: FactoryOp
   return build(FULL, [shape, value], options, typeof value === "boolean" ? "bool" : "float32");
 }
 
-/** start, start + step, … below end. Default dtype: int64 where all are whole numbers, else float32. */
+/** start, start + step, … below end. Default dtype: int64 if all are integers, else float32. */
 export function arange(
   start: number,
   end?: number | FactoryOptions,
@@ -198,7 +198,7 @@ export function arange(
   return build(ARANGE_START_STEP, [from, to, by], last, isWhole ? "int64" : "float32");
 }
 
-/** `steps` values from start to end, both included. */
+/** `steps` values from start to end, inclusive. */
 export function linspace(start: number, end: number, steps: number, options: FactoryOptions = {}): Tensor {
   return build(LINSPACE, [start, end, steps], options, "float32");
 }
@@ -222,7 +222,7 @@ export function randn(shape: readonly number[], options: RandomOptions = {}): Te
   return random(RANDN_GENERATOR, [shape], options, "float32");
 }
 
-/** Integers in low … high - 1, each as likely. Default dtype: int64. */
+/** Uniform integers in low … high - 1. Default dtype: int64. */
 export function randint(
   low: number,
   high: number,
@@ -232,7 +232,7 @@ export function randint(
   return random(RANDINT_LOW_GENERATOR, [low, high, shape], options, "int64");
 }
 
-/** A permutation of 0 … count - 1. Default dtype: int64. */
+/** A random permutation of 0 … count - 1. Default dtype: int64. */
 export function randperm(count: number, options: RandomOptions = {}): Tensor {
   return random(RANDPERM_GENERATOR, [count], options, "int64");
 }

@@ -15,8 +15,8 @@ function checkSeed(where: string, seed: unknown): void {
 }
 
 /**
- * libtorch's CPU generator silently drops all but the low 32 bits of a seed. Larger seeds are mixed into 32 bits, so
- * that 2^32 is not 0 again; smaller ones give PyTorch's own streams.
+ * libtorch's CPU generator silently drops all but the low 32 bits of a seed. Larger seeds are hashed to 32 bits, so
+ * that 2^32 differs from 0; smaller ones give PyTorch's own streams.
  */
 function foldSeed(seed: number | bigint): number {
   if (seed < 2 ** 32) return Number(seed);
@@ -40,7 +40,7 @@ export class Generator {
     finalizer.register(this, this.generatorHandle, this);
   }
 
-  /** The whole state, to be given to `setState` of a generator on the same kind of device. */
+  /** The complete state, for `setState` of a generator on the same kind of device. */
   getState(): Uint8Array {
     const state = wrap(addon().generatorState(this.generatorHandle));
     try {
@@ -74,7 +74,7 @@ export class Generator {
   }
 }
 
-/** Seeds the default generators, from which operators draw that are given none. */
+/** Seeds the default generators, used by operators without an explicit generator. */
 export function manualSeed(seed: number | bigint): void {
   checkSeed("manualSeed", seed);
   addon().manualSeed(foldSeed(seed));

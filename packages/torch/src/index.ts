@@ -2,7 +2,7 @@
 /// <reference types="node" preserve="true" />
 /// <reference lib="esnext.disposable" preserve="true" />
 /**
- * Tensors, operators, autograd and memory over libtorch. It must not know text, models by name, or reward.
+ * Tensors, operators, autograd and memory over libtorch. It must not know text, specific models, or rewards.
  *
  * @module @astra-rl/torch
  */

@@ -4,7 +4,7 @@ import type { SafetensorsEntry } from "./safetensors/header.js";
 import { openTensorFile, type TensorFile } from "./tensor-file.js";
 import type { Tensor } from "./tensor.js";
 
-/** An open file of tensors by name; `close()` it when the tensors that are wanted have been read. They outlive it. */
+/** An open file of named tensors. `close()` it after reading; tensors that were read stay valid. */
 export abstract class NamedTensorFile {
   /** Every tensor in the file, in the file's order. */
   abstract readonly tensors: ReadonlyMap<string, SafetensorsEntry>;
@@ -18,7 +18,7 @@ export abstract class NamedTensorFile {
 
   /**
    * One tensor, on the CPU.
-   * @throws UsageError when there is no tensor of that name, or the file has been changed since it was opened
+   * @throws UsageError if there is no tensor of that name, or the file has changed since it was opened
    */
   read(name: string): Tensor {
     if (this.closed) throw new TorchError(`${this.path}: it is closed already; read before close()`);
@@ -28,10 +28,10 @@ export abstract class NamedTensorFile {
     return readUnchanged(this.file, () => this.readFrom(this.file, name));
   }
 
-  /** A tensor that is there, row by row. */
+  /** Reads a tensor known to exist, in row-major order. */
   protected abstract readFrom(file: TensorFile, name: string): Tensor;
 
-  /** Lets go of the file. Tensors that were read stay valid. */
+  /** Closes the file. Tensors that were read stay valid. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
@@ -43,7 +43,7 @@ export abstract class NamedTensorFile {
   }
 }
 
-/** What is made of an open file owns it; where nothing can be made, the file is closed. */
+/** Opens a file and passes it to `make`, whose result owns it; closes the file if `make` throws. */
 export function openNamed<T extends NamedTensorFile>(path: string, make: (file: TensorFile) => T): T {
   const file = openRegularFile(path);
   try {
@@ -54,7 +54,7 @@ export function openNamed<T extends NamedTensorFile>(path: string, make: (file: 
   }
 }
 
-/** @throws UsageError where it is missing, no file, or unreadable */
+/** @throws UsageError if it is missing, not a regular file, or unreadable */
 function openRegularFile(path: string): TensorFile {
   try {
     if (!statSync(path).isFile()) throw new UsageError(`${path}: must be a file`);
@@ -73,7 +73,7 @@ export function readBytes(file: TensorFile, position: number, length: number): U
   return bytes.toTypedArray() as Uint8Array;
 }
 
-/** What `read` gives; a UsageError where the file was changed by somebody else. */
+/** The result of `read`; throws a UsageError if the file was changed meanwhile. */
 function readUnchanged(file: TensorFile, read: () => Tensor): Tensor {
   try {
     return read();

@@ -1,6 +1,6 @@
 /**
- * The native addon: where it is found, what is prepared before it loads, and its typed face.
- * Nothing else in the project touches it.
+ * The native addon: its location, the preparation before loading, and its typed interface. Only this package uses it
+ * directly.
  */
 import { readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,10 +13,10 @@ import { AstraError, describeValue, OutOfMemoryError, TorchError, UsageError } f
 import { operatorNames } from "./operator-names.generated.js";
 import { boundedThreads, computingCores, namedThreads, waitingVariables } from "./threads.js";
 
-/** A tensor, generator or file as the addon names it: a number that is looked up, never a pointer. */
+/** The addon's id of a tensor, generator or file: a number that is looked up, never a pointer. */
 export type Handle = number;
 
-/** Instruction sets that computing differs by, each with all before it; "baseline" is all there is beyond x86-64. */
+/** Instruction sets that change how kernels compute, each including all before it; "baseline" is plain x86-64. */
 export const ISAS = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"] as const;
 export type Isa = (typeof ISAS)[number];
 
@@ -31,13 +31,13 @@ export interface NativeInformation {
   configuration: string;
 }
 
-/** What the machine and the control groups that the process is in let it use. */
+/** Memory that the machine and the process's control groups leave it. */
 export interface MemoryHeadroom {
-  /** Bytes that can still be taken without swapping; 0 where the system does not tell. */
+  /** Bytes that can be allocated without swapping; 0 if unknown. */
   available: number;
-  /** Bytes of which those are left; 0 where the system does not tell. */
+  /** The limit in bytes that `available` is part of; 0 if unknown. */
   limit: number;
-  /** Whose limit it is, for messages. */
+  /** What sets the limit, for messages. */
   of: string;
 }
 
@@ -84,7 +84,7 @@ export interface NativeAddon {
   ): (Handle | null)[];
 
   createGenerator(seed: number, device: string): Handle;
-  /** Of the CPU's default generator where there is none. */
+  /** null = the CPU's default generator. */
   generatorState(generator: Handle | null): Handle;
   setGeneratorState(generator: Handle | null, state: Handle): void;
   releaseGenerator(generator: Handle): void;
@@ -183,7 +183,7 @@ export interface NativeAddon {
   resetPeakMemoryStats(): void;
   emptyCache(): void;
   trimCache(): void;
-  /** What groups of memory leave, and which of them the allocator asks. */
+  /** `memoryHeadroom`: memory left by the given groups; `setMemoryGroups`: the groups that the allocator checks. */
   memoryHeadroom(root: string, version1: readonly string[], version2: readonly string[]): MemoryHeadroom;
   setMemoryGroups(root: string, version1: readonly string[], version2: readonly string[]): void;
   endOnSecondSignal(active: boolean): void;
@@ -195,21 +195,21 @@ export interface NativeAddon {
 }
 
 interface Preload {
-  /** "unknown": ASTRA_ISA names what is no instruction set, or none of this machine's. */
+  /** "unknown": ASTRA_ISA names no instruction set, or one that this machine lacks. */
   instructionSets(): [inForce: Isa | "unknown", machine: Isa];
   setVariable(name: string, value: string): boolean;
   pauseNanoseconds(): number;
   load(path: string): string | null;
 }
 
-/** Works from src/ (tests) and dist/ (the built package) alike. */
+/** Relative to src/ (tests) and dist/ (the built package) alike. */
 const buildFolder = resolve(
   process.env["ASTRA_TORCH_BUILD"] ?? join(dirname(fileURLToPath(import.meta.url)), "..", "build"),
 );
 
 let loaded: NativeAddon | null = null;
 
-/** The addon, loaded at first use. Throws an AstraError that names the set-up command where it is missing. */
+/** The addon, loaded at first use. Throws an AstraError that names the setup command if it is missing. */
 export function addon(): NativeAddon {
   return loaded ?? (loaded = load());
 }
@@ -222,17 +222,17 @@ function readText(path: string): string {
   }
 }
 
-/** OpenBLAS's OpenMP build on Debian; its pthread twin and the reference BLAS are several times slower. */
+/** Path of Debian's OpenMP build of OpenBLAS; the pthread build and the reference BLAS are several times slower. */
 function openMpBlas(libraryFolder: string): string | null {
   const file = join(libraryFolder, "openblas-openmp", "libblas.so.3");
   return statSync(file, { throwIfNoEntry: false }) === undefined ? null : file;
 }
 
-/** What the libraries call the instruction sets, so that ASTRA_ISA holds for them, too. */
+/** Environment variables that make libraries respect ASTRA_ISA, with their names of the instruction sets. */
 const LIBRARY_VARIABLES: Record<Isa, Readonly<Record<string, string>>> = {
   baseline: { ATEN_CPU_CAPABILITY: "default", ...limits("SSE41", "Prescott", "SSE4_2") },
   avx2: { ATEN_CPU_CAPABILITY: "avx2", ...limits("AVX2", "Haswell", "AVX2") },
-  // libtorch's own loops know one kind of AVX-512, and by its own choice it may not use it.
+  // libtorch's own loops have a single AVX-512 level, which it does not always use by default.
   avx512: limits("AVX512_CORE", "SkylakeX", "AVX512"),
   avx512_bf16: limits("AVX512_CORE_BF16", "Cooperlake", "AVX512"),
   amx: {},
@@ -247,7 +247,7 @@ function limits(oneDnn: string, openBlas: string, mkl: string): Record<string, s
   };
 }
 
-/** Sets what the libraries read when they are loaded; variables that the user has set stay as they are. */
+/** Sets environment variables that libraries read when they are loaded; variables set by the user stay unchanged. */
 function keepLibrariesWithin(preload: Preload): void {
   const [isa, machine] = preload.instructionSets();
   if (isa === "unknown") {
@@ -259,12 +259,15 @@ function keepLibrariesWithin(preload: Preload): void {
   }
   const variables = Object.entries(process.env["ASTRA_ISA"] ? LIBRARY_VARIABLES[isa] : {});
   for (const [name, value] of variables) preload.setVariable(name, value);
-  // Debian's OpenBLAS takes processors newer than itself for Haswell and leaves half of their speed.
+  // Debian's OpenBLAS treats newer processors as Haswell, at half of their speed.
   if (isa === "avx512") preload.setVariable("OPENBLAS_CORETYPE", "SkylakeX");
   if (isa === "avx512_bf16" || isa === "amx") preload.setVariable("OPENBLAS_CORETYPE", "Cooperlake");
 }
 
-/** What builds the engine: in a clone its own set-up, which does more; where the package is installed the command. */
+/**
+ * Command that builds the engine: in a clone its setup script, which does more; for an installed package the CLI
+ * command.
+ */
 function setupCommand(): string {
   return buildFolder.split(sep).includes("node_modules")
     ? "npx astra-rl setup"
@@ -280,7 +283,7 @@ function load(): NativeAddon {
     );
   }
   try {
-    // Assigning sets the process's own variable, which the runtimes read.
+    // Assigning to process.env sets the process's environment variable, which the runtimes read.
     for (const [name, value] of boundedThreads(process.env)) {
       process.stderr.write(
         `${name}: ${process.env[name]} threads are more than can be of use; taking ${value}\n`,
@@ -294,7 +297,7 @@ function load(): NativeAddon {
     }
     const stamp = JSON.parse(readText(join(buildFolder, "stamp.json")) || "{}") as { libraryFolder?: string };
     const blas = stamp.libraryFolder === undefined ? null : openMpBlas(stamp.libraryFolder);
-    // Whichever BLAS the machine selected stays selected; this process takes the fast one.
+    // Loads the fast BLAS in this process only, whichever BLAS the machine has selected.
     if (blas !== null) preload.load(blas);
     const native = require(file) as NativeAddon;
     native.setErrorClass(TorchError, OutOfMemoryError);

@@ -1,22 +1,22 @@
-/** What the generated wrappers share: arguments on their way to the addon, results on their way back. */
+/** Shared by the generated wrappers: converts arguments for the addon and results from it. */
 import { dtypeFacts, type DType } from "./dtype.js";
 import { describeValue, TorchError } from "./errors.js";
 import { operatorNames } from "./operator-names.generated.js";
 import type { Tensor } from "./tensor.js";
 
-/** A value where PyTorch takes a Scalar. Whole numbers are integers, so that integer tensors keep their dtype. */
+/** A value for PyTorch's Scalar. Integral numbers are passed as integers, so that integer tensors keep their dtype. */
 export type Scalar = number | boolean | bigint;
 
-/** What a loss does with the values of its elements. */
+/** How a loss reduces its elements. */
 export type Reduction = "none" | "mean" | "sum";
 
-/** The root of Tensor: a handle and its ownership. Internal to this package. */
+/** Base of Tensor: a handle and its ownership. Internal to this package. */
 export abstract class TensorHandle {
   /** 0 once disposed. @internal */
   handle: number;
-  /** The scope that will free this tensor; null where none will. @internal */
+  /** The scope that will free this tensor; null if none will. @internal */
   owner: object | null = null;
-  /** Whether the finalizer watches this object. @internal */
+  /** Whether the object is registered with the finalizer. @internal */
   registered = false;
 
   constructor(handle: number) {
@@ -29,7 +29,7 @@ export abstract class TensorHandle {
 
 let construct: ((handle: number) => Tensor) | null = null;
 
-/** tensor.ts hands in the class, which cannot be imported here: it extends the wrappers that import this file. */
+/** Called by tensor.ts: the class cannot be imported here, because it extends the wrappers that import this file. */
 export function setTensorConstructor(make: (handle: number) => Tensor): void {
   construct = make;
 }
@@ -54,12 +54,12 @@ export function isTensor(value: unknown): value is Tensor {
   return value instanceof TensorHandle;
 }
 
-/** The memory of an array of numbers. */
+/** The memory of a typed array. */
 export function asBytes({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
-/** For functions that are not generated: `value` where it is a Tensor. */
+/** Checks that `value` is a Tensor, for functions that are not generated. */
 export function requireTensor(where: string, name: string, value: unknown): Tensor {
   if (isTensor(value)) return value;
   throw new TorchError(`${where}: ${name} must be a Tensor, got ${describeValue(value)}`);
@@ -76,7 +76,7 @@ export function isOptions(value: unknown): boolean {
   );
 }
 
-/** The trailing options object, or undefined where there is none. The wrapper knows its type. */
+/** The trailing options object, or undefined if there is none. The wrapper knows its type. */
 export function optionsOf(value: unknown, operator: number): unknown {
   if (value === undefined || isOptions(value)) return value;
   return refuse(operator, "an options object is expected here", value);

@@ -1,16 +1,16 @@
 import { UsageError } from "./errors.js";
 
-/** Learning-rate factor for the step that comes after `step` finished steps (0 for the first). */
+/** Learning-rate factor for the next step after `step` completed steps (0 for the first step). */
 export type Schedule = (step: number) => number;
 
 /** Length of a schedule, in optimizer steps. */
 export interface ScheduleOptions {
   /**
-   * The factor grows from 0 to 1 over these steps: step / warmupSteps. As in transformers the very first step
-   * then has factor 0 and changes nothing. Default 0: no warm-up.
+   * Steps over which the factor increases from 0 to 1: step / warmupSteps. As in transformers, the very first step then
+   * has factor 0 and changes nothing. Default 0: no warm-up.
    */
   warmupSteps?: number;
-  /** Steps of the whole run, warm-up included. Ignored by the constant schedule, required by the others. */
+  /** Steps of the whole run, including warm-up. Ignored by the constant schedule, required by the others. */
   totalSteps?: number;
 }
 
@@ -20,13 +20,13 @@ export function constantSchedule(options: ScheduleOptions = {}): Schedule {
   return (step) => warmUp(step, warmupSteps) ?? 1;
 }
 
-/** After the warm-up, falls from 1 to 0 in a straight line, reaching 0 at totalSteps and staying there. */
+/** After the warm-up, decreases linearly from 1 to 0 at totalSteps, then stays 0. */
 export function linearSchedule(options: ScheduleOptions): Schedule {
   const { warmupSteps, totalSteps } = readLengths("linear schedule", options, true);
   return (step) => warmUp(step, warmupSteps) ?? 1 - progress(step, warmupSteps, totalSteps);
 }
 
-/** After the warm-up, falls from 1 to 0 along half a cosine, reaching 0 at totalSteps and staying there. */
+/** After the warm-up, decreases along half a cosine from 1 to 0 at totalSteps, then stays 0. */
 export function cosineSchedule(options: ScheduleOptions): Schedule {
   const { warmupSteps, totalSteps } = readLengths("cosine schedule", options, true);
   return (step) =>
@@ -35,15 +35,15 @@ export function cosineSchedule(options: ScheduleOptions): Schedule {
 
 const makers = { constant: constantSchedule, linear: linearSchedule, cosine: cosineSchedule } as const;
 
-/** A name that {@link createSchedule} knows. */
+/** A name accepted by {@link createSchedule}. */
 export type ScheduleName = keyof typeof makers;
 
-/** Every name that {@link createSchedule} knows. */
+/** All names accepted by {@link createSchedule}. */
 export const scheduleNames: readonly ScheduleName[] = Object.keys(makers) as ScheduleName[];
 
 /**
- * Makes a schedule by name, for names that come from a configuration file.
- * @throws UsageError for a name that does not exist or lengths that are not whole numbers.
+ * Creates a schedule by name, for names that come from a configuration file.
+ * @throws UsageError for an unknown name or lengths that are not integers.
  */
 export function createSchedule(name: ScheduleName, options: ScheduleOptions): Schedule {
   if (!Object.hasOwn(makers, name)) {

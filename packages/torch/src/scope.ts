@@ -1,13 +1,13 @@
 /**
- * Who owns a tensor, and whether operators record gradients.
- * Both follow the asynchronous flow of control: what one task sets never reaches another.
+ * Tensor ownership, and whether operators record gradients. Both follow the asynchronous control flow: changes in one
+ * task never affect another.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 
 import { addon } from "./native.js";
 import { TensorHandle } from "./operator-call.js";
 
-/** The tensors made since a scope was opened, until it is closed. */
+/** The tensors created while a scope is open. */
 class Scope {
   readonly parent: Scope | null;
   closed = false;
@@ -20,7 +20,7 @@ class Scope {
 
   add(tensor: TensorHandle): void {
     tensor.owner = this;
-    // A scope around a long loop must not collect the shells of tensors that were disposed or given away.
+    // A scope around a long loop must not accumulate the objects of tensors that were disposed or moved out.
     if (this.members.length >= this.compactAt) {
       this.members = this.members.filter((member) => member.handle !== 0 && member.owner === this);
       this.compactAt = Math.max(256, this.members.length * 2);
@@ -28,7 +28,7 @@ class Scope {
     this.members.push(tensor);
   }
 
-  /** Frees every member but the survivors, which pass to the enclosing scope. */
+  /** Frees all members except the survivors, which move to the enclosing scope. */
   close(survivors: ReadonlySet<TensorHandle>): void {
     this.closed = true;
     const released: number[] = [];
@@ -57,14 +57,14 @@ const outermost: Context = { scope: null, gradients: true };
 const storage = new AsyncLocalStorage<Context>();
 const none: ReadonlySet<TensorHandle> = new Set();
 
-/** Backstop for tensors that nobody disposed: the collector finds them some day. */
+/** Backstop for tensors that were never disposed: the garbage collector finalizes them eventually. */
 const finalizer = new FinalizationRegistry<number>((handle) => addon().release(handle));
 
 function context(): Context {
   return storage.getStore() ?? outermost;
 }
 
-/** The nearest scope that is still open: work that outlives its scope belongs to the next one outwards. */
+/** The nearest scope still open: work that outlives its scope belongs to the next outer one. */
 function openScope(scope: Scope | null): Scope | null {
   let current = scope;
   while (current !== null && current.closed) current = current.parent;
@@ -79,17 +79,17 @@ function adopt(tensor: TensorHandle, scope: Scope | null): void {
   } else scope.add(tensor);
 }
 
-/** Gives a new tensor to the scope it was made in. */
+/** Adds a new tensor to the current scope. */
 export function track(tensor: TensorHandle): void {
   adopt(tensor, openScope(context().scope));
 }
 
-/** Takes a tensor out of every scope; the collector is its only backstop from now on. */
+/** Removes a tensor from its scope; from now on only the garbage collector frees it automatically. */
 export function untrack(tensor: TensorHandle): void {
   if (tensor.handle !== 0 && !tensor.registered) adopt(tensor, null);
 }
 
-/** Frees a tensor's handle now. Harmless when repeated. */
+/** Frees a tensor's handle now. Repeated calls have no effect. */
 export function releaseHandle(tensor: TensorHandle): void {
   if (tensor.handle === 0) return;
   const { handle } = tensor;
@@ -109,7 +109,7 @@ function isPlainObject(value: object): value is Record<string, unknown> {
 }
 
 /**
- * A class whose instances are values made of tensors gives them under this key, so that `scope`, `keep` and `dispose`
+ * Classes whose instances are values made of tensors expose them under this key, so that `scope`, `keep` and `dispose`
  * find them in a tree. Classes that own tensors for longer than a scope call `keep` instead.
  */
 export const heldTensors: unique symbol = Symbol("heldTensors");
@@ -150,10 +150,10 @@ function isPromise(value: unknown): value is Promise<unknown> {
 }
 
 /**
- * Runs `body` and frees every tensor made inside it, except those in the returned tree of tensors, arrays, plain
- * objects, maps and sets; these pass to the enclosing scope, or to the caller where there is none. An asynchronous
- * body keeps its scope until its promise settles. When the body throws, everything is freed.
- * A tensor held only by an instance of some other class is freed as well: such classes call `keep`, or have `heldTensors`.
+ * Runs `body` and frees every tensor created in it, except those in the returned tree of tensors, arrays, plain
+ * objects, maps and sets; these move to the enclosing scope, or to the caller if there is none. An asynchronous body
+ * keeps its scope until its promise settles. If the body throws, everything is freed. A tensor held only by an instance
+ * of another class is freed, too: such classes call `keep` or define `heldTensors`.
  */
 export function scope<T>(body: () => T): T {
   const outer = context();
@@ -181,7 +181,7 @@ export function scope<T>(body: () => T): T {
   ) as T;
 }
 
-/** Takes the tensors in `value` out of every scope: the caller owns them (parameters, optimizer state, caches). */
+/** Removes the tensors in `value` from their scopes: the caller owns them (parameters, optimizer state, caches). */
 export function keep<T>(value: T): T {
   for (const tensor of tensorsIn(value)) untrack(tensor);
   return value;
@@ -192,17 +192,17 @@ export function dispose(tree: unknown): void {
   for (const tensor of tensorsIn(tree)) releaseHandle(tensor);
 }
 
-/** How many tensors JavaScript holds handles to. */
+/** Number of tensors that JavaScript holds handles to. */
 export function liveTensors(): number {
   return addon().liveTensors();
 }
 
-/** Runs `body`, asynchronous or not, with gradient recording switched off. */
+/** Runs `body`, synchronous or asynchronous, without gradient recording. */
 export function noGrad<T>(body: () => T): T {
   return storage.run({ scope: context().scope, gradients: false }, body);
 }
 
-/** Runs `body` with gradient recording switched on, inside of noGrad. */
+/** Runs `body` with gradient recording, even within noGrad. */
 export function enableGrad<T>(body: () => T): T {
   return storage.run({ scope: context().scope, gradients: true }, body);
 }
@@ -211,5 +211,5 @@ export function isGradEnabled(): boolean {
   return context().gradients;
 }
 
-/** As isGradEnabled, for the generated wrappers. */
+/** Alias of isGradEnabled for the generated wrappers. */
 export const gradientMode = isGradEnabled;

@@ -1,4 +1,4 @@
-/** Files as tensors. */
+/** Reads tensors from files. */
 import { closeSync, constants, fstatSync, openSync, type BigIntStats } from "node:fs";
 import { getSystemErrorMap } from "node:util";
 
@@ -9,24 +9,25 @@ import { wrap } from "./operator-call.js";
 import type { Tensor } from "./tensor.js";
 
 /**
- * An open file that tensors are read from. Each has memory of its own: the file may be changed, shortened or removed once
- * it has been read. A change before that, by size or time of modification, is an error rather than other numbers.
+ * An open file that tensors are read from. Each tensor has its own memory: the file may be changed, truncated or
+ * removed after reading. A change of size or modification time before reading is an error, so that no wrong values are
+ * read.
  */
 export class TensorFile {
   readonly path: string;
   readonly bytes: number;
-  /** −1 once it is closed. */
+  /** −1 after closing. */
   private descriptor: number;
   private readonly opened: BigIntStats;
 
-  /** Throws TorchError when the path is no readable regular file. */
+  /** Throws TorchError if the path is not a readable regular file. */
   constructor(path: string) {
     this.path = path;
     if (typeof path !== "string")
       throw new TorchError(`openFile: path must be a string, got ${describeValue(path)}`);
     if (path.includes("\0")) throw new TorchError("openFile: the path must not hold a zero byte");
     try {
-      // A named pipe is not waited for: it is refused below.
+      // Non-blocking, so that opening a named pipe does not wait; it is refused below.
       this.descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     } catch (cause) {
       const { errno, message } = cause as NodeJS.ErrnoException;
@@ -41,8 +42,8 @@ export class TensorFile {
   }
 
   /**
-   * A new tensor of the elements from `byteOffset` on.
-   * @throws TorchError when any byte lies outside of the file, or the file has been changed since it was opened
+   * Reads a new tensor from the bytes at `byteOffset`.
+   * @throws TorchError if the range exceeds the file, or the file has changed since it was opened
    */
   read(dtype: DType, shape: readonly number[], byteOffset: number): Tensor {
     if (!isDType(dtype)) {
@@ -54,7 +55,7 @@ export class TensorFile {
     throw new TorchError(`readFile: ${this.path} has been changed since it was opened`);
   }
 
-  /** Whether the file has another size or time of modification than when it was opened. */
+  /** Whether the file's size or modification time has changed since it was opened. */
   isChanged(): boolean {
     const now = fstatSync(this.requireOpen(), { bigint: true });
     return now.size !== this.opened.size || now.mtimeNs !== this.opened.mtimeNs;

@@ -1,4 +1,4 @@
-/** The tensor: a handle into the engine, with PyTorch's methods. */
+/** The Tensor class: a handle into the engine, with PyTorch's methods. */
 import { inspect } from "node:util";
 
 import { dtypeFacts, dtypeOfCode, isDType, type Device, type DType, type TypedArray } from "./dtype.js";
@@ -8,10 +8,10 @@ import { asBytes, setTensorConstructor, wrap } from "./operator-call.js";
 import { TensorOperators, TO_DTYPE, TO_DTYPE_LAYOUT } from "./operators.generated.js";
 import { isGradEnabled, releaseHandle, track, untrack } from "./scope.js";
 
-/** Numbers nested as deep as the tensor has dimensions. */
+/** Numbers nested as deeply as the tensor has dimensions. */
 export type NestedNumbers = number | NestedNumbers[];
 
-/** Elements of a typed array: Node 20's limit. */
+/** Maximum length of a typed array in Node 20. */
 const LARGEST_ARRAY = 2 ** 32;
 
 interface Facts {
@@ -20,10 +20,10 @@ interface Facts {
   shape: readonly number[];
 }
 
-/** Made by `tensor`, `zeros`, … and by operators, never with `new`: the constructor takes the addon's handle. */
+/** Created by `tensor`, `zeros`, … and by operators, never with `new`: the constructor takes the addon's handle. */
 export class Tensor extends TensorOperators {
   private facts: Facts | null = null;
-  /** The object that `grad` returned last; this tensor owns it. */
+  /** The object last returned by `grad`; this tensor owns it. */
   private gradient: Tensor | null = null;
 
   private describe(): Facts {
@@ -54,7 +54,7 @@ export class Tensor extends TensorOperators {
     return this.shape.reduce((product, size) => product * size, 1);
   }
 
-  /** Length of one dimension; negative ones count from the last. */
+  /** Size of one dimension; negative indices count from the last. */
   size(dim: number): number {
     const { shape } = this;
     const size = shape[dim < 0 ? dim + shape.length : dim];
@@ -70,7 +70,7 @@ export class Tensor extends TensorOperators {
     return this.handle === 0;
   }
 
-  /** Frees the handle now; the memory goes when no view and no autograd graph refers to it. */
+  /** Frees the handle now; the memory is freed when no view and no autograd graph uses it. */
   dispose(): void {
     releaseHandle(this);
   }
@@ -90,14 +90,14 @@ export class Tensor extends TensorOperators {
   }
 
   /**
-   * Counts changes in place, those of views that share the memory included: the same number twice means that nothing
-   * has changed in between.
+   * Counts in-place changes, including those through views of the same memory: an equal version means that nothing has
+   * changed.
    */
   get version(): number {
     return addon().version(this.handle);
   }
 
-  /** Whether gradients accumulate here, not in tensors that this one was computed from. */
+  /** Whether gradients accumulate in this tensor, rather than in tensors that it was computed from. */
   get isLeaf(): boolean {
     return addon().isLeaf(this.handle);
   }
@@ -108,8 +108,8 @@ export class Tensor extends TensorOperators {
   }
 
   /**
-   * The accumulated gradient, or null. The object belongs to this tensor: it is disposed when the gradient is
-   * replaced or set to null and when this tensor is disposed; clone it to keep it longer.
+   * The accumulated gradient, or null. This tensor owns the object: it is disposed when the gradient is replaced or set
+   * to null, and when this tensor is disposed; clone it to keep it longer.
    */
   get grad(): Tensor | null {
     const known = this.gradient !== null && !this.gradient.disposed ? this.gradient.handle : null;
@@ -122,7 +122,7 @@ export class Tensor extends TensorOperators {
     return this.gradient;
   }
 
-  /** Setting passes ownership of `value` to this tensor. */
+  /** Transfers ownership of `value` to this tensor. */
   set grad(value: Tensor | null) {
     addon().setGradient(this.handle, value === null ? null : value.handle);
     if (value === this.gradient) return;
@@ -132,14 +132,17 @@ export class Tensor extends TensorOperators {
   }
 
   /**
-   * Adds this tensor's derivative to the `grad` of every leaf it depends on.
-   * @param gradient derivative of the final value by this tensor; may be left out when this has one element
+   * Adds the gradient of this tensor to the `grad` of every leaf it depends on.
+   * @param gradient gradient of the final value with respect to this tensor; optional if this has one element
    */
   backward(gradient?: Tensor | null, options: { retainGraph?: boolean } = {}): void {
     addon().backward([this.handle], [gradient?.handle ?? null], options.retainGraph ?? false);
   }
 
-  /** The only element, bool as 0 or 1. Throws when there are more, or when an int64 is not a safe integer. */
+  /**
+   * The value of a single-element tensor, bool as 0 or 1. Throws if there are more elements, or for an int64 beyond the
+   * safe integers.
+   */
   item(): number {
     const value = addon().item(this.handle);
     if (typeof value === "bigint") {
@@ -161,7 +164,7 @@ export class Tensor extends TensorOperators {
     return array;
   }
 
-  /** Nested arrays of numbers. Throws when an int64 is not a safe integer. */
+  /** Nested arrays of numbers. Throws for an int64 beyond the safe integers. */
   toArray(): NestedNumbers {
     const flat = this.toTypedArray();
     const { shape } = this;
@@ -182,7 +185,7 @@ export class Tensor extends TensorOperators {
     return build(0, 0, flat.length);
   }
 
-  /** Another dtype, another device, or both. Always a new handle, which may share the memory of this tensor. */
+  /** Converts to another dtype, device, or both. Always returns a new handle, which may share this tensor's memory. */
   to(target: DType | (Device & {}) | { dtype?: DType; device?: Device }): Tensor {
     const { dtype, device } =
       typeof target === "string"
@@ -202,7 +205,7 @@ export class Tensor extends TensorOperators {
     );
   }
 
-  /** Whether writing to one of the two may change the other. */
+  /** Whether writing to one of the tensors may change the other. */
   sharesStorageWith(other: Tensor): boolean {
     return addon().sharesStorage(this.handle, other.handle);
   }

@@ -9,17 +9,17 @@ import { noGrad, scope } from "./scope.js";
 import type { Tensor } from "./tensor.js";
 
 export interface CheckGradientOptions {
-  /** Half the distance of the two points of each central difference. Default: 1e-5. */
+  /** Step size of the central differences. Default: 1e-5. */
   epsilon?: number;
-  /** Greatest difference allowed, relative to the larger side and at least absolute. Default: 1e-6. */
+  /** Maximum difference, relative to the larger side, and absolute for values below 1. Default: 1e-6. */
   tolerance?: number;
-  /** How many random projections are compared. Default: 3. */
+  /** Number of random projections to compare. Default: 3. */
   projections?: number;
   /** Seed of the projections. Default: 1. */
   seed?: number;
 }
 
-/** A small generator of its own, so that checks do not disturb the streams under test. Values in (-1, 1). */
+/** A small separate generator, so that checks do not affect the streams under test. Values in (-1, 1). */
 function projectionSource(seed: number): () => number {
   let state = (seed >>> 0) + 0x9e3779b9;
   return () => {
@@ -31,9 +31,9 @@ function projectionSource(seed: number): () => number {
 }
 
 /**
- * Compares autograd with central differences in float64, along random directions: for the Jacobian J of `fn` and
- * random u, v it checks ⟨u, Jv⟩ = ⟨Jᵀu, v⟩. `inputs` must be float64; all of them are differentiated.
- * `fn` must be smooth at the inputs. Throws an Error that gives both sides where they differ.
+ * Compares autograd with central differences in float64, along random directions: for the Jacobian J of `fn` and random
+ * u, v it checks ⟨u, Jv⟩ = ⟨Jᵀu, v⟩. `inputs` must be float64; all of them are differentiated. `fn` must be smooth at
+ * the inputs. Throws an Error with both sides if they differ.
  */
 export function checkGradient(
   fn: (...inputs: Tensor[]) => Tensor,

@@ -1,4 +1,4 @@
-/** Who decides on how many threads operators run: the user, else the largest model in use. */
+/** Number of threads for operators: set by the user, else by the largest model in use. */
 import { allowedProcessors } from "./control-groups.js";
 import { UsageError } from "./errors.js";
 import { addon } from "./native.js";
@@ -6,12 +6,12 @@ import type { Tensor } from "./tensor.js";
 import { computingCores, mostThreads, namedThreads } from "./threads.js";
 
 /**
- * Parameters below which a second thread waits more than it works: measured on two cores, models of 1 to 21 million
- * parameters (docs/performance.md).
+ * Parameters below which a second thread costs more in waiting than it gains: measured on two cores, models of 1 to 21
+ * million parameters (docs/performance.md).
  */
 const WORTH_THREADS = 2e6;
 
-/** The models in use, with the number of their parameters. */
+/** The models in use, with their numbers of parameters. */
 const inUse = new Set<{ size: number }>();
 let chosen = false;
 
@@ -21,9 +21,9 @@ export function threads(): number {
 }
 
 /**
- * From here on operators use so many threads, whatever models are in use. Null: the engine decides again.
+ * Sets the number of threads for operators, whatever models are in use. Null: the engine decides again.
  *
- * @throws UsageError for more than can be of use on this machine
+ * @throws UsageError for more than `mostThreads()`
  */
 export function setThreads(count: number | null): void {
   if (count !== null && count > mostThreads()) {
@@ -35,12 +35,12 @@ export function setThreads(count: number | null): void {
 }
 
 /**
- * Tells that work with a model of these parameters goes on until the returned function is called. As long
- * as all models in use are too small to gain from more, operators use one thread; with a larger one, or with none, as
- * many as the process may use. A number that the user chose, with `setThreads` or OMP_NUM_THREADS, stays.
+ * Registers a model with these parameters as in use until the returned function is called. While all models in use are
+ * too small to gain from more threads, operators use one; otherwise, or without any models, as many as the process may
+ * use. A number set by the user, with `setThreads` or OMP_NUM_THREADS, takes precedence.
  *
- * It is the largest that counts, not the one that computes at the moment: what a model gives then depends on the models
- * of the run only, not on the order in which they compute.
+ * The largest model in use decides, not the one currently computing: results then depend only on the models of the run,
+ * not on the order in which they compute.
  */
 export function claimThreads(parameters: readonly Tensor[]): () => void {
   const size = parameters.reduce((sum, each) => sum + (each.device === "cpu" ? each.numel() : 0), 0);
@@ -58,6 +58,6 @@ function decide(): void {
   const native = addon();
   const small = inUse.size > 0 && [...inUse].every(({ size }) => size < WORTH_THREADS);
   const count = small ? 1 : computingCores(allowedProcessors());
-  // libtorch gives up compiled kernels when it is told.
+  // Setting the number makes libtorch discard compiled kernels, so it is set only when it changes.
   if (count !== native.threads()) native.setThreads(count);
 }

@@ -1,6 +1,6 @@
 /**
- * Threads: how many this machine has room for, and how they wait for each other. No addon is needed to know it, since
- * it has to be known before libtorch is loaded.
+ * How many threads this machine has room for, and how they wait for each other. Works without the addon, because it is
+ * needed before libtorch is loaded.
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -8,8 +8,8 @@ import { availableParallelism } from "node:os";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The number of threads that the user asks of OpenMP or MKL, as libtorch reads it; null where they ask for none. A list
- * ("4,2") is for regions within regions: its first number counts.
+ * The number of threads that the user sets for OpenMP or MKL, as libtorch reads it; null if unset. In a list ("4,2")
+ * for nested parallel regions, the first number counts.
  */
 export function namedThreads(environment: Environment): number | null {
   for (const name of ["OMP_NUM_THREADS", "MKL_NUM_THREADS"]) {
@@ -20,17 +20,17 @@ export function namedThreads(environment: Environment): number | null {
 }
 
 /**
- * The most threads that operators may have: more than a machine of today has cores, so that a run may be repeated with the
- * number that it was begun with, and few enough that none of the runtimes breaks.
+ * Maximum number of threads for operators: more than today's machines have cores, so that a run can be repeated
+ * elsewhere with the same number, and few enough for every runtime.
  */
 export const mostThreads = (): number => Math.max(64, 2 * availableParallelism());
 
-/** What the runtimes read when they are loaded. */
+/** Read by the runtimes when they are loaded. */
 const THREAD_VARIABLES = ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"];
 
 /**
- * The variables that ask for more threads than there may be, each with what stands for it: the runtimes end with a signal,
- * or spend minutes on threads that wait.
+ * The variables that exceed the maximum number of threads, each with a reduced value: runtimes would crash, or spend
+ * minutes on waiting threads.
  */
 export function boundedThreads(environment: Environment, most = mostThreads()): [string, string][] {
   return THREAD_VARIABLES.flatMap((name) => {
@@ -41,14 +41,17 @@ export function boundedThreads(environment: Environment, most = mostThreads()): 
   });
 }
 
-/** How long an idle thread spins before it sleeps: longer than 96 % of the gaps between parallel regions (docs/performance.md). */
+/**
+ * How long an idle thread spins before it sleeps: longer than 96 % of the gaps between parallel regions
+ * (docs/performance.md).
+ */
 const SPIN_MICROSECONDS = 350;
 
 /**
- * Environment variables that make threads wait so long; read by the OpenMP runtimes when they are loaded. None for a
- * runtime that the user has told how to wait.
+ * Environment variables that set this spin time; read by the OpenMP runtimes when they are loaded. None for a runtime
+ * whose waiting the user has configured.
  *
- * @param pauseNanoseconds what one turn of GNU's waiting loop takes
+ * @param pauseNanoseconds duration of one iteration of GNU's spin loop
  */
 export function waitingVariables(environment: Environment, pauseNanoseconds: number): [string, string][] {
   const isSet = (name: string) => environment[name] !== undefined;
@@ -58,7 +61,7 @@ export function waitingVariables(environment: Environment, pauseNanoseconds: num
     const turns = Math.round((SPIN_MICROSECONDS * 1000) / Math.max(0.1, pauseNanoseconds));
     variables.push(["GOMP_SPINCOUNT", String(turns)]);
   }
-  // LLVM's and Intel's: whole milliseconds in the older ones, 200 unless told otherwise.
+  // LLVM's and Intel's runtimes: older versions take integer milliseconds; the default is 200.
   if (!isSet("KMP_BLOCKTIME") && !isSet("KMP_LIBRARY")) variables.push(["KMP_BLOCKTIME", "1"]);
   return variables;
 }
@@ -82,11 +85,11 @@ function numbersOf(list: string): Set<number> {
 }
 
 /**
- * Cores that can compute at the same time: the second hyper-thread of a core adds nothing to matrix products. Only those
- * that this process may run on, and no more than the time that its control groups give it.
+ * Number of cores that can compute at the same time: a second hyper-thread per core adds nothing to matrix products.
+ * Counts only cores that this process may run on, and at most its control groups' processor quota.
  *
- * @param quota processors' worth of time; 0 without a limit
- * @param files other texts than the system's, for tests
+ * @param quota processor time, in processors; 0 without a limit
+ * @param files replace the system's files in tests
  */
 export function computingCores(
   quota: number,
@@ -102,6 +105,6 @@ export function computingCores(
     cores.add(`${field("physical id") ?? 0}:${core}`);
   }
   const usable = cores.size > 0 ? cores.size : (mayRun?.size ?? availableParallelism());
-  // A thread more than there is time for would be stopped in every period, and all others would wait for it.
+  // A thread beyond the quota would be suspended in every period, and all others would wait for it.
   return Math.max(1, quota > 0 ? Math.min(usable, Math.floor(quota)) : usable);
 }

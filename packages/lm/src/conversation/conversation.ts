@@ -1,36 +1,36 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { FinishReason } from "../generation/session-decode.js";
 
-/** Who a message is from. "around": models read it, nobody said it, and it is never scored. */
+/** Origin of a message. "around": context that models read but nobody generated, and that is never scored. */
 export type From = "system" | "prompt" | "tester" | "target" | "around";
 
 /** How a model sampled a message, in its own tokens. */
 export interface Sampled {
   /** Name of the model. */
   readonly by: string;
-  /** Whose ids: the tokenizer's `fingerprint`. */
+  /** `fingerprint` of the tokenizer that `ids` belong to. */
   readonly tokens: string;
-  /** All that was drawn, the end id included. */
+  /** All sampled ids, including the end-of-sequence id. */
   readonly ids: readonly number[];
-  /** How many of the ids stay in the conversation: an end id without text does not. */
+  /** How many of the ids stay in the conversation: an end-of-sequence id without text does not. */
   readonly kept: number;
   /** log P of each id under the full distribution at temperature 1. */
   readonly logprobs: readonly number[];
   readonly finished: FinishReason;
-  /** What it was sampled after. */
+  /** The conversation it was sampled from. */
   readonly after: Conversation;
 }
 
 /**
  * One message of a conversation: an immutable value.
  *
- * It is no string: take its `text`, or put it into a template (`${message}`). In plain JavaScript the members of a string,
- * such as `length`, throw an error that says so.
+ * It is not a string: use its `text`, or a template (`${message}`). In plain JavaScript, accessing members of
+ * a string, such as `length`, throws an error that explains this.
  */
 export class Message {
   /**
-   * @param sampled null for a text that no model sampled: every model then reads whatever its tokenizer makes of it
-   * @throws UsageError for a text that is no string
+   * @param sampled null for a text that no model sampled: each model then encodes it with its own tokenizer
+   * @throws UsageError if `text` is not a string
    */
   constructor(
     readonly from: From,
@@ -65,8 +65,8 @@ for (const name of Object.getOwnPropertyNames(String.prototype)) {
   });
 }
 /**
- * An immutable list of messages, at least one. Appending makes a longer conversation that shares this one; the same
- * messages appended to the same conversation are the same object, so that conversations can be compared by `===`.
+ * An immutable, non-empty list of messages. Appending returns a longer conversation that shares this one; appending the
+ * same message to the same conversation returns the same object, so conversations can be compared with `===`.
  */
 export class Conversation {
   /** Number of messages. */
@@ -74,7 +74,7 @@ export class Conversation {
   #longer: WeakMap<Message, Conversation> | undefined;
 
   private constructor(
-    /** What stands before the last message; null where that is the first. */
+    /** The conversation without its last message; null if that is the first. */
     readonly parent: Conversation | null,
     readonly last: Message,
   ) {
@@ -82,7 +82,7 @@ export class Conversation {
     Object.freeze(this);
   }
 
-  /** A text is a prompt. What begins with an utterance begins with an empty prompt. */
+  /** A string becomes a prompt. A conversation that starts with another message gets an empty prompt first. */
   static of(...messages: readonly [first: Message | string, ...others: Message[]]): Conversation {
     const [given, ...others] = messages;
     const first = typeof given === "string" ? plainMessage("prompt", given) : given;
@@ -101,13 +101,16 @@ export class Conversation {
     return Array.from(beginnings(this), ({ last }) => last).reverse();
   }
 
-  /** All that stands before a message; null where the message is not in here, or the first. */
+  /** The conversation before a message; null if the message is not in this one, or is the first. */
   upTo(message: Message): Conversation | null {
     for (const { parent, last } of beginnings(this)) if (last === message) return parent;
     return null;
   }
 
-  /** What stands before a message and before what is put around it; null where the message is not in here, or the first. */
+  /**
+   * The conversation before a message and the context around it; null if the message is not in this one, or
+   * is the first.
+   */
   before(message: Message): Conversation | null {
     let at = this.upTo(message);
     while (at !== null && at.parent !== null && at.last.from === "around") at = at.parent;
@@ -137,18 +140,18 @@ export class Conversation {
   }
 }
 
-/** A conversation and all that it begins with, the longest first. */
+/** A conversation and all its prefixes, longest first. */
 function* beginnings(conversation: Conversation): Generator<Conversation> {
   for (let at: Conversation | null = conversation; at !== null; at = at.parent) yield at;
 }
 
 const roots = new WeakMap<Message, Conversation>();
 
-/** Messages that nobody said, by who they are from and what they say; those that were used last. */
+/** Cache of messages that no model generated, by origin and text, least recently used first. */
 const plain = new Map<string, Message>();
 const MOST_PLAIN = 4096;
 
-/** A prompt or what is put around utterances: the same object for the same text, as long as it is in use. */
+/** A prompt or context message: the same object for the same text, as long as it is cached. */
 function plainMessage(from: "prompt" | "around", text: string): Message {
   const name = `${from} ${text}`;
   const message = plain.get(name) ?? new Message(from, text);
@@ -159,12 +162,12 @@ function plainMessage(from: "prompt" | "around", text: string): Message {
 }
 
 /**
- * What a method returned, as a conversation. A text becomes that of `base` and `expected`, each of whose messages keeps its
- * ids wherever the text holds it, with the rest of the text around them. Messages are looked for from the end, since what
- * a method puts into a text usually precedes them.
+ * Converts a method's return value to a conversation. A text is split into the messages of `base` and
+ * `expected` that it contains, which keep their ids, and context around them. Messages are searched from the
+ * end, since methods usually insert text before them.
  *
- * @param where begins the message of an error
- * @throws UsageError for anything else than a conversation or a text
+ * @param where prefix of error messages
+ * @throws UsageError for anything but a conversation or a text
  */
 export function conversationOf(
   where: string,
@@ -186,7 +189,7 @@ export function conversationOf(
   for (const message of [...messages.slice(Math.max(kept, 1)), ...expected].toReversed()) {
     const { text } = message;
     const at = rest.endsWith(text) ? rest.length - text.length : rest.lastIndexOf(text);
-    // An empty message stands at the end of any text.
+    // An empty message matches at the end of any text.
     if (at < 0) continue;
     const after = rest.slice(at + text.length);
     if (after !== "") added.unshift(plainMessage("around", after));
@@ -201,10 +204,11 @@ export function conversationOf(
 }
 
 /**
- * What a method returned, as a message. A text that one of `candidates` says is that one, ids and all.
+ * Converts a method's return value to a message. A text equal to that of a candidate returns that candidate,
+ * including its ids.
  *
- * @param where begins the message of an error
- * @throws UsageError for anything else than a message or a text
+ * @param where prefix of error messages
+ * @throws UsageError for anything but a message or a text
  */
 export function messageOf(
   where: string,

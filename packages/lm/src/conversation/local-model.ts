@@ -12,57 +12,57 @@ import type { Tokenizer } from "../tokenizer.js";
 import { Message, type Conversation } from "./conversation.js";
 import { PrefixCache } from "./prefix-cache.js";
 
-/** Names the draws of a message; the stream is the model's. */
+/** Key of a message's random draws; the model provides the stream. */
 export type SampleKey = Omit<DrawKey, "stream"> & {
-  /** Another number gives other draws of the same node. Default 0. */
+  /** Different numbers give different draws at the same node. Default 0. */
   draw?: number;
 };
 
 export interface LocalModelOptions {
-  /** Whose messages are its own. */
+  /** The role whose messages this model generates. */
   role: "tester" | "target";
-  /** The weights that generate and read; asked for at each use, since they may move to another copy. */
+  /** The weights for generating and scoring; called at each use, since the weights may move to another copy. */
   model: () => CausalLM;
-  /** Another number once the weights have changed. Default: they never do. */
+  /** Must change whenever the weights change. Default: they never do. */
   version?: () => number;
   tokenizer: Tokenizer;
   sampling: Sampling;
-  /** Limit on the memory of key/value caches, which several models may share. */
+  /** Memory limit for key/value caches; may be shared by several models. */
   cacheBudget: CacheBudget;
-  /** How conversations are read. Default: messages follow each other, nothing between them. */
+  /** How conversations become token ids. Default: messages concatenated, nothing between them. */
   format?: Format;
-  /** Told once when text had to be dropped at the left of a full window. */
+  /** Called once, when tokens are first dropped because the context window is full. */
   onTruncate?: (message: string) => void;
-  /** Frees what belongs to the model. */
+  /** Frees the model's resources. */
   onDispose?: () => void;
 }
 
-/** What the weights are asked beside what to say. */
+/** Options for scoring messages during generation. */
 export interface ScoreOptions {
-  /** By row, a message of the conversation whose log P will be asked for; null for none. */
+  /** By row, a message of the conversation whose log-probabilities will be needed; null for none. */
   score?: readonly (Message | null)[];
-  /** Whether it will be asked for with the silent end of the message. Default false. */
+  /** Whether the message's end-of-sequence token will be needed too. Default false. */
   ends?: boolean;
 }
 
-/** How a model reads a conversation in which a message is scored. */
+/** The ids of a conversation in which a message is scored. */
 export interface Reading {
-  /** Ids before the message and what is put around it. */
+  /** Ids before the message and before the context around it. */
   readonly context: readonly number[];
-  /** From there to the end. */
+  /** The remaining ids. */
   readonly heard: readonly number[];
-  /** The message's own within `heard`; empty where the conversation has no such message. */
+  /** Span of the message's own ids within `heard`; empty if the conversation does not contain the message. */
   readonly body: Span;
 }
 
-/** A conversation as ids: those that it may share with others, and those that are read of it alone. */
+/** A conversation as ids: a prefix that other rows may share, then the row's own ids. */
 interface Row {
   readonly ids: readonly number[];
-  /** What the shared ids say. */
+  /** The conversation that the shared ids encode. */
   readonly base: Conversation;
-  /** How many are shared. */
+  /** Number of shared ids. */
   readonly length: number;
-  /** Those of the message that is scored. */
+  /** Span of the scored message. */
   readonly body: Span;
   /** null: nothing is scored. */
   readonly message: Message | null;
@@ -72,30 +72,33 @@ const NOTHING: Span = [0, 0];
 
 interface View {
   readonly ids: readonly number[];
-  /** Ids that the last message added. */
+  /** Number of ids that the last message added. */
   readonly added: number;
-  /** The last message's own, counted from the end of `ids`. */
+  /** Span of the last message's own ids, counted from the end of `ids`. */
   readonly body: Span;
 }
 
-/** What frozen weights thought of a message: log P of the ids that stay, and of the silent end where it was looked up. */
+/**
+ * Log-probabilities of a message under frozen weights: of the kept ids, and of the end-of-sequence id if it
+ * was requested.
+ */
 interface Scored {
   readonly context: readonly number[];
   readonly logprobs: readonly number[];
 }
 
-/** By weights, so that models that share them share what is known. */
+/** Scores by weights, so that models with shared weights share them. */
 const scoredBy = new WeakMap<CausalLM, WeakMap<Message, Scored>>();
 
 /**
- * A language model of this process: a function of conversations. What it has read it keeps until `release`, so that nothing
- * is read twice; that changes no result.
+ * A language model in this process: a function of conversations. It caches everything it prefills until
+ * `release`, so that no token is prefilled twice; this does not change results.
  */
 export class LocalModel {
   readonly role: "tester" | "target";
   readonly tokenizer: Tokenizer;
   readonly codec: Codec;
-  /** Whose ids its messages have. */
+  /** Fingerprint of the tokenizer of its messages' ids. */
   readonly tokens: string;
   readonly format: Format;
   readonly sampling: Sampling;
@@ -111,7 +114,7 @@ export class LocalModel {
   #trained = 0;
   #truncated = false;
 
-  /** @param name in messages, and the stream of its draws */
+  /** @param name recorded in messages; also the stream of the random draws */
   constructor(
     readonly name: string,
     options: LocalModelOptions,
@@ -123,7 +126,7 @@ export class LocalModel {
     this.tokens = options.tokenizer.fingerprint;
     this.format = options.format ?? new PlainFormat(this.codec, { role: options.role });
     this.sampling = options.sampling;
-    // Asking for the weights may bring a copy up to date; their sizes never change.
+    // `model()` may update a copy, but the model's sizes never change.
     const model = options.model();
     this.#contextLength = model.config.contextLength;
     this.#standIn = () => standIn(model);
@@ -133,7 +136,7 @@ export class LocalModel {
     return this.#options.model();
   }
 
-  /** Work done so far, in tokens. */
+  /** Token counts so far. */
   get work(): { read: number; generated: number; trained: number } {
     return {
       read: this.#sessions.tokensRead + this.#scored,
@@ -143,8 +146,8 @@ export class LocalModel {
   }
 
   /**
-   * The model's next message in each conversation, drawn by the key of its row; the messages to `score` are scored while they are
-   * read, so that `logprobs` costs nothing then.
+   * Generates the model's next message in each conversation with the random key of its row. The messages in
+   * `score` are scored during prefill, so that a later `logprobs` costs nothing.
    */
   async generate(
     conversations: readonly Conversation[],
@@ -159,7 +162,7 @@ export class LocalModel {
       const length = ids.length - this.format.cue(conversation).length;
       return { ids, base: conversation, length, body: NOTHING, message: null };
     });
-    // Siblings share what stands before the message that is scored: it is read once.
+    // Siblings share the tokens before the scored message: they are prefilled once.
     const distinct: { conversation: Conversation; ids: readonly number[] }[] = [];
     const places = new Map<Conversation, Map<number, number>>();
     const baseOf = rows.map(({ ids, base, length }) => {
@@ -195,7 +198,7 @@ export class LocalModel {
           mine.map((row) => conversations[row]!.append(messages[row]!)),
         );
       } catch (error) {
-        // Nobody else has those whose turn never came.
+        // Sessions of later groups have no other owner yet.
         for (const { session: rest } of groups.slice(group + 1)) rest.dispose();
         session.dispose();
         throw error;
@@ -204,7 +207,10 @@ export class LocalModel {
     return messages;
   }
 
-  /** log P of the ids of a message after each conversation, without gradients; of a message of its own with its end. */
+  /**
+   * Log-probabilities of each message's ids after its conversation, without gradients. For the model's own
+   * messages, this includes the end-of-sequence id.
+   */
   async logprobs(
     conversations: readonly Conversation[],
     messages: readonly Message[],
@@ -224,8 +230,8 @@ export class LocalModel {
   }
 
   /**
-   * log P of messages after conversations under weights that are being trained, and what else is wanted: [B, T] with a
-   * gradient where gradients are on; otherwise it counts as read.
+   * Log-probabilities, and any further requested outputs, of messages under weights that are being trained:
+   * [B, T], differentiable if gradients are enabled; otherwise the tokens count as read.
    */
   train(
     model: CausalLM,
@@ -239,7 +245,10 @@ export class LocalModel {
     return outputs;
   }
 
-  /** A conversation and a message that follows it as ids to be scored; a message of its own with the end that it drew. */
+  /**
+   * A conversation and its next message as ids to be scored. The model's own messages include the
+   * end-of-sequence id that was sampled.
+   */
   row(conversation: Conversation, message: Message): ScoredRow {
     const { pinned } = this.format;
     const rowOf = (ids: readonly number[], [from, to]: Span) => {
@@ -251,12 +260,14 @@ export class LocalModel {
     const whole = conversation.append(message);
     const split = this.#split(whole, message)!;
     if (split.fits) return rowOf(split.ids, split.body);
-    // Nothing has to be said behind it: the window is the message's.
+    // No answer has to fit after it, so the message may use the whole window.
     const { ids, body } = this.view(whole);
     return rowOf(ids, [ids.length - body[0], ids.length - body[1]]);
   }
 
-  /** Ids of a conversation, whatever the window: messages in the model's own tokens as they were sampled. */
+  /**
+   * Ids of a conversation, regardless of the context window. Messages in this model's tokens keep their sampled ids.
+   */
   view(conversation: Conversation): View {
     const known = this.#views.get(conversation);
     if (known !== undefined) return known;
@@ -266,7 +277,7 @@ export class LocalModel {
     const before =
       parent === null ? [] : last.from === this.role ? this.prompt(parent) : this.view(parent).ids;
     let ids = parent === null ? piece.ids : [...before, ...piece.ids];
-    // A row has at least one id.
+    // A row needs at least one id.
     if (ids.length === 0) ids = [this.#standIn()];
     const { length } = piece.ids;
     const view = { ids, added: length, body: [length - piece.body[0], length - piece.body[1]] as const };
@@ -274,7 +285,7 @@ export class LocalModel {
     return view;
   }
 
-  /** What the model reads before it says its next message: the oldest ids are dropped where its window is full. */
+  /** The prompt for the model's next message; the oldest ids are dropped if the context window is full. */
   prompt(conversation: Conversation): readonly number[] {
     const { ids } = this.view(conversation);
     const cue = this.format.cue(conversation);
@@ -286,7 +297,7 @@ export class LocalModel {
     return [...whole.slice(0, pinned), ...whole.slice(pinned + whole.length - room)];
   }
 
-  /** How the model reads a conversation in which a message is scored. */
+  /** The ids that the model reads when a message of a conversation is scored. */
   reading(conversation: Conversation, message: Message): Reading {
     const split = this.#split(conversation, message);
     if (split === null) return { context: this.prompt(conversation), heard: [], body: NOTHING };
@@ -295,19 +306,21 @@ export class LocalModel {
     return { context: ids.slice(0, length), heard: ids.slice(length), body: heard };
   }
 
-  /** Ids of a message in the model's own tokens: those that were drawn, or what its tokenizer makes of the text. */
+  /**
+   * A message's ids in this model's tokens: the sampled ids if they are of this tokenizer, otherwise its text encoded.
+   */
   idsOf(message: Message): { ids: readonly number[]; kept: number } {
     if (message.sampled?.tokens === this.tokens) return message.sampled;
     const ids = this.codec.continue(message.text);
     return { ids, kept: ids.length };
   }
 
-  /** Whether both are the same frozen weights, so that what one thinks of ids the other thinks too. */
+  /** Whether both use the same frozen weights, so that scores of one hold for the other. */
   sharesWeights(other: unknown): boolean {
     return other instanceof LocalModel && other.model === this.model;
   }
 
-  /** Frees what was kept so that nothing is read twice. */
+  /** Frees all key/value caches. */
   release(): void {
     this.#cache.release();
   }
@@ -317,12 +330,12 @@ export class LocalModel {
     this.#options.onDispose?.();
   }
 
-  /** Tokens of the window that are left free for the model's message. */
+  /** Tokens of the context window reserved for the model's message. */
   get #reserve(): number {
     return Math.min(this.sampling.maxNewTokens, this.#contextLength - 1);
   }
 
-  /** What was read under other weights is of no use. */
+  /** Caches of earlier weights cannot be used. */
   #dropStale(): void {
     const { model } = this;
     const version = this.#options.version?.() ?? 0;
@@ -342,8 +355,8 @@ export class LocalModel {
   }
 
   /**
-   * A conversation in two, before a message with what is around it, and from there on. null where the message is not in it. It
-   * does not fit where the window, with room for an answer, cuts into it.
+   * Splits a conversation before a message and the context around it; null if the message is not in it.
+   * `fits` is false if the context window, with room for an answer, cuts into the first part.
    */
   #split(
     conversation: Conversation,
@@ -366,7 +379,7 @@ export class LocalModel {
     return { ids, base, length, body: [place(body[0]), place(body[1])], fits };
   }
 
-  /** Reads what stands behind the bases of some rows, and notes what the model thinks of the messages in it. */
+  /** Prefills the ids after each row's shared prefix and stores the log-probabilities of the scored messages. */
   #read(session: GenerationSession, rows: readonly Row[], ends: boolean): void {
     const tails = rows.map(({ ids, length }) => ids.slice(length));
     if (rows.every(({ message }) => message === null)) {
@@ -378,7 +391,7 @@ export class LocalModel {
         from === to ? [] : [[from - length, to - length] as const],
       ),
     });
-    // A silent end is no part of what is read: it is looked up where the reading stopped.
+    // The end-of-sequence id is not part of the prompt: its log-probability is looked up after the last token.
     const asked = rows.map(({ message, body, ids }) => {
       const sampled = ends && message?.sampled?.tokens === this.tokens ? message.sampled : null;
       const isEnded = sampled !== null && sampled.ids.length === sampled.kept + 1;
@@ -394,14 +407,14 @@ export class LocalModel {
   }
 
   #remember(message: Message, context: readonly number[], logprobs: readonly number[]): void {
-    // Weights that change are asked anew each time.
+    // Weights that change are scored anew each time.
     if (this.#options.version !== undefined) return;
     const known = scoredBy.get(this.model) ?? new WeakMap<Message, Scored>();
     scoredBy.set(this.model, known);
     known.set(message, { context, logprobs });
   }
 
-  /** log P of a message's ids after a context, where these weights have read it there. */
+  /** Log-probabilities of a message's ids, if these weights have scored it after the same context; else null. */
   #known(
     message: Message,
     context: readonly number[],
@@ -435,7 +448,7 @@ export class LocalModel {
     const { ids, logprobs, kept, finished } = session.generate(this.sampling, draws);
     return after.map(
       (conversation, row) =>
-        // A special token that stays in the conversation is part of what was said, and is spelled out.
+        // Special tokens that stay in the conversation are part of the message, and are decoded as text.
         new Message(
           this.role,
           this.codec.decode(ids[row]!.slice(0, kept[row]), { skipSpecialTokens: false }),

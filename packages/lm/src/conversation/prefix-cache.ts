@@ -4,9 +4,9 @@ import type { Conversation } from "./conversation.js";
 /** A session whose rows may be continued. */
 interface Entry {
   readonly session: GenerationSession;
-  /** What each row holds. */
+  /** The conversation in each row. */
   readonly conversations: readonly Conversation[];
-  /** Rows that nothing has continued yet. */
+  /** Rows that have not been continued yet. */
   readonly waiting: Set<number>;
 }
 
@@ -15,27 +15,28 @@ interface Held {
   readonly row: number;
 }
 
-/** Sessions that are kept at most: calls outside of a rollout release nothing. */
+/** Maximum number of cached sessions: calls outside a rollout release nothing. */
 const MOST_SESSIONS = 64;
 
 /**
- * What a model has read, by conversation. It may change how fast something is, never what it is: a row that is found is
- * rewritten to the ids that are wanted, of which it keeps what both have in common.
+ * Key/value caches of a model, by conversation. The cache affects speed, never results: a cached row is
+ * rewritten to the requested ids and keeps only their common prefix.
  *
- * Looking up costs as many steps as a conversation has messages, however many rows are kept.
+ * A lookup takes time proportional to the number of messages in the conversation, independent of the number
+ * of cached rows.
  */
 export class PrefixCache {
   readonly #entries = new Set<Entry>();
   /** Rows that end with a conversation. */
   #ends = new WeakMap<Conversation, Held>();
-  /** Rows that go through a conversation, the latest of each. */
+  /** Rows that contain a conversation as a proper prefix; the latest one for each. */
   #through = new WeakMap<Conversation, Held>();
 
   /**
-   * Sessions whose rows hold exactly the wanted ids; the caller's from here on.
+   * Sessions whose rows hold exactly the requested ids. The caller owns them.
    *
-   * @param wanted conversations and their ids; the ids may be fewer than the conversation has where a window is full
-   * @param open makes a session of rows of which nothing is kept
+   * @param wanted conversations and their ids, which may have been truncated to the context window
+   * @param open creates a session for rows of which nothing is cached
    */
   take(
     wanted: readonly { conversation: Conversation; ids: readonly number[] }[],
@@ -55,8 +56,8 @@ export class PrefixCache {
       const ids = at.map((index) => wanted[index]!.ids);
       if (entry === null) return { session: open(ids), at };
       rows.forEach((row, i) => whole[i]! && entry.waiting.delete(row));
-      // Rows neither continued nor sampled from again. Keeping a session for a minority of its rows would hold the memory of all of
-      // them, so they are dropped, and read again if they are needed.
+      // `left` are rows neither continued nor sampled from again. Keeping a session for a minority of its
+      // rows would hold the memory of all of them, so these are dropped, and prefilled again if needed.
       const left = [...entry.waiting].filter((row) => !again.has(entry.conversations[row]!.parent!));
       const isLast = left.length < rows.length;
       if (isLast) this.#entries.delete(entry);
@@ -67,7 +68,7 @@ export class PrefixCache {
     });
   }
 
-  /** Keeps the rows of a session, each of which holds a conversation. */
+  /** Stores a session, with the conversation in each of its rows. */
   keep(session: GenerationSession, conversations: readonly Conversation[]): void {
     const entry: Entry = { session, conversations, waiting: new Set(conversations.keys()) };
     this.#entries.add(entry);
@@ -90,7 +91,7 @@ export class PrefixCache {
     this.#through = new WeakMap();
   }
 
-  /** The row of the nearest beginning of a conversation: one that ends there before one that goes on. */
+  /** A row for the longest cached prefix of a conversation. Rows that end there are preferred to longer ones. */
   #find(conversation: Conversation): (Held & { whole: boolean }) | null {
     for (let at: Conversation | null = conversation; at !== null; at = at.parent) {
       for (const rows of [this.#ends, this.#through]) {

@@ -12,8 +12,8 @@ import {
 import type { CachedRows, ForwardOptions } from "../causal-lm.js";
 
 /**
- * What forbids a score. Not −∞: a row that may attend to nothing (padding) must give finite values, and the sum of
- * two of these must stay inside float16.
+ * Additive score for masked positions. Not −∞: a row that may attend to nothing (padding) must give finite
+ * values, and the sum of two of these must stay finite in float16.
  */
 function forbidden(dtype: DType): number {
   return dtype === "float16" ? -3e4 : -1e30;
@@ -27,8 +27,8 @@ interface BiasOptions {
 }
 
 /**
- * The biases of a forward pass as {@link attend} takes them: one for each segment, or one, or none; with a cache, which
- * makes its own, none.
+ * The biases of a forward pass as {@link attend} takes them: one per segment, a single one, or none. With a
+ * cache none, since the cache makes its own.
  */
 export function attentionBiases(
   { mask, segments, cache }: Pick<ForwardOptions, "mask" | "segments" | "cache">,
@@ -46,14 +46,14 @@ export function attentionBiases(
 }
 
 /**
- * The additive form of an attention mask, made once a forward pass and shared by all layers.
+ * The additive form of an attention mask, made once per forward pass and shared by all layers.
  *
- * It is laid out as {@link attend} adds it, by the matrix product itself: to add a mask of several rows to finished
- * scores would take longer than the product.
+ * It has the layout in which {@link attend} adds it within the matrix product: adding a mask of several rows
+ * to finished scores would take longer than the product.
  *
  * @param mask bool [B or 1, 1, T or 1, S], true = may attend; null = causal among T new tokens
  * @param options.heads H query heads that share G key/value heads
- * @returns dtype, broadcast to the scores [B·G, (H/G)·T, S]; null where everything may be attended to
+ * @returns dtype, broadcast to the scores [B·G, (H/G)·T, S]; null if nothing is masked
  */
 export function attentionBias(
   mask: Tensor | null,
@@ -80,13 +80,14 @@ export function attentionBias(
  * Scaled dot-product attention, softmax(q kᵀ · scale + bias) v, with query heads that may share keys and values
  * (grouped-query attention: query head h reads key/value head ⌊h / (H/G)⌋; Ainslie et al. 2023, arXiv 2305.13245).
  *
- * The engine's own pass where it applies: on the CPU float32, and bfloat16 with tiles or pairs. Elsewhere plain products,
- * because libtorch 1.13 has no stable fused operator; in float32 where bfloat16 is wanted on the CPU.
+ * Uses the engine's fused kernel where it applies: on the CPU in float32, and in bfloat16 with AMX tiles or AVX512-BF16
+ * pairs. Otherwise plain products, because libtorch 1.13 has no stable fused operator; for bfloat16 on the CPU these run
+ * in float32.
  *
  * @param query [B, H, T, E]
  * @param key [B, G, S, E], G divides H
  * @param value [B, G, S, E]
- * @param biases as {@link attentionBiases} gives them: of several, each belongs to as many tokens as it has columns
+ * @param biases from {@link attentionBiases}: with several, each covers as many tokens as it has columns
  * @returns [B, T, H·E]
  */
 export function attend(
@@ -98,7 +99,8 @@ export function attend(
 ): Tensor {
   const fused = fusedAttention(query, key, value, biases, scale);
   if (fused !== null) return fused;
-  // Where oneDNN does not take them, libtorch adds up bfloat16 products in bfloat16; its passes over them are slow anywhere.
+  // Without oneDNN kernels, libtorch accumulates bfloat16 products in bfloat16; its other bfloat16 operators
+  // are slow everywhere.
   if (addsUpNarrowly(query)) {
     const [q, k, v, ...wide] = [query, key, value, ...biases].map((each) => cast(each, "float32"));
     return cast(attend(q!, k!, v!, wide, scale), "bfloat16");
@@ -113,12 +115,12 @@ export function attend(
 }
 
 /**
- * Attention to what a cache holds of each row, the new tokens included: {@link attend} under the mask of the rows, and one
- * token a row over nothing but its own columns where the engine has a pass for that.
+ * Attention to the cached columns of each row, including the new tokens: {@link attend} with the rows' mask,
+ * or for one new token per row, if the engine has a kernel for it, over only that row's columns.
  *
  * @param query [B, H, T, E]
- * @param cached the rows of the batch in runs, as {@link AttentionCache.append} gives them
- * @param window so many columns back, the token's own included; null = all
+ * @param cached the rows of the batch in runs, from {@link AttentionCache.append}
+ * @param window number of last columns, including the token's own; null = all
  * @returns [B, T, H·E]
  */
 export function attendCached(
@@ -154,7 +156,7 @@ function attendTogether(
   const [batch, heads, length, size] = query.shape as [number, number, number, number];
   const [, groups, columns] = key.shape as [number, number, number, number];
   const shared = heads / groups;
-  // Query heads of one group become rows of one product, so that keys are never repeated.
+  // The query heads of a group become rows of one product, so that keys are never repeated.
   const q = query.reshape([batch * groups, shared * length, size]);
   const k = key.reshape([batch * groups, columns, size]).transpose(1, 2);
   const scores = bias === null ? q.mul(scale).bmm(k) : bias.baddbmm(q, k, { alpha: scale });

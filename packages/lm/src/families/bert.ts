@@ -17,32 +17,32 @@ import { attend, attentionBiases } from "./attention.js";
 /**
  * BERT (Devlin et al. 2018, arXiv 1810.04805), RoBERTa (Liu et al. 2019, arXiv 1907.11692), XLM-RoBERTa (Conneau et al.
  * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
- * They differ in their names, in where positions begin, in token types, which DistilBERT lacks, and in the head.
+ * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
 export interface BertConfig extends SequenceClassifierConfig, Pick<Variant, "prefix" | "names" | "head"> {
-  /** Position of the first token: RoBERTa begins after the padding id. */
+  /** Position of the first token: in RoBERTa, positions start after the padding id. */
   readonly firstPosition: number;
   readonly positions: number;
   readonly hiddenSize: number;
   readonly layers: number;
   readonly heads: number;
   readonly intermediateSize: number;
-  /** 0 where the model has none. */
+  /** 0 if the model has none. */
   readonly tokenTypes: number;
   readonly normEpsilon: number;
 }
 
-/** What tells one of these models from another. */
+/** The differences between these models. */
 interface Variant {
-  /** Beginning of the class names in Hugging Face's `architectures`. */
+  /** Prefix of the class names in Hugging Face's `architectures`. */
   readonly className: string;
-  /** The first part of every name in the checkpoint, but for those of most heads. */
+  /** Prefix of every parameter name in the checkpoint, except in most heads. */
   readonly prefix: string;
-  /** Where config.json has the sizes. */
+  /** Keys of the sizes in config.json. */
   readonly keys: Readonly<
     Record<"hiddenSize" | "layers" | "heads" | "intermediateSize" | "activation", string>
   >;
-  /** Names within the checkpoint: of the list of layers, and of what a layer holds. */
+  /** Parameter names in the checkpoint: of the list of layers, and within a layer. */
   readonly names: Readonly<
     Record<
       | "layers"
@@ -57,14 +57,14 @@ interface Variant {
       string
     >
   >;
-  /** What is made of the first token's hidden state: activation of one dense layer, then another one. */
+  /** The head, applied to the first token's hidden state: a dense layer with this activation, then another one. */
   readonly head: {
     readonly dense: string;
     readonly activation: "tanh" | "relu";
     readonly output: string;
   };
   readonly padId: number;
-  /** Whether positions begin after the padding id rather than at 0. */
+  /** Whether positions start after the padding id rather than at 0. */
   readonly positionsAfterPad: boolean;
   readonly hasTokenTypes: boolean;
 }
@@ -178,7 +178,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   };
 }
 
-/** `id2label` in the order of its ids; transformers leaves it out where there are two unnamed labels. */
+/** Labels of `id2label` in the order of their ids; transformers omits it if there are two unnamed labels. */
 function parseLabels(fields: JsonFields): readonly string[] {
   if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
   const map = fields.values["id2label"] as Record<string, unknown>;
@@ -191,7 +191,7 @@ function parseLabels(fields: JsonFields): readonly string[] {
   return labels as string[];
 }
 
-/** Names and shapes of the tensors of an encoder. */
+/** Names and shapes of an encoder's tensors. */
 export function bertEncoderShapes(config: BertConfig): Map<string, readonly number[]> {
   const { prefix, names, hiddenSize, intermediateSize, tokenTypes } = config;
   const shapes = new Map<string, readonly number[]>();
@@ -214,7 +214,7 @@ export function bertEncoderShapes(config: BertConfig): Map<string, readonly numb
   return shapes;
 }
 
-/** Names and shapes of the tensors of a classifier. */
+/** Names and shapes of a classifier's tensors. */
 export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
   const { head, hiddenSize } = config;
   const shapes = bertEncoderShapes(config);
@@ -233,7 +233,7 @@ export class BertEncoder implements TextEncoder {
   readonly device: Device;
   readonly #releaseThreads: () => void;
 
-  /** Takes ownership of the parameters, among which must be those of {@link bertEncoderShapes}. */
+  /** Takes ownership of the parameters, which must include those of {@link bertEncoderShapes}. */
   constructor(
     readonly config: BertConfig,
     private readonly parameters: Map<string, Tensor>,
@@ -252,7 +252,7 @@ export class BertEncoder implements TextEncoder {
     const { config, device, dtype } = this;
     const { prefix, names, layers, firstPosition, tokenTypes } = config;
     const length = ids.shape[1]!;
-    // Padding stands on the right, so that positions count from the left in every row.
+    // Padding is on the right, so positions count from the left in every row.
     const positions = arange(firstPosition, firstPosition + length, 1, { dtype: "int64", device });
     const table = (name: string) => this.#parameter(`${prefix}.embeddings.${name}.weight`);
     let hidden = embedding(table("word_embeddings"), ids).add(
@@ -292,7 +292,7 @@ export class BertEncoder implements TextEncoder {
     return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
-  /** x·Wᵀ + b with the weight and the bias of a name. */
+  /** x·Wᵀ + b with the named weight and bias. */
   dense(x: Tensor, name: string): Tensor {
     return linear(x, this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`));
   }
@@ -340,7 +340,7 @@ export class BertClassifier implements SequenceClassifier {
 
   forward(ids: Tensor, mask: Tensor): Tensor {
     const encoder = this.#encoder;
-    const first = encoder.forward(ids, mask).select(1, 0); // [B, D]: the token that stands for the whole text
+    const first = encoder.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
     const { head } = this.config;
     return encoder.dense(encoder.dense(first, head.dense)[head.activation](), head.output);
   }
@@ -350,7 +350,7 @@ export class BertClassifier implements SequenceClassifier {
   }
 }
 
-/** Old checkpoints store the positions as a buffer; the norms of the oldest are named as in TensorFlow. */
+/** Old checkpoints store the positions as a buffer; the oldest use TensorFlow's names for norms. */
 function parameterName(key: string): string | null {
   if (/(^|\.)embeddings\.position_ids$/.test(key)) return null;
   return key.replace(/LayerNorm\.gamma$/, "LayerNorm.weight").replace(/LayerNorm\.beta$/, "LayerNorm.bias");
@@ -372,8 +372,8 @@ export const bertClassifiers = families.map(({ className, ...family }) => ({
 }));
 
 /**
- * The same models without a head; a classifier's checkpoint holds one, too. Their keys may lack the prefix, and heads are left
- * unread.
+ * The same models without a head; classifier checkpoints contain one, too. Keys may lack the prefix, and
+ * heads are ignored.
  */
 export const bertEncoders = families.map(({ className, ...family }) => ({
   ...family,

@@ -2,11 +2,11 @@ import type { DType, Tensor } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "../causal-lm.js";
 import type { JsonFields } from "../json-fields.js";
 
-/** One family of models: how its configuration and its weights are read, and how a model of it is made. */
+/** A model family: reads its configuration and weights, and creates the model. */
 export interface CausalFamily {
   /** Class names in Hugging Face's `architectures` that this family reads. */
   readonly architectures: readonly string[];
-  /** Hugging Face's `model_type`, which decides where config.json names no architecture. */
+  /** Hugging Face's `model_type`, which decides if config.json has no `architectures`. */
   readonly modelType: string;
 
   /** The key of config.json that gives the number of layers. */
@@ -15,21 +15,21 @@ export interface CausalFamily {
   /** Whether projections are stored [in, out] (GPT-2 alone) rather than [out, in]. */
   readonly projectionsTransposed: boolean;
 
-  /** Reads config.json. Throws UsageError, naming the field, for what is missing, malformed or unsupported. */
+  /** Parses config.json. Throws UsageError, naming the field, for anything missing, malformed or unsupported. */
   parseConfig(fields: JsonFields): ModelConfig;
 
-  /** Every parameter's Hugging Face name and shape, in Hugging Face's order; tied weights once. */
+  /** Hugging Face name and shape of every parameter, in Hugging Face's order; tied weights only once. */
   parameterShapes(config: ModelConfig): Map<string, readonly number[]>;
 
   /**
-   * The parameter that a checkpoint's key stands for; null for a key that carries nothing (stored buffers, the second
-   * name of tied weights). A name that `parameterShapes` lacks is one that this model has no use for.
+   * The parameter that a checkpoint key maps to; null for keys to skip (stored buffers, the second name of
+   * tied weights). A name that is not in `parameterShapes` is a tensor that this model does not use.
    */
   parameterName(key: string, config: ModelConfig): string | null;
 
-  /** How a parameter begins in an untrained model: normal with this deviation around 0, or a constant. */
+  /** Initial value of a parameter: normal with mean 0 and this standard deviation, or constant. */
   initialValue(name: string, config: ModelConfig): { deviation: number } | { constant: number };
 
-  /** A model over these parameters, which it then owns. */
+  /** Creates a model from the parameters, which it then owns. */
   create(config: ModelConfig, parameters: Map<string, Tensor>, computeDtype: DType): CausalLM;
 }

@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied output.
-// Numbers and names follow Hugging Face's GPT2LMHeadModel.
+// GPT-2 (Radford et al. 2019): learned positions, norms before each block, fused query/key/value, tied
+// output. Results and names follow Hugging Face's GPT2LMHeadModel.
 import {
   autocastLayerNorm,
   autocastLinear,
@@ -25,14 +25,14 @@ const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
 
 export interface GPT2Config extends ModelConfig {
   readonly innerSize: number;
-  /** Hugging Face's name of the activation between the two feed-forward products. */
+  /** Hugging Face's name of the activation in the feed-forward block. */
   readonly activation: string;
   readonly normEpsilon: number;
-  /** Attention scores are divided by √E; a few checkpoints were trained without. */
+  /** Whether attention scores are divided by √E; a few checkpoints were trained without. */
   readonly scaleAttention: boolean;
-  /** Scores of layer i are further divided by i + 1. */
+  /** Whether scores of layer i are also divided by i + 1. */
   readonly scaleByLayer: boolean;
-  /** Whether the output projection is the token embedding itself. */
+  /** Whether the output projection is the token embedding. */
   readonly tied: boolean;
 }
 
@@ -53,7 +53,7 @@ function parseConfig(fields: JsonFields): GPT2Config {
   if (fields.boolean("add_cross_attention", { fallback: false })) {
     throw fields.error("add_cross_attention", "false: only decoders on their own are supported");
   }
-  // Small checkpoints often keep 50256 from the default configuration: an id that no text can reach.
+  // Small checkpoints often keep 50256 from the default configuration, an id outside their vocabulary.
   const inside = (ids: number[]) => ids.filter((id) => id < vocabSize);
   return {
     architecture: "GPT2LMHeadModel",
@@ -80,7 +80,7 @@ function parseConfig(fields: JsonFields): GPT2Config {
   };
 }
 
-/** Projections are stored [in, out], as Hugging Face stores them for this family alone. */
+/** Projections are stored [in, out], in Hugging Face's checkpoints of this family only. */
 function parameterShapes(config: GPT2Config): Map<string, readonly number[]> {
   const { hiddenSize: D, innerSize: I, vocabSize: V } = config;
   const shapes = new Map<string, readonly number[]>();
@@ -115,7 +115,7 @@ function parameterName(key: string, config: GPT2Config): string | null {
   return /^(wte|wpe|ln_f|h)\./.test(bare) ? `transformer.${bare}` : key;
 }
 
-/** Normal 0.02; projections into the residual stream are smaller by √(2·layers), as there are so many of them. */
+/** Normal 0.02; projections into the residual stream are divided by √(2·layers), the number of such projections. */
 function initialValue(name: string, config: GPT2Config): { deviation: number } | { constant: number } {
   if (name.endsWith(".bias")) return { constant: 0 };
   if (/\.ln_\w+\.weight$/.test(name)) return { constant: 1 };
@@ -123,7 +123,10 @@ function initialValue(name: string, config: GPT2Config): { deviation: number } |
   return { deviation: name.endsWith("c_proj.weight") ? deviation / Math.sqrt(2 * config.layers) : deviation };
 }
 
-/** Lays projections [in, out] out by output, as decoding reads weights (autocastLinear), in place of what was given. */
+/**
+ * Replaces projections [in, out] by copies with output-major memory layout, which decoding reads fastest
+ * (autocastLinear).
+ */
 function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   for (const [name, parameter] of parameters) {
     if (!/\.(attn|mlp)\.c_\w+\.weight$/.test(name)) continue;
@@ -137,7 +140,7 @@ function layOutByOutput(parameters: Map<string, Tensor>): Map<string, Tensor> {
   return parameters;
 }
 
-/** The modules of one layer, named once: they are looked up for every token. */
+/** The modules of one layer, collected once: names would be looked up for every token. */
 function moduleNames(layer: number) {
   const prefix = `transformer.h.${layer}.`;
   return {
@@ -151,17 +154,17 @@ function moduleNames(layer: number) {
   };
 }
 
-/** What a layer needs besides its input. */
+/** Inputs of a layer besides the hidden states. */
 interface LayerInputs {
   biases: Tensor[];
   cache: AttentionCache | undefined;
-  /** The tokens that the last layer is for; all where there are none. */
+  /** Tokens that the last layer computes; undefined = all. */
   places: Tensor | undefined;
 }
 
 /**
- * There is no dropout, in training neither: a policy's log-probabilities must be those of the policy that sampled,
- * or ratios and preference margins would measure noise.
+ * No dropout, even in training: a policy's log-probabilities must be those of the policy that sampled,
+ * otherwise ratios and preference margins would measure noise.
  */
 class GPT2 extends ParameterizedModel {
   protected override readonly family = gpt2;
@@ -212,7 +215,8 @@ class GPT2 extends ParameterizedModel {
 
     const normed = this.#norm(names.attentionNorm, hidden);
     const projected = this.projected(names.queryKeyValue, normed).view([B, T, 3, H, E]);
-    // Three of [B, H, T, E]: token by token, so that one copy of whole lines joins their gradients; with a cache in fewer calls.
+    // Three of [B, H, T, E]. Without a cache each is split from [B, T, …] separately, so that gradients are
+    // joined by one contiguous copy; with a cache, fewer calls are made.
     const [query, key, value] = (
       cache === undefined
         ? projected.unbind(2).map((part) => part.transpose(1, 2))

@@ -1,4 +1,4 @@
-// One file a model family. Must not know: files, tokenizers, generation, or any other family.
+// One file per model family. Must not know: files, tokenizers, generation, or any other family.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./family.js";
@@ -10,13 +10,13 @@ import { qwen2, qwen3 } from "./qwen.js";
 
 const families: readonly CausalFamily[] = [gpt2, llama, mistral, qwen2, qwen3];
 
-/** The family that a config.json asks for. Throws UsageError, listing those supported, where there is none. */
+/** The family for a config.json. Throws UsageError, listing the supported ones, if there is none. */
 export const familyOf = (fields: JsonFields): CausalFamily => found(fields, families);
 
-/** As `familyOf`, for sequence classifiers. */
+/** Like `familyOf`, for sequence classifiers. */
 export const classifierFamilyOf = (fields: JsonFields) => found(fields, bertClassifiers);
 
-/** As `familyOf`, for encoders. */
+/** Like `familyOf`, for encoders. */
 export const encoderFamilyOf = (fields: JsonFields) => found(fields, bertEncoders);
 
 function found<F extends Pick<CausalFamily, "architectures" | "modelType">>(

@@ -24,10 +24,10 @@ export interface InitializeOptions {
 }
 
 /**
- * An untrained model of any supported architecture: random weights as its family begins with.
+ * An untrained model of any supported architecture, with its family's random initialization.
  *
- * @param settings what its config.json would hold
- * @param seed decides every weight; the same seed and sizes give the same model
+ * @param settings contents of its config.json
+ * @param seed determines every weight: the same seed and sizes give the same model
  */
 export function initializeCausalLM(
   settings: Readonly<Record<string, unknown>>,
@@ -53,7 +53,7 @@ function initialParameters(
     const value = family.initialValue(name, config);
     const tensor = noGrad(() =>
       scope(() =>
-        // Drawn in float32 on the CPU whatever is wanted, so that a seed means the same model everywhere.
+        // Always drawn in float32 on the CPU, so that a seed gives the same model everywhere.
         "constant" in value
           ? full([...shape], value.constant, { dtype, device })
           : randn([...shape], { generator })
@@ -74,12 +74,12 @@ export interface GPT2Sizes {
   hiddenSize: number;
   layers: number;
   heads: number;
-  /** Ids that begin and end a text. Default: none. */
+  /** Ids of the first and last token of a text. Default: none. */
   bosId?: number;
   eosId?: number;
 }
 
-/** An untrained GPT-2 of any size; weights normal with deviation 0.02, as in GPT-2. */
+/** An untrained GPT-2 of any size; weights normal with standard deviation 0.02, as in GPT-2. */
 export function initializeGPT2(sizes: GPT2Sizes, seed: number, options: InitializeOptions = {}): CausalLM {
   return initializeCausalLM(
     {
@@ -94,7 +94,7 @@ export function initializeGPT2(sizes: GPT2Sizes, seed: number, options: Initiali
       n_inner: null,
       layer_norm_epsilon: 1e-5,
       initializer_range: 0.02,
-      // Dropout is named since Python's defaults would train with 0.1 otherwise, which this package never does.
+      // Set explicitly because Python would default to 0.1; this package never uses dropout here.
       attn_pdrop: 0,
       embd_pdrop: 0,
       resid_pdrop: 0,

@@ -16,13 +16,13 @@ import type { Adapter, Projection } from "../adapter.js";
 import type { CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import type { CausalFamily } from "./family.js";
 
-/** The parameters of one norm, projection or table: `name.weight` and, where there is one, `name.bias`. */
+/** The parameters of one norm, projection or embedding: `name.weight` and, if present, `name.bias`. */
 interface Module {
   weight: Tensor;
   bias: Tensor | null;
 }
 
-/** What all families do alike with their parameters: ownership, types, copies. Subclasses add the mathematics. */
+/** Parameter handling shared by all families: ownership, types, copies. Subclasses add the forward pass. */
 export abstract class ParameterizedModel implements CausalLM {
   readonly dtype: DType;
   readonly device: Device;
@@ -33,13 +33,13 @@ export abstract class ParameterizedModel implements CausalLM {
   readonly #modules = new Map<string, Module>();
   readonly #releaseThreads: () => void;
 
-  /** @param parameters become the model's own: no scope frees them any more, `dispose` does */
+  /** @param parameters owned by the model from now on: freed by `dispose`, not by a scope */
   constructor(
     readonly config: ModelConfig,
     private readonly parameters: Map<string, Tensor>,
     /**
-     * With float32 parameters and bfloat16 products, weights are rounded as they are multiplied (autocastLinear):
-     * gradients arrive in float32 at the float32 master weights.
+     * With float32 parameters and bfloat16 products, weights are rounded when multiplied (autocastLinear), so
+     * the float32 master weights get float32 gradients.
      */
     readonly computeDtype: DType,
   ) {
@@ -114,10 +114,10 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   /**
-   * One layer of a forward pass, run again in the backward pass where the caller asked for that.
+   * Runs one layer of a forward pass, recomputed in the backward pass under gradient checkpointing.
    *
-   * @param prefix of the names of all parameters and projections that the layer reads
-   * @param inputs every other tensor that it reads
+   * @param prefix common to the names of all parameters and projections that the layer uses
+   * @param inputs every other tensor that it uses
    */
   protected layer(
     prefix: string,
@@ -125,12 +125,12 @@ export abstract class ParameterizedModel implements CausalLM {
     inputs: readonly Tensor[],
     run: (...inputs: Tensor[]) => Tensor,
   ): Tensor {
-    // Run again, a layer would append to a cache again.
+    // Recomputing a layer would append to the cache twice.
     if (!gradientCheckpointing || cache !== undefined) return run(...inputs);
     const own = [...this.parameters].flatMap(([name, tensor]) => (name.startsWith(prefix) ? [tensor] : []));
     const adapter = this.#adapter;
     if (adapter === null) return checkpoint(run, inputs, own);
-    // By the backward pass the adapter may have left its training mode; what is computed again must be the same.
+    // By the backward pass the adapter may have left training mode; the recomputed values must be the same.
     const { training } = adapter;
     const again = (...given: Tensor[]) => {
       const present = adapter.training;
@@ -144,12 +144,12 @@ export abstract class ParameterizedModel implements CausalLM {
     return checkpoint(again, inputs, [...own, ...adapter.parameters(prefix)]);
   }
 
-  /** What a layer chooses from its tokens: in the last one the places that the pass is for, if it names any. */
+  /** The tokens that a layer selects: in the last layer the `places` of the pass, if given. */
   protected placesOf(layer: number, { places }: ForwardOptions): Tensor[] {
     return places !== undefined && layer === this.config.layers - 1 ? [places] : [];
   }
 
-  /** The tokens whose states are wanted, [B, T, D] → [1, N, D]; all of them where none are named. */
+  /** The hidden states of the selected tokens, [B, T, D] → [1, N, D]; all of them if `places` is undefined. */
   protected chosen(states: Tensor, places: Tensor | undefined): Tensor {
     if (places === undefined) return states;
     return states
@@ -158,7 +158,7 @@ export abstract class ParameterizedModel implements CausalLM {
       .unsqueeze(0);
   }
 
-  /** False for a view with an adapter, which must free nothing that it shares. */
+  /** False for a view with an adapter, which must not free shared parameters. */
   protected get ownsParameters(): boolean {
     return this.#ownsParameters;
   }
@@ -177,8 +177,9 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   /**
-   * Rows of a table in the type of the residual stream: [B, T] → [B, T, D]. A table that is the output projection too gets a
-   * whole gradient from there. What arrives here is then added to it row by row (`sparse`), not as a second table of zeros.
+   * Embedding lookup in the type of the residual stream: [B, T] → [B, T, D]. If the table is also the output
+   * projection, it gets a dense gradient from there; the gradient of this lookup is then added row by row
+   * (`sparse`) instead of through a second dense tensor of zeros.
    */
   protected embedded(name: string, indices: Tensor, { isProjection = false } = {}): Tensor {
     const { weight: table } = this.module(name);
@@ -189,8 +190,8 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   /**
-   * A projection with what the adapter, if there is one, adds for this input. With a residual the result is the sum of
-   * both, in its type.
+   * Applies a projection, plus the adapter's term if there is one. With a residual, returns the sum in the
+   * residual's type.
    *
    * @param input [..., in]
    * @param residual [..., out]
@@ -208,8 +209,8 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   /**
-   * Type of what the layers add to: float32 where the products are in 16 bits. Sums over many layers would lose more
-   * there than the products do, and norms over 16-bit numbers are slower besides.
+   * Type of the residual stream: float32 if the products are in 16 bits. Sums over many layers would lose
+   * more precision than the products do, and norms over 16-bit numbers are slower.
    */
   protected get residualDtype(): DType {
     return this.computeDtype === "float64" ? "float64" : "float32";

@@ -32,8 +32,8 @@ function parseQwen3Config(fields: JsonFields): RotaryDecoderConfig {
 }
 
 /**
- * The window is off unless `use_sliding_window`, and then covers the layers named in `layer_types`, or those from
- * `max_window_layers` on (28 where it is not given, as in transformers, so that a small model has none).
+ * The sliding window is off unless `use_sliding_window`. It then covers the layers listed in `layer_types`,
+ * or those from `max_window_layers` on (default 28, as in transformers, so that a small model has none).
  */
 function slidingTraits(fields: JsonFields) {
   const used = fields.boolean("use_sliding_window", { fallback: false });
@@ -47,12 +47,12 @@ function slidingTraits(fields: JsonFields) {
   };
 }
 
-/** `layer_types`, one for each layer; null where the configuration has none. */
+/** `layer_types`, one per layer; null if the configuration has none. */
 function layerTypes(fields: JsonFields, slidingWindow: number | null): readonly unknown[] | null {
   if (!fields.has("layer_types")) return null;
   const kinds = fields.values["layer_types"];
   const layers = fields.integer("num_hidden_layers");
-  // "attention" is what transformers called "full_attention" before.
+  // "attention" is transformers' former name of "full_attention".
   const known: readonly unknown[] = ["full_attention", "attention", "sliding_attention"];
   if (!Array.isArray(kinds) || kinds.length !== layers || !kinds.every((kind) => known.includes(kind))) {
     throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);

@@ -1,4 +1,4 @@
-// The decoder that Llama, Mistral and Qwen share. Numbers and names follow Hugging Face's LlamaForCausalLM.
+// The decoder that Llama, Mistral and Qwen share. Results and names follow Hugging Face's LlamaForCausalLM.
 import {
   autocastLinear,
   autocastRmsNorm,
@@ -22,14 +22,14 @@ import { ParameterizedModel } from "./parameterized-model.js";
 import { parseRotarySettings, rotaryTables, type RotarySettings } from "./rotary.js";
 
 /**
- * The decoder that Llama, Mistral and Qwen share: RMS norms before each block, rotary positions, grouped-query
- * attention and a gated feed-forward block. What sets a family apart is in its configuration.
+ * The decoder that Llama, Mistral and Qwen share: RMS norms before each block, rotary positions,
+ * grouped-query attention and a gated feed-forward block. Families differ only in their configuration.
  */
 export interface RotaryDecoderConfig extends ModelConfig {
   readonly intermediateSize: number;
   readonly normEpsilon: number;
   readonly rotary: RotarySettings;
-  /** The output projection is the input embedding. */
+  /** Whether the output projection is the input embedding. */
   readonly tiedEmbeddings: boolean;
   /** Biases on the query, key and value projections (Qwen2; Llama where `attention_bias`). */
   readonly queryKeyValueBias: boolean;
@@ -46,12 +46,12 @@ export interface RotaryDecoderConfig extends ModelConfig {
 const LAYERS_KEY = "num_hidden_layers";
 
 /**
- * Tables of cosines and sines are made for the whole window where it has at most so many tokens, as those of trained
- * models have; for longer ones as far as texts reach, since no weight speaks for such a size in config.json.
+ * The tables of cosines and sines cover the whole context window up to this size, which trained models stay
+ * within. For longer ones they grow with the texts, since nothing backs such a size in config.json.
  */
 const WHOLE_TABLE = 2 ** 18;
 
-/** Fields that all these families spell alike. */
+/** Parses the fields that all these families share. */
 export function parseRotaryDecoderConfig(
   fields: JsonFields,
   traits: {
@@ -111,7 +111,7 @@ export function parseRotaryDecoderConfig(
   };
 }
 
-/** "sliding_window": null turns it off; where the key is absent, transformers takes 4096. */
+/** "sliding_window": null turns it off; if the key is absent, transformers uses 4096. */
 export function slidingWindowOf(fields: JsonFields): number | null {
   const absent = fields.values["sliding_window"] === undefined;
   return fields.integer("sliding_window", { fallback: absent ? 4096 : null });
@@ -149,7 +149,7 @@ function parameterShapes(config: RotaryDecoderConfig): Map<string, readonly numb
   return shapes;
 }
 
-/** The family of one architecture of this kind. */
+/** Creates the family of one such architecture. */
 export function rotaryFamily(options: {
   architecture: string;
   modelType: string;
@@ -181,7 +181,7 @@ function parameterName(key: string, config: RotaryDecoderConfig): string | null 
   return key.endsWith("rotary_emb.inv_freq") ? null : key;
 }
 
-/** The modules of one layer, named once: they are looked up for every token. */
+/** The modules of one layer, collected once: names would be looked up for every token. */
 function moduleNames(layer: number) {
   const prefix = `model.layers.${layer}.`;
   return {
@@ -200,14 +200,14 @@ function moduleNames(layer: number) {
   };
 }
 
-/** What a layer needs besides its input. */
+/** Inputs of a layer besides the hidden states. */
 interface LayerInputs {
-  /** [B, T, E/2] in the compute type. */
+  /** [B, T, E/2] in computeDtype. */
   cosine: Tensor;
   sine: Tensor;
   biases: Tensor[];
   cache: AttentionCache | undefined;
-  /** The tokens that the last layer is for; all where there are none. */
+  /** Tokens that the last layer computes; undefined = all. */
   places: Tensor | undefined;
 }
 
@@ -215,7 +215,7 @@ class RotaryDecoder extends ParameterizedModel {
   readonly #names: readonly ReturnType<typeof moduleNames>[];
   /** Whether any layer has a sliding window. */
   readonly #slides: boolean;
-  /** [rows, E/2] in the compute type; made at the first forward pass, and shared with views. */
+  /** [rows, E/2] in computeDtype; created in the first forward pass and shared with views. */
   #tables: { made: { cosine: Tensor; sine: Tensor } | null } = { made: null };
 
   constructor(
@@ -312,7 +312,7 @@ class RotaryDecoder extends ParameterizedModel {
     if (made !== null && rows === contextLength) return made;
     const reached = contextLength <= WHOLE_TABLE ? contextLength : scope(() => positions.max().item()) + 1;
     if (made !== null && reached <= rows) return made;
-    // At least doubled, so that a growing text does not make them anew for each token.
+    // At least doubled, so that the tables are not rebuilt for every token of a growing text.
     const wanted = Math.min(contextLength, Math.max(reached, 2 * rows, WHOLE_TABLE));
     const tables = this.#makeTables(wanted);
     dispose(made);
@@ -329,7 +329,7 @@ class RotaryDecoder extends ParameterizedModel {
     );
   }
 
-  /** Biases for the layers that see everything, and for those with a window. */
+  /** Biases for the layers with full attention, and for those with a sliding window. */
   #biases(newTokens: number, options: ForwardOptions): { full: Tensor[]; sliding: Tensor[] } {
     const { positions, segments, cache } = options;
     const { slidingWindow } = this.config;

@@ -2,21 +2,23 @@ import { arange, tensor, type Device, type Tensor } from "@astra-rl/torch";
 import { JsonFields } from "../json-fields.js";
 
 /**
- * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the ways of stretching them that checkpoints use.
+ * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the context extensions that checkpoints use.
  *
- * config.json spells them in two ways: `rope_theta` beside `rope_scaling` (its kind under "rope_type" or, older,
- * "type"), or all of it in `rope_parameters`.
+ * config.json has two formats: `rope_theta` and `rope_scaling` (its kind under "rope_type" or, older, "type"), or all
+ * of it in `rope_parameters`.
  */
 export interface RotarySettings {
   theta: number;
   /**
-   * `dynamic` stretches only beyond the trained window, and this package keeps every row inside it: so it is the same
-   * as `default` here.
+   * `dynamic` changes frequencies only beyond the trained context length, which this package never exceeds,
+   * so it equals `default` here.
    */
   kind: "default" | "linear" | "dynamic" | "llama3";
-  /** How many times the context is stretched (linear, llama3). */
+  /** Context extension factor (linear, llama3). */
   factor: number;
-  /** llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high kept. */
+  /**
+   * llama3: wavelengths longer than original/low are divided by `factor`, those shorter than original/high are kept.
+   */
   lowFrequencyFactor: number;
   highFrequencyFactor: number;
   originalContextLength: number;
@@ -72,7 +74,7 @@ function nested(fields: JsonFields, name: string): JsonFields | null {
   return new JsonFields(value as Record<string, unknown>, `${fields.where}: "${name}"`);
 }
 
-/** Angle per position of each pair of channels: E/2 numbers, radians per token. */
+/** Angle per position of each channel pair: E/2 numbers, radians per token. */
 export function inverseFrequencies(settings: RotarySettings, headDimension: number): number[] {
   const { theta, kind, factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = settings;
   return Array.from({ length: headDimension / 2 }, (_, pair) => {
@@ -82,14 +84,14 @@ export function inverseFrequencies(settings: RotarySettings, headDimension: numb
     const wavelength = (2 * Math.PI) / frequency;
     if (wavelength < originalContextLength / highFrequencyFactor) return frequency;
     if (wavelength > originalContextLength / lowFrequencyFactor) return frequency / factor;
-    // Between the two, blend by how many wavelengths the original window holds.
+    // Between the two, interpolate by the number of wavelengths in the original context length.
     const smooth =
       (originalContextLength / wavelength - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor);
     return (1 - smooth) * (frequency / factor) + smooth * frequency;
   });
 }
 
-/** Cosines and sines of the angles of the positions from 0, each float32 [rows, E/2]; the caller keeps them. */
+/** Cosines and sines for positions from 0, each float32 [rows, E/2]. The caller owns them. */
 export function rotaryTables(
   settings: RotarySettings,
   options: { headDimension: number; rows: number; device: Device },

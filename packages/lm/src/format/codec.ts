@@ -2,13 +2,13 @@ import type { TokenDecoder } from "../generation/stop.js";
 import type { Tokenizer } from "../tokenizer.js";
 
 /**
- * Texts to stand before one that is to be encoded, in the order in which they are tried. With the first, a tokenizer of
- * bytes or of words has nothing to merge; vocabularies of runs of newlines need another.
+ * Texts put before a text to be encoded, in the order in which they are tried. Byte and word tokenizers have
+ * nothing to merge with the first one; vocabularies with runs of newlines need another.
  */
 const ENCODING_ANCHORS = ["\n", "a", ".", "0"];
-/** Texts to stand before ids that are to be decoded; no bytes, which decoders put together with bytes that follow. */
+/** Texts put before ids to be decoded. No single bytes, which decoders would combine with following ones. */
 const DECODING_ANCHORS = ["a", "e", "0", "."];
-/** Texts that a tokenizer alters, in one direction or the other, where it treats the first word of a text apart. */
+/** Texts that tokenizers alter, in either direction, if they treat the first word of a text specially. */
 const PROBES = ["x", " x", "  x", "x ", "\nx", "."];
 
 interface Anchor {
@@ -17,23 +17,23 @@ interface Anchor {
 }
 
 /**
- * Text to ids and back, for texts that stand somewhere in a row rather than alone.
+ * Encodes and decodes texts in the middle of a row.
  *
- * A tokenizer alone answers what a whole text is. In a row, texts follow each other, and many tokenizers write or read
- * the first word of whatever they are given otherwise (SentencePiece: a space is put before it and taken away again).
- * What is read would then not be what is recorded. A codec holds one promise: what `decode` says of ids is what they add
- * behind the text before them, and `continue` gives ids of which that is exactly the text.
+ * A tokenizer treats its input as a whole text, and many treat the first word specially (SentencePiece adds a
+ * space before it and removes it again). For texts that follow others in a row, ids and recorded text would
+ * then disagree. A codec guarantees that `decode` returns exactly the text that ids add after preceding text,
+ * and that `continue` returns ids that decode to exactly the given text.
  *
- * Where no ids of a tokenizer are that text, because it normalises (NFC) or lacks a character, `continue` gives what the
- * tokenizer itself makes of it, and `heard` says which text that is.
+ * If no ids decode to the text, because the tokenizer normalizes (NFC) or lacks a character, `continue` falls
+ * back to the tokenizer's own encoding, and `heard` returns the text of those ids.
  */
 export class Codec implements TokenDecoder {
   readonly #tokenizer: Tokenizer;
-  /** null: ids say the same alone as behind others. */
+  /** null: ids decode the same alone as after others. */
   readonly #decoding: Anchor | null;
-  /** null: a text has the same ids alone as behind others. */
+  /** null: a text encodes the same alone as after others. */
   readonly #encoding: readonly Anchor[] | null;
-  /** Text of single ids, special tokens spelled out, as far as it was asked for. */
+  /** Cache: text of single ids, special tokens included. */
   readonly #texts = new Map<number, string>();
 
   /** The codec of a tokenizer; the same one each time. */
@@ -58,20 +58,22 @@ export class Codec implements TokenDecoder {
     if (PROBES.every((text) => this.decode(tokenizer.encode(text)) === text)) this.#encoding = null;
   }
 
-  /** Ids that Python's `tokenizer(text)` puts before a text (beginning-of-text); [] for GPT-2 and Qwen. */
+  /** Ids that Python's `tokenizer(text)` prepends (beginning-of-text); [] for GPT-2 and Qwen. */
   get prefix(): readonly number[] {
     return this.#tokenizer.prefixIds;
   }
 
   /**
-   * A text that begins a row: what Python's `tokenizer(text)` gives, less what some tokenizers put behind a text (an
-   * end-of-text), since here more follows.
+   * Ids of a text that starts a row: as from Python's `tokenizer(text)`, but without an appended end-of-text,
+   * since more follows.
    */
   begin(text: string): number[] {
     return [...this.prefix, ...this.#tokenizer.encode(text)];
   }
 
-  /** Ids that, behind other text, say exactly this text. Special tokens that it spells out are such tokens. */
+  /**
+   * Ids that, after other text, decode to exactly this text. Special tokens spelled out in it become special tokens.
+   */
   continue(text: string): number[] {
     if (text === "") return [];
     const alone = () => this.#tokenizer.encode(text);
@@ -96,9 +98,9 @@ export class Codec implements TokenDecoder {
   }
 
   /**
-   * What a row says that holds such ids, special tokens spelled out: the text itself, unless the tokenizer has no ids for
-   * it. It is for `continue` unless `begin` is asked for. Ids in hand are heard by `decode(ids, { skipSpecialTokens:
-   * false })` as well.
+   * The text that the model reads for `text`, special tokens included: `text` itself, unless the tokenizer
+   * has no ids for it. Assumes `continue` unless `how` is "begin". For existing ids use `decode(ids, {
+   * skipSpecialTokens: false })`.
    */
   heard(text: string, how: "begin" | "continue" = "continue"): string {
     if (how === "continue") return this.decode(this.continue(text), SPELLED);
@@ -106,8 +108,8 @@ export class Codec implements TokenDecoder {
   }
 
   /**
-   * UTF-8 bytes of text behind each id, special tokens spelled out. Of a character that lies in several ids the last one
-   * has all bytes, the others none.
+   * UTF-8 bytes of text per id, special tokens included. For a character split over several ids, the last id
+   * counts all its bytes and the others none.
    */
   byteLengths(ids: readonly number[]): number[] {
     const lengths: number[] = [];
@@ -115,7 +117,7 @@ export class Codec implements TokenDecoder {
     return lengths;
   }
 
-  /** For the fewest ids from a place on that say whole characters; for one where they never do. */
+  /** For the shortest run of ids from `at` that decodes to whole characters; for a single id if none does. */
   #lengthsOfRun(ids: readonly number[], at: number): number[] {
     const alone = this.#text(ids[at]!);
     const lengths: number[] = [];
@@ -123,7 +125,7 @@ export class Codec implements TokenDecoder {
     let text = alone;
     for (let end = at + 1; ; end += 1) {
       const whole = text.replace(UNFINISHED, "");
-      // An id may finish a character and begin another; but what is no character behind a whole one stays none.
+      // An id may finish a character and start another; but an invalid character before a complete one stays invalid.
       if (whole.includes(INVALID)) break;
       lengths.push(Buffer.byteLength(whole) - bytes);
       bytes = Buffer.byteLength(whole);
@@ -134,7 +136,7 @@ export class Codec implements TokenDecoder {
     return [Buffer.byteLength(alone)];
   }
 
-  /** The text of ids alone, nothing cleaned up: a space that is taken away before a point was sampled all the same. */
+  /** Decodes ids alone, without cleaning up spaces: a space before a period was sampled, too. */
   #say(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
     return this.#tokenizer.decode(ids, { ...options, cleanUpSpaces: false });
   }
@@ -149,5 +151,5 @@ export class Codec implements TokenDecoder {
 const codecs = new WeakMap<Tokenizer, Codec>();
 const SPELLED = { skipSpecialTokens: false };
 const INVALID = "\uFFFD";
-/** The beginning of a character at the end of a text: one U+FFFD, or one for each of its bytes. */
+/** An incomplete character at the end of a text: one U+FFFD, or one per byte. */
 const UNFINISHED = /\uFFFD{1,3}$/u;

@@ -1,45 +1,47 @@
 import type { Conversation, From, Message } from "../conversation/conversation.js";
 import type { Codec } from "./codec.js";
 
-/** Ids from `from` up to but without `to`. */
+/** Range of ids, `from` inclusive, `to` exclusive. */
 export type Span = readonly [from: number, to: number];
 
 /** Ids that a message adds to a row. */
 export interface Piece {
   readonly ids: readonly number[];
-  /** The message's own text within `ids`; the rest is the format's and never scored. */
+  /** Range of the message's own text within `ids`; the rest is template tokens and never scored. */
   readonly body: Span;
 }
 
-/** How one model reads conversations: which ids each message adds, and what stands before the model's own next one. */
+/**
+ * How one model reads conversations: the ids that each message adds, and the cue before the model's own next message.
+ */
 export interface Format {
-  /** Leading ids of every row that a full window leaves in place. */
+  /** Number of leading ids that truncation keeps in every row. */
   readonly pinned: number;
-  /** Ids that end an utterance, beside the model's own. */
+  /** Ids that end a generation, in addition to the model's own. */
   readonly endIds: readonly number[];
   /**
-   * What a message adds. The model's own stands behind the `cue`, which is not part of it.
+   * The ids that a message adds. The model's own messages follow the `cue`, which is not included.
    *
-   * @param before what it follows; null for the first
-   * @param own its ids, where they are known in the model's tokens
+   * @param before the conversation that it follows; null for the first message
+   * @param own its sampled ids, if they are in this model's tokens
    */
   write(before: Conversation | null, message: Message, own: readonly number[] | null): Piece;
-  /** What stands between a conversation and the model's own next message. */
+  /** Ids between a conversation and the model's own next message. */
   cue(conversation: Conversation): readonly number[];
 }
 
 export interface PlainOptions {
-  /** Whose reading it is. Needed with labels or a separator. Default "tester". */
+  /** The role of the model. Needed with labels or a separator. Default "tester". */
   role?: "tester" | "target";
-  /** What stands in front of a message, by who it is from, such as `{ tester: "User: ", target: "Bot: " }`. Default: nothing. */
+  /** Text before a message, by its origin, such as `{ tester: "User: ", target: "Bot: " }`. Default: nothing. */
   labels?: Readonly<Partial<Record<From, string>>>;
-  /** What stands between two messages, such as "\n". Default: nothing. */
+  /** Text between two messages, such as "\n". Default: nothing. */
   separator?: string;
 }
 
 /**
- * Messages follow each other as one text. Its ids are those of the messages, unchanged: where the text was cut into
- * messages, there is a cut between ids.
+ * Concatenates messages as plain text. Ids of messages are unchanged: a message boundary is always a boundary
+ * between ids.
  */
 export class PlainFormat implements Format {
   readonly endIds: readonly number[] = [];
@@ -65,7 +67,7 @@ export class PlainFormat implements Format {
     const isPut = from === "around" || from === this.#role;
     const label = isPut ? "" : this.#front(before, from);
     const front = this.#encode(before, label);
-    // The first text of a row brings the tokenizer's prefix.
+    // The first text of a row starts with the tokenizer's prefix.
     const isFirst = before === null && label === "";
     const ids = own ?? (isFirst ? codec.begin(text).slice(codec.prefix.length) : codec.continue(text));
     const start = isFirst ? codec.prefix : front;

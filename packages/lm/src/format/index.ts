@@ -1,6 +1,6 @@
 /**
- * Texts and conversations as rows of ids. Knows tokenizers and who a message is from; must not know models, caches, or what
- * a conversation is for.
+ * Converts texts and conversations to rows of ids. Knows tokenizers and message origins; must not know
+ * models, caches, or what a conversation is for.
  */
 export { Codec } from "./codec.js";
 export { PlainFormat, type Format, type Piece, type PlainOptions, type Span } from "./format.js";

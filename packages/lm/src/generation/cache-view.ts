@@ -4,16 +4,16 @@ import type { AttentionCache, CachedRows } from "../causal-lm.js";
 import { runsTensor, type KeyValueCache, type Rectangle } from "./key-value-cache.js";
 
 /**
- * Some rows of a cache as forward passes over them see it. Each pass is begun with what the rows hold and how many tokens
- * are added to each; what its layers share lives until the next one begins.
+ * Selected rows of a cache, as used by forward passes. Each pass starts with `begin`; tensors shared by its
+ * layers live until the next `begin`.
  */
 export class CacheView implements AttentionCache {
   readonly #parts: Part[] = [];
   #count: number;
 
   /**
-   * @param rows of the cache, in the order of the batch; those of one rectangle should be neighbours, and ascend
-   * @param share tells which columns some of them, given by their places in `rows`, have in common
+   * @param rows of the cache, in the order of the batch; rows of one rectangle should be adjacent and ascending
+   * @param share returns the columns shared by some of the rows, given as indices into `rows`
    */
   constructor(
     cache: KeyValueCache,
@@ -37,8 +37,8 @@ export class CacheView implements AttentionCache {
   }
 
   /**
-   * @param starts by row: columns held, behind which the new tokens' come
-   * @param counts by row: how many of the new tokens are the row's; the others are padding behind them
+   * @param starts by row: number of columns held; the new tokens are appended after them
+   * @param counts by row: number of new tokens; the remaining ones are right padding
    * @param width new tokens, padding included
    */
   begin(starts: readonly number[], counts: readonly number[], width: number): void {
@@ -67,7 +67,7 @@ class Part implements CachedRows {
   readonly first: number;
   readonly shared: SharedColumns | null;
   readonly #rectangle: Readonly<Rectangle>;
-  /** In the rectangle. */
+  /** Indices within the rectangle. */
   readonly #rows: readonly number[];
   #layer = 0;
   #starts: readonly number[] = [];
@@ -136,7 +136,7 @@ class Part implements CachedRows {
 
   mask(window: number | null): Tensor {
     const { device } = this.key;
-    // Rows that hold equally many columns see the same.
+    // Rows with equal lengths have the same mask.
     const starts = new Set(this.#starts).size === 1 ? this.#starts.slice(0, 1) : this.#starts;
     const own = tensor(Int32Array.from(starts), {
       dtype: "int64",
@@ -170,7 +170,7 @@ class Part implements CachedRows {
     dispose(this.shared);
   }
 
-  /** Columns that any of the rows has after this pass. */
+  /** Length of the longest row after this pass. */
   #columns(): number {
     return Math.max(1, ...this.#starts.map((start, at) => start + this.#counts[at]!));
   }

@@ -5,11 +5,11 @@ import type { DrawKey } from "./keyed-random.js";
 import type { Sampling } from "./sampling.js";
 
 /**
- * One utterance for each prompt: a session that is opened, asked once and freed.
+ * Generates one continuation per prompt: opens a session, generates once and frees it.
  *
- * @param prompts token ids; an empty one stands as the beginning-of-text (else end-of-text) token, and one that leaves
- * no room for `maxNewTokens` in the model's window loses tokens on its left
- * @param keys name the draws of each row; not needed when greedy
+ * @param prompts token ids. An empty prompt is replaced by the beginning-of-text (else end-of-text) token; a
+ * prompt that leaves no room for `maxNewTokens` in the context window is truncated on the left.
+ * @param keys random key of each row; not needed for greedy decoding
  */
 export function generate(
   model: CausalLM,

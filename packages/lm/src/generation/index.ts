@@ -1,6 +1,6 @@
 /**
- * Sampling and sessions: texts that a model reads and continues, nothing twice. Knows token ids, caches and draws;
- * must not know which family a model is of, how text becomes ids, or who talks to whom.
+ * Sampling and generation sessions with key/value caches, which prefill no token twice. Knows token ids,
+ * caches and draws; must not know model families, tokenization, or roles.
  */
 export { generate } from "./generate.js";
 export { keyedUniform, type DrawKey } from "./keyed-random.js";

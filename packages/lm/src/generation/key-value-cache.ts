@@ -2,12 +2,15 @@ import { AstraError, bytesOf, copyColumns, keep, scope, tensor, zeros } from "@a
 import type { Device, DType, Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 
-/** Columns are reserved in multiples of this, so that a few tokens more do not move a whole rectangle. */
+/** Columns are reserved in multiples of this, so that a few more tokens do not reallocate a whole rectangle. */
 const COLUMN_STEP = 16;
-/** A rectangle is divided only where the rows behind need at most so much of its width: it would not end otherwise. */
+/**
+ * A rectangle is split only if the following rows need at most this fraction of its width; this bounds the
+ * number of rectangles.
+ */
 const MOST_OF_WIDTH = 2 / 3;
 
-/** What of a model its cache depends on. */
+/** The model properties that a cache depends on. */
 export interface CacheShape {
   layers: number;
   keyValueHeads: number;
@@ -21,28 +24,28 @@ export function cacheShape(model: CausalLM): CacheShape {
   return { layers, keyValueHeads, headDimension, dtype: model.computeDtype, device: model.device };
 }
 
-/** Neighbouring rows with room for equally many columns. */
+/** Adjacent rows with room for the same number of columns. */
 interface Extent {
   first: number;
   count: number;
   capacity: number;
 }
 
-/** Where their keys and values lie: per layer two of [count, G, capacity, E]. */
+/** An extent with its buffers: keys and values per layer, each [count, G, capacity, E]. */
 export interface Rectangle extends Extent {
   keys: Tensor[];
   values: Tensor[];
 }
 
 /**
- * Keys and values of tokens that a model has read: token number i of a row lies in column i of that row, in every layer.
- * How many columns of a row mean something is the owner's knowledge.
+ * Keys and values of prefilled and generated tokens: token i of a row is in column i of that row, in every
+ * layer. The owner tracks how many columns of each row are valid.
  *
- * Rows lie in rectangles, so that a long row does not make all others as wide. What was never written is 0: a column that
- * is read and left out must not turn a sum into NaN.
+ * Rows are grouped into rectangles, so that one long row does not widen all others. Unwritten columns are 0:
+ * a masked column must not turn a sum into NaN.
  *
- * The cache owns its buffers, outside every scope, until `dispose()`. It is used without gradients: it is written in
- * place.
+ * The cache owns its buffers, outside every scope, until `dispose()`. It is written in place, so it cannot be
+ * used with gradients.
  */
 export class KeyValueCache {
   readonly shape: CacheShape;
@@ -54,8 +57,8 @@ export class KeyValueCache {
   }
 
   /**
-   * @param capacities by row: columns to make room for; rows share rectangles where these descend
-   * @param leastSaving bytes for which a rectangle is divided
+   * @param capacities by row: columns to allocate; a row wider than those before it starts a new rectangle
+   * @param leastSaving minimum saving in bytes for which a rectangle is split
    */
   static make(shape: CacheShape, capacities: readonly number[], leastSaving: number): KeyValueCache {
     const cache = new KeyValueCache(shape, divide(shape, capacities, leastSaving));
@@ -71,7 +74,7 @@ export class KeyValueCache {
     return this.#rectangles;
   }
 
-  /** Memory held by the buffers; 0 after `dispose()`. */
+  /** Memory of the buffers; 0 after `dispose()`. */
   get bytes(): number {
     return this.#rectangles.reduce(
       (sum, { count, capacity, keys }) =>
@@ -80,12 +83,12 @@ export class KeyValueCache {
     );
   }
 
-  /** Columns that there is room for, by row. */
+  /** Allocated columns, by row. */
   capacities(): number[] {
     return this.#rectangles.flatMap(({ count, capacity }) => Array.from({ length: count }, () => capacity));
   }
 
-  /** Makes room for so many columns of each row. Rows stay where they are; a rectangle grows as a whole. */
+  /** Makes room for at least this many columns per row. Rows keep their indices; a rectangle grows as a whole. */
   reserve(columns: readonly number[]): void {
     for (const rectangle of this.#rectangles) {
       const { first, count, capacity } = rectangle;
@@ -107,11 +110,11 @@ export class KeyValueCache {
   }
 
   /**
-   * A new cache whose row i holds the first `lengths[i]` columns of row `rows[i]`. Rows may repeat: this is how children
-   * take over what their parent has read.
+   * A new cache whose row i holds the first `lengths[i]` columns of row `rows[i]`. Rows may repeat: this is
+   * how children inherit their parent's cache.
    *
-   * @param capacities and `leastSaving` as `make` takes them
-   * @param options.consume this cache is of no use any more: it is freed layer by layer, as each is taken over
+   * @param capacities and `leastSaving`: see `make`
+   * @param options.consume frees this cache layer by layer while copying; it cannot be used afterwards
    */
   select(
     rows: readonly number[],
@@ -125,7 +128,7 @@ export class KeyValueCache {
     }
     const selected = new KeyValueCache(this.shape, divide(this.shape, capacities, leastSaving));
     scope(() => {
-      // For each pair of rectangles, what moves from the one to the other.
+      // For each pair of rectangles, the columns to copy from one to the other.
       const moves = selected.#rectangles.flatMap((to) =>
         this.#rectangles.flatMap((from) => {
           const runs = Array.from({ length: to.count }, (_, at) => at)
@@ -175,8 +178,7 @@ export class KeyValueCache {
 }
 
 /**
- * Rectangles for rows: a row that needs far less than those before it begins one of its own, with all that follow, where
- * that saves memory enough.
+ * Divides rows into rectangles: a row much narrower than those before it starts a new one if that saves enough memory.
  */
 function divide(shape: CacheShape, capacities: readonly number[], leastSaving: number): Extent[] {
   const extents: Extent[] = [];
@@ -195,7 +197,7 @@ function divide(shape: CacheShape, capacities: readonly number[], leastSaving: n
   return extents;
 }
 
-/** Bytes that a cache of such rows takes. */
+/** Memory that a cache of these capacities would take, in bytes. */
 export function cacheBytes(shape: CacheShape, capacities: readonly number[], leastSaving: number): number {
   const columns = divide(shape, capacities, leastSaving).reduce(
     (sum, { count, capacity }) => sum + count * capacity,
@@ -204,7 +206,7 @@ export function cacheBytes(shape: CacheShape, capacities: readonly number[], lea
   return columns * bytesPerColumn(shape);
 }
 
-/** Runs of columns as copyColumns takes them: [to row, to column, from row, from column, count]. */
+/** Column runs for copyColumns: [to row, to column, from row, from column, count]. */
 export function runsTensor(runs: readonly (readonly number[])[]): Tensor {
   return tensor(Int32Array.from(runs.flat()), { dtype: "int32", shape: [runs.length, 5] });
 }
@@ -213,7 +215,7 @@ function roundUp(columns: number): number {
   return Math.ceil(columns / COLUMN_STEP) * COLUMN_STEP;
 }
 
-/** Bytes that one column of one row takes: keys and values of all layers. */
+/** Bytes per column of one row: keys and values of all layers. */
 function bytesPerColumn({ layers, keyValueHeads, headDimension, dtype }: CacheShape): number {
   return 2 * layers * keyValueHeads * headDimension * bytesOf(dtype);
 }

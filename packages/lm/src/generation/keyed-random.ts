@@ -1,17 +1,17 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
-// Random numbers that are a function of their name. A draw is looked up, never taken from a shared stream, so that
-// neither batching, nor the order of rows, nor a resumed run changes it.
+// Counter-based random numbers: each draw is a function of its key, never taken from a shared stream, so that batching,
+// row order and resuming a run do not change it.
 //
-// The function is Philox-4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011): a 128-bit counter under a 64-bit key. The key comes from (seed, stream name), the counter from
-// (episode, node, index).
+// The function is Philox-4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011): a 128-bit counter encrypted under a 64-bit key. The key comes from (seed, stream name), the counter
+// from (episode, node, index).
 
-/** Names one sequence of draws. */
+/** Identifies one sequence of draws. */
 export interface DrawKey {
-  /** Any safe integer; 0 is a seed like every other. */
+  /** Any safe integer, including 0. */
   seed: number;
-  /** Which kind of draw, for example "tester" or "prompts"; unlike names give unrelated draws. */
+  /** Kind of draw, for example "tester" or "prompts"; different streams give independent draws. */
   stream: string;
   /** 0 … 2^48 − 1. */
   episode: number;
@@ -29,19 +29,19 @@ const MULTIPLIER_1 = 0xcd9e8d57;
 const INCREMENT_0 = 0x9e3779b9;
 const INCREMENT_1 = 0xbb67ae85;
 
-/** High 32 bits of the 64-bit product: JavaScript has only the low ones (`Math.imul`). */
+/** High 32 bits of the 64-bit product: `Math.imul` gives only the low 32. */
 function multiplyHigh(a: number, b: number): number {
   const aLow = a & 0xffff;
   const aHigh = a >>> 16;
   const bLow = b & 0xffff;
   const bHigh = b >>> 16;
-  // Both sums are at most 65535² + 65535 < 2^32: nothing is lost where they wrap around as signed words.
+  // Both sums are at most 65535² + 65535 < 2^32: no bits are lost if they wrap around as signed words.
   const middle = (Math.imul(aHigh, bLow) + (Math.imul(aLow, bLow) >>> 16)) | 0;
   const cross = (Math.imul(aLow, bHigh) + (middle & 0xffff)) | 0;
   return (Math.imul(aHigh, bHigh) + (middle >>> 16) + (cross >>> 16)) >>> 0;
 }
 
-/** One block of Philox-4x32-10: four 32-bit words of the counter and two of the key give four random words. */
+/** One block of Philox-4x32-10: four 32-bit counter words and two key words give four random words. */
 export function philox(counter: Readonly<Words>, key: readonly [number, number]): Words {
   let [a, b, c, d] = counter;
   let [k0, k1] = key;
@@ -60,14 +60,14 @@ export function philox(counter: Readonly<Words>, key: readonly [number, number])
   return [a >>> 0, b >>> 0, c >>> 0, d >>> 0];
 }
 
-/** Keys of (seed, stream name), since every row of every utterance asks for the same few. */
+/** Cache of derived keys by (seed, stream name): every row uses the same few. */
 const keys = new Map<string, [number, number]>();
-/** The one that was asked for last: looking it up costs more than a block. */
+/** The most recent key: a lookup in the map costs more than a Philox block. */
 let latest: { seed: number; name: string; key: [number, number] } | null = null;
 
 /**
- * 64 bits from a seed and a name: the name's code units are absorbed two at a time, each block encrypted
- * under the seed and fed into the next, so that names of any length and look differ everywhere.
+ * Derives 64 bits from a seed and a name: the name's code units are absorbed two at a time, each block encrypted under
+ * the seed and fed into the next, so that all names give independent keys.
  */
 function deriveKey(seed: number, name: string): [number, number] {
   if (latest !== null && latest.seed === seed && latest.name === name) return latest.key;
@@ -85,7 +85,7 @@ function deriveKey(seed: number, name: string): [number, number] {
       state = philox([state[0] ^ (low | (high << 16)), state[1], state[2], state[3]], seedWords);
     }
     key = [state[0], state[1]];
-    // A run uses a handful of names and one seed; the bound only guards a caller that walks through seeds.
+    // A run uses a handful of names and one seed; the bound is for callers that iterate over seeds.
     if (keys.size >= 4096) keys.clear();
     keys.set(label, key);
   }
@@ -107,9 +107,9 @@ function checkCounter(where: string, name: string, value: number, limit: number)
 }
 
 /**
- * The draw number `index` of the sequence that `key` names: uniform in [0, 1) with 53 bits, always the same.
+ * Draw number `index` of the sequence of `key`: uniform in [0, 1) with 53 bits, deterministic.
  *
- * @param index 0 … 2^32 − 1; the position of the token in its utterance
+ * @param index 0 … 2^32 − 1; the position of the token in its generation
  */
 export function keyedUniform(key: DrawKey, index: number): number {
   const { seed, stream, episode, node } = key;

@@ -11,22 +11,23 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 
-// From logits to one drawn token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
-// transformers' logits processors: repetition penalty, end ids held back, temperature, top-k, top-p.
+// From logits to one sampled token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
+// transformers' logits processors: repetition penalty, minimum length, temperature, top-k, top-p.
 
-/** Candidates that top-p looks at first. */
+/** Number of candidates that top-p sorts first. */
 const NUCLEUS_GUESS = 512;
 
-/** What may be drawn in each row, likeliest first. */
+/** The candidates of each row, most likely first. */
 export interface Candidates {
-  /** float32 [B, n]: log-probability of each candidate among all that remain; −∞ = may not be drawn. */
+  /** float32 [B, n]: log-probability of each candidate, renormalized over the remaining ones; −∞ = excluded. */
   logprobs: Tensor;
   /** int64 [B, n]: their token ids; `null` = candidate i is token i. */
   ids: Tensor | null;
 }
 
 /**
- * Makes tokens that were already seen less likely: logit ÷ penalty where positive, · penalty where negative.
+ * Makes tokens that were already seen less likely: positive logits are divided by the penalty, negative ones
+ * multiplied.
  *
  * @param logits [B, V]
  * @param seen int64 [B, T], repeats allowed
@@ -34,22 +35,21 @@ export interface Candidates {
 export function penalizeRepetition(logits: Tensor, seen: Tensor, penalty: number): Tensor {
   const before = logits.gather(1, seen);
   const after = where(before.lt(0), before.mul(penalty), before.div(penalty));
-  // A token that was seen twice is written twice with the same value.
+  // Repeated tokens write the same value twice.
   return logits.scatter(1, seen, after);
 }
 
-/** Logits with some tokens ruled out in every row. */
+/** Logits with some tokens excluded in every row. */
 export function holdBack(logits: Tensor, ids: Tensor): Tensor {
   return logits.indexFill(1, ids, -Infinity);
 }
 
 /**
- * The distribution that remains after temperature, top-k and top-p.
+ * The distribution after temperature, top-k and top-p.
  *
- * Top-k comes before everything else, so that this costs [B, k] rather than [B, V]. Equal logits rank by id, the lower
- * first.
+ * Top-k runs first, so that the rest costs [B, k] rather than [B, V]. Equal logits rank by id, lowest first.
  *
- * @param logits [B, V]; their type says how finely they are ranked, all else is float32
+ * @param logits [B, V]; ranked in their own type, everything else is computed in float32
  */
 export function filterLogits(
   logits: Tensor,
@@ -69,13 +69,13 @@ export function filterLogits(
   const scaled = divided(logits);
   if (topP === 1) return { logprobs: scaled.logSoftmax(-1), ids: null };
   const total = scaled.logsumexp([-1], true);
-  // A guess has to be looked at by the host; only on the CPU is that cheaper than the full sort.
+  // Checking the guess needs a host synchronization; only on the CPU is that cheaper than the full sort.
   return nucleusOf(scaled, total, topP, isReadAtOnce(logits.device) ? NUCLEUS_GUESS : vocabulary);
 }
 
 /**
- * The nucleus of each row. It is nearly always small, so the sort of the whole vocabulary is left to the rows whose
- * `guess` likeliest candidates do not hold it. What happens to a row depends on that row alone.
+ * The nucleus of each row. It is nearly always small, so the whole vocabulary is sorted only for rows whose nucleus
+ * exceeds the `guess` most likely candidates. Each row's result depends on that row only.
  *
  * @param total [B, 1]: log-sum-exp of each row
  */
@@ -87,8 +87,8 @@ function nucleusOf(scaled: Tensor, total: Tensor, topP: number, guess: number): 
   }
   const { values, indices: ids } = sortedTopK(scaled, guess);
   const logprobs = values.sub(total);
-  // Only what ranks strictly above the last candidate is certain to be ranked as in the full sort, so that alone must
-  // hold the nucleus, with something to spare for rounding.
+  // Only candidates strictly above the last one are certain to rank as in the full sort, so these must contain the
+  // nucleus, with a margin for rounding.
   const certain = values.gt(values.narrow(1, guess - 1, 1));
   const covered = logprobs
     .exp()
@@ -115,7 +115,7 @@ function nucleusOf(scaled: Tensor, total: Tensor, topP: number, guess: number): 
 }
 
 /**
- * Keeps the likeliest candidates until their probability reaches p, at least one.
+ * Keeps the most likely candidates until their cumulative probability reaches p, at least one.
  *
  * @param logprobs [B, n], descending
  */
@@ -123,37 +123,37 @@ function nucleus(logprobs: Tensor, topP: number): Tensor {
   const probabilities = logprobs.exp();
   const before = probabilities.cumsum(-1).sub(probabilities);
   const outside = before.ge(topP);
-  // Rounding must not leave a row without its first candidate.
+  // Rounding must not remove a row's first candidate.
   outside.narrow(1, 0, 1).fill_(0);
   return logprobs.maskedFill(outside, -Infinity).logSoftmax(-1);
 }
 
-/** The likeliest token of each row, the lowest id among equals: int64 [B]. */
+/** The most likely token of each row, the lowest id in a tie: int64 [B]. */
 export function likeliest(logits: Tensor): Tensor {
   return logits.argmax(-1);
 }
 
 /**
- * Draws one candidate of each row by inverting the cumulative distribution.
+ * Samples one candidate per row by inverting the cumulative distribution.
  *
  * @param uniforms float64 [B, 1], in [0, 1)
- * @returns position of the candidate, int64 [B, 1]; one that may not be drawn is never drawn
+ * @returns index of the candidate, int64 [B, 1]; never an excluded one
  */
 export function drawCandidate(candidates: Candidates, uniforms: Tensor): Tensor {
-  // float64, because the running sum over a whole vocabulary would otherwise lose the tail.
+  // float64, because the cumulative sum over a whole vocabulary would otherwise lose the tail.
   const cumulative = candidates.logprobs.exp().to("float64").cumsum(-1);
   const total = cumulative.narrow(1, cumulative.size(1) - 1, 1);
   const drawn = searchsorted(cumulative, total.mul(uniforms), { right: true });
-  // u·total can round up to the total: the last candidate with any probability then stands.
+  // u·total can round up to the total: then take the last candidate with nonzero probability.
   return drawn.minimum(searchsorted(cumulative, total.contiguous()));
 }
 
-/** Token ids of drawn candidates: int64 [B, 1]. */
+/** Token ids of sampled candidates: int64 [B, 1]. */
 export function candidateIds(candidates: Candidates, drawn: Tensor): Tensor {
   return candidates.ids === null ? drawn : candidates.ids.gather(1, drawn);
 }
 
-/** Candidates spread over the vocabulary: log-probabilities float32 [B, V]. For inspection and tests. */
+/** Scatters candidates over the vocabulary: log-probabilities float32 [B, V]. For inspection and tests. */
 export function spread(candidates: Candidates, vocabulary: number): Tensor {
   const { logprobs, ids } = candidates;
   if (ids === null) return logprobs;
@@ -165,7 +165,7 @@ export function spread(candidates: Candidates, vocabulary: number): Tensor {
 }
 
 /**
- * Log-probability of one token of each row under the full distribution: float32 [B, 1].
+ * Log-probability of one token per row under the full distribution: float32 [B, 1].
  *
  * @param logits [B, V], in any type
  * @param ids int64 [B, 1]
@@ -179,7 +179,6 @@ export function sampledLogprobs(logits: Tensor, ids: Tensor): Tensor {
   return selectiveLogSoftmax(logits, starts.add(ids.view([rows])), "float32").view([rows, 1]);
 }
 
-/** A list of ids as a tensor. */
 export function idTensor(ids: readonly number[], device: string): Tensor {
   return tensor(Int32Array.from(ids), { dtype: "int64", device });
 }

@@ -1,46 +1,53 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
-/** How an utterance is sampled and where it ends. */
+/** How tokens are sampled, and where a generation ends. */
 export interface Sampling {
-  /** Most tokens to sample, the one that ends the utterance included; at least 1. */
+  /** Maximum number of sampled tokens, including the one that ends the generation; at least 1. */
   maxNewTokens: number;
-  /** Fewest tokens before an end id may be sampled; stop strings end an utterance at any length. Default 0. */
+  /**
+   * Minimum number of tokens before an end id may be sampled; stop strings end a generation at any length. Default 0.
+   */
   minNewTokens?: number;
-  /** Always take the likeliest token (the lowest id among equals); temperature, topK and topP then say nothing. */
+  /** Always takes the most likely token (the lowest id in a tie); temperature, topK and topP are then ignored. */
   greedy?: boolean;
-  /** Divides the logits; above 0. Default 1. */
+  /** Divides the logits; must be positive. Default 1. */
   temperature?: number;
-  /** Only the k likeliest tokens may be drawn; 0 = all. Default 0. */
+  /** Samples only from the k most likely tokens; 0 = all. Default 0. */
   topK?: number;
-  /** Only the likeliest tokens whose probability first reaches p may be drawn; in (0, 1]. Default 1 = all. */
+  /**
+   * Samples only from the smallest set of most likely tokens whose probability reaches p, in (0, 1]. Default 1 = all.
+   */
   topP?: number;
   /**
-   * Logits of tokens that the context or the utterance already holds are divided by it where positive and multiplied
-   * where negative (Keskar et al. 2019, arXiv 1909.05858); 1 = off. Default 1.
+   * Logits of tokens already in the context or generation are divided by this if positive and multiplied if negative
+   * (Keskar et al. 2019, arXiv 1909.05858); 1 = off. Default 1.
    */
   repetitionPenalty?: number;
-  /** Ids that end the utterance besides the model's own end ids. */
+  /** Ids that end the generation, in addition to the model's end ids. */
   stopIds?: readonly number[];
-  /** Texts that end the utterance; it is cut before them. */
+  /** Strings that end the generation; the result is truncated before them. */
   stopStrings?: readonly string[];
-  /** The utterance keeps the stop string, and whatever the token that completed it holds beyond it. Default false. */
+  /** Keeps the stop string in the result, with the rest of the token that completed it. Default false. */
   keepStopString?: boolean;
-  /** Record the log-probability of each sampled token under the full distribution. Default true. */
+  /** Records the log-probability of each sampled token under the full distribution. Default true. */
   recordLogprobs?: boolean;
-  /** Record it under the distribution that was drawn from as well (filters and temperature applied). Default false. */
+  /** Also records it under the distribution sampled from (with temperature and filters). Default false. */
   recordBehaviour?: boolean;
 }
 
 export type ResolvedSampling = Readonly<Required<Sampling>>;
 
-/** Logits divided by less, or by that much more or less where a token was seen, leave the range of float32. */
+/**
+ * Logits divided by a smaller temperature can exceed the range of float32; so can those with a larger repetition
+ * penalty, or one below its inverse.
+ */
 export const LEAST_TEMPERATURE = 1e-6;
 export const REPETITION_PENALTY_RANGE = [1e-6, 1e6] as const;
 
 /**
- * The defaults filled in, every value checked.
+ * Fills in defaults and checks every value.
  *
- * @throws UsageError that names the option, the rule and the value
+ * @throws UsageError naming the option, the rule and the value
  */
 export function resolveSampling(sampling: Sampling): ResolvedSampling {
   const {

@@ -7,29 +7,29 @@ import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
 import type { SessionRow } from "./session-row.js";
 
-/** Most attention scores (rows · heads · new tokens · columns) that one forward pass makes in a layer. */
+/** Maximum attention scores (rows · heads · new tokens · columns) per layer in one forward pass. */
 const SCORE_LIMIT = 2 ** 25;
-/** Most logits that are made at once where log-probabilities are read off. */
+/** Maximum logits computed at once when scoring. */
 const LOGIT_LIMIT = 2 ** 24;
-/** Padding in one pass, above which another pass costs less. */
+/** Padding tokens in a pass above which a separate pass is cheaper. */
 const MOST_PADDING = 128;
 
-/** Indices of ids whose log-probabilities are wanted, ascending, by row. */
+/** Indices of the ids to score, ascending, by row. */
 export type Scored = ReadonlyMap<SessionRow, readonly number[]>;
 
-/** What the batches of a session share. */
+/** Options shared by the batches of a session. */
 export interface BatchOptions {
   model: CausalLM;
   budget: CacheBudget;
-  /** Most tokens, padding included, in one forward pass over given text. */
+  /** Maximum tokens, including padding, in one prefill pass. */
   tokenBudget: number;
-  /** Bytes for which the rows' cache is divided by their lengths. */
+  /** Minimum saving in bytes for which the cache is split by row length. */
   leastSaving: number;
   count(work: Partial<WorkCounts>): void;
 }
 
 /**
- * Rows that share one key/value cache and are read and decoded together.
+ * Rows that share one key/value cache and are prefilled and decoded together.
  *
  * It owns the cache and the rows' last hidden states, both outside every scope. Row `rows[i]` has slot i in both.
  */
@@ -51,14 +51,14 @@ export class RowBatch implements CacheHolder {
     return this.#rows;
   }
 
-  /** null = evicted or nothing read yet: every id of every row is pending. */
+  /** null = evicted or nothing prefilled yet: every id of every row is pending. */
   get cache(): KeyValueCache | null {
     return this.#cache;
   }
 
   /**
-   * Hidden state [rows, D] after each row's last cached id, the one that predicts what follows. It speaks for a row
-   * only while nothing of that row is pending.
+   * Hidden state [rows, D] of each row's last cached id, which predicts the next one. A row's state is valid only while
+   * the row has no pending ids.
    */
   get last(): Tensor | null {
     return this.#last;
@@ -68,7 +68,7 @@ export class RowBatch implements CacheHolder {
     return this.#cache?.bytes ?? 0;
   }
 
-  /** Bytes that the cache would take if every row's pending ids were read and so many more followed. */
+  /** Cache size in bytes after prefilling every row's pending ids and `more` further tokens. */
   bytesWith(more: number): number {
     return rowBytes(this.#rows, more, this.options);
   }
@@ -87,11 +87,12 @@ export class RowBatch implements CacheHolder {
   }
 
   /**
-   * A batch whose rows continue rows of this one, which may repeat; evicted where the budget does not hold both.
+   * Creates a batch whose rows continue rows of this one, which may repeat. If the budget does not hold both caches,
+   * the new batch starts without one.
    *
-   * @param room columns to make room for
-   * @param options of the session that the children belong to
-   * @param consume this batch will not be used any more: its memory may go as it is taken over
+   * @param room additional columns to reserve per row
+   * @param options of the children's session
+   * @param consume this batch is not used afterwards: its memory may be freed while it is copied
    * @returns the batch, and its rows in the order of their parents
    */
   children(
@@ -120,7 +121,7 @@ export class RowBatch implements CacheHolder {
     return [batch, rows];
   }
 
-  /** Makes room for the pending ids of every row and so many more. Slots may change. */
+  /** Reserves columns for every row's pending ids and `more` further tokens. Slots may change. */
   makeRoom(more: number): void {
     const { model, budget, leastSaving } = this.options;
     const cache = this.#cache;
@@ -145,12 +146,12 @@ export class RowBatch implements CacheHolder {
   }
 
   /**
-   * Reads what is pending.
+   * Prefills pending ids.
    *
-   * @param chosen the rows to read; absent = all
-   * @param scored by row: where in it the ids lie that need their log-probability; ascending, all of them pending
-   * @param room columns that will be needed soon
-   * @returns by row: log P of those ids given everything before them, under the full distribution
+   * @param chosen the rows to prefill; absent = all
+   * @param scored by row: indices of the ids to score; ascending, all pending
+   * @param room additional columns to reserve
+   * @returns by row: log-probabilities of the scored ids given all preceding ids, under the full distribution
    */
   catchUp(chosen?: ReadonlySet<SessionRow>, scored?: Scored, room = 0): Map<SessionRow, number[]> {
     const results = new Map<SessionRow, number[]>();
@@ -162,12 +163,12 @@ export class RowBatch implements CacheHolder {
     return results;
   }
 
-  /** Takes in the hidden state [1, D] after a row's last cached id. */
+  /** Stores the hidden state [1, D] of a row's last cached id. */
   remember(row: SessionRow, state: Tensor): void {
     scope(() => void this.#last!.narrow(0, row.slot, 1).copy_(state));
   }
 
-  /** Log P of one id after each row, under the full distribution; no row may have pending ids. */
+  /** Log-probability of one id after each row, under the full distribution; no row may have pending ids. */
   peek(rows: readonly SessionRow[], ids: readonly number[]): number[] {
     if (rows.length === 0) return [];
     return scope(() => {
@@ -185,8 +186,8 @@ export class RowBatch implements CacheHolder {
   }
 
   /**
-   * Rows that are read together, by slot: of like pending lengths, within the token budget with their padding, a row at
-   * least.
+   * Groups rows into forward passes, each ordered by slot: rows of similar pending length, within the token budget
+   * including padding; at least one row per pass.
    */
   #passes(due: readonly SessionRow[]): SessionRow[][] {
     const passes: SessionRow[][] = [];
@@ -208,7 +209,7 @@ export class RowBatch implements CacheHolder {
     return passes.map((rows) => rows.sort((a, b) => a.slot - b.slot));
   }
 
-  /** The forward passes over all that is pending of some rows, given by slot. */
+  /** Runs the forward passes over all pending ids of some rows, ordered by slot. */
   #run(rows: readonly SessionRow[], scored: Scored | undefined, results: Map<SessionRow, number[]>): void {
     const { model, tokenBudget } = this.options;
     const starts = rows.map((row) => row.cached);
@@ -239,8 +240,8 @@ export class RowBatch implements CacheHolder {
         return column >= 0 && column < width ? [{ slot: row.slot, place: at * width + column }] : [];
       });
       const wanted = this.#predicted(rows, starts, from, width, scored);
-      // A pass of which nothing is wanted but keys and values computes one state all the same: products of no rows are a
-      // case of their own.
+      // A pass from which only keys and values are needed still computes one state, because products with zero rows
+      // would need special handling.
       const places = [...new Set([...ending, ...wanted].map(({ place }) => place))];
       if (places.length === 0) places.push(0);
       const indices = new Map(places.map((place, index) => [place, index]));
@@ -273,7 +274,7 @@ export class RowBatch implements CacheHolder {
     rows.forEach((row, at) => row.extend(counts[at]!));
   }
 
-  /** Log-probabilities of scored ids that nothing pending precedes: their predictor was read earlier. */
+  /** Log-probabilities of scored ids that come first among the pending ones: predicted by the stored hidden state. */
   #scoreFirst(
     rows: readonly SessionRow[],
     scored: Scored | undefined,
@@ -284,7 +285,9 @@ export class RowBatch implements CacheHolder {
     this.peek(early, ids).forEach((logprob, at) => results.get(early[at]!)!.push(logprob));
   }
 
-  /** The scored ids that are predicted in columns `from` … `from + width` − 1 of the new ones, and at which place of them. */
+  /**
+   * The scored ids predicted by new columns `from` … `from + width` − 1, with the flat index of the predicting token.
+   */
   #predicted(
     rows: readonly SessionRow[],
     starts: readonly number[],
@@ -302,7 +305,7 @@ export class RowBatch implements CacheHolder {
     );
   }
 
-  /** log P(ids[i]) under hidden state `states[sources[i]]`, the vocabulary in float32, a bounded part at a time. */
+  /** log P(ids[i]) under hidden state `states[sources[i]]`, in float32, in chunks of bounded size. */
   #score(states: Tensor, sources: Tensor, ids: readonly number[]): number[] {
     const { model } = this.options;
     const part = Math.max(1, Math.floor(LOGIT_LIMIT / model.config.vocabSize));
@@ -319,7 +322,7 @@ export class RowBatch implements CacheHolder {
     return logprobs;
   }
 
-  /** One forward pass: `width` new tokens of each row, padded at the right. */
+  /** Inputs of one forward pass: `width` new tokens per row, right-padded. */
   #inputs(
     rows: readonly SessionRow[],
     starts: readonly number[],
@@ -340,7 +343,7 @@ export class RowBatch implements CacheHolder {
     });
     const integers = (values: Int32Array) =>
       tensor(values, { dtype: "int64", shape: [rows.length, width], device });
-    // Padding is token 0 on position 0; nothing ever looks at it.
+    // Padding is token 0 at position 0; nothing attends to it.
     return [integers(ids), { positions: integers(positions), mask: null, cache }];
   }
 
@@ -361,12 +364,12 @@ export class RowBatch implements CacheHolder {
   }
 }
 
-/** Rows whose caches are wide beside each other. */
+/** Sorts rows by length, so that rows of similar cache width are adjacent. */
 function longestFirst<T extends { readonly ids: readonly number[] }>(rows: readonly T[]): T[] {
   return [...rows].sort((a, b) => b.ids.length - a.ids.length);
 }
 
-/** Bytes that a cache of such rows would take with all their ids and so many more columns. */
+/** Cache size in bytes of such rows with all their ids and `more` further columns. */
 export function rowBytes(
   rows: readonly SessionRow[],
   more: number,
@@ -376,7 +379,7 @@ export function rowBytes(
   return cacheBytes(cacheShape(model), capacities, leastSaving);
 }
 
-/** Splits rows into runs of like length, each of which takes no more than a batch may, or is a single row. */
+/** Splits rows into runs of similar length, each within the limit of a batch or a single row. */
 export function withinBudget(
   rows: readonly SessionRow[],
   more: number,

@@ -1,6 +1,6 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
-/** Something that holds cache memory and can give it up, at the price of reading its tokens again. */
+/** Holds cache memory that can be evicted, at the cost of prefilling its tokens again. */
 export interface CacheHolder {
   /** Bytes held now. */
   readonly cacheBytes: number;
@@ -8,13 +8,13 @@ export interface CacheHolder {
 }
 
 /**
- * A limit on the memory of key/value caches, shared by any number of sessions. Past it, the cache that was not used
- * for the longest time is given up: its tokens are read again if they are needed again. Nothing is ever refused: one
- * row that is larger than the whole budget still works.
+ * A memory limit for key/value caches, shared by any number of sessions. Above it, the least recently used cache is
+ * evicted; its tokens are prefilled again when needed. Nothing is ever refused: a single row larger than the whole
+ * budget still works.
  */
 export class CacheBudget {
   readonly limit: number;
-  /** In order of last use, the oldest first. */
+  /** Least recently used first. */
   readonly #holders = new Set<CacheHolder>();
 
   /** @param limit bytes; Infinity = no limit */
@@ -31,7 +31,7 @@ export class CacheBudget {
     return sum;
   }
 
-  /** The most that one batch should take: a batch and its children must fit side by side. */
+  /** Memory limit of one batch: a batch and its children must fit together. */
   get batchLimit(): number {
     return this.limit / 2;
   }
@@ -47,9 +47,9 @@ export class CacheBudget {
   }
 
   /**
-   * Makes room for so many more bytes.
+   * Evicts caches until `bytes` more fit.
    *
-   * @param pinned holders that are being worked on
+   * @param pinned holders in use, which are not evicted
    * @returns whether they fit now
    */
   makeRoom(bytes: number, pinned: readonly CacheHolder[]): boolean {

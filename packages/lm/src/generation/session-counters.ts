@@ -1,20 +1,20 @@
-/** Work done by a session, in tokens: independent of the machine. */
+/** Work done by a session, in tokens; independent of the machine. */
 export class WorkCounters {
   /**
-   * Tokens that were given (prompts, the token that stands in for an empty one, what `read` was given), counted when
-   * the model reads them, and once more whenever it has to read them again.
+   * Given tokens (prompts, the replacement for an empty prompt, tokens passed to `read`), counted when they are
+   * prefilled and again each time they have to be prefilled again.
    */
   tokensRead = 0;
-  /** Tokens that were sampled, end ids and tokens cut off by a stop string included. */
+  /** Sampled tokens, including end ids and tokens cut off by a stop string. */
   tokensGenerated = 0;
   /**
-   * The part of the work that was done before: after text was dropped at the left of a full window, after a cache was
-   * given up for the sake of the memory budget. Counted in `tokensRead` too, sampled tokens included.
+   * Tokens computed again: after truncation to the context window, or after a cache was evicted by the memory budget.
+   * Also counted in `tokensRead`, including sampled tokens.
    */
   tokensReread = 0;
-  /** Every token that passed through the network, given or sampled, again or for the first time. */
+  /** All tokens that passed through the network, given or sampled, for the first time or again. */
   tokensForwarded = 0;
-  /** Columns computed in vain: padding of shorter rows, and finished rows until the batch shrinks. */
+  /** Wasted columns: padding of shorter rows, and finished rows until the batch is compacted. */
   tokensPadded = 0;
 
   add(work: Partial<WorkCounts>): void {

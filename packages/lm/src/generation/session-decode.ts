@@ -28,55 +28,55 @@ import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";
 
-/** Columns reserved at once for an utterance: all of a short one, the cache grows for a longer one. */
+/** Columns reserved at once for a generation: enough for a short one; for a longer one the cache grows. */
 export const RESERVED_COLUMNS = 128;
-/** Shrinking the batch moves rows; with fewer steps to go it cannot pay. */
+/** Compacting the batch copies rows; with fewer steps left it does not pay. */
 const LEAST_STEPS_TO_SHRINK = 4;
 
 export interface DecodeOptions {
   model: CausalLM;
   tokenizer: TokenDecoder;
   sampling: ResolvedSampling;
-  /** Ids that end an utterance as "eos". */
+  /** Ids that end a generation with reason "eos". */
   endIds: readonly number[];
-  /** Take finished rows out of the batch. */
+  /** Removes finished rows from the batch. */
   compaction: boolean;
   /**
-   * Steps between two looks at what was sampled. Above 1 the host does not wait for the device at every token; what
-   * rows compute past their end in the meantime is thrown away.
+   * Steps between checks of the sampled tokens. Above 1, the host does not wait for the device at every token; tokens
+   * that a row computes past its end are discarded.
    */
   checkInterval: number;
 }
 
-/** Why an utterance ended: an end id, a stop id or stop string, or maxNewTokens. */
+/** Why a generation ended: an end id, a stop id or stop string, or maxNewTokens. */
 export type FinishReason = "eos" | "stop" | "length";
 
 export interface Utterance {
   ids: number[];
   text: string;
-  /** log P of each id under the full distribution; empty where not recorded. */
+  /** Log-probability of each id under the full distribution; empty if not recorded. */
   logprobs: number[];
-  /** log P of each id under the distribution it was drawn from; empty where not recorded. */
+  /** Log-probability of each id under the distribution it was sampled from; empty if not recorded. */
   behaviour: number[];
   finished: FinishReason;
-  /** How many of the ids stay in the row: all but a final end id that is no text. */
+  /** How many of the ids stay in the row: all but a final end id without text. */
   kept: number;
 }
 
 /** A row that is being decoded. */
 interface Speaker {
   row: SessionRow;
-  /** Columns before the utterance. */
+  /** Columns before the generation. */
   start: number;
   output: number[];
   isFinished: boolean;
 }
 
-/** What belongs to the rows still being decoded, on the device: row i of everything is speaker i's. */
+/** Device tensors of the rows still being decoded; row i of each belongs to `#speakers[i]`. */
 interface DecodeState {
-  /** The last few hidden states [n, D], the newest last: after `tokens` sampled tokens were read. */
+  /** The last few hidden states [n, D], newest last: each after `tokens` sampled tokens. */
   history: { tokens: number; hidden: Tensor }[];
-  /** int64 [n, longest context + maxNewTokens]: ids that the repetition penalty looks at; null = no penalty. */
+  /** int64 [n, longest context + maxNewTokens]: ids for the repetition penalty; null = no penalty. */
   seen: Tensor | null;
   /** float64 [n, maxNewTokens]; null = greedy. */
   uniforms: Tensor | null;
@@ -88,8 +88,8 @@ interface DecodeState {
 }
 
 /**
- * Samples one utterance for every row of a batch that has nothing pending. Each row is left with what it said, except
- * an end id that is no text: the last id is pending, unless it was cut off.
+ * Samples one continuation for every row of a batch without pending ids, and appends it to the row, except an end id
+ * without text. The last id is then pending, unless it was cut off.
  */
 export function decode(
   batch: RowBatch,
@@ -112,13 +112,13 @@ class Decoder {
   readonly #stops: StopDetector;
   readonly #ends: Map<number, FinishReason>;
   readonly #endTensor: Tensor | null;
-  /** Ids in front of the first sampled one in `seen`. */
+  /** Number of ids before the first sampled one in `seen`. */
   readonly #seenBefore: number;
   #state: DecodeState;
-  /** Rows that are computed, by slot; finished ones stay until the batch shrinks. */
+  /** Rows being computed, by slot; finished ones stay until the batch is compacted. */
   #speakers: Speaker[];
   #view: CacheView;
-  /** Sampled tokens that went through the model, by each row that is still computed. */
+  /** Number of sampled tokens per row that went through the model. */
   #forwarded = 0;
   #computed = 0;
   #useful = 0;
@@ -174,7 +174,7 @@ class Decoder {
         model.device,
       );
     const slots = rows.map((row) => row.slot);
-    // Nothing else can use what rows share: see decodeAttention.
+    // Only this kernel can use shared columns: see decodeAttention.
     const isShared = readsSharedColumns({ device: model.device, dtype: model.computeDtype });
     return new CacheView(this.#batch.cache!, slots, isShared ? share : undefined);
   }
@@ -192,7 +192,7 @@ class Decoder {
     if (repetitionPenalty !== 1) {
       const wide = this.#seenBefore + maxNewTokens;
       const ids = new Int32Array(count * wide);
-      // A shorter row repeats its first id: seeing it twice changes nothing.
+      // Shorter rows are padded with their first id: repeats do not matter.
       rows.forEach((row, slot) =>
         ids.fill(row.ids[0]!, slot * wide, (slot + 1) * wide).set(row.ids, slot * wide),
       );
@@ -219,10 +219,11 @@ class Decoder {
     };
   }
 
-  /** Draws token number `step` of every row into `sampled`. */
+  /** Samples token number `step` of every row into `sampled`. */
   #sample(step: number): void {
     const logits = this.#options.model.logits(this.#state.history.at(-1)!.hidden);
-    // Whatever makes later tokens' logits infinite makes the first's so, as good as always; else nothing can be drawn there.
+    // Whatever makes later logits non-finite almost always makes the first ones so, too; otherwise sampling fails
+    // there.
     if (step === 0) checkLogits(logits);
     try {
       this.#draw(step, logits);
@@ -247,7 +248,7 @@ class Decoder {
     if (step < minNewTokens && this.#endTensor !== null) shaped = holdBack(shaped, this.#endTensor);
     let ids: Tensor;
     if (greedy) {
-      // Its behaviour log-probability is 0, as `behaviour` already says: the choice is certain.
+      // The choice is deterministic: its behaviour log-probability is 0, the initial value of `behaviour`.
       ids = likeliest(shaped).unsqueeze(1);
     } else {
       const candidates = filterLogits(shaped, sampling);
@@ -260,7 +261,7 @@ class Decoder {
     seen?.narrow(1, this.#seenBefore + step, 1).copy_(ids);
   }
 
-  /** Reads the tokens that were drawn last. */
+  /** Runs the model on the last sampled tokens. */
   #forward(step: number): void {
     const { model, checkInterval } = this.#options;
     const { history, sampled } = this.#state;
@@ -271,7 +272,7 @@ class Decoder {
       starts.map(() => 1),
       1,
     );
-    // A token lies in the column of its number.
+    // A token's position equals its column.
     const positions = idTensor(starts, model.device).view([starts.length, 1]);
     const hidden = model.forward(sampled.narrow(1, step, 1), { positions, mask: null, cache: this.#view });
     this.#forwarded += 1;
@@ -283,7 +284,7 @@ class Decoder {
     if (history.length > this.#stops.reach + checkInterval) history.shift()!.hidden.dispose();
   }
 
-  /** Looks at the tokens `from` … `to` − 1 that were sampled since the last look, and lets rows finish. */
+  /** Processes the tokens `from` … `to` − 1, sampled since the last check, and finishes rows. */
   #look(from: number, to: number, last: boolean): void {
     const count = to - from;
     const block = scope(() => this.#state.sampled.narrow(1, from, count).toTypedArray());
@@ -296,14 +297,14 @@ class Decoder {
     });
   }
 
-  /** Takes in one sampled id; true when it ended the utterance. */
+  /** Processes one sampled id; true if it ended the generation. */
   #hear(speaker: Speaker, slot: number, id: number): boolean {
     const { tokenizer, sampling } = this.#options;
     const { output } = speaker;
     output.push(id);
     const reason = this.#ends.get(id);
     if (reason !== undefined) {
-      // An end id without text (a special token) is no part of the conversation; one with text, such as "\n", is.
+      // An end id without text (a special token) is not part of the conversation; one with text, such as "\n", is.
       const silent = decodeUtterance(tokenizer, [id]) === "";
       this.#finish(speaker, slot, reason, output.length - (silent ? 1 : 0));
       return true;
@@ -316,10 +317,10 @@ class Decoder {
   }
 
   /**
-   * Ends a row's utterance.
+   * Ends a row's generation.
    *
    * @param staying how many of its ids remain in the row
-   * @param cut where a stop string cut it; absent = all its ids are the utterance
+   * @param cut where a stop string truncates it; absent = all its ids are kept
    */
   #finish(
     speaker: Speaker,
@@ -351,20 +352,21 @@ class Decoder {
     this.utterances.set(row, utterance);
     speaker.isFinished = true;
 
-    // The state that predicts what follows the row: known where the row's last id was read a few tokens ago at most.
+    // The hidden state after the row's last kept id is available only if that id was processed within the last few
+    // steps.
     let cached = Math.min(staying, this.#forwarded);
     const state = history.find(({ tokens }) => tokens === staying);
     if (state !== undefined && staying > 0) {
       scope(() => this.#batch.remember(row, state.hidden.narrow(0, slot, 1)));
     } else if (staying > 0 && staying <= this.#forwarded) {
-      cached = staying - 1; // too long ago: its last id has to be read once more
+      cached = staying - 1; // no longer available: the last id has to be processed again
     }
     row.say(output.slice(0, staying), Math.min(staying, this.#forwarded), cached);
     this.#useful += Math.min(output.length, this.#forwarded);
     this.#batch.options.count({ tokensGenerated: output.length });
   }
 
-  /** Makes room for so many tokens of this utterance, and for some more where there is none. */
+  /** Makes room for `tokens` tokens of this generation; if the cache is full, it grows by more than needed. */
   #reserve(tokens: number): void {
     const cache = this.#batch.cache!;
     const capacities = cache.capacities();
@@ -375,7 +377,7 @@ class Decoder {
     cache.reserve(capacities);
   }
 
-  /** Takes finished rows out of the batch, where it pays. */
+  /** Removes finished rows from the batch if it pays. */
   #shrink(stepsToGo: number): void {
     const kept = this.#speakers.flatMap(({ isFinished }, slot) => (isFinished ? [] : [slot]));
     const finished = this.#speakers.length - kept.length;
@@ -419,7 +421,7 @@ function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): D
   };
 }
 
-/** @throws NotFiniteError where a row has a logit that is NaN or +∞, from which nothing can be drawn */
+/** @throws NotFiniteError if a logit is NaN or +∞, so that nothing can be sampled */
 function checkLogits(logits: Tensor): void {
   const greatest = logits.max().item();
   if (!Number.isFinite(greatest)) throw noFiniteLogits(greatest);

@@ -1,6 +1,6 @@
-/** A row from which this one took over its first columns. */
+/** A row from which this one inherited its first columns. */
 interface Ancestor {
-  /** The same object in all rows that were made from it at once. */
+  /** The same object in all rows created by one fork. */
   fork: object;
   columns: number;
 }
@@ -8,32 +8,32 @@ interface Ancestor {
 /**
  * One text of a session: its token ids and how many of them are in the cache.
  *
- * The first `cached` ids have been read and lie in the columns of their numbers; the rest is pending: it goes through the
- * model together with whatever is read next. There is always at least one id.
+ * The first `cached` ids are in the cache, id i in column i; the rest is pending until the next forward pass. There is
+ * always at least one id.
  */
 export class SessionRow {
-  /** Row of the cache that is this row's; its batch numbers it. */
+  /** This row's row in the cache; assigned by its batch. */
   slot = 0;
   #ids: number[];
   #pinned: number;
-  /** Ids that the model has ever read, from the first: reading one of them again is counted as such. */
+  /** Number of leading ids that were ever processed: processing one of them again is counted as such. */
   #furthest = 0;
-  /** Index of the first id that is pending and was sampled, not given; there is at most one, the last sampled. */
+  /** Index of the pending id that was sampled, not given; at most one, the last sampled. */
   #sampledPending: number | null = null;
   #cached = 0;
   /** Oldest first. */
   #ancestors: Ancestor[] = [];
 
-  /** @param pinned so many leading ids stay when ids are dropped from the left; at most all that are given */
+  /** @param pinned number of leading ids that truncation keeps; at most all given ids */
   constructor(ids: readonly number[], pinned = 0) {
     this.#ids = [...ids];
     this.#pinned = Math.min(pinned, ids.length);
   }
 
   /**
-   * A row with the same past.
+   * A row with the same ids.
    *
-   * @param fork one object for all children that are made of this row at once
+   * @param fork the same object for all children of this row created together
    */
   child(cached: boolean, fork: object): SessionRow {
     const row = new SessionRow(this.#ids, this.#pinned);
@@ -50,7 +50,7 @@ export class SessionRow {
     return this.#ids;
   }
 
-  /** So many leading ids are never dropped. */
+  /** Number of leading ids that are never dropped. */
   get pinned(): number {
     return this.#pinned;
   }
@@ -63,12 +63,12 @@ export class SessionRow {
     return this.#ids.length - this.cached;
   }
 
-  /** Where the first columns come from, oldest first; each ancestor's columns include those before. */
+  /** Ancestors of the first columns, oldest first; each ancestor's columns include those before. */
   get ancestors(): readonly Readonly<Ancestor>[] {
     return this.#ancestors;
   }
 
-  /** What reading the next pending ids adds to the counters: given ids, and ids that had been read before. */
+  /** Counter increments for processing the next pending ids: given ids, and ids processed before. */
   costOf(count: number): { read: number; reread: number } {
     const { cached } = this;
     const sampled = this.#sampledPending !== null && this.#sampledPending < cached + count ? 1 : 0;
@@ -78,16 +78,16 @@ export class SessionRow {
     };
   }
 
-  /** Appends given ids, which are pending. */
+  /** Appends given ids as pending. */
   append(ids: readonly number[]): void {
     this.#ids.push(...ids);
   }
 
   /**
-   * Appends sampled ids. Nothing may be pending before.
+   * Appends sampled ids. No ids may be pending.
    *
    * @param forwarded how many of them went through the model
-   * @param cached how many of these count as read: the rest is pending
+   * @param cached how many of these count as cached; the rest is pending
    */
   say(ids: readonly number[], forwarded: number, cached: number): void {
     const before = this.#ids.length;
@@ -98,10 +98,10 @@ export class SessionRow {
   }
 
   /**
-   * Holds these ids from now on, at least one. What is cached of a common beginning stays so; but a row that ends earlier
-   * than before leaves its last id pending, since the hidden state after it is not known any more.
+   * Replaces the row's ids (at least one). The common prefix stays cached; but if the row becomes shorter, its last id
+   * becomes pending, since the hidden state after it is no longer available.
    *
-   * @param pinned so many leading ids are never dropped; at most all
+   * @param pinned number of leading ids that are never dropped; at most all
    */
   rewrite(ids: readonly number[], pinned = this.#pinned): void {
     const limit = Math.min(ids.length, this.#ids.length);
@@ -114,14 +114,14 @@ export class SessionRow {
     if (this.#sampledPending !== null && this.#sampledPending >= common) this.#sampledPending = null;
   }
 
-  /** Takes the next pending ids for read. */
+  /** Marks the next pending ids as cached. */
   extend(count: number): void {
     this.#cached += count;
     this.#furthest = Math.max(this.#furthest, this.#cached);
     if (this.#sampledPending !== null && this.#sampledPending < this.#cached) this.#sampledPending = null;
   }
 
-  /** Forgets all but the first `count` cached ids, if there are more. */
+  /** Discards all but the first `count` cached columns, if there are more. */
   rewind(count: number): void {
     this.#cached = Math.min(this.#cached, count);
     this.#ancestors = this.#ancestors
@@ -129,14 +129,14 @@ export class SessionRow {
       .filter(({ columns }) => columns > 0);
   }
 
-  /** Forgets all columns: everything is pending again. */
+  /** Discards all columns: every id is pending again. */
   evict(): void {
     this.rewind(0);
   }
 
   /**
-   * Drops ids behind the pinned ones. Positions shift, so of what was cached only the pinned ids remain true, and those
-   * few are read again with the rest.
+   * Drops ids after the pinned ones. Positions shift, so only the pinned ids' cached values would remain valid; these
+   * few are prefilled again with the rest.
    */
   dropLeft(count: number): void {
     const pinned = this.#pinned;

@@ -10,63 +10,63 @@ import { decode, RESERVED_COLUMNS, type FinishReason, type Utterance } from "./s
 import { SessionRow } from "./session-row.js";
 
 export interface SessionOptions {
-  /** Ids that end an utterance. Default: the model's `config.eosIds`. */
+  /** Ids that end a generation. Default: the model's `config.eosIds`. */
   endIds?: readonly number[];
   /**
-   * Tokens of the window to leave free whenever text has to be dropped from the left, so that an utterance that is
-   * known to follow does not make it drop text, and read the rest, again. Default 0.
+   * Tokens of the context window to leave free whenever a row is truncated, so that a following generation does not
+   * truncate it, and prefill the rest, again. Default 0.
    */
   reserve?: number;
   /**
-   * So many leading ids of each row stay when text is dropped from the left, which then goes from behind them: what a
-   * tokenizer puts before a text, a system prompt. One number for all rows or one for each; at most all of a row's ids
-   * are pinned, and what is appended later never is. Default 0.
+   * Number of leading ids per row that truncation keeps, such as a tokenizer's prefix or a system prompt; ids after
+   * them are dropped. One number for all rows or one per row; at most all given ids are pinned, appended ids never.
+   * Default 0.
    */
   pinned?: number | readonly number[];
-  /** Memory limit of the key/value caches in bytes, or one that several sessions share. Default: none. */
+  /** Memory limit of the key/value caches in bytes, or a budget shared by several sessions. Default: no limit. */
   cacheBudget?: number | CacheBudget;
-  /** Most tokens, padding included, in one forward pass over given text. Default 2048. */
+  /** Maximum tokens, including padding, in one prefill pass. Default 2048. */
   tokenBudget?: number;
   /**
-   * Rows of different lengths are kept in caches of different widths where that saves at least so many bytes; less is
-   * not worth the calls. Changes no result. Default 32 MiB.
+   * Minimum saving in bytes for which rows of different lengths get caches of different widths; smaller savings are not
+   * worth the extra calls. Does not change results. Default 32 MiB.
    */
   leastSaving?: number;
-  /** Take finished rows out of the decode batch. Default true; it changes no result. */
+  /** Removes finished rows from the decode batch. Does not change results. Default true. */
   compaction?: boolean;
-  /** Steps between two looks at the sampled tokens; changes no result. Default 1 on the CPU, 8 elsewhere. */
+  /** Steps between checks of the sampled tokens. Does not change results. Default 1 on the CPU, 8 elsewhere. */
   checkInterval?: number;
-  /** Counts the work of this session and its forks as well, for example all work of one model. */
+  /** Also counts the work of this session and its forks, for example all work of one model. */
   work?: WorkCounters;
-  /** Told, once a session and its forks, that text no longer fits the window. */
+  /** Called once for a session and its forks, when text no longer fits the context window. */
   log?: (message: string) => void;
 }
 
-/** What `generate` gives, row by row. */
+/** Results of `generate`, by row. */
 export interface Generation {
-  /** What was sampled, the end id included; cut before a stop string. */
+  /** Sampled ids, including the end id; truncated before a stop string. */
   ids: number[][];
-  /** The text of the ids; special tokens show nothing. */
+  /** Text of the ids, without special tokens. */
   text: string[];
-  /** log P of each id under the full distribution at temperature 1; empty where not recorded. */
+  /** Log-probability of each id under the full distribution at temperature 1; empty if not recorded. */
   logprobs: number[][];
-  /** log P of each id under the distribution that it was drawn from; empty unless asked for. */
+  /** Log-probability of each id under the distribution it was sampled from; empty unless requested. */
   behaviourLogprobs: number[][];
   finished: FinishReason[];
   /**
-   * How many of the ids stay in the row. All, except that a final end or stop id which is no text (a special token) is
-   * no part of the conversation.
+   * How many of the ids stay in the row: all, except a final end or stop id without text (a special token), which is
+   * not part of the conversation.
    */
   kept: number[];
 }
 
-/** Which of the appended ids of a row are scored: those from `from` up to but without `to`. */
+/** Range of a row's appended ids to score: `from` inclusive, `to` exclusive. */
 export type ScoredSpan = readonly [from: number, to: number];
 
 export interface ReadOptions {
   /**
-   * true: log P of every appended id. false: of none, and the ids stay pending until something needs them. Spans, by row,
-   * ascending and apart: of the ids within them. Default true.
+   * true: scores every appended id. false: scores none, and the ids stay pending until needed. Spans by row, ascending
+   * and disjoint: scores the ids within them. Default true.
    */
   score?: boolean | readonly (readonly ScoredSpan[])[];
 }
@@ -77,21 +77,20 @@ interface Lineage {
 }
 
 /**
- * The engine of rollouts: a number of texts (rows) that one model reads and continues, together and without reading
- * anything twice.
+ * The engine of rollouts: a batch of texts (rows) that one model prefills and continues, without processing any token
+ * twice.
  *
- * Each row holds token ids; which of them the model has read is the session's business. `open` and appending compute
- * nothing by themselves: what is pending goes through the model with whatever comes next. Everything is
- * computed without gradients.
+ * Each row holds token ids; the session tracks which of them are cached. Opening and appending compute nothing by
+ * themselves: pending ids are processed in the next forward pass. Everything is computed without gradients.
  *
- * Two exceptions make tokens be read again, and `counters.tokensReread` counts them: text that outgrows the
- * model's window loses tokens on its left, which moves every position; and caches past the memory budget are given up.
- * (A stop string that begins more than a few dozen tokens before it ends costs one more token.)
+ * Tokens are processed again in two cases, counted in `counters.tokensReread`: text longer than the context window is
+ * truncated on the left, which shifts every position; and caches above the memory budget are evicted. (A stop string
+ * that spans more than a few dozen tokens costs one more token.)
  */
 export class GenerationSession {
   readonly model: CausalLM;
   readonly tokenizer: TokenDecoder;
-  /** Work of this session alone: what a fork does, the fork counts. */
+  /** Work of this session only; forks have their own counters. */
   readonly counters = new WorkCounters();
   readonly #options: SessionOptions;
   readonly #batchOptions: BatchOptions;
@@ -127,10 +126,10 @@ export class GenerationSession {
   }
 
   /**
-   * Begins with some texts, given as token ids; nothing is added to them. An empty one stands as the model's
-   * beginning-of-text token, or its end-of-text token where there is none.
+   * Opens a session with texts given as token ids, to which nothing is added. An empty one is replaced by the model's
+   * beginning-of-text token, or its end-of-text token if it has none.
    *
-   * @throws UsageError where an id is outside the vocabulary
+   * @throws UsageError if an id is outside the vocabulary
    */
   static open(
     model: CausalLM,
@@ -163,7 +162,7 @@ export class GenerationSession {
     return this.#rows.length;
   }
 
-  /** Tokens read so far; see `counters` for what counts. */
+  /** Tokens read so far; see `counters.tokensRead`. */
   get tokensRead(): number {
     return this.counters.tokensRead;
   }
@@ -173,20 +172,20 @@ export class GenerationSession {
     return this.counters.tokensGenerated;
   }
 
-  /** Bytes that the key/value caches of this session take. */
+  /** Memory of this session's key/value caches, in bytes. */
   get cacheBytes(): number {
     return this.#batches.reduce((sum, batch) => sum + batch.cacheBytes, 0);
   }
 
-  /** The ids that each row holds now: after dropping from the left, with the stand-in for an empty prompt. */
+  /** The current ids of each row: after truncation, and with the replacement for an empty prompt. */
   rows(): number[][] {
     return this.#rows.map((row) => [...row.ids]);
   }
 
   /**
-   * A session whose row i continues this session's row `rows[i]`; rows may repeat. What was read is taken over, not
-   * read again: what the chosen rows have pending is read first. Both sessions live on independently, unless this one is
-   * to be consumed: then it is disposed of, and its memory goes as it is taken over.
+   * A session whose row i continues this session's row `rows[i]`; rows may repeat. Cached values are copied, not
+   * recomputed: pending ids of the chosen rows are prefilled first. Both sessions remain usable, unless `consume` is
+   * set: then this one is disposed of, and its memory freed while it is copied.
    */
   fork(rows: readonly number[], { consume = false }: { consume?: boolean } = {}): GenerationSession {
     this.#alive("fork");
@@ -200,7 +199,7 @@ export class GenerationSession {
       for (const row of chosen) this.#fitWindow(row, reserve, 0);
       const children: (SessionRow | undefined)[] = rows.map(() => undefined);
       const batches: RowBatch[] = [];
-      // Reading may split this session's batches, so it comes before they are walked through.
+      // Prefilling may split this session's batches, so it comes before the loop over them.
       this.#forEachBatch(0, (batch) => void batch.catchUp(chosen), chosen);
       for (const batch of this.#batches) {
         const own = new Set(batch.rows);
@@ -224,18 +223,17 @@ export class GenerationSession {
     }
   }
 
-  /** Reads everything that is pending. Only for measuring: whatever needs it does it by itself. */
+  /** Prefills all pending ids. For benchmarks only: other methods do this when they need it. */
   prefill(): void {
     this.read(this.#rows.map(() => []));
   }
 
   /**
-   * Appends given tokens to each row (none is legal) and reads them, unless nothing is to be scored.
+   * Appends tokens to each row (possibly none) and prefills them, unless nothing is scored.
    *
-   * @returns for each row log P of each of the tokens that are scored, given everything before it, under the full
-   * distribution
-   * @throws UsageError where an id is outside the vocabulary, a span outside the ids, or a row gets more tokens than the
-   * window can hold beside what is pinned
+   * @returns by row, the log-probability of each scored token given all preceding tokens, under the full distribution
+   * @throws UsageError if an id is outside the vocabulary, a span outside the ids, or a row gets more tokens than the
+   * context window can hold together with the pinned ones
    */
   read(tokens: readonly (readonly number[])[], { score = true }: ReadOptions = {}): number[][] {
     this.#alive("read");
@@ -278,10 +276,10 @@ export class GenerationSession {
   }
 
   /**
-   * Makes each row hold exactly these ids; an empty one stands as in `open`. What was read of a row's old beginning is
-   * kept as far as the ids agree, the rest is pending. `pinned` is as in `SessionOptions`; absent = as before.
+   * Replaces the ids of each row; an empty row is handled as in `open`. The cache is kept for the common prefix, the
+   * rest is pending. `pinned` is as in `SessionOptions`; absent = unchanged.
    *
-   * @throws UsageError where an id is outside the vocabulary
+   * @throws UsageError if an id is outside the vocabulary
    */
   rewrite(
     rows: readonly (readonly number[])[],
@@ -301,8 +299,8 @@ export class GenerationSession {
   }
 
   /**
-   * log P of one token after each row, under the full distribution, without appending it; `null` asks nothing of a
-   * row. What is pending is read first.
+   * Log-probability of one token after each row, under the full distribution, without appending it; `null` skips a row.
+   * Pending ids are prefilled first.
    */
   peek(ids: readonly (number | null)[]): (number | null)[] {
     this.#alive("peek");
@@ -320,7 +318,7 @@ export class GenerationSession {
         (batch) => {
           batch.catchUp(asked);
           const rows = batch.rows.filter((row) => asked.has(row));
-          // An evicted batch whose ids are all known has nothing pending by definition; catching up has restored it.
+          // Prefilling has restored evicted batches, so no row has pending ids here.
           const logprobs = batch.peek(
             rows,
             rows.map((row) => wanted.get(row)!),
@@ -334,10 +332,10 @@ export class GenerationSession {
   }
 
   /**
-   * Samples one utterance for each row and leaves it in the row, except for an end id that is no text. Text is first
-   * dropped from the left so that row and maxNewTokens fit the window.
+   * Samples one continuation per row and appends it to the row, except an end id without text. Rows are first truncated
+   * on the left so that they fit the context window together with maxNewTokens.
    *
-   * @param keys name the draws of each row; not needed when greedy
+   * @param keys random key of each row; not needed for greedy decoding
    */
   generate(sampling: Sampling, keys: readonly DrawKey[] = []): Generation {
     this.#alive("generate");
@@ -381,7 +379,7 @@ export class GenerationSession {
     };
   }
 
-  /** Frees the caches; the session is of no use afterwards, its forks are not touched. */
+  /** Frees the caches. The session cannot be used afterwards; its forks are not affected. */
   dispose(): void {
     this.#open = false;
     for (const batch of this.#batches) batch.dispose();
@@ -405,11 +403,11 @@ export class GenerationSession {
   }
 
   /**
-   * Drops ids from the left of a row that no longer fits, behind those that are pinned.
+   * Truncates a row that no longer fits, dropping its first ids after the pinned ones.
    *
-   * @param free tokens of the window to leave free when something is dropped
-   * @param whole ids at the end that must stay, with what is pinned, or at least one more, in front of them
-   * @param needed tokens of the window that must be free
+   * @param free tokens of the context window to leave free if the row is truncated
+   * @param whole number of last ids that must stay, together with the pinned ones, or at least one more, before them
+   * @param needed tokens of the context window that must be free
    */
   #fitWindow(row: SessionRow, free: number, whole: number, needed = 0): void {
     const { contextLength } = this.model.config;
@@ -424,10 +422,10 @@ export class GenerationSession {
   }
 
   /**
-   * Runs something on every batch that has one of the rows, in turn. A batch that would outgrow the memory budget is
-   * split first; the parts start from their ids.
+   * Calls `run` for every batch that contains one of the chosen rows. A batch that would exceed the memory budget is
+   * split first; its parts start without a cache.
    *
-   * @param more columns that will be added beyond what is pending
+   * @param more columns that will be added in addition to pending ids
    */
   #forEachBatch(more: number, run: (batch: RowBatch) => void, chosen?: ReadonlySet<SessionRow>): void {
     const { budget } = this.#batchOptions;
@@ -438,7 +436,7 @@ export class GenerationSession {
         parts = withinBudget(batch.rows, more, this.#batchOptions).map(
           (rows) => new RowBatch(rows, this.#batchOptions),
         );
-        // The rows now belong to the parts: all that remains of the whole is its memory.
+        // The rows now belong to the parts: only the memory of the original batch is left to free.
         batch.dispose();
         this.#batches.splice(this.#batches.indexOf(batch), 1, ...parts);
       }
@@ -451,12 +449,12 @@ export class GenerationSession {
   }
 }
 
-/** Batches for rows of which nothing is cached: one, unless the budget asks for more; then rows of like length. */
+/** Creates batches for rows without a cache: one, unless the budget requires more; then of rows of similar length. */
 function plan(rows: readonly SessionRow[], options: BatchOptions, reserve: number): RowBatch[] {
   return withinBudget(rows, reserve, options).map((part) => new RowBatch(part, options));
 }
 
-/** The id that stands for an empty text. @throws UsageError for a model that has none */
+/** The id that replaces an empty text. @throws UsageError if the model has none */
 export function standIn(model: CausalLM): number {
   const { bosId, eosIds } = model.config;
   const id = bosId ?? eosIds[0];
@@ -469,7 +467,7 @@ export function standIn(model: CausalLM): number {
   return id;
 }
 
-/** How many leading ids of each row are pinned. */
+/** Number of pinned leading ids per row. */
 function pinsOf(
   what: string,
   pinned: number | readonly number[],
@@ -488,7 +486,7 @@ function pinsOf(
   return pins;
 }
 
-/** The indices within spans. */
+/** The indices within the spans. */
 function indicesOf(where: string, spans: readonly ScoredSpan[], length: number): number[] {
   const indices: number[] = [];
   let end = 0;

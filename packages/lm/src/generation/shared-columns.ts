@@ -2,8 +2,8 @@ import { tensor, type Device, type SharedColumns } from "@astra-rl/torch";
 import type { SessionRow } from "./session-row.js";
 
 /**
- * The columns that rows took over from common ancestors, as decodeAttention reads them: each ancestor's columns once for
- * all its descendants among these rows. Null where no two rows share any.
+ * The columns that rows inherited from common ancestors, in decodeAttention's format: each ancestor's columns are
+ * listed once for all its descendants among these rows. Null if no two rows share any.
  *
  * @param rows in the order of the cache's rows
  */
@@ -12,7 +12,7 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
   const pieces: number[][] = [];
   let isShared = false;
 
-  /** The rows (by slot) have `from` columns in common, and their first `level` ancestors. */
+  /** Adds the pieces of rows (given by slot) that share their first `from` columns and `level` ancestors. */
   const tell = (slots: readonly number[], level: number, from: number): void => {
     const families = new Map<object, number[]>();
     for (const slot of slots) {

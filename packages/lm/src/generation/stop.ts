@@ -3,12 +3,12 @@ export interface TokenDecoder {
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
 }
 
-/** Text of sampled ids; special tokens show nothing. */
+/** Text of sampled ids, without special tokens. */
 export function decodeUtterance(tokenizer: TokenDecoder, ids: readonly number[]): string {
   return ids.length === 0 ? "" : tokenizer.decode(ids, { skipSpecialTokens: true });
 }
 
-/** Where a stop string cut an utterance. */
+/** Where a stop string truncates a generation. */
 export interface Cut {
   /** How many of the ids stay. */
   kept: number;
@@ -17,17 +17,16 @@ export interface Cut {
 }
 
 /**
- * Finds stop strings across the borders of tokens.
+ * Finds stop strings across token boundaries.
  *
- * What stays is the longest run of whole tokens, from the first, whose text is a beginning of the text before the stop
- * string. So the ids kept always decode to the text returned, and they are ids that were really sampled. The price: a
- * token that holds the stop string's beginning and something before it goes as a whole, and the text then ends that
- * much earlier than the stop string itself.
+ * Keeps the longest prefix of whole tokens whose text is a prefix of the text before the stop string. So the kept ids
+ * always decode to the returned text and are ids that were sampled. The cost: a token that contains the start of the
+ * stop string and text before it is dropped entirely, so that the text ends before the stop string's position.
  */
 export class StopDetector {
   readonly #tokenizer: TokenDecoder;
   readonly #stops: readonly string[];
-  /** UTF-16 units of the longest stop string. */
+  /** Length of the longest stop string in UTF-16 units. */
   readonly #longest: number;
 
   constructor(tokenizer: TokenDecoder, stops: readonly string[]) {
@@ -36,13 +35,13 @@ export class StopDetector {
     this.#longest = stops.reduce((longest, stop) => Math.max(longest, stop.length), 0);
   }
 
-  /** Tokens that a stop string can take back at most, unless some of them are without text. */
+  /** Maximum number of tokens that a stop string can remove, not counting tokens without text. */
   get reach(): number {
-    // At most three UTF-8 bytes for a UTF-16 unit, and no token of less than a byte; one more holds a partial token.
+    // A UTF-16 unit takes at most three UTF-8 bytes, and a token is at least one byte; plus one for a partial token.
     return this.#stops.length === 0 ? 0 : 3 * this.#longest + 1;
   }
 
-  /** The cut that the last of these ids brings about, or null. Ids before it must have been looked at before. */
+  /** The cut caused by the last of these ids, or null. Earlier ids must have been checked before. */
   find(ids: readonly number[]): Cut | null {
     if (this.#stops.length === 0 || ids.length === 0 || !this.#mayEnd(ids)) return null;
     const text = decodeUtterance(this.#tokenizer, ids);
@@ -59,11 +58,11 @@ export class StopDetector {
     return { kept: 0, text: "" };
   }
 
-  /** Looks at the last tokens only, so that a long utterance is not decoded again for each of its tokens. */
+  /** Decodes only the last tokens, so that checking does not become quadratic in the length of the generation. */
   #mayEnd(ids: readonly number[]): boolean {
     let from = ids.length;
     let tail = "";
-    // Decoders may trim the first token of what they are given, and it may be half a character: hence the slack.
+    // Decoders may trim the first token, which may also be an incomplete character: hence the margin.
     while (from > 0 && tail.length < this.#longest + 16) {
       from = Math.max(0, from - this.reach - 4);
       tail = decodeUtterance(this.#tokenizer, ids.slice(from));

@@ -5,14 +5,14 @@ import { homedir } from "node:os";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 
-/** What the hub keeps files in. */
+/** A repository of the hub. */
 export interface Repository {
   kind: "model" | "dataset";
   /** "owner/name", or "name". */
   id: string;
 }
 
-/** As messages call it: model "owner/name". */
+/** Name for messages: model "owner/name". */
 export const titleOf = ({ kind, id }: Repository): string => `${kind} "${id}"`;
 
 /**
@@ -40,11 +40,11 @@ export class HubCache {
     return join(this.folder, "snapshots", commit);
   }
 
-  /** The commit that a revision pointed to when it was last resolved, or null when it never was. */
+  /** The commit that a revision pointed to when last resolved; null if it never was. */
   readReference(revision: string): string | null {
     if (isCommit(revision)) return existsSync(this.snapshot(revision)) ? revision : null;
     const path = join(this.folder, "refs", ...revision.split("/"));
-    // A folder: other revisions lie below, this one never was resolved.
+    // A folder: contains other revisions, but this name itself was never resolved.
     if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return null;
     const commit = readFileSync(path, "utf8").trim();
     return isCommit(commit) ? commit : null;
@@ -57,7 +57,7 @@ export class HubCache {
     writeFileAtomic(path, [commit]);
   }
 
-  /** True when the snapshot has this file and the blob behind it is there. */
+  /** True if the snapshot contains this file and its blob exists. */
   has(commit: string, file: string): boolean {
     // existsSync follows the link: a link to a removed blob counts as missing.
     return existsSync(join(this.snapshot(commit), file));
@@ -73,20 +73,20 @@ export class HubCache {
       if (readlinkSync(path) === destination) return;
       await unlink(path);
     } catch {
-      // Not there, or not a link: created (or replaced) below.
+      // Missing, or not a link: created (or replaced) below.
     }
-    // Not the name with something behind it: a long one that is allowed would become too long.
+    // Not derived from the file's name: adding to a long name could exceed the limit.
     const temporary = join(dirname(path), `.${process.pid}-${randomBytes(4).toString("hex")}`);
     try {
       await symlink(destination, temporary);
     } catch {
-      // File systems without links: the Python libraries copy there, too.
+      // On file systems without links, the Python libraries copy too.
       await copyFile(this.blob(etag), temporary);
     }
     await rename(temporary, path);
   }
 
-  /** A folder of the snapshot may have been replaced by a link to anywhere; nothing is written through it. */
+  /** A folder in the snapshot may have been replaced by a link to elsewhere; nothing may be written through it. */
   async #checkInside(folder: string, file: string): Promise<void> {
     const [found, root] = await Promise.all([realpath(folder), realpath(this.folder)]);
     if (found === root || found.startsWith(root + sep)) return;
@@ -112,10 +112,10 @@ export function isCommit(revision: string): boolean {
   return /^[0-9a-f]{40}$/.test(revision);
 }
 
-/** Server answers name files: none may leave the snapshot's folder, and each must be a name as it stands. */
+/** File names come from the server: each must be a normalized path within the snapshot's folder. */
 export function checkRelativePath(repository: Repository, file: string): void {
   const parts = file.split("/");
-  // Alone, half of a pair has no bytes of its own: two names would become one.
+  // A lone surrogate has no UTF-8 encoding: two names could become one.
   if (/\p{Surrogate}/u.test(file)) {
     throw new UsageError(
       `hub: ${titleOf(repository)} lists a file whose name is not Unicode: ${JSON.stringify(file)}; ` +
@@ -137,8 +137,8 @@ export function checkRelativePath(repository: Repository, file: string): void {
 }
 
 /**
- * Refuses files that cannot lie beside each other: one is a folder of another, or, where the file system does not tell
- * capital letters from small ones, two differ in nothing else.
+ * Refuses files that cannot coexist: one is a folder of another, or, if the file system ignores case, two differ only
+ * in case.
  */
 export function checkDistinctPaths(
   repository: Repository,
@@ -166,7 +166,7 @@ export function checkDistinctPaths(
   }
 }
 
-/** Whether names that differ only in capital letters are one file where this folder lies. */
+/** Whether this folder's file system ignores case. */
 export function ignoresCase(folder: string): boolean {
   const found = statSync(folder, { throwIfNoEntry: false });
   const swapped = join(dirname(folder), basename(folder).toUpperCase());
@@ -174,7 +174,7 @@ export function ignoresCase(folder: string): boolean {
   return found !== undefined && other !== undefined && found.ino === other.ino && swapped !== folder;
 }
 
-/** Bytes of a file, or 0 when it is not there. */
+/** Size of a file in bytes, or 0 if it does not exist. */
 export function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }

@@ -1,6 +1,6 @@
 /**
- * Ids of models and datasets → local folders, through the hub's standard cache. Knows HTTP and files;
- * must not know what a checkpoint means: which files make one is the caller's business.
+ * Downloads models and datasets to local folders, through the hub's standard cache. Knows HTTP and files; must not know
+ * what a checkpoint is: callers select the files.
  */
 export { downloadDataset, downloadModel, hubSettings, parseModelId } from "./repository.js";
 export type {

@@ -15,7 +15,7 @@ import {
 } from "./cache.js";
 import { HubRequestError, downloadBlob, isFileSystemError, requestJson } from "./transfer.js";
 
-/** Far above every index of shards: what is read whole before it is known must not be a model. */
+/** Far above every index of shards. Limits files that are read into memory, so that it is never a model. */
 const LONGEST_READ = 2 ** 28;
 
 export interface HubSettings {
@@ -23,13 +23,13 @@ export interface HubSettings {
   endpoint: string;
   /** Folder that holds `models--…` folders (`HF_HUB_CACHE`, `HF_HOME`). */
   cacheRoot: string;
-  /** Access token (`HF_TOKEN`, or the file that the hub's login command wrote); null = anonymous. Never logged. */
+  /** Access token (`HF_TOKEN`, or the file written by the hub's login command); null = anonymous. Never logged. */
   token: string | null;
-  /** `HF_HUB_OFFLINE`: nothing is requested, only the cache is read. */
+  /** `HF_HUB_OFFLINE`: no requests, only the cache. */
   offline: boolean;
 }
 
-/** The hub's settings as its Python libraries read them from the environment. */
+/** The hub's settings from the environment, as in its Python libraries. */
 export function hubSettings(environment: NodeJS.ProcessEnv = process.env): HubSettings {
   const truthy = (name: string) => /^(1|on|yes|true)$/i.test(environment[name] ?? "");
   const endpoint = (environment["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
@@ -57,7 +57,7 @@ function readToken(environment: NodeJS.ProcessEnv, implicitDisabled: boolean): s
 }
 
 export interface RepositoryFile {
-  /** Path inside the repository, "/" between folders. */
+  /** Path in the repository, with "/" as separator. */
   path: string;
   /** Bytes. */
   size: number;
@@ -67,15 +67,16 @@ export interface RepositoryFile {
 
 export interface DownloadProgress {
   file: string;
-  /** Bytes of this file that are on disk. */
+  /** Bytes of this file on disk. */
   received: number;
   total: number;
 }
 
 /**
- * Chooses what to bring among a repository's paths; throws {@link UsageError} when what it needs is missing.
+ * Selects which of a repository's paths to download; throws {@link UsageError} if a required file is missing.
  *
- * @param read brings one of the files at once and gives its content, for choices that depend on it (an index of shards)
+ * @param read downloads one file immediately and returns its content, for selections that depend on it (an index of
+ * shards)
  */
 export type SelectFiles = (
   paths: readonly string[],
@@ -85,21 +86,21 @@ export type SelectFiles = (
 export interface DownloadOptions {
   /** Branch, tag or commit. Default "main", or what follows "@" in the id. */
   revision?: string;
-  /** Chooses among the repository's files. Default: all. */
+  /** Selects among the repository's files. Default: all. */
   select?: SelectFiles;
   settings?: HubSettings;
   /** Files transferred at once. Default 4. */
   parallel?: number;
   onProgress?: (progress: DownloadProgress) => void;
-  /** Told once when the hub cannot be reached and the cached snapshot is used instead. */
+  /** Called once if the hub cannot be reached and the cached snapshot is used instead. */
   onWarning?: (sentence: string) => void;
   /** Base of the exponential wait between attempts, milliseconds. Default 500. */
   retryDelay?: number;
-  /** An attempt that brings no byte for so long is given up and resumed, milliseconds. Default 30 000. */
+  /** An attempt that receives nothing for this time is aborted and resumed, milliseconds. Default 30 000. */
   stallTimeout?: number;
 }
 
-/** `owner/name` or `name`, with an optional `@revision`; null when the text cannot be a model id. */
+/** `owner/name` or `name`, with an optional `@revision`; null if the text cannot be a model id. */
 export function parseModelId(text: string): { modelId: string; revision: string | null } | null {
   const match = /^((?:[A-Za-z0-9][\w.-]*\/)?[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?$/.exec(text);
   if (!match) return null;
@@ -116,10 +117,10 @@ function isSafeRevision(revision: string): boolean {
 }
 
 /**
- * Brings a model's files into the cache and returns the snapshot's folder.
+ * Downloads a model's files into the cache and returns the snapshot's folder.
  *
- * Partial files are resumed, contents are verified (SHA-256 for large files, git's SHA-1 for small
- * ones) before they become visible, and a commit that is complete in the cache costs no request.
+ * Partial files are resumed, contents are verified (SHA-256 for large files, git's SHA-1 for small ones) before they
+ * become visible, and a commit that is completely cached needs no request.
  *
  * @throws {UsageError} unknown, gated or private repository, no connection and nothing cached,
  *   content that does not match its checksum, full or read-only disk.
@@ -128,7 +129,7 @@ export function downloadModel(id: string, options: DownloadOptions = {}): Promis
   return download("model", id, options);
 }
 
-/** As `downloadModel`, for a dataset: "owner/name", with "@revision" where wanted. */
+/** Like `downloadModel`, for a dataset: "owner/name", optionally with "@revision". */
 export function downloadDataset(id: string, options: DownloadOptions = {}): Promise<string> {
   return download("dataset", id, options);
 }
@@ -198,7 +199,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
       return readFile(join(cache.snapshot(listing.commit), path));
     });
     const wanted = [...new Set(selected)];
-    await mkdir(cache.folder, { recursive: true }).catch(() => undefined); // Said below, where it is written to.
+    await mkdir(cache.folder, { recursive: true }).catch(() => undefined); // Reported below, on writing.
     checkDistinctPaths(repository, wanted, { ignoreCase: ignoresCase(cache.folder) });
     await inParallel(wanted, options.parallel ?? 4, bring);
     await cache.writeReference(revision, listing.commit).catch((error: unknown) => {
@@ -215,7 +216,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
   return cache.snapshot(listing.commit);
 }
 
-/** Asks the hub for the commit behind a revision and its files with sizes and checksums (one request). */
+/** Requests the commit of a revision and its files with sizes and checksums (one request). */
 async function listRepository(
   settings: HubSettings,
   repository: Repository,
@@ -286,7 +287,7 @@ async function cachedSnapshot(
   return folder;
 }
 
-/** Turns a failed request into a sentence that says what to do. The token never appears in it. */
+/** Turns a failed request into an error that says what to do. The token never appears in it. */
 function explain(error: unknown, repository: Repository, revision: string, settings: HubSettings): unknown {
   if (!(error instanceof HubRequestError)) return error;
   const page = `${settings.endpoint}/${pathOf(repository)}`;
@@ -325,14 +326,14 @@ function storageRule(error: NodeJS.ErrnoException): string {
   }
 }
 
-/** Where a repository lies below the hub's address. */
+/** Path of a repository on the hub. */
 const pathOf = ({ kind, id }: Repository): string => (kind === "model" ? id : `${kind}s/${id}`);
 
 function encodePath(path: string): string {
   return path.split("/").map(encodeURIComponent).join("/");
 }
 
-/** Runs `work` on every item, at most `limit` at once; after a failure no new item starts, and running ones end. */
+/** Runs `work` on every item, at most `limit` at once; after a failure, no new items start and running ones finish. */
 async function inParallel<T>(
   items: readonly T[],
   limit: number,

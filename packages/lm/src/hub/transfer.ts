@@ -7,7 +7,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { diskError, UsageError } from "@astra-rl/torch";
 import { type HubCache, sizeOf, titleOf } from "./cache.js";
 
-/** A request that failed for good. `status` is null when no answer came (no connection, drops, stalls). */
+/** A request that failed permanently. `status` is null if there was no response (no connection, drops, stalls). */
 export class HubRequestError extends Error {
   constructor(
     message: string,
@@ -19,7 +19,10 @@ export class HubRequestError extends Error {
   }
 }
 
-/** An error of a file operation: it has a path, unlike those of connections; reading an open file alone gives none. */
+/**
+ * Whether this is an error of a file operation: unlike connection errors it has a path, except for reads of an open
+ * file.
+ */
 export function isFileSystemError(error: unknown): error is NodeJS.ErrnoException {
   if (!(error instanceof Error)) return false;
   const { code, path } = error as NodeJS.ErrnoException;
@@ -29,9 +32,12 @@ export function isFileSystemError(error: unknown): error is NodeJS.ErrnoExceptio
 const ATTEMPTS = 5;
 const RETRY_DELAY = 500;
 const STALL_TIMEOUT = 30_000;
-/** Bytes of a listing: the largest repositories have some tens of thousands of files of a few hundred bytes each. */
+/**
+ * Maximum size of a listing in bytes: the largest repositories have some tens of thousands of files of a few hundred
+ * bytes each.
+ */
 const LONGEST_ANSWER = 2 ** 26;
-/** A server may ask for hours; past this the user is told instead of kept waiting. Milliseconds. */
+/** A server may ask for hours; above this limit, an error is reported instead of waiting. Milliseconds. */
 const LONGEST_WAIT = 60_000;
 
 interface RequestOptions {
@@ -40,7 +46,7 @@ interface RequestOptions {
   stallTimeout?: number;
 }
 
-/** GET that parses JSON; waits and retries on 429, 5xx and lost connections. */
+/** GET a JSON document; waits and retries on 429, 5xx and lost connections. */
 export async function requestJson(url: string, options: RequestOptions): Promise<unknown> {
   return withRetries(options, async (signal) => {
     const response = await request(url, {}, options.token, signal);
@@ -57,7 +63,7 @@ export async function requestJson(url: string, options: RequestOptions): Promise
   });
 }
 
-/** An answer's body; a server that sends without end is stopped. */
+/** The body of a response, up to a size limit. */
 async function boundedText(response: Response): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -81,8 +87,8 @@ interface BlobFile {
 }
 
 /**
- * Brings one blob into the cache: resumes a partial file, verifies size and checksum, then renames it
- * into place, so that a blob which is visible is whole.
+ * Downloads one blob into the cache: resumes a partial file, verifies size and checksum, then renames it into place, so
+ * that a visible blob is always complete.
  */
 export async function downloadBlob(
   cache: HubCache,
@@ -96,11 +102,11 @@ export async function downloadBlob(
     return;
   }
   await mkdir(dirname(blob), { recursive: true }).catch(refuse(dirname(blob)));
-  // Not the Python library's ".incomplete": it holds a lock that Node cannot take, and would write beside us.
+  // Not the Python library's ".incomplete": it is locked in a way that Node cannot, so both could write to it at once.
   const partial = `${blob}.partial`;
   const release = await lock(`${partial}.lock`);
   try {
-    if (existsSync(blob)) return; // another process finished it while we waited
+    if (existsSync(blob)) return; // another process finished it in the meantime
     let mismatches = 0;
     await withRetries(options, async (signal, alive) => {
       await transfer(partial, file, url, options, signal, alive);
@@ -109,7 +115,7 @@ export async function downloadBlob(
         await rm(partial, { force: true });
         mismatches += 1;
         const sentence = `"${file.path}" does not match its checksum (expected ${file.etag}, got ${found})`;
-        // Once may be a damaged partial file or a bad proxy; twice is the server.
+        // One mismatch may be a damaged partial file or a bad proxy; two are the server's fault.
         if (mismatches >= 2) {
           throw new UsageError(
             `hub: ${titleOf(cache.repository)}: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
@@ -124,7 +130,7 @@ export async function downloadBlob(
   }
 }
 
-/** One attempt: asks for the bytes that are missing and appends them. */
+/** One attempt: requests the missing bytes and appends them. */
 async function transfer(
   partial: string,
   file: BlobFile,
@@ -141,7 +147,7 @@ async function transfer(
   if (received === file.size && file.size > 0) return;
   const headers: Record<string, string> = received > 0 ? { range: `bytes=${received}-` } : {};
   const response = await request(url, headers, options.token, signal);
-  // 200 to a range request: the server sends everything again from the start.
+  // Status 200 for a range request: the server sends everything from the start.
   const continues = response.status === 206 && startOfRange(response) === received;
   if (response.status === 206 && !continues) {
     await response.body?.cancel();
@@ -185,7 +191,7 @@ async function checksum(path: string, file: BlobFile): Promise<string> {
   return hash.digest("hex");
 }
 
-/** Worth another attempt. `after`: milliseconds that the server asked us to wait, or null. */
+/** Should be retried. `after`: the delay that the server requested in milliseconds, or null. */
 class RetryableError extends Error {
   constructor(
     message: string,
@@ -205,11 +211,11 @@ async function request(
 ): Promise<Response> {
   let response: Response;
   try {
-    // fetch drops the authorization header when it is redirected to another origin (storage hosts must not see it).
+    // fetch drops the authorization header on redirects to another origin (storage hosts must not see it).
     response = await fetch(url, {
       headers: {
         ...headers,
-        // Compressed transfers would make byte ranges and sizes mean something else.
+        // Compression would change the meaning of byte ranges and sizes.
         "accept-encoding": "identity",
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
       },
@@ -224,7 +230,7 @@ async function request(
   if (response.status === 429 || response.status >= 500 || response.status === 408) {
     throw new RetryableError(sentence, response.status, retryAfter(response));
   }
-  // 416: our partial file is longer than the server's: start again.
+  // 416: the partial file is longer than the server's: start again.
   if (response.status === 416) throw new RetryableError(sentence, response.status);
   throw new HubRequestError(sentence, response.status);
 }
@@ -237,15 +243,15 @@ function retryAfter(response: Response): number | null {
 }
 
 /**
- * Attempts until one succeeds: exponential waits, the server's Retry-After when it gives one, and a
- * watchdog that aborts an attempt in which nothing arrives for `stallTimeout`.
+ * Retries until an attempt succeeds: exponential backoff, the server's Retry-After if given, and a watchdog that aborts
+ * an attempt that receives nothing for `stallTimeout`.
  */
 async function withRetries<T>(
   options: RequestOptions,
   attempt: (signal: AbortSignal, alive: (received: number) => void) => Promise<T>,
 ): Promise<T> {
   const stallTimeout = options.stallTimeout ?? STALL_TIMEOUT;
-  // Bytes of the furthest attempt.
+  // Most bytes received by any attempt.
   let furthest = 0;
   for (let tries = 1; ; tries++) {
     const controller = new AbortController();
@@ -253,7 +259,8 @@ async function withRetries<T>(
     const alive = (received: number) => {
       clearTimeout(watchdog);
       watchdog = setTimeout(() => controller.abort(), stallTimeout);
-      // Only attempts in a row without progress count: a large file may be dropped many times and still arrive.
+      // Only consecutive attempts without progress count: a large file may be interrupted many times and still
+      // complete.
       if (received > furthest) {
         furthest = received;
         tries = 1;
@@ -263,7 +270,7 @@ async function withRetries<T>(
       return await attempt(controller.signal, alive);
     } catch (cause) {
       if (cause instanceof HubRequestError || cause instanceof UsageError) throw cause;
-      // Of this machine's disk; another attempt finds it as it is.
+      // An error of the local disk; retrying would not help.
       if (isFileSystemError(cause)) throw cause;
       const retryable = cause instanceof RetryableError ? cause : null;
       const message = retryable?.message ?? "the connection was lost";
@@ -292,8 +299,8 @@ function refuse(path: string): (cause: unknown) => never {
 }
 
 /**
- * A lock between processes: a file created exclusively whose holder keeps its time fresh. A lock that
- * has not been touched for 20 s was left by a process that died.
+ * A lock between processes: a file created exclusively, whose holder keeps updating its modification time. A lock not
+ * updated for 20 s belongs to a dead process.
  */
 async function lock(path: string): Promise<() => Promise<void>> {
   const stale = 20_000;
@@ -310,7 +317,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
         () => 0,
       );
       const [host, holder] = (await readFile(path, "utf8").catch(() => "")).split(":");
-      // A process number says nothing about another machine that shares the folder.
+      // A process id is meaningless for another machine that shares the folder.
       const dead = host === hostname() && holder !== undefined && !isRunning(Number(holder));
       if (age > stale || dead) await rm(path, { force: true });
       else await wait(100);

@@ -6,24 +6,24 @@ import { setOf } from "./code-points.js";
 import type { Piece } from "./split.js";
 import { Trie } from "./trie.js";
 
-/** A token that is found in the text before anything else is done to it. */
+/** A token that is matched in the text before any other processing. */
 export interface AddedToken {
   readonly content: string;
-  /** Left out of decoded texts where asked for. */
+  /** Omitted from decoded text if requested. */
   readonly special: boolean;
-  /** Found in the normalized text rather than in the given one. */
+  /** Matched in the normalized text rather than in the input. */
   readonly normalized: boolean;
-  /** Only where no word character touches it. */
+  /** Matched only where no word character is adjacent. */
   readonly singleWord: boolean;
-  /** Takes the space before it along. */
+  /** Also consumes the whitespace before it. */
   readonly lstrip: boolean;
   readonly rstrip: boolean;
 }
 
-/** A token longer than this is none. */
+/** Maximum length of an added token. */
 const LONGEST = 1024;
 
-/** A token spelled as an object, or as its text alone. */
+/** Reads a token given as an object, or only as its text. */
 export function readAddedToken(
   value: unknown,
   place: string,
@@ -65,17 +65,17 @@ function equal(one: AddedToken, other: AddedToken): boolean {
   return (Object.keys(one) as (keyof AddedToken)[]).every((key) => one[key] === other[key]);
 }
 
-/** The tokens on top of a model's vocabulary, numbered as Python numbers them: one after the other. */
+/** The tokens added to a model's vocabulary, numbered consecutively as in Python. */
 export class AddedTokens {
   readonly idOf = new Map<string, number>();
   readonly tokenOf = new Map<number, AddedToken>();
-  /** Spellings of all tokens that have ever been special. */
+  /** Texts of all tokens that have ever been special. */
   readonly special = new Set<string>();
   #largest = -1;
 
   constructor(readonly model: Model) {}
 
-  /** The id that the token has from now on. A token that is there already changes how it is found. */
+  /** Adds a token and returns its id. If the token exists already, only its matching options change. */
   add(token: AddedToken): number | null {
     if (token.content === "") return null;
     const known = this.idOf.get(token.content) ?? this.model.idOf.get(token.content);
@@ -90,7 +90,7 @@ export class AddedTokens {
     return id;
   }
 
-  /** Counts tokens rather than looking at their ids: so does Python, also where the vocabulary has holes. */
+  /** Based on the number of tokens rather than the largest id, as in Python, even if the vocabulary has gaps. */
   #next(): number {
     const size = this.model.idOf.size;
     if (this.#largest >= size || (size === 0 && this.#largest >= 0)) return this.#largest + 1;
@@ -101,20 +101,20 @@ export class AddedTokens {
 /** A stretch of text, or the id of an added token. */
 export type Section = Piece | number;
 
-/** Finds added tokens in texts: the leftmost, of those that begin together the longest. */
+/** Finds added tokens in texts: leftmost first, the longest of those that start at the same place. */
 export class AddedTokenSplitter {
   readonly #given = new Trie();
   readonly #normalized = new Trie();
-  /** By id, what a token reads as in a decoded text: where it is found in normalized text, that. */
+  /** Decoded text of each token by id: the normalized form if it is matched in normalized text. */
   readonly #spellings = new Map<number, string>();
 
   constructor(
     readonly tokens: AddedTokens,
     normalizer: Normalizer | null,
-    /** Reads special tokens as any other text. */
+    /** Treats special tokens as ordinary text. */
     readonly ignoreSpecial: boolean,
   ) {
-    // Of two tokens that are the same when normalized, a special one counts first.
+    // If two tokens are equal after normalization, a special one has precedence.
     const all = [...tokens.tokenOf];
     for (const [id, token] of [...all.filter(([, t]) => t.special), ...all.filter(([, t]) => !t.special)]) {
       const spelling = token.normalized
@@ -131,7 +131,7 @@ export class AddedTokenSplitter {
     }
   }
 
-  /** How an added token is decoded; undefined for ids of no added token. */
+  /** The decoded text of an added token; undefined for other ids. */
   spellingOf(id: number): string | undefined {
     return this.#spellings.get(id);
   }
@@ -149,7 +149,7 @@ export class AddedTokenSplitter {
     if (spellings.next.size === 0) return text === "" ? [] : [piece];
     const sections: Section[] = [];
     const space = setOf("space");
-    let start = 0; // what lies before it is done
+    let start = 0; // text before this index is done
     const cut = (end: number) => {
       if (end > start) sections.push({ text: text.slice(start, end), first: piece.first && start === 0 });
     };
@@ -167,7 +167,7 @@ export class AddedTokenSplitter {
       let [left, right] = [from, end];
       if (token.lstrip) while (left > start && space.has(text.charCodeAt(left - 1))) left--;
       if (token.rstrip) {
-        // What lies before `start` was taken along by the last token, so it is space.
+        // Text before `start` was consumed by the last token's rstrip, so it is whitespace.
         right = Math.max(right, start);
         while (right < text.length && space.has(text.charCodeAt(right))) right++;
       }

@@ -3,11 +3,11 @@ import { byteTokens } from "./byte-tokens.js";
 import type { Model, Vocabulary } from "./model.js";
 import type { Part } from "./part.js";
 
-/** Pieces up to this length are remembered, so many of them. */
+/** Maximum length and maximum number of cached pieces. */
 const REMEMBERED_LENGTH = 256;
 const REMEMBERED = 10_000;
 
-/** Byte-pair encoding: the pair of neighbours that was learnt first is merged first, the leftmost of equals. */
+/** Byte-pair encoding: merges the adjacent pair with the lowest rank first, the leftmost in a tie. */
 export function readBpe(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   const dropout = part.values["dropout"];
   if (part.has("dropout") && dropout !== 0) {
@@ -28,7 +28,7 @@ export function readBpe(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   /** Ids of the characters of a piece, before any merge. */
   const symbols = (text: string): number[] => {
     const ids: number[] = [];
-    let pending = false; // an unknown token that is still to be written, so that the next may join it
+    let pending = false; // an unknown token not yet appended, so that the next one can be fused with it
     for (let start = 0; start < text.length;) {
       const end = start + ((text.codePointAt(start) as number) > 0xffff ? 2 : 1);
       const char = (start > 0 ? prefix : "") + text.slice(start, end) + (end === text.length ? suffix : "");
@@ -42,7 +42,7 @@ export function readBpe(part: Part, { idOf, tokenOf }: Vocabulary): Model {
       }
       const bytes = bytesOf?.(char) ?? null;
       if (bytes !== null) {
-        ids.push(...bytes); // before a pending unknown token: so does Python
+        ids.push(...bytes); // before a pending unknown token, as in Python
       } else if (unknown !== undefined) {
         if (pending && !fuseUnknown) ids.push(unknown);
         pending = true;
@@ -79,10 +79,10 @@ interface Merge {
   id: number;
 }
 
-/** By the pair of ids as one number. */
+/** Merges by pair of ids, encoded as one number. */
 type Merges = ReadonlyMap<number, Merge>;
 
-/** Ids end at 2^24, so that a pair of them is exact as a double. */
+/** Ids are below 2^24, so that a pair of them is exact as a double. */
 const PAIR = 2 ** 25;
 
 function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: string): Merges {
@@ -115,14 +115,14 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
   return merges;
 }
 
-/** The tokens of one piece as a linked list, and the merges that could be made as a heap. */
+/** Keeps the tokens of a piece as a linked list and the possible merges in a heap. */
 function mergeAll(symbols: number[], merges: Merges): readonly number[] {
   const length = symbols.length;
   if (length < 2) return symbols;
   return length <= 24 ? mergeShort(symbols, merges) : mergeLong(symbols, merges);
 }
 
-/** Looks through all pairs for each merge: the fastest way for words. */
+/** Scans all pairs for each merge: the fastest method for words. */
 function mergeShort(symbols: number[], merges: Merges): readonly number[] {
   const ranks: number[] = [];
   const targets: number[] = [];
@@ -199,7 +199,7 @@ function mergeLong(symbols: number[], merges: Merges): readonly number[] {
     if (alive[position] === 0) continue;
     const after = next[position]!;
     if (after < 0) continue;
-    // The neighbour may have changed since; what counts is what the pair becomes now.
+    // A neighbour may have changed since: compare with what the pair merges to now.
     if (merges.get(ids[position]! * PAIR + ids[after]!)?.id !== target) continue;
     ids[position] = target;
     alive[after] = 0;

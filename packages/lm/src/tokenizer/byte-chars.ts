@@ -1,4 +1,6 @@
-/** The character that stands for a byte in byte-level vocabularies (GPT-2): itself where it can be seen, else U+0100…. */
+/**
+ * The character that represents each byte in byte-level vocabularies (GPT-2): itself if it is printable, else U+0100….
+ */
 export const CHAR_OF_BYTE: readonly string[] = (() => {
   let hidden = 0x100;
   return Array.from({ length: 256 }, (_, byte) => {
@@ -7,7 +9,7 @@ export const CHAR_OF_BYTE: readonly string[] = (() => {
   });
 })();
 
-/** By UTF-16 unit; −1 for what stands for no byte. */
+/** By UTF-16 unit; −1 for units that represent no byte. */
 const BYTE_OF_CHAR = new Int16Array(0x144).fill(-1);
 for (const [byte, char] of CHAR_OF_BYTE.entries()) BYTE_OF_CHAR[char.charCodeAt(0)] = byte;
 
@@ -19,7 +21,9 @@ export function bytesToChars(text: string): string {
   return result;
 }
 
-/** Appends the bytes that a token stands for; those of its spelling where one of its characters stands for none. */
+/**
+ * Appends the bytes that a token represents; the UTF-8 bytes of its text if any of its characters represents no byte.
+ */
 export function pushBytes(token: string, bytes: number[]): void {
   const before = bytes.length;
   for (let index = 0; index < token.length; index++) {

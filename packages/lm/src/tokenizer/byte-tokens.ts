@@ -1,6 +1,6 @@
 const encoder = new TextEncoder();
 
-/** Ids of "<0x41>", …, the tokens for single bytes; null for a text of which one is missing. */
+/** Encodes a text as the tokens of its bytes, "<0x41>", …; null if one of them is missing from the vocabulary. */
 export function byteTokens(idOf: ReadonlyMap<string, number>): (text: string) => number[] | null {
   const ids = Array.from({ length: 256 }, (_, byte) =>
     idOf.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`),

@@ -1,11 +1,11 @@
 import { CATEGORIES, CATEGORY_RUNS, SETS } from "./unicode-tables.js";
 
-/** Sorted, disjoint, not touching: [first, last, first, last, …], ends included. */
+/** Sorted, disjoint, non-adjacent ranges: [first, last, first, last, …], both inclusive. */
 export type Ranges = readonly number[];
 
 const LAST = 0x10ffff;
 
-/** A set of code points that is tested often: one bit each. */
+/** A bit set of code points, for fast lookup. */
 export class CodePointSet {
   readonly #bits = new Uint8Array((LAST + 1) >> 3);
 
@@ -56,7 +56,7 @@ export function intersection(one: Ranges, other: Ranges): Ranges {
   return complement(union(complement(one), complement(other)));
 }
 
-/** Ranges as (gap to the last end, length − 1) in base 36. */
+/** Ranges encoded as (gap to the last end, length − 1) in base 36. */
 function unpack(packed: string): Ranges {
   const ranges: number[] = [];
   let next = 0;
@@ -72,7 +72,7 @@ function unpack(packed: string): Ranges {
 
 let categories: Map<string, Ranges> | undefined;
 
-/** Code points of a general category ("Lu") or a group of them ("L"); undefined where there is none of that name. */
+/** Code points of a general category ("Lu") or a group of them ("L"); undefined if there is none of that name. */
 export function category(name: string): Ranges | undefined {
   if (categories === undefined) {
     const lists = new Map<string, number[]>(CATEGORIES.map((known) => [known, []]));
@@ -96,7 +96,7 @@ export function category(name: string): Ranges | undefined {
 
 const rangesOfSets = new Map<string, Ranges>();
 
-/** One of the sets that scripts/make_unicode_tables.py read out of the Python library. */
+/** One of the sets that scripts/make_unicode_tables.py extracted from the Python library. */
 export function rangesOf(name: keyof typeof SETS): Ranges {
   let ranges = rangesOfSets.get(name);
   if (ranges === undefined) rangesOfSets.set(name, (ranges = unpack(SETS[name])));

@@ -4,17 +4,17 @@ import { checkGrowth, type Part } from "./part.js";
 import { readMetaspaceOptions } from "./pre-tokenizers.js";
 import { readPattern } from "./split.js";
 
-/** Tokens to texts, to be joined in the end. */
+/** Converts tokens to texts, which are finally concatenated. */
 export type Decoder = (tokens: readonly string[]) => readonly string[];
 
-/** The decoder that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+/** Creates the decoder described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readDecoder(part: Part): Decoder {
   const decoder = read(part);
   part.done();
   return decoder;
 }
 
-/** Invalid bytes give U+FFFD, and U+FEFF is a character like any other. */
+/** Invalid bytes decode to U+FFFD, and U+FEFF is kept as an ordinary character. */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 const strictDecoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
@@ -32,7 +32,7 @@ function read(part: Part): Decoder {
     }
     case "ByteLevel":
       for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
-        part.boolean(name, { fallback: true }); // matter for encoding only
+        part.boolean(name, { fallback: true }); // affect encoding only
       }
       return (tokens) => {
         const bytes: number[] = [];
@@ -45,7 +45,7 @@ function read(part: Part): Decoder {
       return (tokens) => [tokens.join("")];
     case "Metaspace": {
       const { replacement, scheme } = readMetaspaceOptions(part);
-      part.boolean("split", { fallback: true }); // matters for encoding only
+      part.boolean("split", { fallback: true }); // affects encoding only
       return (tokens) =>
         tokens.map((token, index) => {
           return token.replaceAll(replacement, index === 0 && scheme !== "never" ? "" : " ");
@@ -88,7 +88,10 @@ function read(part: Part): Decoder {
   }
 }
 
-/** "<0x41>" is a byte. Neighbouring bytes are a text, or U+FFFD for each where they are no valid one. */
+/**
+ * Decodes byte tokens such as "<0x41>". A run of them becomes its text, or one U+FFFD per byte if it is not valid
+ * UTF-8.
+ */
 function byteFallback(tokens: readonly string[]): string[] {
   const texts: string[] = [];
   let bytes: number[] = [];
@@ -102,7 +105,7 @@ function byteFallback(tokens: readonly string[]): string[] {
     bytes = [];
   };
   for (const token of tokens) {
-    // Rust reads "+5" as a number, too.
+    // Rust also parses "+5" as a number.
     const digits = /^<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>$/.exec(token)?.[1];
     if (digits !== undefined) {
       bytes.push(Number.parseInt(digits, 16));
@@ -115,7 +118,7 @@ function byteFallback(tokens: readonly string[]): string[] {
   return texts;
 }
 
-/** The clean-up of spaces that was made for BERT, as `clean_up_tokenization_spaces` asks for it. */
+/** BERT's cleanup of spaces, enabled by `clean_up_tokenization_spaces`. */
 export function cleanUp(text: string): string {
   return [
     [" .", "."],

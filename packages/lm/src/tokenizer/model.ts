@@ -4,22 +4,22 @@ import { isText, type Part } from "./part.js";
 import { Trie } from "./trie.js";
 import { readUnigram } from "./unigram.js";
 
-/** Pieces of text to token ids. */
+/** Encodes pieces of text as token ids. */
 export interface Model {
   readonly type: "BPE" | "WordPiece" | "WordLevel" | "Unigram";
   readonly idOf: ReadonlyMap<string, number>;
   readonly tokenOf: ReadonlyMap<number, string>;
-  /** Appends the ids of a piece. Throws UsageError where Python cannot encode it either. */
+  /** Appends the ids of a piece. Throws UsageError if Python cannot encode it either. */
   encode(text: string, ids: number[]): void;
 }
 
-/** Far above any real vocabulary: one absurd id must not cost the memory of a table up to it. */
+/** Far above any real vocabulary: a single absurd id must not allocate a huge table. */
 export const LARGEST_ID = 2 ** 24;
 
-/** Longer than any token of a real vocabulary. Bounds how far a text is looked through from each of its places. */
+/** Longer than any token of a real vocabulary. Bounds the lookahead at each position of a text. */
 export const LONGEST_TOKEN = 1024;
 
-/** The model that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+/** Creates the model described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readModel(part: Part): Model {
   const model = read(part);
   part.done();
@@ -27,7 +27,7 @@ export function readModel(part: Part): Model {
 }
 
 function read(part: Part): Model {
-  // Files of the first releases name no type.
+  // Files of the first releases have no "type".
   const { vocab, merges } = part.values;
   const type = part.has("type")
     ? part.type
@@ -92,7 +92,7 @@ export function checkId(place: string, token: string, id: unknown): asserts id i
   );
 }
 
-/** The id of the unknown token, for models that cannot do without. */
+/** The id of the unknown token, for models that require one. */
 function unknownId(part: Part, idOf: ReadonlyMap<string, number>): number {
   const token = part.string("unk_token");
   const id = idOf.get(token);
@@ -100,7 +100,7 @@ function unknownId(part: Part, idOf: ReadonlyMap<string, number>): number {
   throw part.refuse("unk_token", "the vocabulary lacks it, so Python fails at the first unknown word");
 }
 
-/** Longest beginnings that the vocabulary has; the unknown token for words that cannot be built of them. */
+/** WordPiece: greedy longest-prefix matching; words that cannot be composed become the unknown token. */
 function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   const unknown = unknownId(part, idOf);
   const prefix = part.string("continuing_subword_prefix", { fallback: "##" });

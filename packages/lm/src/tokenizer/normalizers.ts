@@ -6,11 +6,11 @@ import { readPattern } from "./split.js";
 
 export interface Normalizer {
   normalize(text: string): string;
-  /** Whether it can drop the beginning of a text, so that what follows no longer counts as the text's first. */
+  /** Whether it can remove the start of a text, so that the rest no longer counts as the start. */
   dropsBeginning: boolean;
 }
 
-/** The normalizer that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+/** Creates the normalizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readNormalizer(part: Part): Normalizer {
   const normalizer = read(part);
   part.done();
@@ -50,7 +50,7 @@ function read(part: Part): Normalizer {
     }
     case "Prepend": {
       const prepended = part.string("prepend");
-      // Python's own is one character; a text of megabytes would stand before each text that is encoded.
+      // Real files prepend one character; a text of megabytes would be prepended to every encoded text.
       if (prepended.length > LONGEST_PREPEND) {
         throw part.refuse(
           "prepend",
@@ -96,8 +96,8 @@ const LONGEST_PREPEND = 1000;
 const ASCII = /^[\0-\x7f]*$/;
 
 /**
- * A Unicode form as Python's library computes it, whose tables are of an older Unicode version than Node's: characters
- * that it does not know stay as they are, and nothing is moved past them or joined with them.
+ * A Unicode normal form as computed by Python's library, whose Unicode tables are older than Node's: characters unknown
+ * to it stay unchanged, and are neither reordered nor composed with others.
  */
 function toForm(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
   if (ASCII.test(text)) return text;
@@ -116,7 +116,7 @@ function toForm(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
   return result + text.slice(start).normalize(form);
 }
 
-/** Character by character: a final sigma is no special case, other than in JavaScript. */
+/** Character by character: unlike in JavaScript, a final sigma is no special case. */
 function lowercase(text: string): string {
   if (ASCII.test(text)) return text.toLowerCase();
   let result = "";
@@ -151,7 +151,7 @@ function aroundChinese(text: string): string {
   return result;
 }
 
-/** All White_Space characters lie in the basic plane. */
+/** All White_Space characters are in the basic multilingual plane. */
 export function strip(text: string, left: boolean, right: boolean): string {
   const space = setOf("space");
   let [start, end] = [0, text.length];

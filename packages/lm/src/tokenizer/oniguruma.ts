@@ -7,7 +7,7 @@ type Node = Alternative["body"][number];
 type Of<Type extends string> = Extract<Node, { type: Type }>;
 type ClassMember = Of<"CharacterClass">["body"][number];
 
-/** A part of the translation, and the fewest characters that it matches. */
+/** Part of the translation, with the minimum number of characters that it matches. */
 interface Translated {
   readonly source: string;
   readonly shortest: number;
@@ -29,19 +29,20 @@ const SCRIPTS = [
   "Hebrew",
   "Devanagari",
 ] as const;
-/** Pairs that fold with one character ("ss" and "ß"), which Oniguruma honours where case does not count. */
+/** Pairs that case-fold to one character ("ss" and "ß"), which Oniguruma matches in case-insensitive mode. */
 const FOLDS_TOGETHER = /ss|st|ff|fi|fl|h\u0331|t\u0308|w\u030a|y\u030a|a\u02be|\u02bcn|j\u030c/i;
-/** ASCII letters with which another character than the other case folds. */
+/** ASCII letters that case-fold with another character besides the other case. */
 const FOLDS: readonly (readonly number[])[] = [
   [0x73, 0x53, 0x17f],
   [0x6b, 0x4b, 0x212a],
 ];
 
 /**
- * The JavaScript expression that matches what an Oniguruma pattern matches in Python's tokenizers. Classes are written
- * out as code points, from tables of that library: its Unicode version, and its `\w`, differ from JavaScript's.
+ * Translates an Oniguruma pattern to a JavaScript one that matches the same as in Python's tokenizers. Classes are
+ * expanded to code points from that library's tables, because its Unicode version and its `\w` differ from
+ * JavaScript's.
  *
- * @param refuse makes the error for a pattern that is not known to match alike, or cannot be parsed
+ * @param refuse creates the error for a pattern that cannot be parsed or is not known to match the same
  */
 export function translateOniguruma(source: string, refuse: (why: string) => Error): RegExp {
   if (source.length > LONGEST_SOURCE) throw refuse(`it is longer than ${LONGEST_SOURCE} characters`);
@@ -70,10 +71,10 @@ function parsed(source: string): RegexNode["body"] {
 }
 
 class Translator {
-  /** Groups of the translation that capture: those that make a part atomic. */
+  /** Number of capturing groups in the translation; they emulate atomic groups. */
   #captures = 0;
 
-  /** @param folded whether the case of letters does not count */
+  /** @param folded whether matching ignores case */
   alternatives(body: readonly Alternative[], folded: boolean): Translated {
     const options = body.map((option) => this.#sequence(option, folded));
     return {
@@ -120,7 +121,7 @@ class Translator {
         return { source: `(?${node.negate ? "!" : "="}${source})`, shortest: 0 };
       }
       case "Assertion":
-        // A line does not begin behind the newline that ends the text.
+        // No line starts after a newline at the end of the text.
         if (node.kind === "line_start") return { source: "(?:^|(?<=\\n)(?!$))", shortest: 0 };
         if (node.kind === "line_end") return { source: "(?=$|\\n)", shortest: 0 };
         throw new Untranslatable(`${node.kind.replaceAll("_", " ")} is not supported`);
@@ -132,7 +133,7 @@ class Translator {
   #repeated({ kind, min, max, body }: Of<"Quantifier">, folded: boolean): Translated {
     const { source, shortest } = this.#node(body, folded);
     if (shortest === 0) throw new Untranslatable("what can be empty cannot be repeated");
-    // Oniguruma reads {n}? as "n times, or not at all".
+    // Oniguruma treats {n}? as "n times, or not at all".
     if (kind === "lazy" && min === max) {
       throw new Untranslatable('"{n}?" is read differently by different engines');
     }
@@ -145,7 +146,7 @@ class Translator {
     };
   }
 
-  /** A look-ahead is not entered again once it has matched. */
+  /** Emulates an atomic group: a look-ahead is not re-entered once it has matched. */
   #atomic(source: string): string {
     this.#captures += 1;
     return `(?:(?=(${source}))\\${this.#captures})`;
@@ -198,7 +199,7 @@ function rangesOfSet({ kind, value, negate }: Of<"CharacterSet">): Ranges {
   return negate === true ? complement(ranges) : ranges;
 }
 
-/** With the other case of its ASCII letters, and the two characters that fold with one of them. */
+/** Adds the other case of ASCII letters, and the two characters that case-fold with one of them. */
 function fold(ranges: Ranges, folded: boolean): Ranges {
   if (!folded) return ranges;
   const foldable = union(
@@ -207,7 +208,7 @@ function fold(ranges: Ranges, folded: boolean): Ranges {
     ...FOLDS.map((all) => union(...all.map((point) => [point, point]))),
   );
   const others = intersection(ranges, complement(union(ASCII, foldable)));
-  // A single letter outside ASCII would need the whole table of folds; large sets hold both cases.
+  // A single non-ASCII letter would need the whole case-folding table; large sets contain both cases.
   if (others.length > 0 && ranges.length <= 4) {
     throw new Untranslatable("where case does not count only ASCII letters are supported");
   }

@@ -1,12 +1,12 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 
-/** A sequence of more components than this, or nested deeper, is no tokenizer's. */
+/** Maximum number of components in a sequence, and of nesting levels; no real tokenizer reaches it. */
 const MOST_PARTS = 64;
 const DEEPEST = 8;
 
 /**
- * One object of a tokenizer's files: what is asked of it is checked, and what nobody asked for is refused, so that no
- * option is read over. Every error says file, component, option, why, and what to do.
+ * One object in a tokenizer's files: every field read is validated, and fields that were never read are refused, so
+ * that no option is ignored. Every error names the file, component and option, the reason, and a remedy.
  */
 export class Part {
   readonly values: Readonly<Record<string, unknown>>;
@@ -14,7 +14,7 @@ export class Part {
 
   constructor(
     value: unknown,
-    /** File and place in it, the beginning of every message: `tokenizer.json: "decoder"`. */
+    /** File and path within it, the start of every error message: `tokenizer.json: "decoder"`. */
     readonly place: string,
     readonly depth = 0,
   ) {
@@ -72,12 +72,12 @@ export class Part {
     return this.#read(name, options, "a list", (value): value is unknown[] => Array.isArray(value));
   }
 
-  /** The part under a name; null where it is absent or null. */
+  /** The object in a field; null if absent or null. */
   part(name: string): Part | null {
     return this.has(name) ? new Part(this.values[name], this.inside(name), this.depth + 1) : null;
   }
 
-  /** The parts of a list. */
+  /** The objects in a list. */
   parts(name: string): Part[] {
     const list = this.list(name);
     if (list.length > MOST_PARTS) throw this.refuse(name, `it has more than ${MOST_PARTS} parts`);
@@ -88,7 +88,7 @@ export class Part {
     return `${this.place}.${JSON.stringify(name)}`;
   }
 
-  /** An error about one option. `remedy` ends the sentence: what to do instead. */
+  /** An error about one option. `remedy`, the end of the message, says what to do instead. */
   refuse(name: string, why: string, remedy = RESAVE): UsageError {
     const type = typeof this.values["type"] === "string" ? ` (${this.values["type"]})` : "";
     return new UsageError(
@@ -96,7 +96,7 @@ export class Part {
     );
   }
 
-  /** To be called when everything has been asked for. */
+  /** Call after all fields were read: throws for any other field. */
   done(): void {
     for (const name of Object.keys(this.values)) {
       if (this.#asked.has(name)) continue;
@@ -122,12 +122,12 @@ export class Part {
   }
 }
 
-/** Halves of surrogate pairs on their own are no text; Python refuses them. */
+/** Lone surrogates are not valid text; Python refuses them. */
 export function isText(value: unknown): value is string {
   return typeof value === "string" && !/\p{Cs}/u.test(value);
 }
 
-/** No component makes a text so many times longer, unless it was made to use up the memory. */
+/** Maximum growth factor of a text: no real component exceeds it, unless it was made to exhaust memory. */
 const MOST_GROWTH = 64;
 
 export function checkGrowth(place: string, before: number, after: number): void {

@@ -1,13 +1,12 @@
 import { TimeLimitError, withTimeLimit } from "../time-limit.js";
 import { translateOniguruma } from "./oniguruma.js";
 
-/** GPT-2's splitting, and that of all tokenizers with its byte-level vocabulary. */
+/** GPT-2's split pattern, shared by all tokenizers with its byte-level vocabulary. */
 export const BYTE_LEVEL_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
 /**
- * Patterns of widespread checkpoints that were checked one by one to take time linear in the text: where an alternative
- * fails after many characters, the next one matches these characters at once. They need no time limit, which costs more
- * than most matches.
+ * Patterns of widespread checkpoints, each verified to take time linear in the text: if an alternative fails after many
+ * characters, the next one matches these at once. They need no time limit, which costs more than most matches.
  */
 const LINEAR_PATTERNS: ReadonlySet<string> = new Set([
   BYTE_LEVEL_PATTERN,
@@ -20,11 +19,11 @@ const LINEAR_PATTERNS: ReadonlySet<string> = new Set([
   String.raw`\p{N}{1,3}`,
 ]);
 
-/** Milliseconds for any text, and further ones for each character: patterns of tokenizers need a thousandth of it. */
+/** Time limit in milliseconds: a constant, plus a share per character. Real patterns need a thousandth of it. */
 const TIME = 1000;
 const TIME_FOR_CHARACTER = 0.01;
 
-/** A pattern of a tokenizer.json. It comes with a model, so its time is limited, whatever it is. */
+/** A pattern of a tokenizer.json. It comes with a model and is not trusted, so its run time is limited. */
 export class Pattern {
   readonly #expression: RegExp;
   readonly #isLinear: boolean;
@@ -32,8 +31,8 @@ export class Pattern {
 
   /**
    * @param source in Oniguruma's syntax
-   * @param refuse makes the error for a pattern that cannot be used, now or with a later text
-   * @param isLinear whether it takes time linear in the text, so that it needs no time limit
+   * @param refuse creates the error for a pattern that cannot be used, here or with a later text
+   * @param isLinear whether matching takes linear time, so that no time limit is needed
    */
   constructor(source: string, refuse: (why: string) => Error, isLinear = LINEAR_PATTERNS.has(source)) {
     this.#refuse = refuse;
@@ -41,17 +40,17 @@ export class Pattern {
     this.#expression = translateOniguruma(source, refuse);
   }
 
-  /** A pattern that matches this text and nothing else. */
+  /** A pattern that matches only this text. */
   static literal(text: string, refuse: (why: string) => Error): Pattern {
     return new Pattern(text.replace(/[\\^$.*+?()[\]{}|&-]/g, "\\$&"), refuse, true);
   }
 
-  /** Where the pattern matches, one match after another: [start, end, start, end, …] in UTF-16 units. */
+  /** All matches in order: [start, end, start, end, …] in UTF-16 units. */
   matches(text: string): number[] {
     return this.matchesOfAll([text])[0]!;
   }
 
-  /** `matches` of each text, with one time limit for all. */
+  /** `matches` of each text, with a single time limit for all. */
   matchesOfAll(texts: readonly string[]): number[][] {
     const find = () => texts.map((text) => findAll(this.#expression, text));
     try {
@@ -60,7 +59,7 @@ export class Pattern {
       return withTimeLimit(TIME + TIME_FOR_CHARACTER * length, find);
     } catch (cause) {
       if (cause instanceof TimeLimitError) throw this.#refuse(`${cause.message} for this text`);
-      // The engine keeps a stack for as many characters as one repetition matches: some four million.
+      // The regular expression engine uses stack for each character of a repetition: some four million fit.
       if (cause instanceof RangeError) throw this.#refuse("one of its matches is too long for the engine");
       throw cause;
     }

@@ -2,7 +2,7 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import { checkId } from "./model.js";
 import { Part } from "./part.js";
 
-/** What stands before and behind the ids of a single text. */
+/** Ids added before and after those of a single text. */
 export interface Frame {
   prefix: readonly number[];
   suffix: readonly number[];
@@ -10,7 +10,7 @@ export interface Frame {
 
 export const NO_FRAME: Frame = { prefix: [], suffix: [] };
 
-/** What the post-processor of a tokenizer.json adds. Throws UsageError for one that is not known to equal Python's. */
+/** Reads the post-processor of a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPostProcessor(part: Part): Frame {
   const frame = read(part);
   part.done();
@@ -30,7 +30,7 @@ function read(part: Part): Frame {
           }),
           NO_FRAME,
         );
-    case "ByteLevel": // says where tokens lie, not which they are
+    case "ByteLevel": // affects offsets only, not ids
       for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
         part.boolean(name, { fallback: true });
       }

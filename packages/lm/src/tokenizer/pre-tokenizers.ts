@@ -6,7 +6,7 @@ import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./spl
 
 export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
 
-/** The pre-tokenizer that a tokenizer.json describes. Throws UsageError for one that is not known to equal Python's. */
+/** Creates the pre-tokenizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPreTokenizer(part: Part): PreTokenizer {
   const preTokenizer = read(part);
   part.done();
@@ -81,7 +81,7 @@ function read(part: Part): PreTokenizer {
 
 function readByteLevel(part: Part): PreTokenizer {
   const addPrefixSpace = part.boolean("add_prefix_space");
-  part.boolean("trim_offsets", { fallback: true }); // says where tokens lie, not which they are
+  part.boolean("trim_offsets", { fallback: true }); // affects offsets only, not ids
   const pattern = part.boolean("use_regex", { fallback: true })
     ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("use_regex", why))
     : null;
@@ -109,14 +109,14 @@ function readMetaspace(part: Part): PreTokenizer {
     });
 }
 
-/** What the pre-tokenizer and the decoder of this name share. */
+/** Options shared by the Metaspace pre-tokenizer and decoder. */
 export function readMetaspaceOptions(part: Part): { replacement: string; scheme: string } {
   const replacement = part.character("replacement");
   const scheme = part.string("prepend_scheme", { fallback: "always" });
   if (!["always", "first", "never"].includes(scheme)) {
     throw part.refuse("prepend_scheme", "it must be always, first or never");
   }
-  // Files of earlier versions spell the scheme as a boolean, too. Python refuses it where the two disagree.
+  // Older files also give the scheme as a boolean. Python refuses files in which the two disagree.
   if (part.boolean("add_prefix_space", { fallback: null }) === false && scheme !== "never") {
     throw part.refuse(
       "add_prefix_space",
@@ -124,11 +124,11 @@ export function readMetaspaceOptions(part: Part): { replacement: string; scheme:
       'write "prepend_scheme": "never" where no space shall be put before a text',
     );
   }
-  part.string("str_rep", { fallback: null }); // of earlier versions, read by nobody
+  part.string("str_rep", { fallback: null }); // in older files, unused
   return { replacement, scheme };
 }
 
-/** Runs of word characters, and runs of what is neither that nor space. */
+/** Splits into runs of word characters, and runs of other non-space characters. */
 function splitWords({ text, first }: Piece, word: CodePointSet, space: CodePointSet): Piece[] {
   const pieces: Piece[] = [];
   const kindAt = (index: number) => {

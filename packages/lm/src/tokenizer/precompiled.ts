@@ -5,9 +5,9 @@ import type { Part } from "./part.js";
 const NEWLINE = 10;
 
 /**
- * The character map of a SentencePiece model: a double-array trie over UTF-8 bytes, behind it the replacements, each
- * ended by a zero byte. As in Python, a grapheme cluster of fewer than 6 bytes is looked up as a whole first, and the
- * shortest entry that it begins with replaces all of it; else each character is looked up by itself.
+ * The character map of a SentencePiece model: a double-array trie over UTF-8 bytes, then the replacements, each
+ * terminated by a zero byte. As in Python, a grapheme cluster of fewer than 6 bytes is first looked up as a whole, and
+ * the shortest entry that is a prefix of it replaces all of it; otherwise each character is looked up separately.
  */
 export function readPrecompiled(part: Part): (text: string) => string {
   const encoded = part.string("precompiled_charsmap", { fallback: "" });
@@ -72,14 +72,17 @@ export function readPrecompiled(part: Part): (text: string) => string {
 
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-/** Characters between two of which a grapheme cluster always ends: most, so that the slow segmenter is seldom asked. */
+/**
+ * Characters between any two of which a grapheme cluster always ends: the majority, so that the slow segmenter is
+ * rarely needed.
+ */
 function makeSimple(): CodePointSet {
   const letters = ["Lu", "Ll", "Lt", "Nd", "Nl", "No", "P", "S", "Z"].map((name) => category(name)!);
   const scripts = (
     ["Han", "Hiragana", "Katakana", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew"] as const
   ).map((name) => intersection(rangesOf(name), category("Lo")!));
   const more = (["Thai", "Devanagari"] as const).map((name) => intersection(rangesOf(name), category("Lo")!));
-  // Regional indicators, skin tones; Thai's "am", which joins what is before it; half-width sound marks.
+  // Regional indicators, skin tones; Thai's "am", which combines with the preceding character; half-width sound marks.
   const never = union([0x1f1e6, 0x1f1ff], [0x1f3fb, 0x1f3ff], [0xe33, 0xe33], [0xff9e, 0xff9f]);
   const hangul = [0xac00, 0xd7a3];
   const all = union(...letters, ...scripts, ...more, hangul, [NEWLINE, NEWLINE]);
@@ -90,7 +93,7 @@ let simpleSet: CodePointSet | undefined;
 function* graphemesOf(text: string): Iterable<string> {
   simpleSet ??= makeSimple();
   let start = 0;
-  let before = false; // whether the character before is a simple one
+  let before = false; // whether the preceding character is a simple one
   for (let index = 0; index <= text.length;) {
     const point = index < text.length ? (text.codePointAt(index) as number) : NEWLINE;
     const here = simpleSet.has(point);

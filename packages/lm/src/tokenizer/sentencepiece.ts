@@ -1,11 +1,11 @@
 import { UsageError } from "@astra-rl/torch";
 
-/** A model of SentencePiece (Kudo and Richardson 2018, arXiv 1808.06226), as far as a tokenizer needs it. */
+/** The parts of a SentencePiece model (Kudo and Richardson 2018, arXiv 1808.06226) that a tokenizer needs. */
 export interface SentencePieceModel {
   readonly pieces: readonly Piece[];
   /** 1: unigram. */
   readonly modelType: number;
-  /** The character map of its normalization; empty where there is none. */
+  /** The character map of its normalization; empty if there is none. */
   readonly precompiledCharsmap: Uint8Array;
 }
 
@@ -15,14 +15,14 @@ export interface Piece {
   readonly type: number;
 }
 
-/** Types of pieces, as sentencepiece_model.proto numbers them. */
+/** Piece types, with their numbers in sentencepiece_model.proto. */
 export const CONTROL = 3;
 export const USER_DEFINED = 4;
 
 const NORMAL = 1;
 const UNIGRAM = 1;
 
-/** Reads `sentencepiece.bpe.model`: a message of protocol buffers. @throws UsageError beginning with `place` */
+/** Parses `sentencepiece.bpe.model`, a protocol buffer. @throws UsageError that starts with `place` */
 export function readSentencePiece(bytes: Uint8Array, place: string): SentencePieceModel {
   const fail = () =>
     new UsageError(`${place}: is not a SentencePiece model, or it is damaged: fetch it once more`);
@@ -68,7 +68,7 @@ function numberOf(value: number | Uint8Array, fail: () => Error): number {
   return value;
 }
 
-/** Number and value of each field of a message: varints and floats are numbers, everything of a length its bytes. */
+/** Number and value of each field of a message: varints and floats as numbers, length-delimited fields as bytes. */
 function* fieldsOf(bytes: Uint8Array, fail: () => Error): Generator<[number, number | Uint8Array]> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   let at = 0;

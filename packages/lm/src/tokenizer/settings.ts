@@ -1,4 +1,4 @@
-// What tokenizer_config.json, special_tokens_map.json and added_tokens.json change, as `transformers` 5 does it
+// Effects of tokenizer_config.json, special_tokens_map.json and added_tokens.json, as in `transformers` 5
 // (docs/decisions/0060). Must not know: texts.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
@@ -6,22 +6,22 @@ import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES } from "./tokenizer-c
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** The files beside tokenizer.json; null where there is none. */
+/** The files next to tokenizer.json; null if absent. */
 export interface SettingsFiles {
-  /** Begins error messages: file names are put behind it. */
+  /** Start of error messages about a file. */
   place: (file: string) => string;
   definition: Json;
   settings: Json;
   specialTokensMap: Json | null;
   addedTokens: Json | null;
-  /** "model_type" of config.json: says which class it is where tokenizer_config.json does not. */
+  /** "model_type" of config.json: determines the class if tokenizer_config.json does not. */
   modelType: string | null;
 }
 
 export interface Settings {
-  /** tokenizer.json as the class of the tokenizer rebuilds it. */
+  /** tokenizer.json as rebuilt by the tokenizer's class. */
   definition: Json;
-  /** Tokens to be added, in this order, behind those that tokenizer.json lists. */
+  /** Tokens to add, in this order, after those listed in tokenizer.json. */
   tokens: AddedToken[];
   /** bos_token and so on, by name. */
   named: ReadonlyMap<string, string>;
@@ -38,7 +38,7 @@ export function readSettings(files: SettingsFiles): Settings {
   const values = new Map(Object.entries(settings));
   const isToken = (value: unknown) => typeof value === "string" || isObject(value);
 
-  // Tokens with flags, by id and by spelling.
+  // Tokens with flags, by id and by text.
   const byId = new Map<number, AddedToken>();
   const add = (id: unknown, token: AddedToken, from: string) => {
     if (!Number.isSafeInteger(id) || (id as number) < 0) {
@@ -68,7 +68,7 @@ export function readSettings(files: SettingsFiles): Settings {
       if (name === "additional_special_tokens" || name === "extra_special_tokens") {
         if (Array.isArray(value)) {
           const more = listed(value, `${mapPlace}: ${JSON.stringify(name)}`);
-          // Python reads "additional_special_tokens" of this file only where there are no others.
+          // Python uses "additional_special_tokens" of this file only if there are no others.
           if (name === "extra_special_tokens" || extra.length === 0) extra = [...extra, ...more];
         }
       } else {
@@ -105,13 +105,13 @@ export function readSettings(files: SettingsFiles): Settings {
   };
   const defaults = defaultsOf(className);
   for (const key of NAMES) name(key, values.has(key) ? values.get(key) : defaults[key]);
-  // Further names of the model's own: "image_token".
+  // Model-specific names, such as "image_token".
   for (const [key, value] of values) {
     if (!NAMES.includes(key) && key.endsWith("_token") && typeof value === "string") name(key, value);
   }
   for (const [key, value] of Object.entries(namedExtra)) name(key, value);
 
-  // As listed with their flags; then names and extra tokens that are nowhere else. What has a name is special.
+  // Listed tokens with their flags first; then named and extra tokens that are not listed. Named tokens are special.
   const namedSpellings = new Set([...named.values()].map(({ content }) => content));
   const rebuild = rebuilt(className, definition, settings, named, place("tokenizer.json"));
   const fromFile = rebuild === null ? readListed(definition, place("tokenizer.json")) : [];
@@ -157,7 +157,7 @@ export function readListed(definition: Json, place: string): AddedToken[] {
   return list.map((value) => readAddedToken(value, `${place}: "added_tokens"`));
 }
 
-/** Which of Python's classes would read the folder. "" is the one that takes tokenizer.json as it is. */
+/** The Python class that would load the folder. "" uses tokenizer.json unchanged. */
 export function classOf({
   settings,
   modelType,
@@ -181,7 +181,7 @@ export function classOf({
   const plain = (name: string | null) => (name === null ? null : name.replace(/Fast$/, ""));
   const registered = modelType !== null && Object.hasOwn(CLASSES, modelType) ? CLASSES[modelType]! : null;
   let name = plain(given);
-  // Mistral's own class is not used without its own package, and the file counts whatever class it names.
+  // Without Mistral's own package, its class is not used, and tokenizer.json applies whatever class the settings name.
   if (name === null || registered === "") name = registered;
   if (name === null) return "";
   if (UNSUPPORTED_CLASSES.has(name)) {

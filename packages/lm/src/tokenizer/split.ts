@@ -3,10 +3,10 @@ import type { CodePointSet } from "./code-points.js";
 import type { Part } from "./part.js";
 import { Pattern } from "./pattern.js";
 
-/** A stretch of a text that is on its way to the model. */
+/** A part of a text during tokenization. */
 export interface Piece {
   readonly text: string;
-  /** Whether it holds the first character of what the user gave. */
+  /** Whether it contains the first character of the original text. */
   readonly first: boolean;
 }
 
@@ -19,10 +19,10 @@ export const BEHAVIORS = [
 ] as const;
 export type Behavior = (typeof BEHAVIORS)[number];
 
-/** Finds what separates: [start, end, …]. */
+/** Finds separators: [start, end, …]. */
 export type Finder = (text: string) => readonly number[];
 
-/** Each character of a set by itself. */
+/** Each character of a set as a separate match. */
 export function eachOf(set: CodePointSet): Finder {
   return (text) => {
     const found: number[] = [];
@@ -58,14 +58,14 @@ export function readBehavior(part: Part, options: { fallback?: Behavior } = {}):
   throw part.refuse("behavior", `it must be one of ${BEHAVIORS.join(", ")}, not ${describeValue(name)}`);
 }
 
-/** Splits a piece where separators are, which are then treated as the behavior says. No piece is empty. */
+/** Splits a piece at separators, which are handled according to `behavior`. No resulting piece is empty. */
 export function splitPiece(
   { text, first }: Piece,
   separators: readonly number[],
   behavior: Behavior,
   invert = false,
 ): Piece[] {
-  // (end of the stretch, whether it separates)
+  // (end, whether this part is a separator)
   const ends: number[] = [];
   const separates: boolean[] = [];
   let position = 0;
@@ -102,7 +102,7 @@ export function splitPiece(
         if (next !== here) cut(end);
         break;
       case "MergedWithPrevious":
-        // A separator joins what is before it, unless that is a separator too.
+        // A separator is merged with the preceding text, unless that is a separator too.
         if (here || !(next ?? false)) cut(end);
         break;
       case "MergedWithNext":

@@ -1,11 +1,12 @@
-// The tokenizer classes of `transformers` 5. Some take only vocabulary, merges and tokens from tokenizer.json and set up
-// everything else by themselves, from tokenizer_config.json: those that our model families use do so here as well.
+// The tokenizer classes of `transformers` 5. Some use only vocabulary, merges and tokens of tokenizer.json and
+// configure everything else themselves, from tokenizer_config.json: the ones that our model families need are
+// reproduced here.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { AddedToken } from "./added-tokens.js";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** By "model_type" of config.json, for folders that name no class; "" takes tokenizer.json as it is. */
+/** By "model_type" of config.json, for folders that name no class; "" uses tokenizer.json unchanged. */
 export const CLASSES: Readonly<Record<string, string>> = {
   bert: "BertTokenizer",
   distilbert: "BertTokenizer",
@@ -17,7 +18,7 @@ export const CLASSES: Readonly<Record<string, string>> = {
   "xlm-roberta": "XLMRobertaTokenizer",
 };
 
-/** Classes that set up the tokenizer by code of their own, or are no fast tokenizers at all. */
+/** Classes that configure the tokenizer in their own code, or are not fast tokenizers. */
 export const UNSUPPORTED_CLASSES: ReadonlySet<string> = new Set(
   (
     "Albert Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt Blenderbot BlenderbotSmall ByT5 CLIP CTRL " +
@@ -50,7 +51,7 @@ const ROBERTA = {
 };
 const END = "<|endoftext|>";
 
-/** Classes that are the same under another name. */
+/** Aliases of classes. */
 const SAME: Readonly<Record<string, string>> = {
   DistilBertTokenizer: "BertTokenizer",
   MobileBertTokenizer: "BertTokenizer",
@@ -78,7 +79,7 @@ const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
   use_regex: useRegex,
 });
 
-/** [before] $A [behind], by the spelling of tokens; their ids are known once they are added. */
+/** [before] $A [behind], by token text; ids are resolved after the tokens are added. */
 const around = (before: string, behind: string) => ({ [AROUND]: [before, behind] });
 export const AROUND = Symbol("tokens around a text");
 
@@ -184,7 +185,7 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
       const scheme = flag("add_prefix_space", true) ? "always" : "never";
       const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: scheme, split: true };
       return {
-        // The class takes the fourth token for the unknown one, whatever the file says.
+        // The class always uses the fourth token as the unknown token, regardless of the file.
         model: { type: "Unigram", vocab: model["vocab"], unk_id: 3, byte_fallback: false },
         normalizer: precompiledOf(definition["normalizer"]),
         pre_tokenizer: { type: "Sequence", pretokenizers: [{ type: "WhitespaceSplit" }, metaspace] },
@@ -202,17 +203,17 @@ function rebuilderOf(className: string): Rebuilder | undefined {
   return Object.hasOwn(REBUILDERS, name) ? REBUILDERS[name] : undefined;
 }
 
-/** The files that a class makes its vocabulary of where there is no tokenizer.json; [] for classes that need it. */
+/** The files from which a class builds its vocabulary if there is no tokenizer.json; [] for classes that need it. */
 export function vocabularyFilesOf(className: string): readonly string[] {
   return rebuilderOf(className)?.vocabularyFiles ?? [];
 }
 
-/** Special tokens that a class has where no file names any. */
+/** Default special tokens of a class, used if no file defines any. */
 export function defaultsOf(className: string): Readonly<Record<string, string>> {
   return rebuilderOf(className)?.defaults ?? {};
 }
 
-/** tokenizer.json as a class makes it; null where the class takes it as it is. */
+/** tokenizer.json as rebuilt by a class; null if the class uses it unchanged. */
 export function rebuilt(
   className: string,
   definition: Json,

@@ -1,21 +1,21 @@
-/** Spellings by their UTF-16 units; an id where one ends. */
+/** A trie of texts by UTF-16 units, with an id where one ends. */
 export class Trie {
   readonly next = new Map<number, Trie>();
-  /** −1 where no spelling ends. */
+  /** −1 if no text ends here. */
   id = -1;
 
-  /** Of spellings that are the same the first counts, unless `replace` is set. */
+  /** If the text was inserted before, its first id is kept unless `replace` is set. */
   insert(spelling: string, id: number, replace = false): void {
     const end = this.#walk(spelling, true)!;
     if (end.id < 0 || replace) end.id = id;
   }
 
-  /** What follows a beginning; null where nothing does. */
+  /** The subtrie after a prefix; null if there is none. */
   behind(beginning: string): Trie | null {
     return this.#walk(beginning, false);
   }
 
-  /** The longest spelling that stands in a text at an index: its id and where it ends; id −1 where none does. */
+  /** The longest entry that matches a text at an index: its id and end; id −1 if none matches. */
   longestAt(text: string, from: number): { id: number; end: number } {
     let [id, end] = [-1, from];
     let node = this.next.get(text.charCodeAt(from));

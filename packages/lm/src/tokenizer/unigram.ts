@@ -4,10 +4,10 @@ import { LONGEST_TOKEN, type Model } from "./model.js";
 import { isText, type Part } from "./part.js";
 import { Trie } from "./trie.js";
 
-/** What an unknown character costs more than the least likely token. */
+/** Score penalty of an unknown character below the least likely token. */
 const UNKNOWN_PENALTY = 10;
 
-/** The most likely sequence of tokens; of equally likely ones that which comes first, as in Python. */
+/** The most likely sequence of tokens; in a tie the one that comes first, as in Python. */
 export function readUnigram(part: Part): Model {
   const scores: number[] = [];
   const idOf = new Map<string, number>();
@@ -70,7 +70,7 @@ export function readUnigram(part: Part): Model {
       }
       start = charEnd;
     }
-    // From the end; neighbouring unknown characters are one token.
+    // Collected from the end; adjacent unknown characters become one token.
     const words: [start: number, end: number][] = [];
     let fusing = false;
     for (let end = length; end > 0; end = from[end]!) {

@@ -1,4 +1,4 @@
-// The files that tokenizers came in before there was tokenizer.json, as the classes of `transformers` 5 read them.
+// Vocabulary files from before tokenizer.json, read as by the classes of `transformers` 5.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { parseJsonObject } from "../json-fields.js";
 import { CONTROL, readSentencePiece, USER_DEFINED } from "./sentencepiece.js";
@@ -6,19 +6,19 @@ import { vocabularyFilesOf } from "./tokenizer-classes.js";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** What files of a vocabulary say, in the form of tokenizer.json and tokenizer_config.json. */
+/** Contents of vocabulary files, in the form of tokenizer.json and tokenizer_config.json. */
 export interface ReadVocabulary {
   definition: Json;
-  /** Tokens that the vocabulary itself sets apart from text. */
+  /** Tokens that the vocabulary itself marks as special. */
   specialTokens: readonly Json[];
 }
 
 /**
- * The vocabulary of a class from its files, where there is no tokenizer.json.
+ * Reads the vocabulary of a class from its files, if there is no tokenizer.json.
  *
- * @param read the bytes of a file; null where there is none
- * @param place begins error messages: file names are put behind it
- * @returns null where the class has no such files, or one of them is not there
+ * @param read returns the bytes of a file; null if it does not exist
+ * @param place start of error messages about a file
+ * @returns null if the class has no such files, or one of them is missing
  */
 export function readVocabularyFiles(
   className: string,
@@ -46,7 +46,7 @@ export function readVocabularyFiles(
   }
 }
 
-/** A token a line; its number is its id. What stands twice has the later one. */
+/** One token per line; its line number is its id. Duplicate tokens get the last id. */
 function readTokens(bytes: Uint8Array, place: string): Record<string, number> {
   const ids = new Map(linesOf(bytes, place).map((line, id) => [line.trimEnd(), id]));
   return Object.fromEntries(ids);
@@ -67,7 +67,10 @@ function readMerges(bytes: Uint8Array, place: string): [string, string][] {
   return merges;
 }
 
-/** XLM-RoBERTa numbers the four tokens of fairseq first, and its mask last; the model's own first three are left out. */
+/**
+ * XLM-RoBERTa puts fairseq's four special tokens first and the mask token last; the model's own first three are
+ * omitted.
+ */
 function readUnigramModel(bytes: Uint8Array, place: string): ReadVocabulary {
   const { pieces, modelType, precompiledCharsmap } = readSentencePiece(bytes, place);
   if (modelType !== 1) {
@@ -89,7 +92,7 @@ function readUnigramModel(bytes: Uint8Array, place: string): ReadVocabulary {
   return { definition: { model: { type: "Unigram", vocab }, normalizer }, specialTokens };
 }
 
-/** Lines as Rust counts them: what follows the last line break is one only if it is not empty. */
+/** Splits lines like Rust: there is no empty last line after a final line break. */
 function linesOf(bytes: Uint8Array, place: string): string[] {
   let text: string;
   try {

@@ -15,22 +15,20 @@ import { diskError } from "./disk-error.js";
 import { syncFolder } from "./sync-folder.js";
 
 /**
- * Writes a file so that, whenever the process or the machine stops, `path` holds either what it held before or
- * everything in `chunks`: the bytes go to a temporary file in the same folder, are forced to the disk, and the
- * file is renamed. An existing file is replaced; where `path` is a link, the file that it leads to. The temporary file
- * is removed when anything fails.
+ * Writes a file atomically: whenever the process or the machine stops, `path` contains either its old contents or all
+ * of `chunks`. The bytes are written to a temporary file in the same folder, synced to disk, and the file is renamed.
+ * An existing file is replaced; if `path` is a link, its target is. The temporary file is removed on failure.
  *
- * @param chunks written one after the other; each may be made when it is asked for, so that the whole need not
- * be in memory
- * @throws UsageError, naming `path`, when the folder is missing, may not be written or the disk is full, or something
- * that is no regular file has that name
+ * @param chunks written in order; may be generated lazily, so that the whole content need not be in memory
+ * @throws UsageError, naming `path`, if the folder is missing or not writable, the disk is full, or `path` exists and
+ * is not a regular file
  */
 export function writeFileAtomic(path: string, chunks: Iterable<string | Uint8Array>): void {
   checkReplaceableFile(path);
   const target = statSync(path, { throwIfNoEntry: false }) === undefined ? path : realpathSync(path);
   const folder = dirname(target);
   const unique = `${process.pid}-${randomBytes(4).toString("hex")}`;
-  // Cut short, so that a long but legal name does not become too long by what is added to it.
+  // Truncated, so that the suffix does not make a long but valid name too long.
   const temporary = join(folder, `.${basename(target).slice(0, 40)}.${unique}.partial`);
   try {
     writeNewFile(temporary, chunks);
@@ -43,9 +41,9 @@ export function writeFileAtomic(path: string, chunks: Iterable<string | Uint8Arr
 }
 
 /**
- * Says, before any work, whether a file can be written under this name: devices, pipes and folders are not replaced.
+ * Checks before any work that a file can be written to this path: devices, pipes and folders are not replaced.
  *
- * @throws UsageError that names what is there instead
+ * @throws UsageError naming what exists there instead
  */
 export function checkReplaceableFile(path: string): void {
   let stats: ReturnType<typeof statSync>;
@@ -67,7 +65,7 @@ function writeNewFile(path: string, chunks: Iterable<string | Uint8Array>): void
   try {
     for (const chunk of chunks) {
       const bytes = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
-      // One call may write less than it was given, most of all shortly before the disk is full.
+      // One call may write fewer bytes than requested, especially just before the disk is full.
       for (let done = 0; done < bytes.length;) done += writeSync(file, bytes, done, bytes.length - done);
     }
     fsyncSync(file);
@@ -76,7 +74,7 @@ function writeNewFile(path: string, chunks: Iterable<string | Uint8Array>): void
   }
 }
 
-/** What went wrong before this matters more than a file that cannot be removed, or never was there. */
+/** The original error matters more than a temporary file that cannot be removed or never existed. */
 function removeQuietly(path: string): void {
   try {
     rmSync(path, { force: true });

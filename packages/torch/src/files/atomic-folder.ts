@@ -6,23 +6,23 @@ import { syncFolder } from "./sync-folder.js";
 const sibling = (folder: string, suffix: string) => join(dirname(folder), `.${basename(folder)}.${suffix}`);
 
 export interface ReplaceFolderOptions {
-  /** Where the folder that is replaced goes, instead of being deleted; on the same file system. */
+  /** Where to move the replaced folder instead of deleting it; must be on the same file system. */
   keepOldAs?: string;
 }
 
 /**
- * Replaces a whole folder: `write` fills a new one beside it, which then takes its place by a rename. A process that
- * is killed at any moment leaves the old folder or the new one, never a mixture; `recoverFolder` puts it in place.
+ * Replaces a folder atomically: `write` fills a new sibling folder, which is then renamed. A process killed at any time
+ * leaves the old folder or the new one, never a mixture; `recoverFolder` puts it in place.
  *
- * @param write is given the path of a folder that does not exist yet
- * @throws UsageError where the disk is full or may not be written; the old folder is then as it was
+ * @param write called with the path of a folder that does not exist yet
+ * @throws UsageError if the disk is full or not writable; the old folder is then unchanged
  */
 export async function replaceFolder(
   path: string,
   write: (temporary: string) => Promise<void>,
   { keepOldAs }: ReplaceFolderOptions = {},
 ): Promise<void> {
-  // A name like "." has no folder beside it.
+  // A path like "." has no sibling folder.
   const folder = resolve(path);
   const temporary = sibling(folder, "writing");
   const old = sibling(folder, "old");
@@ -31,7 +31,7 @@ export async function replaceFolder(
     try {
       await write(temporary);
       recoverFolder(folder);
-      // A folder with files in it cannot be renamed over, so the old one has to step aside for a moment.
+      // A rename cannot replace a non-empty folder, so the old one is first moved aside.
       if (existsSync(folder)) renameSync(folder, old);
       renameSync(temporary, folder);
       syncFolder(dirname(folder));
@@ -48,7 +48,7 @@ export async function replaceFolder(
   });
 }
 
-/** Completes or takes back a `replaceFolder` that was killed between its renames. */
+/** Completes or reverts a `replaceFolder` that was killed between its renames. */
 export function recoverFolder(path: string): void {
   const folder = resolve(path);
   const old = sibling(folder, "old");

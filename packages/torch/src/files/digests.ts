@@ -5,26 +5,26 @@ import { describeValue, UsageError } from "../errors.js";
 import { writeFileAtomic } from "./atomic-file.js";
 import { checkRegular } from "./regular-file.js";
 
-/** The file of a folder that says what its files held when they were written; `sha256sum --check` reads it as well. */
+/** Checksums of a folder's files, recorded when they were written; compatible with `sha256sum --check`. */
 export const DIGESTS = "SHA256SUMS";
 
 const PIECE = 1 << 22;
 
-/** Writes down what the files of a folder hold. @param digests SHA-256 in hexadecimal, by the file's name */
+/** Records the checksums of a folder's files. @param digests SHA-256 in hexadecimal, by file name */
 export function writeDigests(folder: string, digests: ReadonlyMap<string, string>): void {
   const lines = [...digests].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, hash]) => `${hash}  ${name}\n`);
   writeFileAtomic(join(folder, DIGESTS), lines);
 }
 
-/** Writes down what further files of a folder hold, beside what is written down of it. */
+/** Adds checksums of further files to those recorded in a folder. */
 export function addDigests(folder: string, digests: ReadonlyMap<string, string>): void {
   writeDigests(folder, new Map([...readDigests(join(folder, DIGESTS)), ...digests]));
 }
 
 /**
- * Checks that a file holds what was written, where its folder says what that was.
+ * Verifies a file against the checksum in its folder, if there is one.
  *
- * @throws UsageError where it does not: a flipped bit in weights gives other numbers, not an error
+ * @throws UsageError on a mismatch: without this check, a flipped bit in weights would silently change results
  */
 export function checkDigest(path: string): void {
   const sums = join(dirname(path), DIGESTS);
@@ -34,7 +34,7 @@ export function checkDigest(path: string): void {
   try {
     found = fileDigest(path);
   } catch {
-    return; // Whoever reads it says why it cannot be read.
+    return; // Reading the file later reports why it cannot be read.
   }
   if (found === expected) return;
   throw new UsageError(
@@ -43,7 +43,7 @@ export function checkDigest(path: string): void {
   );
 }
 
-/** By the file's name; empty where the folder says nothing. @throws UsageError for what is no such list */
+/** Checksums by file name; empty if the file is missing. @throws UsageError if it is malformed */
 function readDigests(sums: string): Map<string, string> {
   checkRegular(sums);
   let text: string;
@@ -57,7 +57,7 @@ function readDigests(sums: string): Map<string, string> {
   for (const [index, line] of text.split("\n").entries()) {
     if (line === "") continue;
     const [, hash, file] = /^([0-9a-f]{64}) [ *](.+)$/u.exec(line) ?? [];
-    // What says nothing would check nothing.
+    // Ignoring malformed lines would skip their checks.
     if (hash === undefined || file === undefined) {
       throw new UsageError(
         `${sums}:${index + 1}: must be a SHA-256 and the name of a file, as sha256sum writes them, got ` +
@@ -69,7 +69,7 @@ function readDigests(sums: string): Map<string, string> {
   return digests;
 }
 
-/** SHA-256 of a file in hexadecimal. @throws the system's error where it cannot be read */
+/** SHA-256 of a file in hexadecimal. @throws the system's error if it cannot be read */
 export function fileDigest(path: string): string {
   const hash = createHash("sha256");
   const piece = Buffer.allocUnsafe(PIECE);

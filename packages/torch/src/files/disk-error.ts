@@ -1,6 +1,6 @@
 import { AstraError, UsageError } from "../errors.js";
 
-/** What a file system's refusal to write means, and what to do about it. */
+/** Meaning of a file system's write error, with a remedy. */
 const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: "the disk is full; free some space or choose another folder",
   EDQUOT: "the disk quota is used up; free some space or choose another folder",
@@ -15,7 +15,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: "the name is too long for the file system; choose a shorter one",
 };
 
-/** Runs something that writes; what the file system refuses becomes a UsageError that says what to do about it. */
+/** Runs a function that writes files; converts file system errors to UsageErrors with a remedy. */
 export function explainDiskErrors<T>(path: string, write: () => T): T {
   try {
     return write();
@@ -24,7 +24,7 @@ export function explainDiskErrors<T>(path: string, write: () => T): T {
   }
 }
 
-/** As `explainDiskErrors`, for something asynchronous. */
+/** Like `explainDiskErrors`, for asynchronous functions. */
 export async function explainDiskErrorsAsync<T>(path: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
@@ -33,11 +33,11 @@ export async function explainDiskErrorsAsync<T>(path: string, write: () => Promi
   }
 }
 
-/** What a refusal to write means, for a system's error code; undefined for any other code. */
+/** Meaning of a system's error code for writing; undefined for other codes. */
 export const diskReason = (code: string): string | undefined =>
   Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
 
-/** The error to throw instead of one of the file system's; any other comes back as it is. */
+/** Converts a file system error to the error to throw; returns any other error unchanged. */
 export function diskError(path: string, error: unknown): unknown {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? "";
   const reason = diskReason(code);

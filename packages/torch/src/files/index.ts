@@ -1,4 +1,4 @@
-// Files that are whole or not there: atomic replacement, and what a disk's refusal means. Must not know tensors.
+// Atomic writes of files and folders, checksums, and explanations of disk errors. Must not know tensors.
 export { checkReplaceableFile, writeFileAtomic } from "./atomic-file.js";
 export { addDigests, checkDigest, DIGESTS, fileDigest, writeDigests } from "./digests.js";
 export { recoverFolder, replaceFolder, type ReplaceFolderOptions } from "./atomic-folder.js";

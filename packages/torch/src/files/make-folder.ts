@@ -3,10 +3,10 @@ import { dirname, resolve } from "node:path";
 import { explainDiskErrors } from "./disk-error.js";
 
 /**
- * Makes a folder and those above it that are missing, one by one: Node's own `recursive` never ends where a file system
- * takes no new folders (/proc).
+ * Creates a folder and its missing parents, one by one: Node's `recursive` option hangs on file systems that allow no
+ * new folders (/proc).
  *
- * @throws UsageError, naming the folder that cannot be made
+ * @throws UsageError, naming the folder that cannot be created
  */
 export function makeFolder(path: string): void {
   if (existsSync(path)) return;

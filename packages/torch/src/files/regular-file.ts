@@ -2,23 +2,23 @@ import { lstatSync, readdirSync, statSync, type Stats } from "node:fs";
 import { join } from "node:path";
 import { UsageError } from "../errors.js";
 
-/** What something is that is neither a file nor a folder; null for these. */
+/** Kind of an entry that is neither a file nor a folder; null for files and folders. */
 function strangeness(stats: Stats): string | null {
   if (stats.isFile() || stats.isDirectory()) return null;
   return stats.isFIFO() ? "a pipe" : stats.isSocket() ? "a socket" : "a device";
 }
 
 /**
- * Says, before anything is opened, that a folder holds files and folders alone: whoever opens a pipe waits for somebody at
- * its other end, and a link that leads nowhere looks as if nothing were there.
+ * Checks, before opening anything, that a folder contains only files and folders: opening a pipe would block, and a
+ * broken link would look like a missing file.
  *
- * @throws UsageError that names what is something else
+ * @throws UsageError naming any other entry
  */
 export function requireRegularFiles(folder: string): void {
   for (const name of readdirSync(folder)) checkRegular(join(folder, name));
 }
 
-/** The same of one file. Nothing is said where there is none. */
+/** The same check for one path. A missing file passes. */
 export function checkRegular(path: string): void {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined) {

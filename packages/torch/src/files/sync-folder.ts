@@ -1,6 +1,8 @@
 import { closeSync, fsyncSync, openSync } from "node:fs";
 
-/** A rename survives a power cut only when its folder is on the disk; some network file systems cannot do that. */
+/**
+ * Syncs a folder, without which a rename may not survive a power failure; some network file systems do not support it.
+ */
 export function syncFolder(folder: string): void {
   const handle = openSync(folder, "r");
   try {

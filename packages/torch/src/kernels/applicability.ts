@@ -1,26 +1,26 @@
 import type { Device, DType } from "../dtype.js";
 
-/** A tensor, or a model by what it computes in. */
+/** Device and dtype of a tensor, or of a model's computations. */
 export interface Placed {
   readonly device: Device;
   readonly dtype: DType;
 }
 
 /*
- * Where this package's own kernels apply, for callers that prepare something for them: a layout, indices, another type.
- * The kernels themselves ask nobody; where they do not apply they return null or leave the work to libtorch.
+ * Where this package's own kernels apply, for callers that prepare inputs for them: a layout, indices, another dtype.
+ * The kernels do not depend on these checks: where they do not apply, they return null or fall back to libtorch.
  */
 
-/** Whether loops of our own read such numbers: those that are one pass over memory, for either type. */
+/** Whether our single-pass loops over memory support this device and dtype. */
 export const isLoopable = ({ device, dtype }: Placed): boolean =>
   device === "cpu" && (dtype === "bfloat16" || dtype === "float32");
 
-/** Whether {@link decodeAttention} reads columns that rows share once for all of them. */
+/** Whether {@link decodeAttention} processes shared columns once for all rows. */
 export const readsSharedColumns = isLoopable;
 
-/** Whether libtorch's own products of such numbers may add up in their narrow type. */
+/** Whether libtorch's own products may accumulate in this narrow dtype. */
 export const addsUpNarrowly = ({ device, dtype }: Placed): boolean =>
   device === "cpu" && dtype === "bfloat16";
 
-/** Whether the host can look at results without waiting for a queue of work. */
+/** Whether the host can read results without synchronizing with a device queue. */
 export const isReadAtOnce = (device: Device): boolean => device === "cpu";

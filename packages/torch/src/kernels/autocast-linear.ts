@@ -1,4 +1,4 @@
-/** The product of a layer in 16 bits, of master weights or of weights in 16 bits. */
+/** Linear layers with products in 16 bits, from float32 master weights or 16-bit weights. */
 import { cast } from "../cast.js";
 import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
@@ -11,32 +11,32 @@ import { isGradEnabled, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
 export interface AutocastLinearOptions {
-  /** Type that the numbers multiplied are rounded to. */
+  /** Type to which the operands are rounded. */
   dtype: DType;
-  /** Type of the result: `dtype`, or float32, which keeps the sums as they are. Default: `dtype`. */
+  /** Type of the result: `dtype`, or float32, which keeps the sums unrounded. Default: `dtype`. */
   resultDtype?: DType;
-  /** The weight is stored [in, out]. Default: false. */
+  /** Whether the weight is stored [in, out]. Default: false. */
   transposed?: boolean;
-  /** [..., out], of the result's type: added to the result. */
+  /** [..., out] in the result's type: added to the result. */
   residual?: Tensor | null;
 }
 
 /**
- * input · weightᵀ + bias (+ residual) with products in `dtype`, whatever types the operands are stored in: what
- * `torch.nn.functional.linear` is under `torch.autocast(dtype=…)`. Differentiable; each gradient has its operand's type,
+ * input · weightᵀ + bias (+ residual) with products in `dtype`, whatever the operands' stored types, like
+ * `torch.nn.functional.linear` under `torch.autocast(dtype=…)`. Differentiable; each gradient has its operand's type,
  * and that of a float32 weight is never rounded to 16 bits.
  *
- * In bfloat16 on the CPU, sums are in float32, and what is added to them is added before they are rounded. Where the
- * processor multiplies tiles (Intel AMX) or pairs (AVX512-BF16) of such numbers, operands are read as they are stored: master
- * weights are not copied. Few rows read the weight once, as it lies, where it is laid out by output: at most 192 on tiles (with an
- * inner size that is a multiple of 32), 128 of pairs or float32, any number of bfloat16 rows that have to be widened. Among so
- * many a row's result does not depend on the others; on tiles, among any number.
+ * In bfloat16 on the CPU, sums are in float32, and bias and residual are added before rounding. With AMX tiles or
+ * AVX512-BF16 pairs, operands are read in their stored type: master weights are not copied. With few input rows and an
+ * output-major weight, the weight is read once, in place: up to 192 rows with tiles (if the inner size is a multiple of
+ * 32), up to 128 with pairs or in float32, and any number of bfloat16 rows that have to be converted to float32. Within
+ * these limits a row's result does not depend on the other rows; with tiles, for any number of rows.
  *
  * @param input [..., in]
- * @param weight [out, in], or [in, out] where `transposed`
+ * @param weight [out, in], or [in, out] if `transposed`
  * @param bias [out]
- * @returns [..., out]; in large results each row may begin at a cache line, with room between the rows
- * @throws TorchError where the shapes do not fit
+ * @returns [..., out]; rows of large results may be padded to start at a cache line
+ * @throws TorchError if the shapes do not match
  */
 export function autocastLinear(
   input: Tensor,
@@ -54,7 +54,7 @@ export function autocastLinear(
       `${where}: resultDtype must be ${dtype} or float32, got ${describeValue(resultDtype)}`,
     );
   }
-  // Asked of the weight, which has said so before; an input that lies elsewhere is refused either way.
+  // The weight's device decides: an input on another device is refused either way.
   if (dtype !== "bfloat16" || weight.device !== "cpu") {
     const few =
       dtype === "float32" ? floatLinear(cast(input, dtype), weight, bias, transposed, residual) : null;
@@ -63,7 +63,7 @@ export function autocastLinear(
     const result = cast(linear(cast(input, dtype), matrix, bias && cast(bias, dtype)), resultDtype);
     return residual === null ? result : residual.add(result);
   }
-  // What is added to a result that is rounded is added afterwards.
+  // A residual of a rounded result is added afterwards.
   if (residual !== null && resultDtype !== "float32") {
     return residual.add(autocastLinear(input, weight, bias, { dtype, resultDtype, transposed }));
   }
@@ -90,7 +90,7 @@ export function autocastLinear(
   if (!isGradEnabled()) return multiply(input);
   const inputDtype = input.dtype;
   return withGradients([input, weight, bias, residual], transposed, {
-    // The operand itself may be gone by the time of the backward pass.
+    // The operand itself may have been freed by the time of the backward pass.
     forward: () => {
       const rows = cast(input, dtype);
       return { output: multiply(rows), rows };
@@ -108,22 +108,25 @@ export function autocastLinear(
   });
 }
 
-/** [n, out] → float32 [out], as a product with ones: quicker than libtorch's sum. Null where there is no such product. */
+/**
+ * [n, out] → float32 [out], as a product with ones: faster than libtorch's sum. Null if there is no kernel for this
+ * product.
+ */
 function columnSums(gradient: Tensor): Tensor | null {
   const rows = ones([1, gradient.size(0)], { dtype: gradient.dtype });
   const sums = addon().bfloat16Product(rows.handle, gradient.handle, true);
   return sums === null ? null : wrap(sums).view([-1]);
 }
 
-/** Numbers that are widened together: 4 MiB. */
+/** Elements converted to float32 at a time: 4 MiB. */
 const PIECE = 2 ** 20;
 
 /**
- * left [m, k] · right [k, n] + bias [n] + residual, of numbers that are rounded to bfloat16, with sums in float32: what the
- * kernels compute. Such numbers have exact products in float32, so that the BLAS may multiply them; they are widened piece by
- * piece along the longest of m, n and k.
+ * left [m, k] · right [k, n] + bias [n] + residual, with operands rounded to bfloat16 and sums in float32, like the
+ * kernels. Products of bfloat16 numbers are exact in float32, so the BLAS can be used; operands are converted to
+ * float32 in pieces along the longest of m, n and k.
  *
- * @returns [m, n] or `shape`; a tensor of its own, since no view could become a function's output
+ * @returns [m, n] or `shape`; never a view, since a view cannot be the output of a differentiable function
  */
 function plainProduct(
   left: Tensor,
@@ -171,10 +174,13 @@ function plainProduct(
 
 const rounded = (matrix: Tensor) => cast(cast(matrix, "bfloat16"), "float32");
 
-/** A view that repeats its memory could claim any size: laid out, what no memory could hold is refused. */
+/**
+ * A view that repeats its memory (stride 0) could have any size: making it contiguous fails if it does not fit in
+ * memory.
+ */
 const laidOut = (matrix: Tensor) => (addon().isDense(matrix.handle) ? matrix : matrix.contiguous());
 
-/** Of few float32 rows on the CPU, with gradients the same numbers as without; null elsewhere. */
+/** For few float32 rows on the CPU; values are the same with and without gradients. Null otherwise. */
 function floatLinear(
   input: Tensor,
   weight: Tensor,
@@ -202,13 +208,13 @@ function floatLinear(
   });
 }
 
-/** A linear layer's forward pass, and the products that its gradients are. */
+/** A linear layer's forward pass, and the products for its gradients. */
 interface LinearProducts {
-  /** The output, and the input [..., in] as it was multiplied. */
+  /** The output, and the rounded input [..., in]. */
   forward: () => { output: Tensor; rows: Tensor };
   /** gradient [n, out] · matrix [out, in] */
   ofRows: (gradient: Tensor, matrix: Tensor) => Tensor;
-  /** gradientᵀ [out, n] · rows [n, in], laid out as the weight is, so that it becomes its gradient without a copy */
+  /** gradientᵀ [out, n] · rows [n, in], in the weight's layout, so that it becomes its gradient without a copy */
   ofMatrix: (gradient: Tensor, rows: Tensor, matrix: Tensor) => Tensor;
   /** The sum of the gradient's rows: [out]. */
   ofBias: (gradient: Tensor) => Tensor;
@@ -220,7 +226,7 @@ function withGradients(
   { forward, ofRows, ofMatrix, ofBias }: LinearProducts,
 ): Tensor {
   const [input, weight, bias] = operands;
-  // The operands themselves may be gone by the time of the backward pass.
+  // The operands themselves may have been freed by the time of the backward pass.
   const { shape: inputShape, dtype: inputDtype } = input;
   const [wantsInput, wantsWeight, wantsBias] = [input, weight, bias].map(
     (operand) => operand?.requiresGrad === true,

@@ -1,4 +1,4 @@
-/** Norms over the last dimension, from numbers of one type to results of another. */
+/** Norms over the last dimension whose result may have another dtype than the input. */
 import { cast } from "../cast.js";
 import { differentiable } from "../differentiable.js";
 import type { DType } from "../dtype.js";
@@ -10,7 +10,7 @@ import { isGradEnabled } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
 export interface AutocastNormOptions {
-  /** Added to the mean square before its root is taken. */
+  /** Added to the mean square before taking the square root. */
   epsilon: number;
   /** Type of the result. */
   dtype: DType;
@@ -20,14 +20,14 @@ export interface AutocastNormOptions {
  * Layer norm, (x − mean) / √(variance + epsilon) · weight + bias over the last dimension (Ba et al. 2016, arXiv
  * 1607.06450), rounded once, to `dtype`. Differentiable; each gradient has its operand's type.
  *
- * Inside, numbers are float32, or float64 where the input is; parameters may have any type. On the CPU this is one pass with
- * results in bfloat16.
+ * Computed in float32, or float64 if the input is; parameters may have any type. On the CPU, one pass for results in
+ * bfloat16.
  *
  * @param input [..., D]
  * @param weight [D]
  * @param bias [D]
  * @returns `dtype` [..., D]
- * @throws TorchError where the shapes do not fit
+ * @throws TorchError if the shapes do not match
  */
 export function autocastLayerNorm(
   input: Tensor,
@@ -40,13 +40,13 @@ export function autocastLayerNorm(
 
 /**
  * Root-mean-square norm, x / √(mean of x² + epsilon) · weight over the last dimension (Zhang & Sennrich 2019, arXiv
- * 1910.07467); otherwise as `autocastLayerNorm`, and one pass with float32 results of float32 as well.
+ * 1910.07467); otherwise like `autocastLayerNorm`, and also one pass for float32 results of float32 inputs.
  */
 export function autocastRmsNorm(input: Tensor, weight: Tensor, options: AutocastNormOptions): Tensor {
   return norm("autocastRmsNorm", input, weight, null, options);
 }
 
-/** Centred where there is a bias. */
+/** With a bias, a layer norm; without, an RMS norm. */
 function norm(
   where: string,
   input: Tensor,
@@ -57,7 +57,7 @@ function norm(
   requireTensor(where, "input", input);
   requireTensor(where, "weight", weight);
   if (bias !== null) requireTensor(where, "bias", bias);
-  // Layer norms in float32 are one pass of libtorch's.
+  // libtorch computes layer norms in float32 in one pass itself.
   const isWide = dtype === "float32" && input.dtype === "float32" && bias === null;
   const isOnePass =
     (dtype === "bfloat16" || isWide) &&
@@ -69,7 +69,7 @@ function norm(
     addon().norm(input.handle, weight.handle, bias?.handle ?? null, isCentred, isWide, epsilon, recording);
   if (!isGradEnabled()) return wrap(normed(false)[0]);
 
-  // The operands themselves may be gone by the time of the backward pass.
+  // The operands themselves may have been freed by the time of the backward pass.
   const inputs = [input, weight, bias];
   const wanted = inputs.map((operand) => operand?.requiresGrad === true);
   const dtypes = inputs.map((operand) => operand?.dtype);

@@ -9,12 +9,12 @@ function handle(where: string, name: string, value: unknown): number {
 }
 
 /**
- * Copies columns of keys or values from one cache to another, or of new tokens into a cache. Without gradients.
+ * Copies columns of keys or values between caches, or from new tokens into a cache. Not differentiable.
  *
  * @param to [R, H, C, E], contiguous; written in place
  * @param from [r, H, c, E], of any type and layout
  * @param runs int32 [n, 5] on the CPU: row written, first column written, row read, first column read, number of columns
- * @throws TorchError where a run reaches beyond them
+ * @throws TorchError if a run is out of range
  */
 export function copyColumns(to: Tensor, from: Tensor, runs: Tensor): void {
   const where = "copyColumns";
@@ -48,29 +48,30 @@ export function copyColumns(to: Tensor, from: Tensor, runs: Tensor): void {
   );
 }
 
-/** Which columns of which rows hold the same keys and values, so that they are read once for all of them. */
+/** Columns whose keys and values are the same for several rows, so that they are read once for all of them. */
 export interface SharedColumns {
-  /** int32 [B]: every row once, rows that share columns beside each other. */
+  /** int32 [B]: every row once, with rows that share columns adjacent. */
   order: Tensor;
   /**
-   * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, or −1 for that row's end;
-   * place in `order` of the first row that it is read for; number of those rows. A piece from column 0 begins a cluster of
-   * rows; within one, the pieces that concern a row follow one another without a gap.
+   * int32 [pieces, 5]: row whose keys and values are read; first column; column after the last, or −1 for that row's
+   * end; index in `order` of the first row that uses the piece; number of those rows. A piece from column 0 starts a
+   * cluster of rows; within a cluster, the pieces of each row are consecutive and without gaps.
    */
   pieces: Tensor;
 }
 
 /**
- * Attention of one new token a row, softmax(q kᵀ · scale) v over a range of columns of its own, in one pass over bfloat16
- * or float32 keys and values on the CPU, with scores and sums in float32. What lies outside the ranges is not read.
+ * Attention of one new token per row, softmax(q kᵀ · scale) v over the row's own range of columns, in one pass over
+ * bfloat16 or float32 keys and values on the CPU, with scores and sums in float32. Columns outside the ranges are not
+ * read.
  *
  * @param query [B, H, 1, E]
  * @param key [R, G, C, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
  * @param value [R, G, C, E]
  * @param ranges int32 [B, 3] on the CPU: row of the keys, first column, column after the last
- * @param shared changes nothing but the time, where what it says is true
- * @returns [B, 1, H·E], or null where this is not the case: gradients, another type or device, other shapes
- * @throws TorchError where a range is empty or reaches beyond the keys
+ * @param shared affects only speed, provided that the columns really are the same
+ * @returns [B, 1, H·E], or null if the kernel does not apply: gradients, another dtype or device, other shapes
+ * @throws TorchError if a range is empty or out of range
  */
 export function decodeAttention(
   query: Tensor,

@@ -6,21 +6,21 @@ import { isGradEnabled } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
 /**
- * Attention, softmax(q kᵀ · scale + bias) v, in float32, and in bfloat16 on processors that multiply tiles (Intel AMX) or
- * pairs (AVX512-BF16) of such numbers, with scores, weights and sums in float32. Differentiable by query, key and value (Dao
- * 2023, arXiv 2307.08691). The weights, which grow with T · S, are never stored: the backward pass computes them again.
- * Blocks of 32 queries × 32 keys in which everything is forbidden take no time.
+ * Attention, softmax(q kᵀ · scale + bias) v, in float32, and in bfloat16 on processors with AMX tiles or AVX512-BF16
+ * pairs, with scores, weights and sums in float32. Differentiable with respect to query, key and value (Dao 2023, arXiv
+ * 2307.08691). The weights [T, S] are never stored: the backward pass recomputes them. Blocks of 32 queries × 32 keys
+ * that are fully masked are skipped.
  *
- * A row's result depends neither on other rows nor on the number of threads. One that may attend to nothing is 0, and so
- * are its gradients.
+ * A row's result depends neither on other rows nor on the number of threads. A row that may attend to nothing gives 0,
+ * with zero gradients.
  *
  * @param query [B, H, T, E], E ≤ 256; in float32 a multiple of 16
  * @param key [B, G, S, E], G divides H: query head h reads key/value head ⌊h / (H/G)⌋
  * @param value [B, G, S, E]
- * @param biases none; or one, [B·G or 1, (H/G)·T or 1, S], added to the scores: at most −1e29 = may not be attended to;
- * or several, one for each of the texts that lie end to end, each with as many columns as its text has tokens
- * @returns [B, T, H·E], or null where this is not the case: another type, device or processor, other shapes, a bias
- * that wants a gradient
+ * @param biases none; or one, [B·G or 1, (H/G)·T or 1, S], added to the scores, where at most −1e29 = masked; or one
+ * per packed sequence, each with as many columns as its sequence has tokens
+ * @returns [B, T, H·E], or null if the kernel does not apply: another dtype, device or processor, other shapes, a bias
+ * that requires a gradient
  */
 export function fusedAttention(
   query: Tensor,

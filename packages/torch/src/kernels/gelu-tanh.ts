@@ -13,8 +13,7 @@ const A = 0.044715 * B;
 
 /**
  * `x.gelu({ approximate: "tanh" })` for any shape and floating-point type; several times faster on the CPU, where
- * libtorch's tanh was the largest part of a transformer's layer after the products. In float32 inside where the type has
- * 16 bits.
+ * libtorch's tanh was the largest cost of a transformer layer after the products. 16-bit types are computed in float32.
  *
  * @throws TorchError for integers and booleans, as PyTorch does
  */
@@ -40,7 +39,7 @@ function value(x: Tensor): Tensor {
   return gate(wide).mul(wide).to(x.dtype);
 }
 
-/** d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²; times the gradient that arrives. */
+/** d/dx x σ(u) = σ + x u′ σ (1 − σ), with u′ = b + 3 a x²; times the incoming gradient. */
 function derivative(x: Tensor, gradient: Tensor): Tensor {
   const wide = x.to("float64");
   const sigmoid = gate(wide);

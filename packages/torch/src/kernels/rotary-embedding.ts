@@ -6,14 +6,14 @@ import { cat } from "../operators.js";
 import type { Tensor } from "../tensor.js";
 
 /**
- * Rotary position embedding (Su et al. 2021, arXiv 2104.09864): channels i and i + E/2 of a head are a plane, which is turned
- * by its token's angle (the half-split layout of Hugging Face checkpoints, not the interleaved one of the paper). One pass on
- * the CPU in float32 and bfloat16, rounded once.
+ * Rotary position embedding (Su et al. 2021, arXiv 2104.09864): rotates channels i and i + E/2 of each head by the
+ * token's angle (the half-split layout of Hugging Face checkpoints, not the paper's interleaved one). One pass on the
+ * CPU in float32 and bfloat16, rounded once.
  *
  * @param x [B, T, H, E], E even
- * @param cosine [B, T, E/2], of the type of x; it gets no gradient, nor does `sine`
+ * @param cosine [B, T, E/2], in the dtype of x; like `sine`, it gets no gradient
  * @param sine likewise
- * @throws TorchError where shapes or types do not fit
+ * @throws TorchError if shapes or dtypes do not match
  */
 export function rotaryEmbedding(x: Tensor, cosine: Tensor, sine: Tensor): Tensor {
   requireTensor("rotaryEmbedding", "x", x);
@@ -31,7 +31,7 @@ export function rotaryEmbedding(x: Tensor, cosine: Tensor, sine: Tensor): Tensor
       output: wrap(addon().rotary(x.handle, cosine.handle, sine.handle, false)),
       saved: [cosine, sine],
     }),
-    // The transpose of a rotation is the rotation back.
+    // The transpose of a rotation is its inverse.
     backward: (gradOutput, [c, s]) => [wrap(addon().rotary(gradOutput.handle, c!.handle, s!.handle, true))],
   });
 }

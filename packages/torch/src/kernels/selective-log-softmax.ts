@@ -7,12 +7,12 @@ import { softmaxEntropy } from "./softmax-entropy.js";
 import type { Tensor } from "../tensor.js";
 
 /**
- * `logits.logSoftmax(-1, dtype)` at some places only: log-probabilities of chosen tokens, logit − log Σ exp(logits).
- * Differentiable (once on the CPU where the result is float32). From float32 and bfloat16 logits on the CPU neither pass makes
- * anything of the logits' size but their gradient; sums are in float32.
+ * `logits.logSoftmax(-1, dtype)` at selected indices only: log-probabilities of chosen tokens, logit − log Σ
+ * exp(logits). Differentiable (only once for float32 results on the CPU). For float32 and bfloat16 logits on the CPU,
+ * neither pass allocates a tensor of the logits' size except their gradient; sums are in float32.
  *
  * @param logits [rows, vocabulary]
- * @param indices int64 [chosen], row · vocabulary + token; a place may be chosen more than once
+ * @param indices int64 [chosen], row · vocabulary + token; indices may repeat
  * @returns dtype [chosen]
  */
 export function selectiveLogSoftmax(logits: Tensor, indices: Tensor, dtype: "float32" | "float64"): Tensor {
@@ -40,8 +40,8 @@ export function selectiveLogSoftmax(logits: Tensor, indices: Tensor, dtype: "flo
 }
 
 /**
- * `selectiveLogSoftmax`, and beside it the entropy of every row's whole distribution (see `softmaxEntropy`). The same
- * log-probabilities to the bit; no further tensor of the logits' size is kept for the backward pass on the CPU.
+ * `selectiveLogSoftmax` and the entropy of every row's full distribution (see `softmaxEntropy`). Log-probabilities are
+ * bitwise the same; on the CPU no further tensor of the logits' size is kept for the backward pass.
  *
  * @returns dtype [chosen] and [rows]
  */
@@ -54,13 +54,13 @@ export function selectiveLogSoftmaxWithEntropy(
     return { logprobs: selectiveLogSoftmax(logits, indices, dtype), entropy: softmaxEntropy(logits, dtype) };
   }
   return scope(() => {
-    // What the logarithm's own backward pass keeps serves the entropy as well.
+    // The entropy reuses the tensor that log-softmax keeps for its own backward pass.
     const all = logits.logSoftmax(-1, dtype);
     return { logprobs: all.view([-1]).indexSelect(0, indices), entropy: softmaxEntropy(all, dtype) };
   });
 }
 
-/** Whether there is a loop that makes nothing of the logits' size. */
+/** Whether the kernel applies that allocates nothing of the logits' size. */
 function isFused(logits: Tensor, dtype: "float32" | "float64"): boolean {
   return isLoopable(logits) && dtype === "float32";
 }

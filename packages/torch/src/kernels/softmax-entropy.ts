@@ -4,16 +4,16 @@ import { cat } from "../operators.js";
 import { scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
-/** Rows are taken so many numbers at a time: what lies between logits and entropies stays this small. */
+/** Logits per block of rows: bounds the size of intermediate tensors. */
 const AT_ONCE = 2 ** 22;
 
-/** Below the logarithm of every number that float64 holds: its exponential is 0, and 0 times it is 0, not NaN. */
+/** Smaller than the logarithm of every positive float64: its exponential is 0, and 0 times it is 0, not NaN. */
 const LEAST = -1e4;
 
 /**
  * The entropy of each row's distribution, H = −Σ p·log p in nats with p = softmax(logits). Differentiable (once on the
- * CPU): ∂H/∂logit = −p·(log p + H). On the CPU nothing of the logits' size is kept for the backward pass but the logits,
- * and log-probabilities do as logits.
+ * CPU): ∂H/∂logit = −p·(log p + H). On the CPU, the logits are the only tensor of their size kept for the backward
+ * pass; log-probabilities may be passed instead of logits.
  *
  * @param logits [rows, vocabulary]
  * @returns dtype [rows]
@@ -53,7 +53,7 @@ export function softmaxEntropy(logits: Tensor, dtype: "float32" | "float64"): Te
   });
 }
 
-/** [start, length] of blocks of rows; one, of no rows, where there are none. */
+/** [start, length] of blocks of rows; a single empty block if there are no rows. */
 function blocksOf(rows: number, vocabulary: number): [start: number, length: number][] {
   const step = Math.max(1, Math.floor(AT_ONCE / vocabulary));
   const blocks: [number, number][] = [];

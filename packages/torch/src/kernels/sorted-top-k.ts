@@ -5,15 +5,15 @@ import { noGrad } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
 /**
- * The k largest numbers of each row, the largest first, and where they stand; equal ones stand in their order in the row.
- * What is not a number counts as the largest. Not differentiable.
+ * The k largest numbers of each row in descending order, with their indices; ties keep their order in the row. NaN
+ * counts as the largest. Not differentiable.
  *
- * On the CPU in float32 and bfloat16 it is several times faster than `topk`, and of equal numbers at the edge it takes the
- * first; elsewhere which of those it takes is libtorch's choice.
+ * On the CPU in float32 and bfloat16 it is several times faster than `topk`, and among numbers equal to the smallest
+ * one selected it takes the first; elsewhere that choice is libtorch's.
  *
  * @param input [rows, numbers]
  * @param k 1 … numbers
- * @returns values in the input's type and int64 indices, both [rows, k]
+ * @returns values in the input's dtype and int64 indices, both [rows, k]
  */
 export function sortedTopK(input: Tensor, k: number): { values: Tensor; indices: Tensor } {
   requireTensor("sortedTopK", "input", input);

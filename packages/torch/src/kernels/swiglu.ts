@@ -9,8 +9,8 @@ import type { Tensor } from "../tensor.js";
  * bfloat16, rounded once.
  *
  * @param gate [...]
- * @param up of the same shape and type
- * @throws TorchError where they are not
+ * @param up of the same shape and dtype
+ * @throws TorchError if they differ
  */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   requireTensor("swiglu", "gate", gate);

@@ -9,9 +9,9 @@ export interface AdagradOptions {
   learningRateDecay?: number;
   /** Added to the gradient, times the parameter (L2 penalty). Default 0. */
   weightDecay?: number;
-  /** What the sums of squared gradients start from. Default 0. */
+  /** Initial value of the sums of squared gradients. Default 0. */
   initialAccumulatorValue?: number;
-  /** Added to the denominator, outside the root. Default 1e-10. */
+  /** Added to the denominator, outside the square root. Default 1e-10. */
   epsilon?: number;
 }
 
@@ -23,7 +23,7 @@ const fields = {
   epsilon: nonNegative(1e-10),
 };
 
-/** Adagrad (Duchi et al. 2011) as PyTorch's. */
+/** Adagrad (Duchi et al. 2011) as in PyTorch. */
 export class Adagrad extends OptimizerBase<typeof fields> {
   constructor(parameters: ParameterList, options: AdagradOptions = {}) {
     super("adagrad", parameters, options, fields);

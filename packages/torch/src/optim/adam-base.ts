@@ -3,20 +3,19 @@ import type { Tensor } from "../tensor.js";
 import { decayRatePair, flag, nonNegative, type Values } from "./hyperparameters.js";
 import { OptimizerBase, slot, type ParameterList, type Update } from "./optimizer.js";
 
-/** What Adam and AdamW have in common; the defaults are PyTorch's. */
+/** Options shared by Adam and AdamW; the defaults are PyTorch's. */
 export interface AdamBaseOptions {
   /** Step size. Default 0.001. */
   learningRate?: number;
   /** Decay rates of the running averages of the gradient and of its square. Default [0.9, 0.999]. */
   betas?: readonly [number, number];
-  /** Added to the denominator, after the root and the bias correction. Default 1e-8. */
+  /** Added to the denominator, after the square root and the bias correction. Default 1e-8. */
   epsilon?: number;
-  /** Divides by the largest average of squares so far (Reddi et al. 2018). Default false. */
+  /** Uses the maximum of all past averages of squares (Reddi et al. 2018). Default false. */
   amsgrad?: boolean;
   /**
-   * One native pass over all float32 parameters on the CPU instead of a dozen operators on each; parameters of
-   * another kind, and amsgrad, take the general way in any case. Results agree to rounding. Default true. Not
-   * part of the saved state.
+   * One native pass over all float32 parameters on the CPU instead of a dozen operators for each; other parameters, and
+   * amsgrad, always use operators. Results agree up to rounding. Not part of the saved state. Default true.
    */
   fused?: boolean;
 }
@@ -31,7 +30,7 @@ const adamFields = (weightDecay: number) => ({
 
 type AdamFields = ReturnType<typeof adamFields>;
 
-/** Where Adam and AdamW differ. */
+/** Differences between Adam and AdamW. */
 interface Variant {
   name: string;
   /** Weight decay shrinks the parameter (AdamW) instead of entering the gradient (Adam). */
@@ -40,7 +39,7 @@ interface Variant {
   weightDecay: number;
 }
 
-/** Kingma & Ba 2015, algorithm 1, in the order of operations that PyTorch uses. */
+/** Kingma & Ba 2015, algorithm 1, in PyTorch's order of operations. */
 export abstract class AdamBase extends OptimizerBase<AdamFields> {
   private readonly decoupled: boolean;
   private readonly fused: boolean;
@@ -107,7 +106,7 @@ export abstract class AdamBase extends OptimizerBase<AdamFields> {
   }
 }
 
-/** The native loop walks plain memory: float32, on the CPU, in one stretch. */
+/** The native loop needs contiguous float32 memory on the CPU. */
 function canFuse({ parameter, gradient }: Pick<Update, "parameter" | "gradient">): boolean {
   return (
     [parameter, gradient].every((tensor) => tensor.device === "cpu" && tensor.dtype === "float32") &&

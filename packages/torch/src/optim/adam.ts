@@ -7,7 +7,7 @@ export interface AdamOptions extends AdamBaseOptions {
   weightDecay?: number;
 }
 
-/** Adam (Kingma & Ba 2015) with L2 weight decay inside the gradient, as PyTorch's. */
+/** Adam (Kingma & Ba 2015) with L2 weight decay added to the gradient, as in PyTorch. */
 export class Adam extends AdamBase {
   constructor(parameters: ParameterList, options: AdamOptions = {}) {
     super(parameters, options, { name: "adam", decoupled: false, weightDecay: 0 });

@@ -3,11 +3,11 @@ import type { ParameterList } from "./optimizer.js";
 
 /** Options of {@link AdamW}; the defaults are PyTorch's. */
 export interface AdamWOptions extends AdamBaseOptions {
-  /** Each step first shrinks the parameter by learningRate × weightDecay × itself. Default 0.01. */
+  /** Each step first subtracts learningRate × weightDecay × parameter from the parameter. Default 0.01. */
   weightDecay?: number;
 }
 
-/** Adam with decoupled weight decay (Loshchilov & Hutter 2019), as PyTorch's. */
+/** Adam with decoupled weight decay (Loshchilov & Hutter 2019), as in PyTorch. */
 export class AdamW extends AdamBase {
   constructor(parameters: ParameterList, options: AdamWOptions = {}) {
     super(parameters, options, { name: "adamw", decoupled: true, weightDecay: 1e-2 });

@@ -6,7 +6,7 @@ import type { Optimizer, ParameterList } from "./optimizer.js";
 import { RMSprop, type RMSpropOptions } from "./rmsprop.js";
 import { SGD, type SGDOptions } from "./sgd.js";
 
-/** The options that each optimizer takes, by its name. */
+/** The options of each optimizer, by name. */
 export interface OptimizerOptions {
   adam: AdamOptions;
   adamw: AdamWOptions;
@@ -15,7 +15,7 @@ export interface OptimizerOptions {
   adagrad: AdagradOptions;
 }
 
-/** A name that {@link createOptimizer} knows. */
+/** A name accepted by {@link createOptimizer}. */
 export type OptimizerName = keyof OptimizerOptions;
 
 type Makers = {
@@ -24,13 +24,12 @@ type Makers = {
 
 const makers: Makers = { adam: Adam, adamw: AdamW, sgd: SGD, rmsprop: RMSprop, adagrad: Adagrad };
 
-/** Every name that {@link createOptimizer} knows. */
+/** All names accepted by {@link createOptimizer}. */
 export const optimizerNames: readonly OptimizerName[] = Object.keys(makers) as OptimizerName[];
 
 /**
- * Makes an optimizer by name, for names and options that come from a configuration file.
- * @throws UsageError for a name that does not exist (the message lists those that do), an unknown option or a
- * value out of range.
+ * Creates an optimizer by name, for names and options that come from a configuration file.
+ * @throws UsageError for an unknown name (the message lists the valid ones), an unknown option or a value out of range.
  */
 export function createOptimizer<N extends OptimizerName>(
   name: N,

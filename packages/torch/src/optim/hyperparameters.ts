@@ -1,18 +1,18 @@
 import { describeValue, UsageError } from "../errors.js";
 
-/** What a hyper-parameter may be: it must survive JSON unchanged. */
+/** Type of a hyper-parameter: must survive JSON unchanged. */
 export type Hyperparameter = number | boolean | readonly [number, number];
 
-/** One named setting: its default, and the check that turns an unknown value (from YAML, JSON) into it. */
+/** One hyper-parameter: its default, and a check that converts an unknown value (from YAML, JSON). */
 export interface Field<T extends Hyperparameter> {
   readonly fallback: T;
   read(where: string, value: unknown): T;
 }
 
-/** The settings of one optimizer by name. */
+/** The hyper-parameters of an optimizer, by name. */
 export type Fields = Readonly<Record<string, Field<Hyperparameter>>>;
 
-/** The values that a set of fields holds. */
+/** The values of a set of fields. */
 export type Values<F extends Fields> = { -readonly [K in keyof F]: F[K] extends Field<infer T> ? T : never };
 
 /** A finite number ≥ 0. */

@@ -1,8 +1,8 @@
 /**
  * Optimizers with PyTorch's formulas and defaults.
  *
- * This folder must not know modules, models or files: it is given tensors that require a gradient, and hands
- * its own state out as plain numbers and tensors for somebody else to store.
+ * This folder must not know modules, models or files: it takes tensors that require gradients, and exposes its state as
+ * plain numbers and tensors for callers to store.
  */
 export {
   OptimizerBase,

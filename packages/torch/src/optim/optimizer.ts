@@ -11,10 +11,13 @@ import {
   type Values,
 } from "./hyperparameters.js";
 
-/** Tensors in a fixed order, or by name (then the saved state carries the names). */
+/** Tensors in a fixed order, or by name (the saved state then uses the names). */
 export type Parameters = Iterable<Tensor> | ReadonlyMap<string, Tensor>;
 
-/** Parameters with hyper-parameters of their own, as PyTorch's `param_groups`; what is not given is the optimizer's. */
+/**
+ * Parameters with their own hyper-parameters, like PyTorch's `param_groups`; missing values are taken from the
+ * optimizer's options.
+ */
 export interface ParameterGroup {
   parameters: Parameters;
   /** Step size. */
@@ -22,31 +25,34 @@ export interface ParameterGroup {
   [hyperparameter: string]: unknown;
 }
 
-/** What is optimised: parameters, or groups of them. */
+/** Parameters to optimize, or groups of them. */
 export type ParameterList = Parameters | Iterable<ParameterGroup>;
 
-/** Everything needed to continue exactly: `hyperparameters` and `steps` are plain JSON, `tensors` fit a safetensors file. */
+/**
+ * Everything needed to resume exactly: `hyperparameters` and `steps` are plain JSON, `tensors` can be stored in a
+ * safetensors file.
+ */
 export interface OptimizerState {
   /** The optimizer's name as in `createOptimizer`. */
   name: string;
-  /** Those of the first group, the only one unless there are `groups`. */
+  /** Hyper-parameters of the first group, the only one unless there are `groups`. */
   hyperparameters: Record<string, Hyperparameter>;
-  /** Those of the groups behind the first, in their order; absent where there are none. */
+  /** Hyper-parameters of the groups after the first, in order; absent if there are none. */
   groups?: Record<string, Hyperparameter>[];
-  /** Updates done so far for each parameter; parameters that never had a gradient are missing. */
+  /** Number of updates of each parameter; parameters that never had a gradient are missing. */
   steps: Record<string, number>;
   /** `<parameter>.<slot>` → tensor of the parameter's shape. */
   tensors: Map<string, Tensor>;
 }
 
-/** What an optimizer remembers about one parameter. */
+/** An optimizer's state for one parameter. */
 export interface Slots {
-  /** Updates done, this one included. */
+  /** Number of updates, including this one. */
   step: number;
   tensors: Map<string, Tensor>;
 }
 
-/** One parameter that has a gradient in this step. */
+/** A parameter with a gradient in this step. */
 export interface Update<F extends Fields = Fields> {
   /** Hyper-parameters of its group. */
   readonly values: Values<F>;
@@ -61,43 +67,46 @@ export interface OptimizerGroup {
   learningRate: number;
 }
 
-/** What a trainer needs of an optimizer. */
+/** The interface that trainers use. */
 export interface Optimizer {
   /** The name that `createOptimizer` and saved states use. */
   readonly name: string;
   /**
-   * Step size of the next `step()`; finite and ≥ 0. Set it from a schedule before each step. Where there are groups, it
-   * is that of the first; each has its own.
+   * Step size of the next `step()`; finite and ≥ 0. Set it from a schedule before each step. With several groups, it is
+   * that of the first; each has its own.
    */
   learningRate: number;
-  /** The groups in their order; one, of all parameters, where none were given. */
+  /** The groups in order; a single one with all parameters if none were given. */
   readonly groups: readonly OptimizerGroup[];
-  /** Updates, in place, every parameter that has a gradient. */
+  /** Updates every parameter that has a gradient, in place. */
   step(): void;
-  /** Bytes of the CPU's memory that gradients and state take once all parameters have them, beside what is there already. */
+  /**
+   * CPU memory, in bytes, that gradients and state of all parameters will take in addition to what is allocated
+   * already.
+   */
   bytesToCome(): number;
-  /** Forgets all gradients: `grad` becomes null, so that a parameter left out of the next loss is not updated. */
+  /** Clears all gradients: `grad` becomes null, so that a parameter not used in the next loss is not updated. */
   zeroGrad(): void;
   /**
-   * The state as it stands. The tensors are the optimizer's own, not copies: write or clone them before the
-   * next `step()`, and do not dispose of them.
+   * The current state. The tensors are the optimizer's own, not copies: write or clone them before the next `step()`,
+   * and do not dispose of them.
    */
   stateDict(): OptimizerState;
   /**
-   * Replaces hyper-parameters and state by copies of those in `saved`. Nothing changes when it throws.
-   * @throws UsageError when `saved` comes from another optimizer, or its parameters, shapes or dtypes differ.
+   * Replaces hyper-parameters and state by copies of those in `saved`. If it throws, nothing has changed.
+   * @throws UsageError if `saved` comes from another optimizer, or its parameters, shapes or dtypes differ.
    */
   loadStateDict(saved: OptimizerState): void;
-  /** Frees the state tensors. The optimizer may be used again; it then starts from nothing. */
+  /** Frees the state tensors. The optimizer can be used again, with fresh state. */
   dispose(): void;
   [Symbol.dispose](): void;
 }
 
 /**
- * Base of all optimizers: owns the state, walks the parameters, and saves and restores.
+ * Base class of all optimizers: owns the state, iterates over parameters, saves and restores.
  *
- * Parameters stay the caller's; state tensors belong to the optimizer until `dispose()`. A parameter without a
- * gradient is skipped, and its step count does not move, as in PyTorch.
+ * The caller owns the parameters; the optimizer owns the state tensors until `dispose()`. As in PyTorch, a parameter
+ * without a gradient is skipped, and its step count does not change.
  */
 export abstract class OptimizerBase<F extends OptimizerFields> implements Optimizer {
   readonly name: string;
@@ -106,8 +115,8 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
   private readonly state = new Map<string, Slots>();
 
   /**
-   * @throws UsageError when there are no parameters, one is given twice or does not require a gradient, or an
-   * option, or that of a group, is unknown or out of range.
+   * @throws UsageError if there are no parameters, one is given twice or does not require a gradient, or an option
+   * (also of a group) is unknown or out of range.
    */
   protected constructor(name: string, parameters: ParameterList, options: object, fields: F) {
     this.name = name;
@@ -223,7 +232,7 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
     for (const key of saved.tensors.keys()) {
       if (!known.has(key)) throw new UsageError(`${where}: unexpected tensor ${JSON.stringify(key)}`);
     }
-    // Kept when all of them are there: where memory ends halfway, none stays behind.
+    // Kept only when all are created: if memory runs out halfway, none of them leaks.
     const copies = noGrad(() =>
       keep(
         scope(() => {
@@ -251,32 +260,32 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
     this.dispose();
   }
 
-  /** Names of the state tensors that each parameter has under these hyper-parameters. */
+  /** Names of each parameter's state tensors under these hyper-parameters. */
   protected abstract slotNames(values: Values<F>): readonly string[];
 
-  /** Value that a new state tensor is filled with. */
+  /** Initial value of a new state tensor. */
   protected initialSlotValue(_slot: string, _values: Values<F>): number {
     return 0;
   }
 
-  /** Refuses hyper-parameters of groups that do not go together. */
+  /** Throws for incompatible hyper-parameters of groups. */
   protected checkValues(_where: string, _groups: readonly Values<F>[]): void {}
 
-  /** The update rule for one parameter; runs without gradient recording, in a scope of its own. */
+  /** The update rule for one parameter; runs without gradient recording, in its own scope. */
   protected abstract update(update: Update<F>): void;
 
-  /** All updates of one step; to be overridden where doing them together is faster. */
+  /** All updates of one step; override it if updating parameters together is faster. */
   protected apply(updates: readonly Update<F>[]): void {
-    // A scope each, so that the temporaries of one parameter are gone before the next one makes its own.
+    // One scope each, so that the temporaries of one parameter are freed before the next.
     for (const update of updates) scope(() => this.update(update));
   }
 
   private slotsOf(name: string, parameter: Tensor, values: Values<F>): Slots {
     let slots = this.state.get(name);
     if (slots === undefined) {
-      // As the parameter lies in memory.
+      // Same memory layout as the parameter.
       const make = (slot: string) => parameter.fullLike(this.initialSlotValue(slot, values));
-      // Kept when all of them are there: where memory ends halfway, none stays behind.
+      // Kept only when all are created: if memory runs out halfway, none of them leaks.
       const tensors = keep(
         scope(() => new Map(this.slotNames(values).map((slot) => [slot, make(slot)] as const))),
       );
@@ -290,14 +299,14 @@ export abstract class OptimizerBase<F extends OptimizerFields> implements Optimi
 /** The one field that every optimizer has. */
 export type OptimizerFields = Fields & { learningRate: Field<number> };
 
-/** A state tensor that `slotNames` promises. */
+/** A state tensor listed in `slotNames`. */
 export function slot(update: Pick<Update, "slots">, name: string): Tensor {
   const tensor = update.slots.tensors.get(name);
   if (tensor === undefined) throw new TorchError(`internal: optimizer state has no slot ${name}`);
   return tensor;
 }
 
-/** A group as an optimizer holds it. */
+/** Internal state of a group. */
 class Group<F extends OptimizerFields> implements OptimizerGroup {
   constructor(
     private readonly name: string,
@@ -316,7 +325,7 @@ class Group<F extends OptimizerFields> implements OptimizerGroup {
   }
 }
 
-/** Parameters without names are numbered through all groups. */
+/** Parameters without names are numbered across all groups. */
 function makeGroups<F extends OptimizerFields>(
   name: string,
   list: ParameterList,

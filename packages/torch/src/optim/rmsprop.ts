@@ -7,11 +7,11 @@ export interface RMSpropOptions {
   learningRate?: number;
   /** Decay rate of the running average of squared gradients. Default 0.99. */
   alpha?: number;
-  /** Added to the denominator, outside the root. Default 1e-8. */
+  /** Added to the denominator, outside the square root. Default 1e-8. */
   epsilon?: number;
   /** Added to the gradient, times the parameter (L2 penalty). Default 0. */
   weightDecay?: number;
-  /** Share of the previous update that is kept. Default 0. */
+  /** Fraction of the previous update that is kept. Default 0. */
   momentum?: number;
   /** Divides by the estimated standard deviation instead of the root mean square. Default false. */
   centered?: boolean;
@@ -26,7 +26,7 @@ const fields = {
   centered: flag(false),
 };
 
-/** RMSprop (Hinton's lecture 6e; centred form of Graves 2013) as PyTorch's: epsilon outside the root. */
+/** RMSprop (Hinton's lecture 6e; centred form of Graves 2013) as in PyTorch: epsilon is outside the square root. */
 export class RMSprop extends OptimizerBase<typeof fields> {
   constructor(parameters: ParameterList, options: RMSpropOptions = {}) {
     super("rmsprop", parameters, options, fields);

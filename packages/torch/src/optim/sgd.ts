@@ -7,13 +7,16 @@ import { OptimizerBase, slot, type ParameterList, type Update } from "./optimize
 export interface SGDOptions {
   /** Step size. Default 0.001. */
   learningRate?: number;
-  /** Share of the previous update direction that is kept. Default 0: no momentum buffer at all. */
+  /** Fraction of the previous update direction that is kept. Default 0: no momentum buffer. */
   momentum?: number;
-  /** The gradient enters the momentum buffer times 1 − dampening, except the first time. Default 0. */
+  /**
+   * The gradient is multiplied by 1 − dampening when it is added to the momentum buffer, except the first time. Default
+   * 0.
+   */
   dampening?: number;
   /** Added to the gradient, times the parameter (L2 penalty). Default 0. */
   weightDecay?: number;
-  /** Looks one momentum step ahead; needs momentum > 0 and dampening 0. Default false. */
+  /** Nesterov momentum; needs momentum > 0 and dampening 0. Default false. */
   nesterov?: boolean;
 }
 

@@ -1,12 +1,12 @@
 /**
- * The first key that occurs twice in one object of a JSON text, at any depth; null when there is none.
+ * The first key that occurs twice in one object of a JSON text, at any depth; null if there is none.
  *
- * JSON.parse cannot tell: it silently keeps the last. Keys are compared after unescaping, so `"a"` and
+ * JSON.parse does not detect this: it silently keeps the last. Keys are compared after unescaping, so `"a"` and
  * `"\u0061"` are the same key.
  * @param text valid JSON (it went through JSON.parse before)
  */
 export function findDuplicateKey(text: string): string | null {
-  // One set for each open object, null for each open array; the innermost is last.
+  // A set for each open object, null for each open array; innermost last.
   const open: (Set<string> | null)[] = [];
   for (let index = 0; index < text.length; index += 1) {
     const character = text[index];
@@ -26,7 +26,7 @@ export function findDuplicateKey(text: string): string | null {
   return null;
 }
 
-/** Index of the quote that closes the string whose opening quote is at `begin`. */
+/** Index of the closing quote of the string that opens at `begin`. */
 function endOfString(text: string, begin: number): number {
   let index = begin + 1;
   while (text[index] !== '"') index += text[index] === "\\" ? 2 : 1;

@@ -1,9 +1,9 @@
 /**
- * Says what a file that is not safetensors is, and what to do, for the kinds that people really hand over; null
- * when its first bytes are not known.
+ * Identifies common file types that are passed instead of safetensors, with a remedy; null if the first bytes are not
+ * recognized.
  *
- * To be asked only after the file failed as safetensors: 0x80 is also the low byte of an honest header length.
- * @param start the first bytes of the file, 64 or more where it has them
+ * Call this only after the file failed to parse as safetensors: 0x80 is also the low byte of a valid header length.
+ * @param start the first bytes of the file, at least 64 if it is that long
  */
 export function explainForeignFormat(start: Uint8Array): string | null {
   const isZip = [0x50, 0x4b, 0x03, 0x04].every((byte, index) => start[index] === byte);

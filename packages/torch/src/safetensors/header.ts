@@ -2,34 +2,34 @@ import { describeValue, UsageError } from "../errors.js";
 import { bytesOf, type DType } from "../dtype.js";
 import { findDuplicateKey } from "./duplicate-key.js";
 
-/** What the header says about one tensor. */
+/** A tensor's entry in the header. */
 export interface SafetensorsEntry {
   readonly dtype: DType;
   readonly shape: readonly number[];
-  /** Size of its data. */
+  /** Size of its data in bytes. */
   readonly nbytes: number;
 }
 
-/** An entry, and where its data lies in the file. */
+/** An entry with the position of its data in the file. */
 export interface PlacedEntry extends SafetensorsEntry {
-  /** First byte of the data, counted from the beginning of the file. */
+  /** Offset of the first data byte from the start of the file. */
   readonly start: number;
 }
 
-/** The contents of a header that passed every check. */
+/** A fully validated header. */
 export interface Header {
   readonly metadata: ReadonlyMap<string, string>;
   /** In the order of the header. */
   readonly entries: ReadonlyMap<string, PlacedEntry>;
 }
 
-/** The file begins with the header's length: a little-endian 64-bit number. */
+/** The file starts with the header's length: a little-endian 64-bit integer. */
 export const lengthBytes = 8;
 
-/** The format's own bound; without it a corrupt length would make the reader allocate whatever it says. */
+/** The format's own limit; without it, a corrupt length would make the reader allocate any amount. */
 export const maximumHeaderBytes = 100_000_000;
 
-/** The format's names of the dtypes that a Tensor can have. */
+/** The format's names of the supported dtypes. */
 export const dtypeOfName: ReadonlyMap<string, DType> = new Map<string, DType>([
   ["F64", "float64"],
   ["F32", "float32"],
@@ -45,8 +45,8 @@ export const dtypeOfName: ReadonlyMap<string, DType> = new Map<string, DType>([
 
 /**
  * Length of the header, from the first bytes of the file.
- * @param start at least the first 8 bytes, where the file has them
- * @throws UsageError (naming `path`) when the file is too short for the length or for the header that it promises
+ * @param start at least the first 8 bytes, if the file is that long
+ * @throws UsageError (naming `path`) if the file is too short for the length field or for the header
  */
 export function readHeaderLength(start: Uint8Array, fileBytes: number, path: string): number {
   if (fileBytes < lengthBytes) {
@@ -72,9 +72,9 @@ export function readHeaderLength(start: Uint8Array, fileBytes: number, path: str
 }
 
 /**
- * Reads and checks the header's JSON.
+ * Parses and validates the header's JSON.
  * @param bytes the header alone, without the length before it
- * @throws UsageError naming `path`, the tensor and the rule that is broken
+ * @throws UsageError naming `path`, the tensor and the violated rule
  */
 export function parseHeader(bytes: Uint8Array, fileBytes: number, path: string): Header {
   const fail: Fail = (rule, cause) => {
@@ -117,7 +117,7 @@ function parseObject(bytes: Uint8Array, fail: Fail): Record<string, unknown> {
   } catch (cause) {
     return fail("it must be JSON", cause);
   }
-  // JSON.parse keeps the last of two equal keys; another reader may keep the first and see other weights.
+  // JSON.parse keeps the last of two equal keys; other readers may keep the first and load other weights.
   const duplicate = findDuplicateKey(text);
   if (duplicate !== null) return fail(`the key ${describeValue(duplicate)} occurs twice in one object`);
   return root as Record<string, unknown>;
@@ -146,7 +146,7 @@ function readEntry(name: string, value: unknown, dataStart: number, fail: Fail):
   }
   const [begin, end] = offsets as [number, number];
   if (end < begin) return fail(`${where} data_offsets must not run backwards, got [${begin}, ${end}]`);
-  // In any order of the factors: a size of 0 anywhere must not hide an overflow before it.
+  // Zeros count as 1, so that a size of 0 cannot hide an overflow in the other factors.
   const product = shape.reduce((result: bigint, size: number) => result * BigInt(size || 1), 1n);
   const nbytes = shape.includes(0) ? 0n : product * BigInt(bytesOf(dtype));
   if (product * BigInt(bytesOf(dtype)) > BigInt(Number.MAX_SAFE_INTEGER)) {
@@ -166,7 +166,7 @@ function readEntry(name: string, value: unknown, dataStart: number, fail: Fail):
   };
 }
 
-/** The data must cover the rest of the file exactly: from the first byte to the last, no hole, no overlap. */
+/** The data must cover the rest of the file exactly, without gaps or overlaps. */
 function checkLayout(
   entries: ReadonlyMap<string, PlacedEntry>,
   dataStart: number,

@@ -6,13 +6,13 @@ import { explainForeignFormat } from "./foreign-format.js";
 import { lengthBytes, parseHeader, readHeaderLength, type Header, type SafetensorsEntry } from "./header.js";
 
 /**
- * Opens a safetensors file and checks its whole header; no data is read yet.
+ * Opens a safetensors file and validates its header; no data is read yet.
  *
- * Each tensor is read once, when it is asked for, into memory of its own: what happens to the file afterwards does not
- * concern it, and writing to it never changes the file. A file that changes between opening and reading is refused.
+ * Each tensor is read on request into its own memory: later changes to the file do not affect it, and writing to it
+ * never changes the file. A file that changes between opening and reading is refused.
  *
- * @throws UsageError, naming the file and the rule, when it is missing, not safetensors, truncated or corrupt;
- * pickled weights are refused with the way to convert them.
+ * @throws UsageError, naming the file and the rule, if it is missing, not safetensors, truncated or corrupt; pickled
+ * weights are refused with the way to convert them.
  */
 export function openSafetensors(path: string): SafetensorsFile {
   return openNamed(path, (file) => new SafetensorsFile(path, readHeader(file), file));
@@ -20,13 +20,13 @@ export function openSafetensors(path: string): SafetensorsFile {
 
 /** An open safetensors file. */
 export class SafetensorsFile extends NamedTensorFile {
-  /** The texts under `__metadata__`. */
+  /** The strings in `__metadata__`. */
   readonly metadata: ReadonlyMap<string, string>;
   /** In the order of the header. */
   readonly tensors: ReadonlyMap<string, SafetensorsEntry>;
   private readonly entries: Header["entries"];
 
-  /** To be made by {@link openSafetensors}; takes ownership of `file`. */
+  /** Use {@link openSafetensors}; takes ownership of `file`. */
   constructor(path: string, header: Header, file: TensorFile) {
     super(path, file);
     this.metadata = header.metadata;

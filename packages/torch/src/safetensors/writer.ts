@@ -7,7 +7,7 @@ import type { Tensor } from "../tensor.js";
 import { writeFileAtomic } from "../files/atomic-file.js";
 import { dtypeOfName, lengthBytes, maximumHeaderBytes } from "./header.js";
 
-/** Data is copied out of a tensor in pieces of at most this many bytes: a multiple of every element size. */
+/** Data is copied from tensors in chunks of at most this many bytes: a multiple of every element size. */
 const pieceBytes = 1 << 26;
 
 const nameOfDtype: ReadonlyMap<DType, string> = new Map(
@@ -19,9 +19,9 @@ const nameOfDtype: ReadonlyMap<DType, string> = new Map(
  *
  * Tensors may be on any device and have any strides; tied tensors are written twice.
  * @param metadata texts to store under `__metadata__`
- * @param digests takes the SHA-256 of the file, in hexadecimal, under its name
- * @throws UsageError for a name that the format reserves or that is not Unicode, metadata that is not text, and
- * every way in which the file cannot be written
+ * @param digests receives the SHA-256 of the file, in hexadecimal, under its file name
+ * @throws UsageError for a name that the format reserves or that is not valid Unicode, metadata that is not text, and
+ * any failure to write the file
  */
 export function writeSafetensors(
   path: string,
@@ -31,8 +31,8 @@ export function writeSafetensors(
 ): void {
   const named =
     tensors instanceof Map ? (tensors as ReadonlyMap<string, Tensor>) : new Map(Object.entries(tensors));
-  // Large elements first, so that each tensor's data is aligned to its element size; then by name, so that the
-  // bytes do not depend on the order in which the caller collected the tensors.
+  // Large elements first, so that each tensor's data is aligned to its element size; then by name, so that the bytes do
+  // not depend on the caller's order.
   const ordered = [...named].sort(
     ([nameA, a], [nameB, b]) => bytesOf(b.dtype) - bytesOf(a.dtype) || (nameA < nameB ? -1 : 1),
   );
@@ -58,7 +58,7 @@ function makeHeader(
   ordered: readonly (readonly [string, Tensor])[],
   metadata: Readonly<Record<string, string>>,
 ): Uint8Array {
-  // Without a prototype, so that a tensor named "__proto__" is a key like any other.
+  // Without a prototype, so that "__proto__" is an ordinary key.
   const root = Object.create(null) as Record<string, unknown>;
   for (const [key, text] of Object.entries(metadata)) {
     if (typeof text !== "string" || isMalformed(text) || isMalformed(key)) {
@@ -84,7 +84,7 @@ function makeHeader(
       `${path}: the header may have at most ${maximumHeaderBytes} bytes, this one has ${length}`,
     );
   }
-  // Spaces up to a multiple of 8: the data after it is then aligned for every dtype.
+  // Padded with spaces to a multiple of 8: the data after it is then aligned for every dtype.
   const bytes = Buffer.alloc(lengthBytes + length, " ");
   bytes.writeBigUInt64LE(BigInt(length));
   bytes.set(json, lengthBytes);
@@ -97,7 +97,7 @@ function* chunksOf(
 ): Generator<Uint8Array> {
   yield header;
   for (const [, tensor] of ordered) {
-    // Row-major and without dimensions; shares the tensor's memory where it can.
+    // Flattened in row-major order; shares the tensor's memory if possible.
     using flat = noGrad(() => keep(scope(() => tensor.detach().reshape([-1]))));
     const count = tensor.numel();
     const step = pieceBytes / bytesOf(tensor.dtype);
@@ -109,13 +109,13 @@ function* chunksOf(
 function bytesOfPiece(flat: Tensor, begin: number, length: number): Uint8Array {
   return scope(() => {
     const piece = flat.narrow(0, begin, length).to("cpu");
-    // One number of a strided view counts as contiguous and keeps its stride, which a view of its bytes cannot have.
+    // A single element of a strided view counts as contiguous but keeps its stride, which prevents a view of its bytes.
     const dense = length === 1 ? piece.repeat([1]) : piece.contiguous();
     return dense.view("uint8").toTypedArray() as Uint8Array;
   });
 }
 
-/** Half of a surrogate pair has no UTF-8 form; other readers refuse it. */
+/** A lone surrogate has no UTF-8 encoding; other readers refuse it. */
 function isMalformed(text: string): boolean {
   return /\p{Surrogate}/u.test(text);
 }

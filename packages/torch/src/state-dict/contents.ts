@@ -3,27 +3,27 @@ import { describeValue } from "../errors.js";
 import { unpickle, type Global, type UnpickleOptions } from "./unpickle.js";
 import { readStoredEntries, type Bytes } from "./zip-entries.js";
 
-/** A tensor of a state_dict, and where its numbers lie in the file. */
+/** A tensor of a state_dict, with the position of its data in the file. */
 export interface StoredTensor {
   readonly dtype: DType;
   readonly shape: readonly number[];
-  /** First byte of its numbers. */
+  /** Offset of its first data byte. */
   readonly start: number;
-  /** Its dimensions from the longest steps to the shortest, where they do not lie row by row; null where they do. */
+  /** Its dimensions by descending stride, if it is not row-major; null if it is. */
   readonly order: readonly number[] | null;
 }
 
 /** The tensors of a state_dict, by name. */
 export type Contents = ReadonlyMap<string, StoredTensor>;
 
-/** Numbers that lie together, of one or more tensors. */
+/** Contiguous data of one or more tensors. */
 interface Storage {
   readonly dtype: DType;
   readonly key: string;
   readonly elements: number;
 }
 
-/** A tensor as the pickle describes it. */
+/** A tensor as described by the pickle. */
 interface Described {
   readonly storage: Storage;
   readonly offset: number;
@@ -31,17 +31,20 @@ interface Described {
   readonly strides: readonly number[];
 }
 
-/** What a checkpoint's pickle says of its tensors is short. */
+/** Maximum size of the pickle, which contains only the tensors' descriptions. */
 const LONGEST_PICKLE = 2 ** 26;
 const MOST_DIMENSIONS = 16;
 
-/** Numbers that several names share count for each; an encoder-decoder's embeddings have four names. */
+/**
+ * Maximum ratio of the tensors' total size to the file size: data shared by several names counts for each of them; an
+ * encoder-decoder's embeddings have four names.
+ */
 const MOST_NAMES = 8;
 
-/** What begins a file of before PyTorch 1.6. */
+/** Magic number of files from before PyTorch 1.6. */
 const MAGIC = 0x1950a86a20f9469cfc6cn;
 
-/** Of "little", the first letter. */
+/** First letter of "little". */
 const LETTER_L = 0x6c;
 
 const STORAGES: ReadonlyMap<string, DType> = new Map([
@@ -60,10 +63,10 @@ const STORAGES: ReadonlyMap<string, DType> = new Map([
 type Fail = (why: string) => Error;
 
 /**
- * What a file of `torch.save` holds.
+ * Reads the contents of a `torch.save` file.
  *
- * @param isZip a zip archive, as since PyTorch 1.6; otherwise pickles one after the other, and behind them the numbers
- * @param fail makes the error for what is wrong
+ * @param isZip true for a zip archive (since PyTorch 1.6); otherwise a sequence of pickles, then the data
+ * @param fail creates the error from a reason
  */
 export function readContents(file: Bytes, isZip: boolean, fail: Fail): Contents {
   const { described, starts } = isZip ? readArchive(file, fail) : readStream(file, fail);
@@ -87,10 +90,10 @@ export function readContents(file: Bytes, isZip: boolean, fail: Fail): Contents 
   return contents;
 }
 
-/** Every tensor that a pickle has described: nothing else counts as one. */
+/** All tensors described by the pickle; no other value is accepted as a tensor. */
 const tensors = new WeakSet<Described>();
 
-/** `data.pkl` and the storages under `data/`, in a folder of any name. */
+/** `data.pkl` and the storages in `data/`, within a folder of any name. */
 function readArchive(file: Bytes, fail: Fail) {
   const entries = readStoredEntries(file, fail);
   const name = [...entries.keys()].find((each) => /^[^/]+\/data\.pkl$/.test(each));
@@ -112,7 +115,9 @@ function readArchive(file: Bytes, fail: Fail) {
   return { described, starts };
 }
 
-/** Magic number, version, machine, tensors, keys: five pickles; then each key's count of numbers and the numbers. */
+/**
+ * Five pickles: magic number, version, machine, tensors, keys; then for each key the number of elements and the data.
+ */
 function readStream(file: Bytes, fail: Fail) {
   const options = unpickleOptions(fail);
   const head = file.read(0, Math.min(file.length, LONGEST_PICKLE));
@@ -149,7 +154,7 @@ function readStream(file: Bytes, fail: Fail) {
   return { described, starts };
 }
 
-/** The names that tensors are made of, and what they make here. */
+/** The Python names from which tensors are built, with their replacements. */
 function unpickleOptions(fail: Fail): UnpickleOptions & { storages: Map<string, Storage> } {
   const storages = new Map<string, Storage>();
   const rebuildTensor = (values: readonly unknown[]): Described => {
@@ -174,7 +179,7 @@ function unpickleOptions(fail: Fail): UnpickleOptions & { storages: Map<string, 
   globals.set("torch._utils _rebuild_tensor_v2", { name: "_rebuild_tensor_v2", call: rebuildTensor });
   globals.set("torch._utils _rebuild_parameter", { name: "_rebuild_parameter", call: rebuildParameter });
   const persistent = (id: unknown): Storage => {
-    // ("storage", torch.FloatStorage, key, "cpu", elements), before 1.6 with a sixth: a part of another storage.
+    // ("storage", torch.FloatStorage, key, "cpu", elements); before 1.6 with a sixth item: a view into another storage.
     const [kind, type, key, , elements, view = null] = Array.isArray(id) ? (id as unknown[]) : [];
     const dtype = STORAGES.get((type as Partial<Global> | null | undefined)?.name ?? "");
     if (
@@ -207,7 +212,7 @@ const isSizes = (value: unknown): value is number[] =>
 const isStorage = (value: unknown, storages: ReadonlyMap<string, Storage>): value is Storage =>
   storages.get((value as Partial<Storage> | null | undefined)?.key ?? "") === value && value !== undefined;
 
-/** Where a tensor's numbers lie: row by row, or with its dimensions in another order, but without gaps. */
+/** Position of a tensor's data: row-major, or with permuted dimensions, but without gaps. */
 function place(
   { storage, offset, shape, strides }: Described,
   starts: (storage: Storage, bytes: number) => number | null,
@@ -221,7 +226,7 @@ function place(
   }
   const start = starts(storage, storage.elements * width);
   if (start === null) throw fail("has numbers that are not in the file");
-  // A dimension of one element has no steps.
+  // The stride of a dimension of size 1 does not matter.
   const long = [...shape.keys()].filter((dimension) => shape[dimension] !== 1);
   const sorted = [...long].sort((one, other) => strides[other]! - strides[one]! || one - other);
   let step = 1;

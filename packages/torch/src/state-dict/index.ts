@@ -1,6 +1,6 @@
 /**
- * PyTorch's own files of weights: what `torch.save(model.state_dict(), …)` writes, read as data.
+ * Reads PyTorch weight files, written by `torch.save(model.state_dict(), …)`, as data.
  *
- * This folder must not run anything that a file asks for, nor know what the names in a file mean.
+ * This folder must not execute anything from a file, nor know what the names in a file mean.
  */
 export { openStateDict, StateDictFile } from "./reader.js";

@@ -9,12 +9,12 @@ import type { Tensor } from "../tensor.js";
 import { readContents, type Contents, type StoredTensor } from "./contents.js";
 
 /**
- * Opens a file that `torch.save` wrote of a state_dict, a dictionary of tensors, and checks all of it but the numbers.
+ * Opens a `torch.save` file of a state_dict, a dictionary of tensors, and validates everything but the tensor data.
  *
- * Nothing in the file is run: its pickle is read as data, and one that holds anything else than tensors is refused.
- * Each tensor is read when it is asked for, as from safetensors.
+ * Nothing in the file is executed: its pickle is read as data, and refused if it contains anything but tensors. As with
+ * safetensors, each tensor is read on request.
  *
- * @throws UsageError, naming the file and the rule, when it is missing, damaged, or not a state_dict
+ * @throws UsageError, naming the file and the rule, if it is missing, damaged, or not a state_dict
  */
 export function openStateDict(path: string): StateDictFile {
   return openNamed(path, (file) => new StateDictFile(path, contentsOf(file), file));
@@ -25,7 +25,7 @@ export class StateDictFile extends NamedTensorFile {
   /** In the order of the dictionary. */
   readonly tensors: ReadonlyMap<string, SafetensorsEntry>;
 
-  /** To be made by {@link openStateDict}; takes ownership of `file`. */
+  /** Use {@link openStateDict}; takes ownership of `file`. */
   constructor(
     path: string,
     private readonly contents: Contents,
@@ -41,7 +41,7 @@ export class StateDictFile extends NamedTensorFile {
   protected readFrom(file: TensorFile, name: string): Tensor {
     const { dtype, shape, start, order } = this.contents.get(name)!;
     if (order === null) return file.read(dtype, shape, start);
-    // As it lies: the dimension with the longest steps first. Then every dimension back to its place.
+    // Reads dimensions in order of descending stride, then permutes them back.
     return scope(() => {
       const lying = order.map((dimension) => shape[dimension]!);
       const back = shape.map((_, dimension) => order.indexOf(dimension));

@@ -1,26 +1,29 @@
-/** A name of Python's that a pickle may hold, and what calling it gives; null: it is only named. */
+/**
+ * A Python name that a pickle may contain, with the function that replaces calling it; null: it may be named but not
+ * called.
+ */
 export interface Global {
   readonly name: string;
   readonly call: ((values: readonly unknown[]) => unknown) | null;
 }
 
 export interface UnpickleOptions {
-  /** The only names that are let in, as "module name". */
+  /** The only allowed names, as "module name". */
   globals: ReadonlyMap<string, Global>;
-  /** What a persistent id stands for: torch.save keeps the numbers of tensors outside of the pickle. */
+  /** Resolves persistent ids: torch.save stores tensor data outside the pickle. */
   persistent: (id: unknown) => unknown;
-  /** Makes the error for what is wrong. */
+  /** Creates the error from a reason. */
   fail: (why: string) => Error;
 }
 
 /**
- * Reads one pickle as data: a machine that knows the opcodes of plain values, and calls nothing but the functions in
- * `globals`, which are ours. Every other opcode and every other name is refused, so that no code of the file's can run
- * (what PyTorch's `weights_only=True` does).
+ * Reads one pickle as data: supports the opcodes of plain values, and calls only the functions in `globals`, which are
+ * ours. All other opcodes and names are refused, so that no code from the file can run (like PyTorch's
+ * `weights_only=True`).
  *
- * Dictionaries become Maps, lists and tuples arrays (a tuple's is frozen), large integers bigints.
+ * Dictionaries become Maps, lists arrays, tuples frozen arrays, large integers bigints.
  *
- * @returns the value, and where the pickle ends: others may follow
+ * @returns the value, and the end of the pickle, since others may follow
  */
 export function unpickle(
   bytes: DataView,
@@ -46,7 +49,7 @@ export function unpickle(
     return textOf(bytes, from, at - 1 - from);
   };
   const pop = () => {
-    // A value below the last mark belongs to what stands before it.
+    // Values below the last mark belong to what precedes it.
     if (stack.length <= (marks.at(-1) ?? 0)) throw fail("its pickle takes more values than it has given");
     return stack.pop();
   };
@@ -203,7 +206,7 @@ export function unpickle(
         stack.push(called.call(values));
         break;
       }
-      case 0x62: // BUILD: attributes of a dictionary (the versions of modules), which are no weights
+      case 0x62: // BUILD: attributes of a dictionary (the versions of modules), which are not weights
         pop();
         if (!(top() instanceof Map)) throw fail("its pickle sets attributes of what is no dictionary");
         break;

@@ -1,13 +1,13 @@
-/** Where an entry's bytes lie in the file. */
+/** Position of an entry's bytes in the file. */
 export interface ZipEntry {
   readonly start: number;
   readonly length: number;
 }
 
-/** A file that is read piece by piece. */
+/** A file with random access. */
 export interface Bytes {
   readonly length: number;
-  /** The bytes from `start` on. `start` and `length` must lie inside the file. */
+  /** `length` bytes from `start`. The range must lie within the file. */
   read(start: number, length: number): DataView;
 }
 
@@ -19,14 +19,15 @@ const LOCATOR_64 = 0x07064b50;
 
 const END_BYTES = 22;
 const LONGEST_COMMENT = 0xffff;
-/** A checkpoint has some hundreds of entries. */
+/** Maximum size of the directory; a checkpoint has some hundreds of entries. */
 const LONGEST_DIRECTORY = 2 ** 26;
 
 /**
  * The entries of a zip archive that is not compressed, by name, as `torch.save` writes them (PKWARE's APPNOTE 6.3.3,
- * with the 64-bit fields of large archives). Entries that share bytes are refused: they would be read many times over.
+ * with the 64-bit fields of large archives). Overlapping entries are refused: they would make the same bytes be read
+ * many times.
  *
- * @param fail makes the error for what is wrong with the archive
+ * @param fail creates the error from a reason
  */
 export function readStoredEntries(file: Bytes, fail: (why: string) => Error): Map<string, ZipEntry> {
   const read = (start: number, length: number) => {
@@ -51,7 +52,7 @@ export function readStoredEntries(file: Bytes, fail: (why: string) => Error): Ma
     const name = textOf(directory, at + 46, nameLength);
     const [full, stored, header] = sizesOf(directory, at, at + 46 + nameLength, extraLength, fail);
     at = next;
-    // Encrypted entries have bit 0, and method 0 is none: anything else is not what torch.save writes.
+    // torch.save writes neither encrypted (bit 0) nor compressed (method other than 0) entries.
     if ((flags & 1) !== 0 || method !== 0 || full !== stored)
       throw fail(`its entry ${name} is compressed or encrypted`);
     if (entries.has(name)) throw fail(`it has two entries ${name}`);
@@ -72,7 +73,7 @@ export function readStoredEntries(file: Bytes, fail: (why: string) => Error): Ma
 
 type Read = (start: number, length: number) => DataView;
 
-/** Where the directory is, from the record at the end of the file, behind which a comment may stand. */
+/** Finds the directory from the record at the end of the file, which a comment may follow. */
 function readEnd(read: Read, fileLength: number, fail: (why: string) => Error) {
   const tail = Math.min(fileLength, END_BYTES + LONGEST_COMMENT);
   const bytes = read(fileLength - tail, tail);
@@ -98,7 +99,7 @@ function readEnd(read: Read, fileLength: number, fail: (why: string) => Error) {
   };
 }
 
-/** Uncompressed size, stored size, and where the local header is; what does not fit 32 bits stands in an extra field. */
+/** Uncompressed size, stored size and offset of the local header; values beyond 32 bits are in an extra field. */
 function sizesOf(
   directory: DataView,
   at: number,
