@@ -331,7 +331,7 @@ function isRunning({ pid, began }: Holder): boolean {
   return began === null || now === null || began === now;
 }
 
-/** Milliseconds since a lock was renewed, by the clock of the file system that it lies on; 0 where it is gone. */
+/** Milliseconds since a lock was renewed, by the clock of its file system; 0 if the lock is gone. */
 function silence(path: string): number {
   const own = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
   try {
