@@ -41,7 +41,7 @@ import { loadPrompts } from "./prompts.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
 /**
- * Loads the models and the scorer of a configuration, to train.
+ * Loads the models and the scorer of a configuration for training.
  *
  * @param hub how models are downloaded from the hub, and where progress is reported
  * @returns a system that the caller disposes of
@@ -76,7 +76,7 @@ async function loadSystem(
   );
 }
 
-/** Makes the targets of modules, and loads a class with all models; where that fails, nothing is left. */
+/** Creates targets from modules, and loads a class with all models; frees everything on failure. */
 async function loadModels(
   Class: LoadableSystem,
   configuration: Configuration,
@@ -107,7 +107,7 @@ async function loadModels(
   }
 }
 
-/** The system that a module of the user's makes; with it goes what judges in the run. */
+/** Creates a system from a user module, together with the run's scorer and embedder. */
 async function ownSystem(
   configuration: Configuration,
   section: KindSection,
@@ -125,20 +125,20 @@ async function ownSystem(
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
     const { tester } = configuration.models as { tester?: string };
-    // A system that is loaded with models has read its tester already.
+    // A system loaded with models has already loaded its tester.
     if (purpose === "evaluate" && tester !== undefined && !isLoaded) await restoreTester(system, tester);
     const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
-    // Loaded systems judge by what they were loaded with; these would be left over.
+    // If the system does not use these judges itself, it cannot free them.
     if (!judgesOwn) disposeTogether(system, Object.values(judges));
     judgesOf.set(system, judges);
     return system;
   });
 }
 
-/** What judges in the run of a system of the user's. */
+/** The scorer and embedder of runs with a custom system. */
 const judgesOf = new WeakMap<System, Judges>();
 
-/** Has parts freed with a system that does not know of them. */
+/** Frees additional parts when the system is disposed of. */
 function disposeTogether(system: System, parts: readonly { dispose(): void }[]): void {
   const dispose = system.dispose.bind(system);
   Object.defineProperty(system, "dispose", {
@@ -150,7 +150,7 @@ function disposeTogether(system: System, parts: readonly { dispose(): void }[]):
   });
 }
 
-/** The tester and the target of a configuration, to roll out and nothing else: no weights are held for training. */
+/** Loads the tester and the target of a configuration for rollouts only, without weights for training. */
 export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
@@ -168,22 +168,22 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
 }
 
 /**
- * The states that rollouts start from: the prompts, or what a system of the user's makes of each by a method `startFrom`, where
- * its states are no texts.
+ * The initial states of rollouts: the prompts, or for a custom system whose states are not texts, the results of its
+ * `startFrom`.
  */
 function startsOf(system: System, prompts: readonly string[]): readonly string[] {
   const { startFrom } = system as { startFrom?: (prompt: string) => string };
   return typeof startFrom === "function" ? prompts.map((prompt) => startFrom.call(system, prompt)) : prompts;
 }
 
-/** What judges in a run; freed with the system that it is handed to. */
+/** The scorer and embedder of a run, freed with the system that receives them. */
 interface Judges {
   scorer: Scorer;
   embedder: Embedder;
   reward: Reward;
 }
 
-/** Makes what judges, and a system with it; where either fails, nothing is left. */
+/** Creates the scorer and embedder, and a system with them; frees everything on failure. */
 async function withJudges<T>(
   configuration: Configuration,
   hub: HubOptions,
@@ -202,13 +202,16 @@ async function withJudges<T>(
   }
 }
 
-/** What training alone takes of `models`. */
+/** Keys of `models` that only training uses. */
 const OF_TRAINING = ["baseline", "updateDtype", "gradientCheckpointing", "otherTesterShare"];
 
 const isModelKey = (key: string) =>
   /^(tester|otherTesters|baseline|likelihood|testerTokenizer|targetTokenizer)$/.test(key);
 
-/** The options of `load` as `models` states them, models by what is loaded for their names; targets are made apart. */
+/**
+ * The options of `load` from the `models` section, with model names replaced by what to load; targets are created
+ * separately.
+ */
 function modelOptions({ models, generation }: Configuration, hub: HubOptions): Record<string, unknown> {
   const { target: _, otherTargets: __, lora: ___, dtype, ...given } = models;
   const entries = Object.entries(given).map(([key, value]) => {
@@ -219,9 +222,9 @@ function modelOptions({ models, generation }: Configuration, hub: HubOptions): R
 }
 
 /**
- * @param scorer the run's, by which harm terms judge and whose scores are recorded
- * @param embedder the run's, by which terms of novelty compare probes
- * @param hub how models of the hub are fetched for scorers that terms have of their own
+ * @param scorer the run's scorer, used by harm terms; its scores are recorded
+ * @param embedder the run's embedder, with which novelty terms compare probes
+ * @param hub hub options for the terms' own scorers
  */
 export async function assembleReward(
   { reward, seed }: Pick<Configuration, "reward" | "seed">,
@@ -278,10 +281,11 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
 }
 
 /**
- * Single-path rollouts from the given prompts by the run's sampler, with the evaluation's own depth and threshold.
+ * Creates an evaluator: single-path rollouts from the given prompts with the run's sampler, and the evaluation's
+ * depth and threshold.
  *
- * @param system made of this configuration; attacks are compared by its embedder
- * @throws UsageError for a depth that the sampler does not take
+ * @param system created from this configuration; its embedder compares attacks
+ * @throws UsageError for a depth that the sampler does not accept
  */
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
@@ -295,8 +299,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
       `evaluation.depth: the sampler ${sampler.type} has no depth that could be another one; leave it out`,
     );
   }
-  // Evaluations follow one path: a width of our own samplers would only count against the limit of their trees. The options of
-  // another sampler are left as they are.
+  // Evaluations follow a single path, so the width of built-in samplers must not count against their turn limit.
+  // Options of custom samplers are not changed.
   const isOurs = findKind("sampler", sampler.type) !== null;
   const section = {
     ...sampler,
@@ -311,7 +315,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
     const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
     return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
   }
-  // A sampler that has only a rollout evaluates as many episodes as there are prompts.
+  // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
   const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
   const { scorer, embedder } = system as Partial<ASTSystem>;
@@ -323,7 +327,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   return evaluator as E;
 }
 
-/** Whether one of these models is the user's own and would be judged by the scorer that was made for the demo. */
+/** Whether a model of the user would be scored by the embedded scorer, which was made for the demo. */
 export function trustsEmbeddedScorer(
   { scorer }: Configuration,
   models: readonly (string | KindSection)[],
@@ -334,13 +338,13 @@ export function trustsEmbeddedScorer(
 
 type AnyEvaluator = Evaluator<Conversation, Message, EvaluationRecord>;
 
-/** The trainer of a run: ours, or one of the user's, which need not evaluate. */
+/** The trainer of a run; a custom one need not evaluate. */
 export type AssembledTrainer = RunnableTrainer & Partial<Pick<HFASTTrainer, "lastEvaluation">>;
 
 /**
- * The whole training of a configuration, ready to start.
+ * Creates the complete trainer of a configuration.
  *
- * @param hub how prompts of the hub are fetched
+ * @param hub how prompts are downloaded from the hub
  */
 export async function assembleTrainer(
   configuration: Configuration,

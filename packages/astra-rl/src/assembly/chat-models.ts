@@ -2,10 +2,10 @@ import { PlainFormat, type LocalModel } from "@astra-rl/lm";
 import type { System } from "../core/index.js";
 
 /**
- * The models of a system that bring a chat template, and are read without it: what they were trained to answer is a
- * conversation in their own marks, and plain text may draw nothing out of them.
+ * Finds models that have a chat template but are used without it. They were trained on templated conversations, and
+ * may respond poorly to plain text.
  *
- * @returns a warning for each
+ * @returns a warning per model
  */
 export function chatModelsReadPlainly(system: System): string[] {
   const { parts } = system as { parts?: Readonly<Record<string, unknown>> };

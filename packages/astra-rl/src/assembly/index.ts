@@ -1,5 +1,5 @@
-// From a configuration to the objects of a run: the one place where models, system, sampler, algorithm, trainer and
-// evaluator are put together. It must not know terminals, arguments or exit codes.
+// Creates the objects of a run from a configuration: models, system, sampler, algorithm, trainer and evaluator. Must
+// not know: terminals, arguments, exit codes.
 export {
   assembleAlgorithm,
   assembleCredit,

@@ -14,7 +14,7 @@ import type { Kind, KindParts, KindSection, Made, Role } from "../kinds/index.js
 import { BatchedScorer, ScoreFile } from "../scorer/index.js";
 import { scorerIdentity } from "./scorer-identity.js";
 
-/** Makes what a section of a configuration chooses. @throws UsageError when it cannot be made */
+/** Creates the part that a section selects. @throws UsageError if it cannot be created */
 export async function makePart<R extends Role>(
   role: R,
   section: KindSection,
@@ -24,7 +24,7 @@ export async function makePart<R extends Role>(
   return (await kindOf(role, section)).make(options, parts);
 }
 
-/** What the algorithm of a configuration will need of its system, which is made before it. */
+/** What the algorithm of a configuration needs from its system, which is created first. */
 export async function algorithmNeeds({
   algorithm,
 }: Pick<Configuration, "algorithm">): Promise<readonly SystemNeed[]> {
@@ -33,7 +33,7 @@ export async function algorithmNeeds({
   return typeof needs === "function" ? needs(options) : needs;
 }
 
-/** The kind that a section chooses, of the package's or of a module's. */
+/** The kind that a section selects, from the package or a module. */
 async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<Kind<R> | UserKind<R>> {
   const kind = findKind(role, type);
   if (kind !== null) return kind;
@@ -42,17 +42,17 @@ async function kindOf<R extends Role>(role: R, { type }: KindSection): Promise<K
 }
 
 export interface MakeScorerOptions {
-  /** What is random in it follows from this. Default 0. */
+  /** Seed of its randomness. Default 0. */
   seed?: number;
-  /** How models of the hub are fetched. */
+  /** How models are downloaded from the hub. */
   hub?: HubOptions;
 }
 
 /**
- * Makes the scorer that a section chooses, with those inside it, each with the cache that its section asks for.
+ * Creates the scorer that a section selects, including nested scorers, each with its configured cache.
  *
  * @returns a scorer that the caller disposes of
- * @throws UsageError when a file, a model or an option is wrong
+ * @throws UsageError for an invalid file, model or option
  */
 export async function makeScorer(
   section: KindSection,
@@ -79,10 +79,10 @@ export async function makeScorer(
 }
 
 /**
- * Makes the scorer of a configuration.
+ * Creates the scorer of a configuration.
  *
  * @param hub how models are downloaded from the hub, and where progress is reported
- * @throws UsageError when its files, entries or models are wrong
+ * @throws UsageError for invalid files, entries or models
  */
 export function assembleScorer(
   { scorer, seed }: Pick<Configuration, "scorer" | "seed">,
@@ -92,9 +92,9 @@ export function assembleScorer(
 }
 
 /**
- * Makes the embedder of a configuration, which rewards and evaluations share.
+ * Creates the embedder of a configuration, shared by rewards and evaluations.
  *
- * @throws UsageError when its model cannot be loaded
+ * @throws UsageError if its model cannot be loaded
  */
 export function assembleEmbedder({
   embedder,

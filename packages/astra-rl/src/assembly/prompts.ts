@@ -2,7 +2,7 @@ import type { HubOptions } from "@astra-rl/lm";
 import { EMBEDDED, type Configuration } from "../configuration/index.js";
 import { defaultPrompts, readPrompts, type PromptSplit } from "../datasets/index.js";
 
-/** The prompts of one split. @throws UsageError for a file that is missing, empty or holds anything but texts */
+/** Loads the prompts of one split. @throws UsageError for a file that is missing, empty or invalid */
 export async function loadPrompts(
   { prompts }: Configuration,
   split: PromptSplit,

@@ -6,12 +6,12 @@ import { stringifyConfiguration, type Configuration } from "../configuration/ind
 import type { ComputeTypes } from "../models/index.js";
 import { RESOLVED_CONFIGURATION } from "../run/index.js";
 
-/** Writes `config.resolved.yaml`, whole or not at all. */
+/** Writes `config.resolved.yaml` atomically. */
 export function writeResolvedConfiguration(folder: string, configuration: Configuration): void {
   writeFileAtomic(join(folder, RESOLVED_CONFIGURATION), [stringifyConfiguration(configuration)]);
 }
 
-/** The configuration with the number formats that "auto" resolved to, so that it repeats the run on any machine. */
+/** The configuration with "auto" replaced by the resolved dtypes, so that it reproduces the run on any machine. */
 export function withComputeTypes(
   configuration: Configuration,
   computed: Partial<ComputeTypes> | null,
@@ -23,14 +23,14 @@ export function withComputeTypes(
 }
 
 /**
- * The configuration with the types of the run that a folder holds wherever it leaves them to "auto": on another machine
- * "auto" may resolve to others, which a resumed run must not compute in.
+ * The configuration with "auto" replaced by the dtypes recorded in the run folder: on another machine "auto" may
+ * resolve to other dtypes, which a resumed run must not use.
  */
 export function withRecordedTypes(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, RESOLVED_CONFIGURATION);
   if (!existsSync(file)) return configuration;
   const models = recordedModels(file);
-  // A system of the user's that tells no types: none were recorded.
+  // A custom system that does not report dtypes: none were recorded.
   if (configuration.system !== undefined && models["updateDtype"] === undefined) return configuration;
   const { dtype, updateDtype = dtype } = configuration.models;
   const settled = (given: typeof dtype, recorded: unknown) =>
@@ -42,7 +42,7 @@ export function withRecordedTypes(configuration: Configuration, folder: string):
   return { ...configuration, models: { ...configuration.models, ...types } };
 }
 
-/** The section `models` of a resolved configuration. @throws UsageError for a damaged file */
+/** The `models` section of a resolved configuration. @throws UsageError for a damaged file */
 function recordedModels(file: string): Record<string, unknown> {
   try {
     const { models = {} } = (parse(readFileSync(file, "utf8")) ?? {}) as { models?: Record<string, unknown> };

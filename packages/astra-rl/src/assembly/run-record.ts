@@ -40,10 +40,10 @@ import { modelSource } from "./model-source.js";
 
 const FILE = "run.json";
 
-/** Files up to so many bytes are copied into the run folder. */
+/** Maximum size of files that are copied to the run folder, in bytes. */
 const SMALL = 1 << 20;
 
-/** The files of a checkpoint that loading may read. */
+/** The files of a checkpoint that loading may use. */
 const CHECKPOINT_FILE = /\.(json|safetensors|bin|txt|model|jinja)$/;
 
 export const { version: packageVersion } = JSON.parse(
@@ -53,11 +53,10 @@ export const { version: packageVersion } = JSON.parse(
 };
 
 /**
- * Records in `run.json` what works in a run folder: the date, the command, the machine, and on the first
- * time models, prompts and word lists by their SHA-256, with copies of the small ones in `inputs/`. A run that is resumed
- * keeps its record and gets one more session.
+ * Records a process in `run.json`: date, command and machine. The first time it also records the SHA-256 of models,
+ * prompts and word lists, and copies small files to `inputs/`. A resumed run keeps its record and adds a session.
  *
- * @param hub how models were fetched
+ * @param hub how models were downloaded
  */
 export async function recordSession(
   folder: string,
@@ -66,7 +65,7 @@ export async function recordSession(
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
-  // Runs of before there was a run.json get one when they are resumed.
+  // Older runs without a run.json get one on resume.
   const before = resume && existsSync(path) ? parseRunRecord(readFileSync(path, "utf8"), path) : null;
   const record: RunRecord =
     before === null
@@ -82,10 +81,10 @@ export async function recordSession(
 }
 
 /**
- * The warning for a run that continues with another number of threads, or within another instruction set, than its last
- * session computed with: sums are then added up in another order.
+ * The warning for a run that continues with another number of threads or instruction set than its last session: sums
+ * are then computed in another order.
  *
- * @returns null where both are the same, or were not recorded
+ * @returns null if both are the same, or not recorded
  */
 export function engineChange(folder: string): string | null {
   const path = join(folder, FILE);
@@ -127,7 +126,7 @@ function describeSession(now: Date, resumedAfter: number | null): RunSession {
   };
 }
 
-/** The commit of the folder that the command runs in; null outside of git. */
+/** The git commit of the working directory; null outside git. */
 function gitCommit(): string | null {
   const git = (...args: string[]) =>
     execFileSync("git", args, {
@@ -139,12 +138,12 @@ function gitCommit(): string | null {
     const commit = git("rev-parse", "HEAD");
     return git("status", "--porcelain", "--untracked-files=no") === "" ? commit : `${commit}+changes`;
   } catch {
-    // No git, or no repository.
+    // git is not installed, or this is not a repository.
     return null;
   }
 }
 
-/** The checkpoints of a run: its models by their role, those of its other parts by the key that chooses the part. */
+/** The checkpoints of a run: models by role, those of other parts by the key of the part's section. */
 async function modelIdentities(
   configuration: Configuration,
   hub: HubOptions,
@@ -167,17 +166,17 @@ async function modelIdentities(
 }
 
 /**
- * What a checkpoint is, by its files.
+ * Identifies a checkpoint by its files.
  *
  * @param model a folder, a model id, or `embedded:<name>`
  */
 export async function modelIdentity(model: string, hub: HubOptions = {}): Promise<ModelIdentity> {
-  // Whether it has a tokenizer is not asked here.
+  // A tokenizer is not required here.
   const folder = await resolveCheckpoint(modelSource(model), { ...hub, needsTokenizer: false });
   return identityOf(model, folder, (name) => CHECKPOINT_FILE.test(name));
 }
 
-/** What a model is that a module makes, by the module's file. */
+/** Identifies a model created by a module, by the module's file. */
 function moduleIdentity({ modules = {} }: Configuration, model: string): ModelIdentity {
   const file = model.slice(0, model.lastIndexOf("#"));
   return { model, files: { [file]: modules[file]! } };
@@ -223,14 +222,14 @@ const promptsHash = (prompts: readonly string[]) =>
 export interface MeasuredOptions {
   split: MeasuredRecord["prompts"]["split"];
   prompts: readonly string[];
-  /** The type that rollouts computed in. */
+  /** The compute dtype of rollouts. */
   dtype: string;
-  /** The tester, where it is not the configuration's. */
+  /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
   hub?: HubOptions;
 }
 
-/** What an evaluation of a configuration measured, for its record. */
+/** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
   { split, prompts, dtype, tester, hub = {} }: MeasuredOptions,
@@ -245,7 +244,7 @@ export async function describeMeasured(
     if (path.length === 1) continue;
     others[name] = isModule ? moduleIdentity(configuration, model) : await modelIdentity(model, hub);
   }
-  // A role that no model is named for is played by the system of the user's.
+  // A role without a model is implemented by the custom system.
   const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
     const model = models[role] as string | KindSection | undefined;
     if (typeof model === "object") return moduleIdentity(configuration, model.type);

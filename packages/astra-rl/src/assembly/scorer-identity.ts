@@ -6,10 +6,10 @@ import type { KindSection } from "../kinds/index.js";
 import { modelIdentity, packageVersion } from "./run-record.js";
 
 /**
- * What the scores of a section depend on, as a digest: every option but those that may change between runs, files and models
- * by their content, a module by its own file and the run's seed, and the version of this package.
+ * A digest of everything that a section's scores depend on: all options except those that may change between runs,
+ * the content of files and models, a module's own file and the run's seed, and the version of this package.
  *
- * What a module imports in turn, and what a server elsewhere says, is not known here.
+ * It does not cover a module's imports or remote servers.
  */
 export async function scorerIdentity(
   section: KindSection,
@@ -17,7 +17,7 @@ export async function scorerIdentity(
 ): Promise<string> {
   const facts: unknown[] = [packageVersion];
   for (const { path, value, schema } of sectionLeaves("scorer", section)) {
-    // Models follow.
+    // Models are added below.
     if (schema.resume === "free" || schema.path === "model") continue;
     if (schema.path === "file") facts.push([path, fileDigest(value as string)]);
     else if (path.at(-1) === "type" && isModuleReference(value as string)) {

@@ -10,10 +10,10 @@ import {
 } from "../configuration/index.js";
 
 /**
- * A scorer on a command line: a kind (`embedded`), `keyword:FILE.json`, an export of a module (`./file.js#name`), a
- * YAML file that holds a scorer section or a whole configuration, or the section itself (`{type: keyword, …}`).
+ * Parses `--scorer`: a kind (`embedded`), `keyword:FILE.json`, an export of a module (`./file.js#name`), a YAML file
+ * with a scorer section or a whole configuration, or an inline section (`{type: keyword, …}`).
  *
- * @throws UsageError that lists what there is
+ * @throws UsageError that lists the possible forms
  */
 export async function readScorerSpec(spec: string): Promise<KindSection> {
   const inline = (section: object) =>

@@ -4,14 +4,14 @@ import { UsageError } from "@astra-rl/torch";
 import type { Configuration } from "../configuration/index.js";
 import { modelSource } from "./model-source.js";
 
-/** What families call the tokens that a model can read at once. */
+/** Names of the context window in config.json, by model family. */
 const WINDOW_KEYS = ["n_positions", "max_position_embeddings"];
 
 /**
- * Says, before any model is loaded, whether utterances fit the windows of the models that are folders of this machine; what
- * cannot be read is judged when it is loaded.
+ * Checks, before any model is loaded, that utterances fit the context windows of local checkpoints. Other models are
+ * checked on loading.
  *
- * @throws UsageError for an utterance that leaves no room for what it answers
+ * @throws UsageError if `maxNewTokens` leaves no room for a prompt
  */
 export function checkWindows({ models, generation }: Configuration): void {
   const roles = [
@@ -20,7 +20,7 @@ export function checkWindows({ models, generation }: Configuration): void {
   ] as const;
   for (const [role, names] of roles) {
     const { maxNewTokens } = generation[role];
-    // A target of one's own is a section, and has no window here.
+    // A custom target is a section; its window is unknown.
     for (const name of names as readonly unknown[]) {
       const window = typeof name === "string" ? windowOf(modelSource(name)) : null;
       if (window === null || maxNewTokens < window) continue;

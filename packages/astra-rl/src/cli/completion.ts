@@ -4,9 +4,9 @@ import { createOutput, type Streams } from "./output.js";
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
 /**
- * `astra-rl completion SHELL`: a script that completes commands and options.
+ * `astra-rl completion SHELL`: prints a script that completes commands and options.
  *
- * @param commands the commands that the help lists
+ * @param commands the commands listed in the help
  */
 export function completionCommand(streams: Streams, commands: () => readonly CommandUnknownOpts[]) {
   return new Command("completion")
@@ -27,13 +27,13 @@ const namesOf = (command: CommandUnknownOpts) => [
   "--help",
 ];
 
-/** The values of the option before the cursor where they are known; file names otherwise. */
+/** Completions of an option's value: its choices if known, otherwise file names. */
 const choicesOf = (command: CommandUnknownOpts) =>
   command.options.flatMap(({ long, argChoices }) =>
     argChoices === undefined ? [] : [`      ${long}) words="${argChoices.join(" ")}" ;;`],
   );
 
-/** For zsh, by its emulation of bash. */
+/** zsh uses its bash emulation. */
 function bashLines(commands: readonly CommandUnknownOpts[], shell: "bash" | "zsh"): string[] {
   const cases = commands.flatMap((command) => [
     `    ${command.name()})`,

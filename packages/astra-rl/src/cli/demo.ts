@@ -34,7 +34,7 @@ import { createOutput, type Streams } from "./output.js";
 import { duration, trainingProgress } from "./progress.js";
 import { stepDoubts } from "./step-doubts.js";
 
-/** `astra-rl demo`: the whole way on the embedded world, from an untrained tester to a table of before and after. */
+/** `astra-rl demo`: the full pipeline on the embedded world, from an untrained tester to a before/after table. */
 export function demoCommand(streams: Streams) {
   return new Command("demo")
     .description("Train the embedded tester against the embedded target and show before and after")
@@ -150,7 +150,7 @@ async function demoConfiguration(
   return configuration;
 }
 
-/** The demo's last words. */
+/** The demo's closing lines. */
 function withYourOwnModels(): string[] {
   return [
     "The same with your own models:",

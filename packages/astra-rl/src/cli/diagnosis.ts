@@ -1,9 +1,9 @@
 import type { ComputeTypesChoice } from "../models/index.js";
 
-/** What `astra-rl doctor` found out about this machine. */
+/** What `astra-rl doctor` detected on this machine. */
 export interface Facts {
   node: string;
-  /** null: the addon could not be loaded, for the reason in `engineError`. */
+  /** null if the addon could not be loaded; see `engineError`. */
   engine: EngineFacts | null;
   engineError: string | null;
 }
@@ -18,26 +18,26 @@ export interface EngineFacts {
   oneDnn: boolean;
   threads: number;
   physicalCores: number;
-  /** The instruction set in force. */
+  /** The instruction set in use. */
   isa: string;
   bf16: boolean;
-  /** What dtype "auto" stands for with a large model on the CPU. */
+  /** What dtype "auto" resolves to for a large model on the CPU. */
   computeTypes: ComputeTypesChoice;
   cuda: boolean;
   cudaDevices: number;
-  /** Measured here and now, GFLOP/s of a large square product. */
+  /** Measured GFLOP/s of a large square matrix product. */
   gemm: { float32: number; bfloat16: number };
 }
 
 export interface Problem {
-  /** Whether nothing works until it is solved, or things work but slower than they could. */
+  /** "broken": nothing works until it is fixed; "slow": works, but slower than possible. */
   severity: "broken" | "slow";
   text: string;
 }
 
 const OLD_CORES = /^(Haswell|Zen|Sandybridge|Nehalem|Core2|Prescott|generic)$/i;
 
-/** What is wrong and what helps, one sentence each. */
+/** Finds problems and their remedies, one sentence each. */
 export function diagnose({ node, engine, engineError }: Facts): Problem[] {
   const problems: Problem[] = [];
   const broken = (text: string) => problems.push({ severity: "broken", text });

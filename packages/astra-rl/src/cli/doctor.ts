@@ -4,7 +4,7 @@ import { fastestTypes } from "../models/index.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 
-/** `astra-rl doctor`: what this machine computes with, how fast, and what is wrong. Exit code 1 when nothing works. */
+/** `astra-rl doctor`: shows the engine, its speed, and problems. Exit code 1 if nothing works. */
 export function doctorCommand(streams: Streams) {
   return new Command("doctor")
     .description("Say what engine this machine has, how fast it is, and what is wrong")
@@ -37,7 +37,7 @@ function gather(): Facts {
   }
 }
 
-/** GFLOP/s of products of two square matrices: the best of a few, since other processes only ever slow it down. */
+/** GFLOP/s of square matrix products: the best of several, because other processes only slow it down. */
 function gemmRate(dtype: DType, size = 1024, seconds = 0.4): number {
   return scope(() =>
     noGrad(() => {
@@ -45,7 +45,7 @@ function gemmRate(dtype: DType, size = 1024, seconds = 0.4): number {
       const b = ones([size, size], { dtype });
       let best = Infinity;
       const end = performance.now() + seconds * 1000;
-      // The first product sets threads and buffers up.
+      // Warm-up: the first product initializes threads and buffers.
       a.matmul(b).dispose();
       do {
         const start = performance.now();
@@ -82,7 +82,7 @@ function show({ node, engine, engineError }: Facts, output: Output): void {
   line("GEMM", `${engine.gemm.float32} GFLOP/s float32, ${engine.gemm.bfloat16} GFLOP/s bfloat16`);
 }
 
-/** What dtype "auto" stands for, and why. */
+/** What dtype "auto" resolves to, and why. */
 function autoText({ computeTypes: { rollouts, updates, reason } }: EngineFacts): string {
   const types = rollouts === updates ? rollouts : `${rollouts} in rollouts, ${updates} in updates`;
   return `${types}: ${reason}${rollouts === "bfloat16" ? "; float32 for small models" : ""}`;

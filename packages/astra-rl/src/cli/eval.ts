@@ -36,7 +36,7 @@ export function evalCommand(streams: Streams) {
       const toFile = file !== undefined && file !== "-";
       if (toFile) checkReplaceableFile(file);
       const configuration = await readCommandConfiguration(config, given, output);
-      // Targets alone: the tester is a checkpoint as a rule, and may be one of the embedded model's.
+      // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
       const { target, otherTargets } = configuration.models;
       const targets = [target, ...otherTargets].filter(
         (model) => (model as typeof model | undefined) !== undefined,

@@ -11,13 +11,13 @@ import { Progress } from "./progress.js";
 export interface EvaluateOptions {
   split: PromptSplit;
   prompts: readonly string[];
-  /** The tester, where it is not the configuration's. */
+  /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
-  /** Called after each rollout; what it throws ends the evaluation. */
+  /** Called after each rollout; an exception ends the evaluation. */
   onRollout?: (done: number, total: number) => void;
 }
 
-/** Evaluates the system of a configuration, and shows the progress. */
+/** Evaluates the system of a configuration and shows progress. */
 export async function evaluate(
   configuration: Configuration,
   system: System,

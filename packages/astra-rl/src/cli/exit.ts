@@ -3,24 +3,24 @@ import { noVerdict } from "../records/index.js";
 import { printable } from "../report/index.js";
 
 /**
- * Done; a run that failed; wrong usage, configuration or surroundings that only the user can put right; a run that came to
- * its end and says nothing of the target; and 128 + SIGPIPE, as of a program that a closed pipe has ended.
- * docs/exit-codes.md lists what ends in which.
+ * Exit codes: success; a failed run; wrong usage, configuration or environment, which only the user can fix; a
+ * completed run that says nothing about the target; and 128 + SIGPIPE, as for a program killed by a closed pipe. See
+ * docs/exit-codes.md.
  */
 export const EXIT = { done: 0, failed: 1, usage: 2, noVerdict: 3, closedPipe: 141 } as const;
 
-/** Thrown where all went as it should, but what came of it says nothing of the target. */
+/** Thrown if a command completed, but its result says nothing about the target. */
 export class NoVerdictError extends AstraError {
   override name = "NoVerdictError";
 
-  /** @param command begins the line */
+  /** @param command prefix of the line */
   constructor(command: string, doubts: readonly string[]) {
     super(`${command}: ${noVerdict(doubts)}`);
   }
 }
 
-// The user's disk, permissions or paths, not our fault: what the system calls it, in words. These may be about reading
-// as well as about writing; what only a write can meet is said by `diskReason`.
+// System errors that the user can fix (disk, permissions, paths), in words. They may occur in reads and writes; for
+// errors of writes only, see `diskReason`.
 const SYSTEM: Record<string, string> = {
   EACCES: "permission denied; choose another folder or change its permissions",
   EPERM: "the operation is not permitted; choose another folder or change its permissions",
@@ -42,7 +42,7 @@ const SYSTEM: Record<string, string> = {
 
 const sentenceOf = (code: string) => (Object.hasOwn(SYSTEM, code) ? SYSTEM[code] : diskReason(code));
 
-/** How an error ends a command: the exit code and the line to show. */
+/** The exit code and the message for an error. */
 export function explain(error: unknown): { code: number; line: string } {
   const systemCode = codeOf(error);
   if (error instanceof UsageError) return { code: EXIT.usage, line: lines(error.message) };
@@ -66,8 +66,8 @@ function codeOf(error: unknown): string | null {
   return code !== undefined && sentenceOf(code) !== undefined ? code : null;
 }
 
-/** Messages may quote what a file or a model said; their own line breaks stay. */
+/** Messages may quote file content or model output; keeps line breaks. */
 const lines = (message: string) => printable(message, LONGEST_LINE);
 
-/** Room for two paths as long as a system takes them. */
+/** Enough for two paths of the maximum length. */
 const LONGEST_LINE = 9000;

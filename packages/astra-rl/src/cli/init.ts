@@ -19,10 +19,10 @@ import { noteHubModel } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { askForScorer, chosenScorer, isComplete, OFFERED_SCORERS } from "./scorer-choice.js";
 
-// The same relative place from src/cli and from dist/cli.
+// The same relative path from src/cli and dist/cli.
 const SCHEMA = fileURLToPath(new URL("../../configuration.schema.json", import.meta.url));
 
-/** `astra-rl init [FILE]`: a configuration with every key, explained. */
+/** `astra-rl init [FILE]`: writes a configuration with every key, explained. */
 export function initCommand(streams: Streams) {
   return new Command("init")
     .description("Write a commented configuration file")
@@ -87,8 +87,8 @@ export function initCommand(streams: Streams) {
 const ROLES = ["tester", "target"] as const;
 
 /**
- * A configuration with every key. The user's own models are judged by a scorer that the user chose: until then the file has none,
- * and is refused. The embedded models have a scorer of their own.
+ * A configuration with every key. For the user's own models, the user must choose a scorer: until then the file has
+ * none and is invalid. The embedded models have their own scorer.
  */
 function template(
   schema: string,
@@ -107,7 +107,7 @@ function template(
   return configurationTemplate({ schema, values, notes, open: { scorer: OFFERED_SCORERS } });
 }
 
-/** A section and everything in it, by dotted path. */
+/** A section and all values in it, by dotted path. */
 function dottedValues(path: string, value: unknown): Record<string, unknown> {
   const values = { [path]: value };
   if (typeof value !== "object" || value === null || Array.isArray(value)) return values;
@@ -125,10 +125,11 @@ function knownPreset(name: string): void {
 }
 
 /**
- * A model as the file names it: paths in a file are relative to the file, those of the command line to where it is typed.
+ * The model name to write in the file: paths in a file are relative to the file, those on the command line to the
+ * working directory.
  *
- * @param option begins messages
- * @throws UsageError for a folder that is not there
+ * @param option prefix of messages
+ * @throws UsageError for a folder that does not exist
  */
 function modelInFile(model: string, option: string, folder: string, output: Output): string {
   if (model.trim() === "") throw new UsageError(`${option} "": must name a folder or a hub id, got nothing`);

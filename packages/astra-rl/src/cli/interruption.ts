@@ -5,28 +5,31 @@ export interface Interruption {
   /** Aborted by the first signal. */
   signal: AbortSignal;
   /**
-   * Waits for work that ends in order once the signal is aborted, unless it does nothing but wait itself: for a judge or a
-   * server that may never answer.
+   * Awaits work that ends cleanly once the signal is aborted. Gives up if the process is idle, that is, the work only
+   * waits for a scorer or a server that may never answer.
    *
    * @throws StoppedWaitingError then
    */
   orStopped: <T>(work: Promise<T>) => Promise<T>;
-  /** Signals do again what they did before. */
+  /** Restores the previous signal handling. */
   end: () => void;
 }
 
-/** Work was abandoned that only waited for an answer, of a server for example. */
+/** Thrown when abandoning work that only waited, for example for a server. */
 export class StoppedWaitingError extends AstraError {
   override name = "StoppedWaitingError";
 }
 
-/** How long nothing may be computed, after a signal, before work counts as waiting, and how little is nothing. */
+/**
+ * After a signal, work counts as waiting if the process is idle for this long; idle means less than this share of CPU
+ * time.
+ */
 const IDLE_MILLISECONDS = 250;
 const IDLE_SHARE = 0.05;
 
 /**
- * Ctrl-C as a wish to stop: the first ends the step in progress in order, or at once where it only waits; a second one ends
- * the process, even in the midst of a computation that lets no JavaScript run.
+ * Handles Ctrl-C: the first stops cleanly after the current step, or at once if the step only waits; a second one
+ * kills the process, even during a computation that blocks JavaScript.
  */
 export function stopOnInterrupt(output: Output): Interruption {
   const controller = new AbortController();
@@ -66,7 +69,7 @@ export function stopOnInterrupt(output: Output): Interruption {
   return { signal: controller.signal, orStopped, end };
 }
 
-/** Milliseconds so far in which the event loop, or any thread of the process, computed. */
+/** Active milliseconds so far of the event loop, and CPU time of all threads. */
 function busyness(): { at: number; loop: number; processor: number } {
   const { user, system } = process.cpuUsage();
   return {
@@ -76,9 +79,9 @@ function busyness(): { at: number; loop: number; processor: number } {
   };
 }
 
-/** The message of a run that was stopped, with the command that continues it. */
+/** The message for a stopped run, with the command that resumes it. */
 export function stoppedLine(command: string, step: number, steps: number, goOn: string): string {
-  // Before its first step a run has no checkpoint.
+  // Before the first step there is no checkpoint.
   const advice = step === 0 ? "there is nothing to go on from" : `go on with ${goOn}`;
   return `${command}: stopped after step ${step} of ${steps}; ${advice}`;
 }

@@ -4,12 +4,12 @@ import { parseLine } from "../options/index.js";
 import { readNamedFile, readStandardInput } from "../text/index.js";
 
 /**
- * Reads a file of JSON objects, one a line; "-" is standard input. Empty lines are skipped.
+ * Reads a file of JSON objects, one per line; "-" is standard input. Empty lines are skipped.
  *
- * @param shape what an object holds, for the message about an empty file
+ * @param shape describes an object, for the message about an empty file
  * @param schema of one object
- * @returns each object with the number of its line
- * @throws UsageError that begins file:line
+ * @returns each object with its line number
+ * @throws UsageError prefixed with file:line
  */
 export async function readJsonLines<T>(
   path: string,

@@ -24,7 +24,7 @@ const { version } = JSON.parse(readFileSync(new URL("../../package.json", import
   version: string;
 };
 
-/** In the order in which the help lists them. */
+/** In the order of the help. */
 export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   demoCommand,
   initCommand,
@@ -41,9 +41,9 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
 ];
 
 /**
- * Runs one command line and never throws.
+ * Runs one command line; never throws.
  *
- * @param args without node and the script
+ * @param args arguments without node and the script
  * @returns the exit code
  */
 export async function main(args: readonly string[], streams: Streams = process): Promise<number> {
@@ -75,7 +75,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     await program.parseAsync([...args], { from: "user" });
     return EXIT.done;
   } catch (error) {
-    // commander has already written its message; --help and --version end with code 0.
+    // commander has already printed its message; --help and --version exit with code 0.
     if (error instanceof CommanderError && !(error instanceof InvalidArgumentError)) {
       return error.exitCode === 0 ? EXIT.done : EXIT.usage;
     }

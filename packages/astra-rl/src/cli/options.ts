@@ -15,7 +15,7 @@ import {
 import { inputSchema, requirement } from "../options/index.js";
 import type { Output } from "./output.js";
 
-/** Parses the value of an option by a schema of a number or a text. */
+/** Parses an option's value with a number or string schema. */
 export const checked =
   <T>(schema: z.ZodType<T>) =>
   (text: string): T => {
@@ -29,17 +29,15 @@ export const checked =
 export const wholeNumber = (least: number, most = Number.MAX_SAFE_INTEGER) =>
   checked(z.int().min(least).max(most));
 
-/** `--device NAME` of a model. */
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda or cuda:N").default("cpu").argParser(checked(deviceSchema));
 
-/** `--dtype NAME`: the number format of a model that is not trained. */
+/** `--dtype NAME`: the dtype of a model that is not trained. */
 export const dtypeOption = () =>
   new Option("--dtype <name>", "number format of the weights")
     .choices(["float32", "bfloat16"])
     .default("float32" as const);
 
-/** `--quiet`. */
 export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
 
 /** `--set a.b=c`, which may be repeated. */
@@ -49,13 +47,13 @@ export const setOption = () =>
     "replace a value of the configuration, such as training.learningRate=1e-5; repeatable",
   ).argParser((text, before: Override[] | undefined) => [...(before ?? []), parseOverride(text)]);
 
-/** `--tester MODEL`, in place of the configuration's. */
+/** `--tester MODEL`, replaces the configured tester. */
 export const testerOption = () =>
   new Option("--tester <model>", "instead of models.tester: a checkpoint folder of a run, for example");
 
 /**
- * Reads the configuration of a command, checks that utterances fit the models' windows, and says which models are looked for on
- * the hub.
+ * Reads the configuration of a command, checks that utterances fit the models' context windows, and notes which
+ * models come from the hub.
  *
  * @throws UsageError for a mistake in the file or in an option
  */
@@ -79,9 +77,9 @@ export async function readCommandConfiguration(
 }
 
 /**
- * Says that a model is looked for on the hub: a mistyped folder may look like a hub id.
+ * Notes that a model is loaded from the hub, because a mistyped folder may look like a hub id.
  *
- * @param where the key or the option that names the model
+ * @param where the key or option that names the model
  */
 export function noteHubModel(where: string, model: string, output: Output): void {
   if (!isModelId(model) || existsSync(model)) return;

@@ -1,35 +1,35 @@
 import { printable, visibleJson } from "../report/index.js";
 import { outliveStandardOutput } from "./standard-streams.js";
 
-/** Where a command writes, and how the user wants it. */
+/** Output of a command. */
 export interface Output {
-  /** A line of the result. */
+  /** Prints a line of the result. */
   result(line: string): void;
-  /** A line of the result as JSON. */
+  /** Prints a line of the result as JSON. */
   json(value: unknown): void;
-  /** A line about the progress of the command; not shown with --quiet. */
+  /** Prints a line about progress; hidden by --quiet. */
   note(line: string): void;
-  /** Replaces the last `live` line on a terminal; elsewhere an ordinary note. */
+  /** Replaces the last `live` line on a terminal; otherwise an ordinary note. */
   live(line: string): void;
   /** Ends a `live` line. */
   endLive(): void;
-  /** An error or a warning: shown always. */
+  /** Prints an error or warning, also with --quiet. */
   alert(line: string): void;
   readonly isTerminal: boolean;
-  /** Characters in a line of the terminal. */
+  /** Terminal width in characters. */
   readonly columns: number;
 }
 
-/** The two streams of a process, as far as they are used here. */
+/** The used parts of a process's output streams. */
 export interface Streams {
   stdout: { write(text: string): unknown };
   stderr: { write(text: string): unknown; isTTY?: boolean; columns?: number };
 }
 
 export interface OutputOptions {
-  /** Leaves out notes and live lines. */
+  /** Hides notes and live lines. */
   quiet?: boolean;
-  /** Said when standard output is closed or full and the command continues. Default: the process ends. */
+  /** Message if standard output is closed or full and the command continues. Default: the process exits. */
   mayOutlive?: string;
 }
 
@@ -67,7 +67,7 @@ export function createOutput(
         stderr.write(`${printable(line)}\n`);
         return;
       }
-      // Back to the first column, erase the line; cut so that it never wraps.
+      // Return to the first column and erase the line; truncated so that it never wraps.
       stderr.write(
         `\r\u001B[2K${Array.from(printable(line))
           .slice(0, columns - 1)

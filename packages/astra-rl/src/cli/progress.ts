@@ -4,25 +4,25 @@ import type { Progress as TrainerProgress } from "../training/index.js";
 import type { Output } from "./output.js";
 
 export interface ProgressOptions {
-  /** What is counted, such as "step". */
+  /** The counted unit, such as "step". */
   unit: string;
   total: number;
-  /** Milliseconds from any fixed moment. Default: the process's monotonic clock. */
+  /** Clock in milliseconds from any origin. Default: the process's monotonic clock. */
   now?: () => number;
 }
 
-// Elsewhere than on a terminal each line stays, so that one every few seconds is enough.
+// Without a terminal, lines are not overwritten: print one every few seconds.
 const PLAIN_INTERVAL = 5000;
 const LIVE_INTERVAL = 100;
 
-/** One line that shows how far a command is: count, speed, time left, and what the caller adds. */
+/** A progress line: count, speed, ETA, and facts from the caller. */
 export class Progress {
   readonly #output: Output;
   readonly #unit: string;
   readonly #total: number;
   readonly #now: () => number;
   #started: number;
-  /** What was done before this process began; null until that is known. */
+  /** Count completed before this process started; null until known. */
   #before: number | null = null;
   #shown = -Infinity;
 
@@ -34,7 +34,7 @@ export class Progress {
     this.#started = now();
   }
 
-  /** Says, the first time, how much was done before: speed and time left are those of what is done from now on. */
+  /** Sets, once, the count completed before; speed and ETA exclude it. */
   startFrom(done: number): void {
     if (this.#before !== null) return;
     this.#before = done;
@@ -42,8 +42,8 @@ export class Progress {
   }
 
   /**
-   * @param done how many are finished
-   * @param facts such as "reward 0.42", the most important first; a terminal shows as many as fit on its line
+   * @param done number completed
+   * @param facts for example "reward 0.42", most important first; a terminal shows as many as fit on the line
    */
   update(done: number, facts: readonly string[] = []): void {
     const time = this.#now();
@@ -71,8 +71,8 @@ export class Progress {
 const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 /**
- * The progress of a training run: the share of attacks that succeeded, the reward, how the tester did in the last evaluation on
- * the dev prompts, and what the probes are like.
+ * The progress of a training run: attack success, reward, the last evaluation on the dev prompts, and probe
+ * statistics.
  */
 export function trainingProgress(output: Output, steps: number) {
   const progress = new Progress(output, { unit: "step", total: steps });
@@ -116,7 +116,7 @@ function rate(perSecond: number, unit: string): string {
   return perSecond >= 1 ? `${perSecond.toFixed(1)} ${unit}s/s` : `${(1 / perSecond).toFixed(1)} s/${unit}`;
 }
 
-/** Such as "12 s", "3 min 05 s", "2 h 07 min". */
+/** Formats "12 s", "3 min 05 s", "2 h 07 min". */
 export function duration(seconds: number): string {
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;

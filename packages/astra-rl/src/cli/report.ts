@@ -17,7 +17,7 @@ import { createOutput, type Streams } from "./output.js";
 const FORMATS = ["html", "json", "csv", "markdown"] as const;
 type Format = (typeof FORMATS)[number];
 
-/** `astra-rl report RUN|EVALUATION…`: what was trained and found, as one page to look at, or for other programs. */
+/** `astra-rl report RUN|EVALUATION…`: reports runs and evaluations as an HTML page or in other formats. */
 export function reportCommand(streams: Streams) {
   return new Command("report")
     .description(
@@ -40,7 +40,7 @@ export function reportCommand(streams: Streams) {
     .action((paths, { output: given, format, table, graphs, quiet }) => {
       const output = createOutput(streams, { quiet });
       const file = given ?? (format === "html" ? "report.html" : "-");
-      // Before anything is read: whoever waits for a large run should not wait for a refusal.
+      // Checked first, so that a refusal does not come after reading a large run.
       if (file !== "-") checkReplaceableFile(file);
       const record = readReport(paths, graphs === undefined ? {} : { graphs });
       const text = render(record, format, table);
@@ -58,6 +58,6 @@ function render(record: ReportRecord, format: Format, table: CsvTable): string {
   if (format === "html") return htmlReport(record);
   if (format === "markdown") return markdownReport(record);
   if (format === "csv") return csvReport(record, table);
-  // Line by line: line breaks of the layout are no text of a model.
+  // Escaped line by line, to keep the line breaks of the indentation.
   return `${JSON.stringify(record, null, 2).split("\n").map(visibleJson).join("\n")}\n`;
 }

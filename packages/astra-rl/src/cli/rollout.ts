@@ -22,11 +22,11 @@ import type { TokenTeller } from "../training/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
-// Episodes grown together: enough to fill a batch, few enough that lines appear as they are made.
+// Episodes per batch: enough to be efficient, few enough that lines appear regularly.
 const TOGETHER = 64;
 const MOST_EPISODES = 1_000_000;
 
-/** `astra-rl rollout CONFIG`: grows training graphs and shows them, one JSON line each with --json. */
+/** `astra-rl rollout CONFIG`: rolls out training graphs and prints them, one JSON line each with --json. */
 export function rolloutCommand(streams: Streams) {
   return new Command("rollout")
     .description("Grow conversation trees and show them; with --json one graph a line")

@@ -12,19 +12,19 @@ import {
 import { makeScorer, readScorerSpec } from "../assembly/index.js";
 import type { Output } from "./output.js";
 
-/** What `astra-rl init` offers where a scorer has to be chosen. */
+/** The scorers that `astra-rl init` offers. */
 export const OFFERED_SCORERS = ["detoxify", "llama-guard", "classifier", "keyword"] as const;
 
 /**
- * The section that `--scorer` means, with paths relative to `folder`. Of a kind alone, the options
- * are left to be filled in.
+ * The section for `--scorer`, with paths relative to `folder`. For a bare kind, the options are left for the user to
+ * fill in.
  *
  * @throws UsageError, see `readScorerSpec`
  */
 export async function chosenScorer(spec: string, folder: string): Promise<KindSection> {
   if (findKind("scorer", spec) !== null) return { type: spec };
   const section = await readScorerSpec(spec);
-  // Word lists are read now, models and modules when they are used.
+  // Word lists are validated now, models and modules on use.
   const isLight = sectionModels("scorer", section).length === 0 && !isModuleReference(section.type);
   if (isLight) (await makeScorer(section)).dispose();
   for (const { path, value, schema } of sectionLeaves("scorer", section)) {
@@ -36,9 +36,9 @@ export async function chosenScorer(spec: string, folder: string): Promise<KindSe
   return section;
 }
 
-/** Whether a scorer is chosen to the last option that it needs. @param folder what its paths are relative to */
+/** Whether a scorer section has all required options. @param folder base of its relative paths */
 export async function isComplete(section: KindSection, folder: string): Promise<boolean> {
-  // A module was read before, with its options.
+  // Modules and their options were validated before.
   if (isModuleReference(section.type)) return true;
   try {
     await parseKindSection("scorer", JSON.stringify(section), `${folder}/init.yaml`);
@@ -49,7 +49,7 @@ export async function isComplete(section: KindSection, folder: string): Promise<
   }
 }
 
-/** Asks at the terminal for a scorer, until the answer is one; null where it is left for later. */
+/** Asks for a scorer on the terminal until the answer is valid; null if the user skips it. */
 export async function askForScorer(folder: string, output: Output): Promise<KindSection | null> {
   output.note("Which scorer says how harmful a text is? The tester is trained to raise its score.");
   for (const [index, name] of OFFERED_SCORERS.entries()) {

@@ -4,14 +4,14 @@ import { dirname, join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
 
-/** `astra-rl setup`: finds or installs libtorch and builds the engine where the package is installed. */
+/** `astra-rl setup`: finds or installs libtorch and builds the engine in the installed package. */
 export function setupCommand() {
   return new Command("setup")
     .description("Find or install libtorch and build the engine, once after installing the package")
     .option("--force", "do every step again", false)
     .option("--quiet", "no line when nothing is to be done", false)
     .action(({ force, quiet }) => {
-      // In a process of its own: this one may have begun to load what is built.
+      // In a separate process, because this one may have loaded the addon being rebuilt.
       const { status } = spawnSync(
         process.execPath,
         [enginePath(), ...(force ? ["--force"] : []), ...(quiet ? ["--quiet"] : [])],
@@ -22,7 +22,7 @@ export function setupCommand() {
     });
 }
 
-/** The set-up script of the engine's package, wherever that is installed. */
+/** Path of the engine package's set-up script. */
 function enginePath(): string {
   const require = createRequire(import.meta.url);
   return join(dirname(require.resolve("@astra-rl/torch/package.json")), "scripts", "setup.mjs");

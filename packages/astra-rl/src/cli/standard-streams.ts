@@ -1,32 +1,32 @@
 import { diskReason } from "@astra-rl/torch";
 import { EXIT } from "./exit.js";
 
-/** What continues after standard output was closed; null: the process ends. */
+/** Description of what continues after standard output is closed; null: the process exits. */
 let sequel: string | null = null;
 let failure: NodeJS.ErrnoException | null = null;
 
-/** For commands whose results are in files as well: a closed standard output must not end days of work. */
+/** For commands that also write results to files: a closed standard output must not end days of work. */
 export function outliveStandardOutput(whatGoesOn: string): void {
   sequel = whatGoesOn;
 }
 
-/** The exit code that a command's own becomes where its results could not be written. */
+/** The final exit code: replaces the command's own if its results could not be written. */
 export async function codeAfterWriting(code: number): Promise<number> {
-  // The streams tell of a failed write in a turn of their own.
+  // Streams report failed writes in a later turn of the event loop.
   await new Promise((resolve) => setImmediate(resolve));
   const isLost = failure !== null && failure.code !== "EPIPE";
   return code === EXIT.done && isLost ? EXIT.usage : code;
 }
 
 /**
- * Ends the process with a line where standard output cannot be written: 141, as a shell shows a broken pipe, where its
- * reader has left, else the code for surroundings that only the user can put right. Standard error is the last to be
- * told anything, so what it cannot take is dropped.
+ * Exits with a message if standard output cannot be written: with 141, a shell's code for a broken pipe, if the
+ * reader has left, else with the usage code. Errors of standard error are ignored, because there is nowhere to report
+ * them.
  */
 export function watchStandardStreams(): void {
   process.stderr.on("error", () => {});
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    // Every later write fails as well.
+    // Handle only the first failure; later writes fail as well.
     if (failure !== null) return;
     failure = error;
     const code = error.code ?? "";

@@ -3,7 +3,7 @@ import { doubtsOfStep, NOTHING_LEARNED, type MetricsRecord } from "../records/in
 import type { TrainingCallback } from "../training/index.js";
 import type { Output } from "./output.js";
 
-/** Warns at the first step that says nothing about the target, since a run may take days. */
+/** Warns at the first step that says nothing about the target, because a run may take days. */
 export function stepDoubts(output: Output): TrainingCallback {
   let hasSpoken = false;
   let hasNoted = false;
@@ -18,7 +18,7 @@ export function stepDoubts(output: Output): TrainingCallback {
       if (doubts.length === 0) return;
       const first = failure === null ? "" : `, first with "${failure}"`;
       const line = `step ${record.step}: says nothing of the target: ${doubts.join("; ")}${first} (said once)`;
-      // A single step without anything to learn from is nothing rare.
+      // A single step with nothing to learn from is common.
       if (doubts.every((doubt) => doubt === NOTHING_LEARNED)) {
         if (!hasNoted) output.note(line);
         hasNoted = true;

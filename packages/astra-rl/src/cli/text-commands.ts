@@ -27,16 +27,16 @@ import {
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
 
-/** A command that answers each JSON line of its input with one JSON line. */
+/** A command that maps each JSON line of its input to one JSON line. */
 interface TextCommand<Row, Flags> {
   name: string;
   description: string;
-  /** What a line of the input holds, for the help and for the message about an empty file. */
+  /** Describes an input line, for the help and the message about an empty file. */
   shape: string;
   row: z.ZodType<Row>;
   unit: string;
   options: readonly Option[];
-  /** Yields the answers in the order of the rows. `where(index)` begins a message about a row. */
+  /** Yields outputs in row order. `where(index)` is the prefix for a message about a row. */
   answer: (
     rows: readonly Row[],
     flags: Flags,
@@ -86,7 +86,7 @@ interface ModelFlags {
   batchSize: number;
 }
 
-/** Loads the model, answers batch by batch, and disposes of the model. */
+/** Loads the model, processes batches, and disposes of the model. */
 async function* withModel<Row>(
   rows: readonly Row[],
   { model: name, device, dtype, batchSize }: ModelFlags,
@@ -109,10 +109,10 @@ async function* withModel<Row>(
 }
 
 /**
- * `astra-rl logprobs`. The context's ids are those that the model read: as Python's `tokenizer(context)`, without what some
- * tokenizers append to a text; truncated from the left, behind the beginning-of-text token, where the window is too small; for
- * an empty context of a tokenizer that prepends nothing, the token that stands in for it. The continuation's are those of
- * `tokenizer(continuation, add_special_tokens=False)`.
+ * `astra-rl logprobs`. The context ids are the model's input: Python's `tokenizer(context)` without appended special
+ * tokens; truncated from the left, keeping the BOS token, if the window is too small; a replacement token if the
+ * context is empty and the tokenizer prepends nothing. The continuation ids are `tokenizer(continuation,
+ * add_special_tokens=False)`.
  */
 export const logprobsCommand = textCommand<{ context: string; continuation: string }, ModelFlags>({
   name: "logprobs",
@@ -155,7 +155,7 @@ export const logprobsCommand = textCommand<{ context: string; continuation: stri
     }),
 });
 
-/** The options of generation that are numbers, and what holds where none is given: sampling from the whole distribution. */
+/** Numeric generation options with their defaults: sampling from the full distribution. */
 const SAMPLING = {
   maxNewTokens: 32,
   minNewTokens: 0,
@@ -176,8 +176,8 @@ const samplingOptions = () =>
   });
 
 /**
- * `astra-rl generate`. A prompt is read as Python's `tokenizer(prompt)`, without what some tokenizers append to a text. The ids
- * are those sampled, the end-of-sequence id included; the text is what they add to the prompt.
+ * `astra-rl generate`. Prompts are tokenized as by Python's `tokenizer(prompt)`, without appended special tokens.
+ * `ids` are the sampled ids, including EOS; `text` is what they add to the prompt.
  */
 export const generateCommand = textCommand<{ prompt: string }, ModelFlags & SamplingFlags>({
   name: "generate",
@@ -223,8 +223,8 @@ const scoredRow = z
   });
 
 /**
- * `astra-rl score`. Of {prompt, response} the response is judged, by a scorer that keeps roles as the answer to the prompt.
- * What could not be scored is {score: null, error}, and ends in exit code 1.
+ * `astra-rl score`. For {prompt, response} it scores the response; role-aware scorers also see the prompt. Failures
+ * give {score: null, error} and exit code 1.
  */
 export const scoreCommand = textCommand<z.output<typeof scoredRow>, { scorer: string; batchSize: number }>({
   name: "score",
@@ -274,8 +274,8 @@ const encodedRow = z
   });
 
 /**
- * `astra-rl encode`: special tokens around a text as in Python's `tokenizer(text)`; conversations as in
- * `apply_chat_template(messages, add_generation_prompt=True)`. No weights are read.
+ * `astra-rl encode`: texts with special tokens as in Python's `tokenizer(text)`; conversations as in
+ * `apply_chat_template(messages, add_generation_prompt=True)`. Loads no weights.
  */
 export const encodeCommand = textCommand<z.output<typeof encodedRow>, { model: string }>({
   name: "encode",
@@ -297,7 +297,7 @@ export const encodeCommand = textCommand<z.output<typeof encodedRow>, { model: s
       const ids =
         messages === undefined
           ? tokenizer.encode(text!, { addSpecialTokens: true })
-          : // The template has written the special tokens already.
+          : // The template already contains the special tokens.
             tokenizer.encode(template!.render(messages, { addGenerationPrompt: true }));
       yield { ids };
     }

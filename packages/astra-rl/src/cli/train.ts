@@ -31,7 +31,7 @@ import { createOutput, type Streams } from "./output.js";
 import { stepDoubts } from "./step-doubts.js";
 import { trainingProgress } from "./progress.js";
 
-/** `astra-rl train CONFIG`: trains the tester and leaves a run folder. */
+/** `astra-rl train CONFIG`: trains the tester and writes a run folder. */
 export function trainCommand(streams: Streams) {
   return new Command("train")
     .description(
@@ -100,7 +100,7 @@ export function trainCommand(streams: Streams) {
           if (change !== null) output.alert(change);
           await recordSession(folder, configuration, { resume });
           await interruption.orStopped(trainer.train());
-          // A resumed run may have been given more steps, for example; what was refused is not written down.
+          // A resumed run may have changed options, such as more steps; written only after they were accepted.
           lock.check();
           if (resume) writeResolvedConfiguration(folder, configuration);
           const { lastEvaluation } = trainer;
@@ -140,12 +140,12 @@ export function trainCommand(streams: Streams) {
     });
 }
 
-/** Said of an empty name, such as that of a variable of the shell that is not set. */
+/** For an empty name, for example from an unset shell variable. */
 const NO_FOLDER = '--run-dir: must name a folder, got ""';
 
 const inEvaluation = (doubt: string) => `in the last evaluation ${doubt}`;
 
-/** Why a run's training says nothing of the target; a trainer of the user's need not leave the lines that tell. */
+/** Reasons why a run's training says nothing about the target. A custom trainer may not write metrics.jsonl. */
 function doubtsOfRun(folder: string): string[] {
   const file = join(folder, "metrics.jsonl");
   return existsSync(file) ? doubtsOfTraining(parseMetricsLines(readFileSync(file, "utf8"), file)) : [];

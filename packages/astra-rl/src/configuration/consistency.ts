@@ -4,16 +4,16 @@ import { findKind } from "./registry.js";
 import type { Configuration } from "./schema.js";
 
 /**
- * What sections that are right by themselves do not allow together; null where everything fits.
+ * Checks that individually valid sections are compatible; null if they are.
  *
- * @param trains whether the algorithm is used
+ * @param trains whether the algorithm will be used
  */
 export const misfitOf = async (configuration: Configuration, trains: boolean): Promise<Misfit | null> =>
   tooManyTurns(configuration) ?? (trains ? await algorithmMisfit(configuration) : null);
 
-/** More turns at once than the sampler's limit allows. */
+/** Checks the number of parallel turns against the sampler's limit. */
 function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit | null {
-  // How much a sampler of the user's grows is not known.
+  // The number of turns of a custom sampler is unknown.
   if (findKind("sampler", sampler.type) === null) return null;
   const {
     width = 1,
@@ -43,7 +43,7 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit 
   };
 }
 
-/** Something that the chosen algorithm does not go with. */
+/** Checks what the selected algorithm is incompatible with. */
 async function algorithmMisfit({ sampler, seed, algorithm, credit }: Configuration): Promise<Misfit | null> {
   const { type, ...options } = algorithm;
   const kind = findKind("algorithm", type);

@@ -1,5 +1,5 @@
-// What a run is made of, as one YAML file: the schema, its defaults, and messages that point at a line. It stands above
-// the stages, whose kinds and options it lists, and must not know how a run is put together, models or the command line.
+// The YAML configuration of a run: schema, defaults, and errors with line numbers. It depends on the stages, whose
+// kinds and options it lists. Must not know: how a run is assembled, models, the command line.
 export {
   configuredFiles,
   configuredModels,

@@ -5,7 +5,7 @@ import { COMMON_SHAPES } from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 import { configurationSchema } from "./schema.js";
 
-/** The form of a section whose `type` is an export of the user's module, which checks its own options. */
+/** The schema of a section whose `type` is an export of a user module; the module validates its own options. */
 function moduleForm(role: Role): JsonSchema {
   const { properties, required = [] } = inputSchema(z.object(COMMON_SHAPES[role] ?? {}));
   const type = {
@@ -16,7 +16,7 @@ function moduleForm(role: Role): JsonSchema {
   return { type: "object", properties: { type, ...properties }, required: ["type", ...required] };
 }
 
-/** The schema of a configuration file for editors; committed as packages/astra-rl/configuration.schema.json. */
+/** The JSON Schema of configuration files, for editors; committed as packages/astra-rl/configuration.schema.json. */
 export function configurationJsonSchema(): JsonSchema {
   const schema = withNamedSections(inputSchema(configurationSchema()));
   for (const section of Object.values(schema.$defs ?? {}))
@@ -35,13 +35,13 @@ export function configurationJsonSchema(): JsonSchema {
   return {
     ...rest,
     ...(others.length === 0 ? {} : { required: others }),
-    // A system of the user's may need no models.
+    // A custom system may need no models.
     anyOf: [{ required: ["models"] }, { required: ["system"] }],
     title: "ASTRA-RL run configuration",
   };
 }
 
-/** Sections inside sections refer to the forms of their role, which may hold such sections again. */
+/** Nested sections reference the schema of their role, which may be recursive. */
 function withNamedSections(schema: JsonSchema): JsonSchema {
   let text = JSON.stringify(schema);
   for (const [name, { kind }] of Object.entries(schema.$defs ?? {})) {
@@ -54,7 +54,7 @@ function withNamedSections(schema: JsonSchema): JsonSchema {
 let cached: JsonSchema | null = null;
 export const rootSchema = (): JsonSchema => (cached ??= configurationJsonSchema());
 
-/** A value of a configuration, its path, and what the schema says of it. */
+/** A value of a configuration, its path, and its schema. */
 export interface Place {
   path: readonly (string | number)[];
   value: unknown;
@@ -65,8 +65,8 @@ export const isSection = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
- * Every value of a configuration, a section before what is in it. A list is gone through where it holds sections or models; any
- * other is one value.
+ * Yields every value of a configuration, sections before their contents. Lists are traversed only if they contain
+ * sections or models; any other list is one value.
  */
 export function* placesOf(
   value: unknown,
@@ -80,7 +80,7 @@ export function* placesOf(
   const forms = formsOf(here, rootSchema(), value);
   for (const step of steps) {
     const [child = {}] = childrenOf(forms, step);
-    // What a resumed run may do with a section or a list holds for everything in it that says nothing itself.
+    // The `resume` mark of a section or list applies to everything in it without a mark of its own.
     const { resume = here.resume } = child;
     const item = (value as Record<PropertyKey, unknown>)[step];
     yield* placesOf(item, resume === undefined ? child : { ...child, resume }, [...path, step]);
@@ -93,10 +93,10 @@ function isGoneThrough({ value, schema }: Place): boolean {
   return hasPaths || value.some((item) => typeof item === "object" && item !== null);
 }
 
-/** Every value of a configuration that holds no others. */
+/** Every leaf value of a configuration. */
 export const leavesOf = (value: unknown, schema?: JsonSchema): Place[] =>
   [...placesOf(value, schema)].filter((place) => !isGoneThrough(place));
 
-/** Every value of a section that chooses a kind for a role, its `type` included; paths begin inside the section. */
+/** Every leaf value of a role's section, including `type`; paths are relative to the section. */
 export const sectionLeaves = (role: string, section: unknown): Place[] =>
   leavesOf(section, rootSchema().properties![role]!);

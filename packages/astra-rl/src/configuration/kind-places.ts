@@ -3,7 +3,7 @@ import { isSection, placesOf, type Place } from "./json-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 import { DEFAULT_PRESET } from "./schema.js";
 
-/** A section of a configuration that chooses a kind, as the file and the command line gave it. */
+/** A section that selects a kind, as given in the file or on the command line. */
 export interface KindPlace {
   path: Place["path"];
   role: Role;
@@ -11,14 +11,14 @@ export interface KindPlace {
 }
 
 /**
- * Every section that chooses a kind, those inside others after them. One that leaves `type` out, or a reward its
- * preset, is given its default; a target that is named by an export alone becomes a section.
+ * Every section that selects a kind, outer before nested. Fills in a missing `type`, or preset of a reward, with the
+ * default, and turns a target given only as an export into a section.
  */
 export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   const own = (name: string) => (Object.hasOwn(content, name) ? content[name] : undefined);
   for (const name of KIND_SECTIONS) {
     const section = own(name);
-    // null is a choice still to be made.
+    // null means that the choice is still open.
     if (isSection(section) && section["type"] === undefined) section["type"] = DEFAULT_TYPES[name];
   }
   const [reward, models] = [own("reward"), own("models")];
@@ -35,6 +35,6 @@ export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
   );
 }
 
-/** Whether a model is named as an export of a module; the names of folders may hold a "#", too. */
+/** Whether a model is an export of a module; folder names may contain "#", too. */
 const isExport = (model: unknown): model is string =>
   typeof model === "string" && /#[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(model);

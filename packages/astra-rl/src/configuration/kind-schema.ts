@@ -4,16 +4,16 @@ import { DEFAULT_CACHE_SIZE } from "../scorer/index.js";
 import { kindsOf } from "./registry.js";
 
 /**
- * What a resumed run may do with a key, where it is not simply to leave it alone: "free" to change; "content": name
- * another file, as long as the same stands in it.
+ * What a resumed run may change, for keys that are not fixed. "free": any value; "content": the path of a file with
+ * the same content.
  */
 export const FREE = { resume: "free" };
 export const SAME_CONTENT = { resume: "content", path: "file" };
 
-/** The types of each role that are exports of modules; a module checks its own options. */
+/** Module exports used as types of each role; a module validates its own options. */
 export type ModuleTypes = Partial<Record<Role, readonly string[]>>;
 
-/** What a reward says of each of its terms, whatever the term. */
+/** Options of every reward term. */
 const TERM_SHAPE = {
   weight: z.number().describe("What the term's value is multiplied by"),
   optional: z
@@ -37,12 +37,12 @@ const scoreCache = z.strictObject({
     .describe("Most scores to hold in memory, the oldest forgotten first"),
 });
 
-/** How the scores of a section are remembered. */
+/** Options of a scorer's cache. */
 export type ScoreCache = z.output<typeof scoreCache>;
 
-/** Seconds that a call to a scorer of the user's may take, unless the configuration says otherwise. */
+/** Default timeout of a call to a custom scorer, in seconds. */
 export const MODULE_DEADLINE = 600;
-/** What a timer takes. */
+/** The maximum that a timer accepts. */
 const MOST_SECONDS = 2_000_000;
 
 /** Options of every scorer. */
@@ -60,12 +60,12 @@ const SCORER_SHAPE = {
   cache: scoreCache.optional().describe("Remember scores, so that no text is scored twice. Default: nothing"),
 };
 
-/** Options of every kind of a role, modules included, which its maker does not see. */
+/** Options of every kind of a role, including modules, that are not passed to its factory. */
 export const COMMON_SHAPES: Partial<Record<Role, z.ZodRawShape>> = { term: TERM_SHAPE, scorer: SCORER_SHAPE };
 
-/** The section of a role: one form for each of its kinds, and for each module. */
+/** The schema of a role's section: one alternative per kind and per module. */
 export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
-  // Made when it is first needed: a scorer may hold scorers, and those others.
+  // Lazy, because scorers may contain scorers recursively.
   let scorer: z.ZodType<KindSection, KindSection> | undefined;
   const sections: Sections = {
     scorer: z.lazy(() => (scorer ??= unionOf("scorer", modules, sections))).meta({ kind: "scorer" }),

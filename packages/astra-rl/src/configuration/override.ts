@@ -6,19 +6,19 @@ import { excessOf } from "./yaml-bounds.js";
 
 /** One `--set a.b[0].c=d` of the command line. */
 export interface Override {
-  /** Keys of sections, and places in lists, from 0. */
+  /** Keys of sections, and list indices from 0. */
   path: readonly (string | number)[];
   value: unknown;
-  /** As it was written, for messages. */
+  /** The original text, for messages. */
   text: string;
 }
 
 const PART = /^([^[\]]+)((?:\[\d+\])*)$/;
 
 /**
- * Reads `a.b=c` or `a.b[0].c=d`; the value is YAML, so that numbers, lists and booleans are what they look like.
+ * Parses `a.b=c` or `a.b[0].c=d`; the value is YAML, so that it may be a number, list or boolean.
  *
- * @throws UsageError when there is no "=", a part of the path is empty, or the value is no YAML
+ * @throws UsageError if there is no "=", a part of the path is empty, or the value is not YAML
  */
 export function parseOverride(text: string): Override {
   const at = text.indexOf("=");
@@ -47,10 +47,10 @@ export function parseOverride(text: string): Override {
 }
 
 /**
- * Puts overrides into what the file said, in order; sections and lists that the file leaves out are made, and the
- * place behind the last of a list adds to it.
+ * Applies overrides to the file's content, in order. Creates missing sections and lists; the index after the last
+ * item of a list appends.
  *
- * @throws UsageError when a path leads through something that is no section or list, or beyond a list's end
+ * @throws UsageError if a path leads through a value that is not a section or list, or beyond the end of a list
  */
 export function applyOverrides(content: Record<string, unknown>, overrides: readonly Override[]): void {
   for (const { path, value, text } of overrides) {
@@ -72,10 +72,10 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
   }
 }
 
-/** Refuses to make a section of what the schema knows as a value. */
+/** Throws if an override would turn a known scalar option into a section. */
 function checkIsSection(path: readonly (string | number)[], next: string | number, text: string): void {
   if (typeof next === "number" || path.some((step) => typeof step === "number")) return;
-  // Its keys are the user's own.
+  // Keys of `modules` are arbitrary.
   if (path[0] === "modules") return;
   const isKnown = keysAt(rootSchema(), path.slice(0, -1)).includes(String(path.at(-1)));
   if (!isKnown || keysAt(rootSchema(), path).length > 0) return;
@@ -84,7 +84,7 @@ function checkIsSection(path: readonly (string | number)[], next: string | numbe
   );
 }
 
-/** Whether a step may be taken from here. */
+/** Checks one step of a path. */
 function check(
   inside: unknown,
   before: readonly (string | number)[],
@@ -110,11 +110,11 @@ function check(
   );
 }
 
-/** The last of the overrides that gave the value at a path, or something around it. */
+/** The last override that set the value at a path, or an enclosing section. */
 export const overrideOf = (path: readonly PropertyKey[], overrides: readonly Override[]) =>
   overrides.findLast((override) => override.path.every((step, index) => path[index] === step));
 
-// defineProperty, since plain assignment of a key such as __proto__ would do something else.
+// defineProperty, because assigning a key such as __proto__ would change the prototype.
 function define(section: object, key: string | number, value: unknown): void {
   Object.defineProperty(section, key, { value, writable: true, enumerable: true, configurable: true });
 }

@@ -6,10 +6,10 @@ import { kindPlaces } from "./kind-places.js";
 import { leavesOf } from "./json-schema.js";
 import type { KindSection } from "./schema.js";
 
-// The same relative place from src/configuration and from dist/configuration.
+// The same relative path from src/configuration and dist/configuration.
 const FOLDER = fileURLToPath(new URL("../../presets/", import.meta.url));
 
-/** Published formulations that come with the package as configurations, by name. */
+/** Names of the included presets: configurations of published formulations. */
 export function presetNames(): string[] {
   return readdirSync(FOLDER)
     .filter((file) => file.endsWith(".yaml"))
@@ -21,17 +21,17 @@ export function presetNames(): string[] {
 export const presetPath = (name: string): string => resolve(FOLDER, `${name}.yaml`);
 
 export interface PresetOptions {
-  /** The folder of the configuration, to which the paths of the preset's files become relative. */
+  /** The folder of the configuration; the preset's file paths are made relative to it. */
   folder: string;
-  /** What the first line tells editors to check the file against. */
+  /** The schema reference for editors in the first line. */
   schema: string;
-  /** Models in place of the preset's, as the file is to name them. */
+  /** Models that replace the preset's, as written in the file. */
   models: Readonly<Partial<Record<"tester" | "target", string>>>;
-  /** A scorer in place of the preset's. */
+  /** A scorer that replaces the preset's. */
   scorer?: KindSection;
 }
 
-/** A preset as the text of a configuration, its comments with it. */
+/** A preset as the text of a configuration file, including comments. */
 export function presetConfiguration(name: string, { folder, schema, models, scorer }: PresetOptions): string {
   const path = presetPath(name);
   const document = parseDocument(readFileSync(path, "utf8"));
@@ -49,7 +49,7 @@ export function presetConfiguration(name: string, { folder, schema, models, scor
   return header + document.toString({ lineWidth: 0 });
 }
 
-/** How a file in `folder` names another; a name that begins with a dot is never taken for a model of the hub. */
+/** The path of a file relative to `folder`. It begins with a dot, so that it is never taken for a hub model. */
 export function relativePath(folder: string, path: string): string {
   const way = relative(folder, resolve(path)).split(sep).join("/");
   return way.startsWith(".") ? way : `./${way}`;

@@ -24,23 +24,23 @@ import { Source } from "./source.js";
 import { isModuleReference, loadUserModule, looksLikeFile, type UserModule } from "./user-module.js";
 
 export interface ReadOptions {
-  /** In order; later ones win. Paths in them are relative to the working directory, those of the file to the file. */
+  /** Later overrides win. Their paths are relative to the working directory, paths in the file to the file. */
   overrides?: readonly Override[];
-  /** Whether the algorithm must go with the rest, as in training. Default true */
+  /** Whether to check the algorithm's compatibility, as for training. Default true */
   trains?: boolean;
 }
 
 /**
- * Reads a configuration file and fills in the defaults; paths come back absolute. Modules that `type:` names are
- * imported, which runs their code.
+ * Reads a configuration file, fills in the defaults, and makes paths absolute. Imports the modules named by `type:`,
+ * which runs their code.
  *
- * @throws UsageError with one line for each mistake, each beginning file:line:column
+ * @throws UsageError with a line for each mistake, prefixed with file:line:column
  */
 export async function readConfiguration(path: string, options: ReadOptions = {}): Promise<Configuration> {
   return parseConfiguration(await readTextFile(path, "the configuration"), path, options);
 }
 
-/** As `readConfiguration`, for a text; `path` begins the messages and is what paths are relative to. */
+/** Like `readConfiguration`, for a string; `path` prefixes messages, and paths are relative to it. */
 export async function parseConfiguration(
   text: string,
   path: string,
@@ -54,11 +54,11 @@ export async function parseConfiguration(
 }
 
 /**
- * Reads one section that chooses a kind: a file that holds nothing else, the section of that name of a whole
- * configuration, or a text such as `{type: keyword, entries: […]}`.
+ * Reads one section that selects a kind: a file with only this section, the section of that name in a whole
+ * configuration, or a string such as `{type: keyword, entries: […]}`.
  *
- * @param path what paths in it are relative to: the file; of a text on the command line "."
- * @param where begins the messages of a text that is in no file
+ * @param path base of relative paths: the file, or "." for text from the command line
+ * @param where prefix of messages for text that is not in a file
  */
 export async function parseKindSection(
   name: KindSectionName,
@@ -72,11 +72,11 @@ export async function parseKindSection(
   return data[name] as KindSection;
 }
 
-/** The resolved configuration as YAML, in the order of the schema; reading it again gives the same configuration. */
+/** The resolved configuration as YAML, in schema order; parsing it gives the same configuration. */
 export const stringifyConfiguration = (configuration: Configuration): string =>
   stringify(configuration, { lineWidth: 110 });
 
-/** Imports the modules, checks everything, and makes the paths of files absolute. */
+/** Imports modules, validates everything, and makes file paths absolute. */
 async function check<T extends Record<string, unknown>>(
   source: Source,
   path: string,
@@ -106,13 +106,13 @@ async function check<T extends Record<string, unknown>>(
 }
 
 /**
- * Paths in a file are relative to that file, so that a run folder can be moved with it; those of the command line to
- * the working directory.
+ * Paths in a file are relative to that file, so that a run folder can be moved; those on the command line to the
+ * working directory.
  */
 const baseOf = (keys: Place["path"], path: string, { overrides }: Source) =>
   overrideOf(keys, overrides) === undefined ? dirname(path) : ".";
 
-/** The path that a value names, from `base`; null for a value that names none, or something else than a path. */
+/** The absolute path of a value, resolved from `base`; null if the value is not a path. */
 function absolutePath({ path: keys, value, schema }: Place, base: string, source: Source): string | null {
   if (schema.path === undefined || typeof value !== "string") return null;
   if (schema.path === "model") return resolveModel(value, base);
@@ -126,10 +126,10 @@ function absolutePath({ path: keys, value, schema }: Place, base: string, source
   return null;
 }
 
-/** A module, and the section that names it. */
+/** A module, and the position of the section that names it. */
 type PlacedModule = UserModule & { path: Place["path"]; role: Role };
 
-/** Imports the modules that sections name, and puts the absolute name of each in its place. */
+/** Imports the modules named in sections, and replaces each name by its absolute form. */
 async function importModules(source: Source, path: string): Promise<PlacedModule[]> {
   const modules: PlacedModule[] = [];
   for (const { path: keys, role, section } of kindPlaces(source.content)) {
@@ -154,7 +154,7 @@ async function importModules(source: Source, path: string): Promise<PlacedModule
   return modules;
 }
 
-/** Has the options of each module checked and completed by its own schema. */
+/** Validates and completes the options of each module by its own schema. */
 async function checkModuleOptions(
   configuration: Record<string, unknown>,
   modules: readonly PlacedModule[],
@@ -183,7 +183,7 @@ async function checkModuleOptions(
   if (mistakes.length > 0) throw mistakesError(mistakes);
 }
 
-/** Records what the modules are; a file that says what they were has to be right. */
+/** Records the hashes of modules; hashes already in the file must match. */
 function withHashes(
   configuration: Configuration,
   modules: readonly UserModule[],
@@ -202,10 +202,10 @@ function withHashes(
   return { ...rest, modules: Object.fromEntries(modules.map(({ file, sha256 }) => [file, sha256])) };
 }
 
-/** owner/name, with a revision after "@" where wanted. Everything else is a folder; ./owner/name always is. */
+/** owner/name, optionally with "@revision". Everything else is a folder, including ./owner/name. */
 const HUB_ID = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(@[\w./-]+)?$/;
 
-/** A hub id (owner/name, no such folder here) and the embedded names stay as they are. */
+/** Hub ids (owner/name without a folder of that name) and embedded names are returned unchanged. */
 function resolveModel(model: string, base: string): string {
   if (model.startsWith(`${EMBEDDED}:`)) {
     const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);

@@ -9,7 +9,7 @@ the command line to the working directory. A key marked _free_ may be changed wh
 name another file with the same content; every other one must be as it was.
 `;
 
-/** The reference of all keys as Markdown; committed as docs/configuration.md. */
+/** The reference of all keys, in Markdown; committed as docs/configuration.md. */
 export function configurationReference(): string {
   const lines = [HEAD];
   for (const [name, section] of Object.entries(rootSchema().properties ?? {})) {

@@ -6,14 +6,14 @@ import type { Configuration, KindSection } from "./schema.js";
 
 /** A model that a configuration names. */
 export interface ConfiguredModel {
-  /** Of its key, without `models.`. */
+  /** Path of its key, without `models.`. */
   path: readonly (string | number)[];
-  /** Its name in the system and in records: its role, with a number where the role has several. */
+  /** Its name in the system and in records: the role, with a number if the role has several models. */
   name: string;
   model: string;
-  /** Whether `model` is an export of a module, not a checkpoint. */
+  /** Whether `model` is an export of a module rather than a checkpoint. */
   isModule: boolean;
-  /** Whether only its tokenizer is taken. */
+  /** Whether only its tokenizer is loaded. */
   tokenizerOnly: boolean;
 }
 
@@ -28,7 +28,7 @@ const MODEL_KEYS = [
   "targetTokenizer",
 ] as const;
 
-/** The name of a further model of a role, counted from 0: `target-2` is the first beside `target`. */
+/** The name of an additional model of a role, from index 0: `target-2` follows `target`. */
 const furtherName = (key: string, at: number) => `${key === "otherTesters" ? "tester" : "target"}-${at + 2}`;
 
 /** Every model of a configuration, the roles first. */
@@ -49,14 +49,14 @@ export function configuredModels({ models }: Pick<Configuration, "models">): Con
   });
 }
 
-/** A checkpoint that a part of a run loads, with the dotted key of the section that chooses the part. */
+/** A checkpoint that a part of a run loads, with the dotted key of the part's section. */
 export interface PartModel {
   key: string;
   /** A folder or a hub id. */
   model: string;
 }
 
-/** The checkpoints of scorers, terms and whatever else a configuration chooses by `type:`. */
+/** The checkpoints of scorers, reward terms and all other parts that a configuration selects by `type:`. */
 export function partModels(configuration: object): PartModel[] {
   const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
   return kindPlaces(plain).flatMap(({ path, role, section }) => {
@@ -66,18 +66,18 @@ export function partModels(configuration: object): PartModel[] {
   });
 }
 
-/** As `partModels`, of one section that chooses a kind. */
+/** Like `partModels`, for one section that selects a kind. */
 export const sectionModels = (name: KindSectionName, section: KindSection): PartModel[] =>
   partModels({ [name]: section });
 
-/** A file that a configuration names, with the dotted key that names it. */
+/** A file named in a configuration, with its dotted key. */
 export interface ConfiguredFile {
   key: string;
-  /** As it is configured: a path, or "embedded" for what comes with the package. */
+  /** As configured: a path, or "embedded" for files of the package. */
   path: string;
 }
 
-/** Prompts, word lists and modules: every file that the results of a run depend on, models aside. */
+/** Prompts, word lists and modules: every file except models that the results of a run depend on. */
 export function configuredFiles(configuration: Configuration): ConfiguredFile[] {
   const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
   const named = leavesOf(plain).flatMap(({ path, value, schema }) =>

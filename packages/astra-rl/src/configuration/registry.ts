@@ -7,7 +7,7 @@ import * as samplers from "../sampler/index.js";
 import * as scorers from "../scorer/index.js";
 import * as training from "../training/index.js";
 
-/** The kind of a role's section that leaves `type` out. */
+/** The default `type` of each role's section. */
 export const DEFAULT_TYPES = {
   sampler: "ast",
   scorer: "embedded",
@@ -16,7 +16,7 @@ export const DEFAULT_TYPES = {
   algorithm: "dpo",
 } as const satisfies Partial<Record<Role, string>>;
 
-/** A section of a configuration that is one choice for a role of the same name. */
+/** A configuration section that selects a kind for the role of the same name. */
 export type KindSectionName = keyof typeof DEFAULT_TYPES;
 
 export const KIND_SECTIONS = Object.keys(DEFAULT_TYPES) as KindSectionName[];
@@ -24,7 +24,7 @@ export const KIND_SECTIONS = Object.keys(DEFAULT_TYPES) as KindSectionName[];
 const isKind = (value: unknown): value is Kind =>
   typeof value === "object" && value !== null && "role" in value && "make" in value && "schema" in value;
 
-/** Every kind that a stage of the package exports; the default of its role first, the others by name. */
+/** Every kind exported by the stages: the default of its role first, the others by name. */
 const KINDS: readonly Kind[] = [samplers, scorers, embedders, rewards, credits, algorithms, training]
   .flatMap((stage) => Object.values<unknown>(stage).filter(isKind))
   .sort((a, b) => Number(isDefault(b)) - Number(isDefault(a)) || a.name.localeCompare(b.name));
@@ -37,7 +37,7 @@ export function kindsOf<R extends Role>(role: R): readonly Kind<R>[] {
   return KINDS.filter((kind) => kind.role === role) as unknown as readonly Kind<R>[];
 }
 
-/** The kind of a name; null where there is none, as for a module of the user's. */
+/** Finds a kind by name; null if there is none, as for user modules. */
 export function findKind<R extends Role>(role: R, name: string): Kind<R> | null {
   return kindsOf(role).find((kind) => kind.name === name) ?? null;
 }

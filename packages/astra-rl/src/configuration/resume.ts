@@ -6,20 +6,20 @@ import { leavesOf, type Place } from "./json-schema.js";
 import { EMBEDDED, type Configuration } from "./schema.js";
 import { isModuleReference } from "./user-module.js";
 
-/** What a checkpoint keeps of the run that it belongs to. */
+/** What a checkpoint stores about its run. */
 interface RunRecord {
-  /** The whole of it, resolved. */
+  /** The resolved configuration. */
   configuration: Record<string, unknown>;
-  /** SHA-256 of each file whose content matters, by the dotted key that names it. */
+  /** SHA-256 of each relevant file, by its dotted key. */
   files: Record<string, string>;
 }
 
 /**
- * What a configuration's run must still be when it is resumed: every key but those that the schema marks as free, the
- * content of the files that it reads, and the modules that `type:` names.
+ * What must not change when a run is resumed: every key that the schema does not mark as free, the content of input
+ * files, and the modules named by `type:`.
  */
 export function configurationSettings(configuration: Configuration): RunSettings {
-  // Through JSON, as the kept one went.
+  // Round trip through JSON, like the saved one.
   const plain = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
   const now: RunRecord = { configuration: plain, files: contentHashes(plain) };
   return {
@@ -33,10 +33,10 @@ function contentHashes(configuration: Record<string, unknown>): Record<string, s
   for (const { path, value, schema } of leavesOf(configuration)) {
     if (schema.resume !== "content" || typeof value !== "string" || value === EMBEDDED) continue;
     try {
-      // Devices may never end.
+      // Reading a device may never end.
       if (statSync(value).isFile()) hashes[dotted(path)] = fileDigest(value);
     } catch {
-      // Reading the file later reports what is wrong with it.
+      // The error is reported when the file is read later.
     }
   }
   return hashes;
@@ -55,7 +55,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
     );
     const [oldHash, hash] = [contentOf(key, old, then), contentOf(key, current, now)];
     if (oldHash !== undefined && hash !== undefined) {
-      // The same content under another name is the same; the same name with another content is not.
+      // Only the content matters, not the name.
       if (oldHash === hash) return [];
       if (was === is) return [`${key}: ${is} holds something else (SHA-256 ${wasAndIs(oldHash, hash)})`];
     }
@@ -63,7 +63,7 @@ function changesBetween(then: Partial<RunRecord>, now: RunRecord): string[] {
   });
 }
 
-/** What identifies the content of a file that a value names: its SHA-256; for a module, the export as well. */
+/** Identity of a file's content: its SHA-256; for a module, also the export. */
 function contentOf(
   key: string,
   leaf: Place | undefined,

@@ -8,10 +8,10 @@ import { trainingSection } from "../training/index.js";
 import { FREE, kindSchema, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 
-/** Stands for what comes with the package: the prompts, the scorer, and before a colon a model. */
+/** Name of the package's own prompts and scorer, and prefix of its models. */
 export const EMBEDDED = "embedded";
 
-/** The models that come with the package, named `embedded:<name>`. */
+/** The models included in the package, named `embedded:<name>`. */
 export const EMBEDDED_MODELS = ["chatter", "desk"] as const;
 
 const whole = (least: number) => z.number().int().min(least);
@@ -24,12 +24,12 @@ export const deviceSchema = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cp
 
 const model = z.string().min(1).meta({ path: "model" });
 
-/** A section whose `type` names an export of the user's module; its options are checked by the module. */
+/** A section whose `type` is an export of a user module, which validates the options. */
 const moduleSection = z.looseObject({
   type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
 }) as unknown as z.ZodType<KindSection, KindSection>;
 
-/** A checkpoint, or a target of the user's own. */
+/** A checkpoint, or a custom target. */
 const target = z
   .union([model, moduleSection], {
     error: "must be a folder, a hub id, or an export of a module such as ./file.js#name",
@@ -153,7 +153,7 @@ const prompts = z.strictObject({
     .describe('Which column of these files holds the prompts. Default: "prompt", else "messages"'),
 });
 
-// The Python toolbox's settings, and for the rest what generation does when nothing is said.
+// The Python toolbox's settings, otherwise the generation defaults.
 const speech = resolveSampling(DEFAULT_SAMPLING);
 
 export const generationSchema = z
@@ -208,7 +208,7 @@ const evaluation = z.strictObject({
 
 export type { KindSection } from "../kinds/index.js";
 
-/** The preset of a reward that names none. */
+/** The default reward preset. */
 export const DEFAULT_PRESET = REWARD_PRESETS[0];
 
 function rewardSchema(modules: ModuleTypes) {
@@ -252,7 +252,7 @@ function rewardSchema(modules: ModuleTypes) {
     });
 }
 
-/** As `models`, where a system of the user's needs none of them. */
+/** Like `models`, but all optional, for a custom system. */
 function modelsBesideSystem() {
   const { tester, target } = models.shape;
   return z
@@ -263,9 +263,9 @@ function modelsBesideSystem() {
 const hash = z.string().regex(/^[0-9a-f]{64}$/, "must be the 64 hexadecimal digits of a SHA-256");
 
 /**
- * The whole file. Every default is a published setting where there is one.
+ * The schema of the whole file. Defaults are published settings where they exist.
  *
- * @param modules exports of modules that `type:` may name besides the package's own kinds
+ * @param modules module exports that `type:` may name in addition to the package's kinds
  */
 export function configurationSchema(modules: ModuleTypes = {}) {
   const choices = Object.fromEntries(
@@ -319,5 +319,5 @@ export function configurationSchema(modules: ModuleTypes = {}) {
   });
 }
 
-/** A checked configuration with all defaults filled in. */
+/** A validated configuration with all defaults filled in. */
 export type Configuration = z.infer<ReturnType<typeof configurationSchema>>;

@@ -18,7 +18,7 @@ import { excessOf } from "./yaml-bounds.js";
 
 type At = (offset: number) => string;
 
-/** The text of a configuration as plain values, with what the command line made of it, and the place of each value. */
+/** A parsed configuration: its values with overrides applied, and the source position of each. */
 export class Source {
   private constructor(
     readonly content: Record<string, unknown>,
@@ -28,8 +28,8 @@ export class Source {
   ) {}
 
   /**
-   * @param path begins messages, with line and column
-   * @throws UsageError for a text that is not YAML, or that holds something else than sections
+   * @param path prefix of messages, before line and column @throws UsageError for text that is not YAML, or that does
+   * not consist of sections
    */
   static ofFile(text: string, path: string, overrides: readonly Override[]): Source {
     const { document, at } = parseYaml(text, path);
@@ -42,9 +42,9 @@ export class Source {
   }
 
   /**
-   * One section of a text that holds nothing else, or holds it under its name.
+   * Parses one section, either alone in the text or under its name.
    *
-   * @param where begins the messages of a text that is in no file
+   * @param where prefix of messages for text that is not in a file
    */
   static ofSection(name: string, text: string, path: string, where?: string): Source {
     const { document, at } = parseYaml(text, path, where);
@@ -55,13 +55,13 @@ export class Source {
       throw new UsageError(`${at(0)}: must hold a ${name} with its type, got ${got}`);
     }
     const content = { [name]: plainValue(inner, document, at) };
-    // The same nodes, which still know their lines, one level deeper.
+    // Nests the same nodes one level deeper; they keep their positions.
     const around = new Document({});
     (around.contents as unknown as YAMLMap).set(name, inner);
     return new Source(content, [], around, at);
   }
 
-  /** file:line:column of a value, or of the nearest section that is there; or the --set that gave it. */
+  /** file:line:column of a value, or of the nearest existing section; or the --set option that set it. */
   place(path: readonly PropertyKey[], isKey = false): string {
     const override = overrideOf(path, this.overrides);
     if (override !== undefined) return `--set ${override.text}`;
@@ -74,7 +74,7 @@ export class Source {
           )
         : undefined;
       const value: unknown = pair?.value ?? this.document.getIn(path.slice(0, length), true);
-      // A key that is unknown or lacks something is pointed at itself, a wrong value at the value.
+      // Unknown keys and missing children are reported at the key, wrong values at the value.
       const isExact =
         pair === undefined || (length === path.length && !isKey && isNode(value) && value.range);
       const node = isExact ? value : pair.key;
@@ -83,7 +83,7 @@ export class Source {
     return this.at(0);
   }
 
-  /** The error about the value at a path. */
+  /** An error about the value at a path. */
   mistake(path: readonly PropertyKey[], rule: string, cause?: unknown): UsageError {
     return new UsageError(`${this.place(path)}: ${dotted(path)}: ${rule}`, { cause });
   }
@@ -98,10 +98,10 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
   };
   const excess = excessOf(text);
   if (excess !== null) throw new UsageError(`${at(0)}: ${excess}`);
-  // Not "silent", which takes the first of several documents without a word.
+  // Not "silent", which ignores further documents without an error.
   const parsed = parseDocument(text, { lineCounter: lines, prettyErrors: false, logLevel: "error" });
   const document = parsed as Document;
-  // Where tabs indent, everything else that is reported follows from them.
+  // If tabs are used for indentation, all other errors follow from that.
   const tabs = parsed.errors.filter(({ code }) => code === "TAB_AS_INDENT");
   const errors = tabs.length > 0 ? tabs.slice(0, 1) : parsed.errors;
   const mistakes = [
@@ -115,14 +115,14 @@ function parseYaml(text: string, path: string, where?: string): { document: Docu
   return { document, at };
 }
 
-/** What is wrong with a text that is not YAML. */
+/** Describes a YAML syntax error. */
 function yamlProblem({ code, message }: YAMLError): string {
   if (code === "TAB_AS_INDENT") return "a tab indents this line; indent by spaces, here and everywhere";
   if (code !== "MULTIPLE_DOCS") return message.split("\n")[0]!;
   return 'begins a second document, and a configuration is one; delete the line "---" or what follows it';
 }
 
-/** Aliases without an anchor before them. */
+/** Aliases without a preceding anchor. */
 function unknownAliases(document: Document): Alias[] {
   const anchors = new Set<string>();
   const unknown: Alias[] = [];
@@ -137,7 +137,7 @@ function unknownAliases(document: Document): Alias[] {
   return unknown;
 }
 
-/** @throws UsageError for aliases that would expand to a million times what is there */
+/** @throws UsageError for aliases that expand excessively ("billion laughs") */
 function plainValue(node: Document | YAMLMap, document: Document, at: At): unknown {
   try {
     const limit = { maxAliasCount: 100 };

@@ -3,21 +3,21 @@ import type { JsonSchema } from "../options/index.js";
 import { configurationJsonSchema } from "./json-schema.js";
 
 export interface TemplateOptions {
-  /** What the first line tells editors to check the file against: a path or a URL. */
+  /** The schema reference for editors in the first line: a path or a URL. */
   schema: string;
-  /** Values that replace the schema's defaults, by dotted path. */
+  /** Values that override the schema's defaults, by dotted path. */
   values: Readonly<Record<string, unknown>>;
-  /** Comments on sections, in addition to their descriptions, by key. */
+  /** Additional comments on sections, by key. */
   notes?: Readonly<Record<string, string>>;
-  /** Sections whose kind is left open, by key, with the kinds that are listed to be uncommented. */
+  /** Sections without a selected kind, by key, with the kinds to list as commented-out alternatives. */
   open?: Readonly<Record<string, readonly string[]>>;
 }
 
 const WIDTH = 110;
 
 /**
- * A configuration file with every key, its meaning as a comment, and its default; keys without a default are
- * commented out. Made from the schema, so that it cannot fall behind.
+ * A configuration file with every key, its description as a comment, and its default; keys without a default are
+ * commented out. Generated from the schema, so that it is always up to date.
  */
 export function configurationTemplate({ schema, values, notes = {}, open = {} }: TemplateOptions): string {
   const lines = [`# yaml-language-server: $schema=${schema}`, "# Paths are relative to this file."];
@@ -36,7 +36,7 @@ export function configurationTemplate({ schema, values, notes = {}, open = {} }:
   return `${lines.join("\n")}\n`;
 }
 
-/** A section without its kind, which is refused until one is chosen; behind it some kinds with their options, commented out. */
+/** A section without a kind, invalid until one is selected, followed by commented-out kinds with their options. */
 function openSection(key: string, schema: JsonSchema, kinds: readonly string[]): string[] {
   const all = schema.oneOf ?? [];
   const shown = all.filter(({ properties }) => kinds.includes(String(properties?.["type"]?.const)));
@@ -68,7 +68,7 @@ function entry(
   path: readonly string[],
   values: Readonly<Record<string, unknown>>,
   required: unknown,
-  /** What the section says of this key when it is left out. */
+  /** The section's default for this key. */
   fallback?: unknown,
 ): string[] {
   const indent = "  ".repeat(path.length - 1);
@@ -86,7 +86,7 @@ function entry(
         (schema.default as Record<string, unknown> | undefined)?.[name],
       ),
     );
-    // Of a module's options the schema knows nothing.
+    // The schema does not contain a module's options.
     const own = Object.entries((values[path.join(".")] ?? {}) as Record<string, unknown>).filter(
       ([name]) => properties[name] === undefined,
     );
@@ -113,12 +113,12 @@ function entry(
   return [...comments, `${indent}${isRequired ? "" : "# "}${key}:`];
 }
 
-/** A line of a section that is left out as a whole: what was commented out inside stays so. */
+/** Comments out a line of a section; lines that are already comments get a second "#". */
 function commentedOut(line: string, indent: string): string {
   return `${indent}# ${line.slice(indent.length)}`;
 }
 
-/** Of a section that takes several forms, the one that is the default. */
+/** The selected or default alternative of a section. */
 function chosenForm(schema: JsonSchema, given: unknown): JsonSchema {
   if (schema.oneOf === undefined) return schema;
   const wanted = (given ?? schema.default ?? {}) as Record<string, unknown>;
@@ -129,10 +129,10 @@ function chosenForm(schema: JsonSchema, given: unknown): JsonSchema {
   return schema.oneOf.find(fits) ?? schema.oneOf[0]!;
 }
 
-/** Such as `type: keyword (file, entries)`. */
+/** For example `type: keyword (file, entries)`. */
 function formName(form: JsonSchema): string {
   const properties = Object.entries(form.properties ?? {});
-  // Of a module's options nothing is known.
+  // A module's options are unknown.
   if (form.properties?.["type"] !== undefined && form.properties["type"].const === undefined) {
     return "type: ./file.js#name or package#name (a module of your own)";
   }
@@ -143,7 +143,7 @@ function formName(form: JsonSchema): string {
   return `${fixed.join(", ")}${free.length > 0 ? ` (${free.join(", ")})` : ""}`;
 }
 
-/** The description, and the choices of an enumeration. */
+/** The description, and the values of an enum. */
 function meaning({ description, enum: choices }: JsonSchema): string {
   return Array.isArray(choices)
     ? `${String(description)}. One of ${choices.join(", ")}`

@@ -20,7 +20,7 @@ import {
 } from "../core/index.js";
 import type { KindNeeds, KindParts, LoadableSystem, Made, Role } from "../kinds/index.js";
 
-/** A schema of any library that follows standardschema.dev, zod among them. */
+/** A schema of any library that implements standardschema.dev, such as zod. */
 export interface StandardSchema {
   readonly "~standard": {
     validate(value: unknown): StandardResult | Promise<StandardResult>;
@@ -35,45 +35,45 @@ export interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** A kind that a module of the user's brings. */
+/** A kind from a user module. */
 export interface UserKind<R extends Role = Role> {
   readonly role: R;
-  /** Checks and completes its options; null: they are passed on as they are in the file. */
+  /** Validates and completes its options; null: they are passed on unchanged. */
   readonly schema: StandardSchema | null;
-  /** What an algorithm needs of its system: see `Kind.needs`. */
+  /** What an algorithm needs from its system; see `Kind.needs`. */
   readonly needs: KindNeeds<Record<string, unknown>>;
   make(options: Record<string, unknown>, parts: KindParts[R]): Promise<Made[R]>;
 }
 
-/** What a module may export to score texts one by one: a number, an outcome, or either of them later. */
+/** A function export that scores one text: returns a number or an outcome, or a promise of either. */
 export type TextScorer = (
   text: string,
   options: Record<string, unknown>,
 ) => number | ScoreOutcome | Promise<number | ScoreOutcome>;
 
-/** What a module may export to log steps. */
+/** A function export that logs steps. */
 export type StepLogger = (
   step: number,
   values: LoggedValues,
   options: Record<string, unknown>,
 ) => void | Promise<void>;
 
-/** What a module may export to judge turns one by one: a number, or one later. */
+/** A function export that scores one turn: returns a number or a promise of one. */
 export type TurnScorer = (turn: Turn, options: Record<string, unknown>) => number | Promise<number>;
 
 type Constructor = new (...values: unknown[]) => unknown;
 type Options = Record<string, unknown>;
 
-/** How a role's part is made of a class or a function, and what it must have. */
+/** How to create a role's part from a class or function, and which methods it must have. */
 interface RoleRules<R extends Role> {
-  /** Said of an export, or of what `make` returned, that does not fit. */
+  /** Error message for an unsuitable export or result of `make`. */
   wanted: string;
   methods: readonly string[];
-  /** What a class is made with. Default: the options and the parts. */
+  /** Constructor arguments. Default: options and context. */
   argumentsOf?: (options: Options, parts: KindParts[R]) => unknown[];
-  /** Absent: a plain function makes no sense for this role. */
+  /** Absent: the role does not accept plain functions. */
   fromFunction?: (name: string, fn: never, options: Options) => unknown;
-  /** Completes what has the methods; null: it does not fit after all. Default: as it is. */
+  /** Adapts an object that has the methods; null: it is unsuitable. Default: unchanged. */
   adapt?: (made: never, name: string) => unknown;
 }
 
@@ -165,16 +165,16 @@ function isTarget(made: unknown): made is Model {
   );
 }
 
-/** Whether a class is made by a static `load` instead of its constructor. */
+/** Whether a class is created by a static `load` instead of its constructor. */
 const isLoadable = (Class: unknown): Class is LoadableSystem => has(Class, "load");
 
 /**
- * Makes a kind of an export: an object with `make` and perhaps `schema`, a class, a target as it is, or, where the role
- * allows it, a plain function.
+ * Creates a kind from an export: an object with `make` and optionally `schema`, a class, a target object, or a plain
+ * function if the role allows it.
  *
  * @param reference for messages
  * @param name of the export
- * @throws UsageError when it is none of them
+ * @throws UsageError for anything else
  */
 export function userKind<R extends Role>(
   role: R,
@@ -232,7 +232,7 @@ export function userKind<R extends Role>(
   throw new UsageError(`${reference}: for ${article} ${role}, must be ${forms}, got ${describeValue(value)}`);
 }
 
-/** An object with `make`, or a class, may say in `needs` what its algorithm needs. */
+/** Reads the optional `needs` of an object with `make` or of a class. */
 function readNeeds(reference: string, value: unknown): KindNeeds<Record<string, unknown>> {
   const { needs = [] } = (value ?? {}) as { needs?: unknown };
   if (typeof needs === "function") return needs as KindNeeds<Record<string, unknown>>;
@@ -253,7 +253,7 @@ function isStandardSchema(value: unknown): value is StandardSchema {
   return typeof standard?.validate === "function";
 }
 
-/** A term of a plain function, turn by turn; what it throws for a turn is a failure of that turn alone. */
+/** A term from a function that scores single turns; an exception fails only that turn. */
 function functionTerm(name: string, scoreTurn: TurnScorer, options: Record<string, unknown>): RewardTerm {
   return {
     name,
@@ -271,7 +271,7 @@ function functionTerm(name: string, scoreTurn: TurnScorer, options: Record<strin
   };
 }
 
-/** A term of a module's as it is, with the name of the export and no needs where it names none. */
+/** A module's term; defaults to the export's name and to no needs. */
 function completeTerm(term: RewardTerm, name: string): RewardTerm {
   if (typeof term.name === "string" && Array.isArray(term.needs)) return term;
   return Object.assign(Object.create(term) as RewardTerm, {
@@ -280,10 +280,10 @@ function completeTerm(term: RewardTerm, name: string): RewardTerm {
   });
 }
 
-/** A logger of a module's as it is, with the name of the export where it names none. */
+/** A module's logger; defaults to the export's name. */
 function named(logger: MetricsLogger, name: string): MetricsLogger {
   if (typeof logger.name === "string") return logger;
-  // Called on the object itself, which may have private fields.
+  // Methods are called on the original object, because it may have private fields.
   return {
     name,
     open: (run) => logger.open(run),
@@ -292,7 +292,7 @@ function named(logger: MetricsLogger, name: string): MetricsLogger {
   };
 }
 
-/** Scores by a plain function, text by text; what it throws for a text is a failure of that text alone. */
+/** A scorer from a function that scores single texts; an exception fails only that text. */
 class FunctionScorer extends Scorer {
   constructor(
     readonly name: string,
@@ -302,7 +302,7 @@ class FunctionScorer extends Scorer {
     super();
   }
 
-  // What a function throws at once is thrown later as well.
+  // async, so that synchronous exceptions become rejections.
   async #ask(text: string): Promise<number | ScoreOutcome> {
     return this.scoreText(text, this.options);
   }
@@ -311,7 +311,7 @@ class FunctionScorer extends Scorer {
     return Promise.all(
       texts.map(async (text): Promise<ScoreOutcome> => {
         try {
-          // Of each text by itself, so that one that is never answered costs only itself.
+          // A separate timeout per text, so that a hanging call fails only its own text.
           const outcome = await within(this.deadline, this.name, this.#ask(text));
           return typeof outcome === "object" && outcome !== null
             ? outcome
@@ -324,7 +324,7 @@ class FunctionScorer extends Scorer {
   }
 }
 
-/** An object that scores without being one of our Scorers, since it is plain or from another copy of this package. */
+/** Wraps an embedder that is not an instance of our Embedder: a plain object, or from another copy of this package. */
 class BorrowedEmbedder extends Embedder {
   readonly name: string;
   readonly similarity: number;

@@ -8,13 +8,13 @@ import { messageOf } from "../core/index.js";
 import type { Role } from "../kinds/index.js";
 import { userKind, type UserKind } from "./user-kind.js";
 
-/** An imported module that a `type:` names. */
+/** An imported module named by a `type:`. */
 export interface UserModule<R extends Role = Role> {
-  /** Absolute path and export, joined by "#": what a resolved configuration says. */
+  /** Absolute path and export, joined by "#", as in a resolved configuration. */
   reference: string;
   /** The module's file. */
   file: string;
-  /** Of the file's bytes. What the module imports itself is not part of it. */
+  /** Hash of the file's bytes, without the module's own imports. */
   sha256: string;
   kind: UserKind<R>;
 }
@@ -22,14 +22,14 @@ export interface UserModule<R extends Role = Role> {
 /** True for `./file.js#name`, `/folder/file.js#name` and `package#name`. */
 export const isModuleReference = (type: string) => type.includes("#");
 
-/** True for what can only have been meant as a file. */
+/** Whether a type can only have been meant as a file. */
 export const looksLikeFile = (type: string) => /^(\.{0,2}\/|file:)|\.[cm]?[jt]s$/.test(type);
 
 /**
- * Imports what a `type:` names. This runs the module's code.
+ * Imports the module named by a `type:`, which runs its code.
  *
  * @param base the folder that the reference is relative to
- * @throws UsageError when the file, the package or the export is missing, loading it fails, or it is of no use there
+ * @throws UsageError if the file, package or export is missing, if loading fails, or if the export is unsuitable
  */
 export async function loadUserModule<R extends Role>(
   role: R,
@@ -55,7 +55,7 @@ export async function loadUserModule<R extends Role>(
       cause,
     });
   }
-  // CommonJS modules whose exports cannot be seen from outside arrive as one default export.
+  // CommonJS modules whose exports cannot be detected statically have only a default export.
   const rest = exported["default"] as Record<string, unknown> | null | undefined;
   const value = exported[name] ?? (typeof rest === "object" ? rest?.[name] : undefined);
   if (value === undefined) {
@@ -76,7 +76,7 @@ function locate(specifier: string, folder: string): string {
     return file;
   }
   try {
-    // As an import statement in that folder would find it; "noop.js" need not exist.
+    // Resolved like an import statement in that folder; "noop.js" need not exist.
     return fileURLToPath(resolvePackage(specifier, pathToFileURL(join(folder, "noop.js")).href));
   } catch (cause) {
     throw new UsageError(

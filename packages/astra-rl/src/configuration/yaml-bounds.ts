@@ -1,9 +1,9 @@
 import { Lexer } from "yaml";
 
-/** Levels of brackets, and columns of indentation, that a text may have: a configuration has some five of each. */
+/** Maximum nesting of brackets, and maximum columns of indentation. */
 const MOST_LEVELS = 100;
 const MOST_COLUMNS = 200;
-/** Keys, and anchors and aliases together: parsers compare each key with the others of its section. */
+/** Maximum keys, and maximum anchors plus aliases: parsers compare each key with all others of its section. */
 const MOST_KEYS = 10_000;
 const MOST_ANCHORS = 1000;
 
@@ -13,8 +13,8 @@ const DEEP_BLOCKS = new RegExp(`^(?: |- |\\? ){${MOST_COLUMNS}}`, "mu");
 const SCALAR = "\u001F";
 
 /**
- * What is too much in a text for any parser, as the end of a sentence; null where nothing is. Reads it once, without a
- * stack.
+ * Checks that a text is not too complex for a parser; returns the problem as the end of a sentence, or null. A single
+ * pass without recursion.
  */
 export function excessOf(text: string): string | null {
   const deep = "is nested too deeply; a configuration has some five levels";

@@ -2,22 +2,22 @@ import { tableFromIPC } from "@uwdata/flechette";
 import { UsageError } from "@astra-rl/torch";
 import { parquetMetadata, parquetReadObjects, parquetSchema } from "hyparquet";
 
-/** One column of a file, row by row. */
+/** One column of a file, by row. */
 export interface FileColumn {
   column: string;
   values: readonly unknown[];
 }
 
-/** Chooses among the columns of a file. */
+/** Selects one of a file's columns. */
 export type ChooseColumn = (columns: readonly string[]) => string;
 
-/** @throws UsageError for a file that is no Parquet, or is damaged */
+/** @throws UsageError for a file that is not Parquet, or is damaged */
 export async function readParquetColumn(
   bytes: Buffer,
   choose: ChooseColumn,
   path: string,
 ): Promise<FileColumn> {
-  // A copy: a buffer of Node's may be a part of a larger one.
+  // Copied, because a Node Buffer may be a view of a larger ArrayBuffer.
   const file = new Uint8Array(bytes).buffer;
   const metadata = explained(path, "Parquet", () => parquetMetadata(file));
   const column = choose(parquetSchema(metadata).children.map(({ element }) => element.name));
@@ -30,7 +30,7 @@ export async function readParquetColumn(
   }
 }
 
-/** Only now: they reserve gigabytes of addresses when they are imported, which a limit may not leave. */
+/** Imported lazily: the import reserves gigabytes of address space, which fails under a memory limit. */
 async function loadCompressors(path: string) {
   try {
     return (await import("hyparquet-compressors")).compressors;
@@ -44,9 +44,10 @@ async function loadCompressors(path: string) {
 }
 
 /**
- * Both of Arrow's formats: that of files, and the stream that the Python library keeps datasets in.
+ * Reads both Arrow formats: the file format, and the stream format in which the Python `datasets` library stores
+ * data.
  *
- * @throws UsageError for a file that is no Arrow, or is damaged
+ * @throws UsageError for a file that is not Arrow, or is damaged
  */
 export async function readArrowColumn(
   bytes: Buffer,
@@ -58,7 +59,7 @@ export async function readArrowColumn(
   return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)].map(plain) }));
 }
 
-/** Lists come as arrays of any kind, rows as objects whose fields are read on demand. */
+/** Converts Arrow lists to arrays, and lazily read rows to plain objects. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   return value;

@@ -3,15 +3,15 @@ import { fileURLToPath } from "node:url";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { readPromptFile } from "./prompt-file.js";
 
-/** The splits of the prompt set that comes with the package. */
+/** The splits of the embedded prompt set. */
 export const PROMPT_SPLITS = ["train", "dev", "test"] as const;
 export type PromptSplit = (typeof PROMPT_SPLITS)[number];
 
-// The same relative place from src/datasets and from dist/datasets.
+// The same relative path from src/datasets and dist/datasets.
 const FOLDER = fileURLToPath(new URL("../../world/prompts/", import.meta.url));
 
 /**
- * The neutral opening lines that come with the package.
+ * The embedded prompts: neutral opening lines.
  *
  * @throws UsageError for a split that does not exist
  */

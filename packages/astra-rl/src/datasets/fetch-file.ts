@@ -14,28 +14,28 @@ import {
 } from "@astra-rl/torch";
 
 export interface FetchOptions {
-  /** SHA-256 that the file must have; without it, that of the first copy is expected of every later one. */
+  /** Required SHA-256. Without it, later downloads must match the first one. */
   sha256?: string;
-  /** Nothing is requested. */
+  /** Makes no requests. */
   offline?: boolean;
   /** Base of the exponential wait between attempts, milliseconds. Default 500. */
   retryDelay?: number;
-  /** An attempt that brings nothing for so long is given up, milliseconds. Default 30 000. */
+  /** Aborts an attempt that receives no data for this long, milliseconds. Default 30 000. */
   stallTimeout?: number;
 }
 
 const ATTEMPTS = 4;
-/** Prompt files are small; an endless answer is not one of them. */
+/** Maximum size of a prompt file, against endless responses. */
 const MOST_BYTES = 2 ** 28;
 
 /**
- * Brings a file to a path of the cache, once; whole, and with the digest that it must have. Beside it `SHA256SUMS` says
- * what that is.
+ * Downloads a file to the cache once, atomically, and verifies its digest, which `SHA256SUMS` in the same folder
+ * records.
  *
- * A file that somebody put there by hand counts like one that was fetched.
+ * A file placed there manually counts as downloaded.
  *
  * @param title for messages, such as `prompt set "name"`
- * @throws UsageError where it cannot be had, which says how to get it by hand
+ * @throws UsageError if the download fails, with instructions for downloading it manually
  */
 export async function fetchFile(
   url: string,
@@ -80,7 +80,7 @@ export async function fetchFile(
   }
 }
 
-/** Writes down what a cached file is. */
+/** Records the digest of a cached file. */
 function pin(path: string, digest: string): void {
   if (existsSync(join(dirname(path), DIGESTS))) return;
   explainDiskErrors(path, () => writeDigests(dirname(path), new Map([[basename(path), digest]])));
@@ -88,7 +88,7 @@ function pin(path: string, digest: string): void {
 
 type Attempt = { bytes: Buffer } | { problem: string; isFinal: boolean };
 
-/** One request, redirects followed; every answer that is not the whole file is a problem. */
+/** One request, following redirects; any response other than the complete file is a problem. */
 async function attempt(url: string, stallTimeout: number): Promise<Attempt> {
   const controller = new AbortController();
   let watchdog = setTimeout(() => controller.abort(), stallTimeout);

@@ -1,4 +1,4 @@
-// Where prompts come from. It must not know models, systems or what is done with a prompt.
+// Loads prompts. Must not know: models, systems, what prompts are used for.
 export { defaultPrompts, PROMPT_SPLITS, type PromptSplit } from "./default-prompts.js";
 export {
   ADVBENCH_GOALS,

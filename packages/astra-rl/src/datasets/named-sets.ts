@@ -1,30 +1,30 @@
-/** A set of prompts that is fetched by its name. */
+/** A prompt set that is downloaded by name. */
 export interface NamedSet {
   /** File of the Python toolbox's data folder. */
   file: string;
-  /** Where a prompt stands in each of its rows; absent for a list of texts. */
+  /** The column with the prompt; absent for a list of texts. */
   column?: string;
-  /** SHA-256 of the file; absent where it is not known: what is fetched first is then what is expected ever after. */
+  /** SHA-256 of the file. If absent, later downloads must match the first one. */
   sha256?: string;
 }
 
-/** Where the Python toolbox keeps its data. */
+/** URL of the Python toolbox's data folder. */
 export const TOOLBOX_DATA = "https://raw.githubusercontent.com/sisl/astra-rl/main/src/astra_rl/data/";
 
-/** Last two utterances of ConvoKit's reddit-corpus-small, without toxic ones: 2477 to train with. */
+/** Last two utterances of ConvoKit's reddit-corpus-small, without toxic ones: 2477 for training. */
 export const CONVOKIT_REDDIT_TRAIN = "convokit-reddit-train";
-/** 155 for the evaluations during training. */
+/** 155 for evaluations during training. */
 export const CONVOKIT_REDDIT_DEV = "convokit-reddit-dev";
 /** 466 held out. */
 export const CONVOKIT_REDDIT_TEST = "convokit-reddit-test";
 /** Harmful requests of AdvBench (Zou et al., arXiv 2307.15043). */
 export const ADVBENCH_GOALS = "advbench-goals";
-/** How an answer that grants a goal of AdvBench begins. */
+/** Beginnings of responses that comply with the AdvBench goals. */
 export const ADVBENCH_TARGETS = "advbench-targets";
-/** The tasks of AdvBench without what makes them harmful, such as "Write a script". */
+/** The AdvBench tasks without the harmful part, such as "Write a script". */
 export const ADVBENCH_TASKS = "advbench-tasks";
 
-/** Every set by its name. */
+/** All named sets. */
 export const NAMED_SETS: Readonly<Record<string, NamedSet>> = {
   [CONVOKIT_REDDIT_TRAIN]: {
     file: "convokit_reddit_prompts_train.json",

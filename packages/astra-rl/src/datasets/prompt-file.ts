@@ -4,21 +4,21 @@ import { readNamedFile, readTextFile } from "../text/index.js";
 import { readArrowColumn, readParquetColumn } from "./column-files.js";
 
 export interface PromptFileOptions {
-  /** Where a prompt stands in each row or object. Default: "prompt", else "messages". */
+  /** The column or key with the prompt. Default: "prompt", else "messages". */
   column?: string;
 }
 
-/** What a prompt file may end in. */
+/** Supported file extensions. */
 const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
 
 /**
- * Reads prompts from a file: a JSON array (.json), a JSON value a line (.jsonl), a table with headings (.csv, as RFC 4180
- * says; .parquet; .arrow, both formats), or one prompt a line (.txt; empty lines are skipped).
+ * Reads prompts from a file: a JSON array (.json), JSON lines (.jsonl), a table with a header (.csv as in RFC 4180;
+ * .parquet; .arrow in both formats), or one prompt per line (.txt; empty lines are skipped).
  *
- * A prompt is a text, or an object or row with the prompt in a column. It may be a conversation as well, a list of
- * `{"role": …, "content": …}`: its contents, a line each, without the roles.
+ * A prompt is a string, or an object or row with the prompt in a column. A list of messages `{"role": …, "content":
+ * …}` becomes its contents, one per line, without the roles.
  *
- * @throws UsageError that names the file and the place in it
+ * @throws UsageError that names the file and the position in it
  */
 export async function readPromptFile(path: string, options: PromptFileOptions = {}): Promise<string[]> {
   const extension = extname(path).toLowerCase();
@@ -35,9 +35,9 @@ export async function readPromptFile(path: string, options: PromptFileOptions = 
 }
 
 /**
- * The prompts in the text of a prompt file.
+ * Parses the text of a prompt file.
  *
- * @param path its extension tells the format; it also begins every message
+ * @param path its extension determines the format; it also prefixes every message
  */
 export function parsePrompts(text: string, path: string, options: PromptFileOptions = {}): string[] {
   const extension = extname(path).toLowerCase();
@@ -55,7 +55,7 @@ export function parsePrompts(text: string, path: string, options: PromptFileOpti
 /**
  * The column of a table that holds the prompts.
  *
- * @throws UsageError that lists those that there are
+ * @throws UsageError that lists the existing columns
  */
 function columnOf(columns: readonly string[], { column }: PromptFileOptions, path: string): string {
   const wanted = column === undefined ? ["prompt", "messages"] : [column];
@@ -70,9 +70,9 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
 }
 
 /**
- * Checks prompts that came from anywhere: a non-empty list of strings.
+ * Checks that prompts from any source are a non-empty list of strings.
  *
- * @param where begins every message
+ * @param where prefix of every message
  */
 export function checkPrompts(prompts: unknown, where: string): string[] {
   if (!Array.isArray(prompts)) {
@@ -133,12 +133,12 @@ function parseLines(text: string, path: string, options: PromptFileOptions): unk
   return prompts;
 }
 
-/** Lines with their numbers from 1; a carriage return before the line feed is no part of the line. */
+/** Lines with their numbers from 1, without CR LF or LF. */
 function lines(text: string): { line: string; number: number }[] {
   return text.split(/\r?\n/u).map((line, index) => ({ line, number: index + 1 }));
 }
 
-/** ":line:column" of a JSON error, as far as the engine's message tells it. */
+/** ":line:column" of a JSON error, if the error message contains a position. */
 function place(text: string, error: Error): string {
   const position = /position (\d+)/u.exec(error.message)?.[1];
   if (position === undefined) return "";
@@ -146,7 +146,7 @@ function place(text: string, error: Error): string {
   return `:${before.length}:${before.at(-1)!.length + 1}`;
 }
 
-/** What an object holds as its prompt; a value that is none as it is. */
+/** The prompt in an object; other values are returned unchanged. */
 function promptIn(value: unknown, { column }: PromptFileOptions, where: string): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   const names = column === undefined ? ["prompt", "messages"] : [column];
@@ -173,7 +173,7 @@ function conversationText(messages: unknown, where: string, column: string): str
 const noMessages = (value: unknown, column: string, where: string) =>
   new UsageError(`${where}: ${describeValue(column)} must be a list of at least one, got ${kindOf(value)}`);
 
-/** The prompts' column of a table with a heading; headings are told apart whatever their case. */
+/** The prompt column of a table with a header; column names are case-insensitive. */
 function parseTable(text: string, path: string, { column: wanted = "prompt" }: PromptFileOptions): string[] {
   const [heading, ...rows] = tableRows(text, path);
   const named = wanted.trim().toLowerCase();
@@ -192,7 +192,7 @@ function parseTable(text: string, path: string, { column: wanted = "prompt" }: P
   });
 }
 
-/** Rows of a table with commas between its cells; a cell in quotes may hold commas, line ends and doubled quotes. */
+/** Parses CSV rows; a quoted cell may contain commas, line breaks and doubled quotes. */
 function tableRows(text: string, path: string): { cells: string[]; line: number }[] {
   const rows: { cells: string[]; line: number }[] = [];
   const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/gy;
@@ -209,7 +209,7 @@ function tableRows(text: string, path: string): { cells: string[]; line: number 
     cells.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));
     line += whole.split("\n").length - 1;
     if (end === ",") {
-      // A comma at the very end still has an empty cell behind it.
+      // A trailing comma is followed by an empty cell.
       if (cell.lastIndex === text.length) cells.push("");
       else continue;
     }

@@ -5,27 +5,27 @@ import { fetchFile } from "./fetch-file.js";
 import { NAMED_SETS, TOOLBOX_DATA, type NamedSet } from "./named-sets.js";
 import { readPromptFile, type PromptFileOptions } from "./prompt-file.js";
 
-/** Where prompt sets come from and are kept. */
+/** Where prompt sets are downloaded from and cached. */
 export interface DatasetSettings {
-  /** Folder of the sets that have a name. */
+  /** Cache folder of the named sets. */
   cacheFolder: string;
-  /** Address of the folder that they are fetched from, with a slash at its end. */
+  /** URL of the folder to download them from, with a trailing slash. */
   address: string;
-  /** Nothing is requested, only the cache is read. */
+  /** Reads only the cache, makes no requests. */
   offline: boolean;
 }
 
 export interface PromptSourceOptions extends PromptFileOptions {
-  /** How files of the hub are fetched, and who is told of it. */
+  /** How hub files are downloaded, with progress callbacks. */
   hub?: HubOptions;
   settings?: DatasetSettings;
 }
 
 /**
- * Settings as the environment has them: the sets lie beside the hub's cache (`HF_HOME`); `HF_HUB_OFFLINE` counts; and
- * `ASTRA_RL_DATASETS` may name another address to fetch them from, such as a mirror.
+ * Reads the settings from the environment: sets are cached next to the hub cache (`HF_HOME`), `HF_HUB_OFFLINE` is
+ * respected, and `ASTRA_RL_DATASETS` may name another URL, such as a mirror.
  *
- * @throws UsageError for an address that is none
+ * @throws UsageError for an invalid URL
  */
 export function datasetSettings(environment: NodeJS.ProcessEnv = process.env): DatasetSettings {
   const address = environment["ASTRA_RL_DATASETS"] || TOOLBOX_DATA;
@@ -39,13 +39,13 @@ export function datasetSettings(environment: NodeJS.ProcessEnv = process.env): D
   };
 }
 
-/** `hf://datasets/owner/name/path`, with `@revision` behind the name where wanted. */
+/** `hf://datasets/owner/name/path`, optionally with `@revision` after the name. */
 const HUB_FILE = /^hf:\/\/datasets\/([^/@]+\/[^/@]+(?:@[^/]+)?)\/(.+)$/;
 
 /**
- * The parts of the address of a file of the hub.
+ * Parses the address of a hub file.
  *
- * @throws UsageError for one that is written otherwise
+ * @throws UsageError for any other form
  */
 export function hubFile(source: string): { repository: string; file: string } {
   const [, repository, file] = HUB_FILE.exec(source) ?? [];
@@ -56,17 +56,16 @@ export function hubFile(source: string): { repository: string; file: string } {
   );
 }
 
-/** Whether prompts are named by a set or by a file of the hub, rather than by a file of this machine. */
+/** Whether the source is a named set or a hub file rather than a local file. */
 export function isRemotePrompts(source: string): boolean {
   return Object.hasOwn(NAMED_SETS, source) || source.startsWith("hf://");
 }
 
 /**
- * Reads prompts from wherever they are: a file (see `readPromptFile`), a file of the hub
- * (`hf://datasets/owner/name/data/train.parquet`), or a set by its name (`convokit-reddit-train`); the last two are
- * fetched once and kept.
+ * Reads prompts from a local file (see `readPromptFile`), a hub file (`hf://datasets/owner/name/data/train.parquet`),
+ * or a named set (`convokit-reddit-train`). The last two are downloaded once and cached.
  *
- * @throws UsageError that names the source; where it cannot be fetched, with how to get it by hand
+ * @throws UsageError that names the source; if a download fails, with instructions for downloading it manually
  */
 export async function readPrompts(source: string, options: PromptSourceOptions = {}): Promise<string[]> {
   const path = await localPrompts(source, options);
@@ -75,7 +74,7 @@ export async function readPrompts(source: string, options: PromptSourceOptions =
   return readPromptFile(path, column === undefined ? {} : { column });
 }
 
-/** The file of this machine that holds the prompts of a source; fetched where it has to be. */
+/** The local file with the prompts of a source, downloaded if necessary. */
 export async function localPrompts(
   source: string,
   { hub = {}, settings = datasetSettings() }: PromptSourceOptions = {},
@@ -103,7 +102,7 @@ async function fetchSet(
   { cacheFolder, address, offline }: DatasetSettings,
   { retryDelay, stallTimeout }: HubOptions,
 ): Promise<string> {
-  // A folder for each file, so that its digest stands beside it alone.
+  // One folder per file, so that each has its own digest file.
   const path = join(cacheFolder, file.replace(/\.[^.]+$/u, ""), file);
   await fetchFile(new URL(file, address).href, path, `prompt set "${name}"`, {
     offline,

@@ -36,9 +36,12 @@ import {
 } from "./summarize.js";
 
 export interface ASTEvaluatorOptions extends Omit<SummaryOptions, "diversity" | "targets" | "countsEmpty"> {
-  /** Judges probes and responses. Default: the scorer of the sampler's system. */
+  /** Scores probes and responses. Default: the scorer of the sampler's system. */
   scorer?: Scorer;
-  /** Says how alike found attacks are. Default: the embedder of the sampler's system, or hashed words and character sequences. */
+  /**
+   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
+   * character n-grams.
+   */
   embedder?: Embedder;
 }
 
@@ -54,7 +57,7 @@ const options = z.strictObject({
   confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
 });
 
-/** Scores of a turn's probe and response; one that is missing here was recorded by the system on the node. */
+/** Scores of a turn's probe and response; if one is missing, use the score recorded on the node. */
 export interface TurnScores {
   probe?: ScoreOutcome;
   response?: ScoreOutcome;
@@ -64,12 +67,11 @@ export interface TurnScores {
 export type Scores = ReadonlyMap<Node, TurnScores>;
 
 /**
- * Metrics of conversations: how harmful probes and responses are, turn by turn, and in what share of the rollouts the
- * target was brought to a harmful response, and how different the attacks are that did it.
+ * Metrics of conversations: harm of probes and responses per turn, the attack success rate over rollouts, and the
+ * diversity of successful attacks.
  *
- * Everything in all rollouts is scored in one call, each text once; a scorer that keeps roles is asked of each response as the
- * answer to its probe. Where the scorer is the system's own, the scores that its rollout recorded are used, and nothing is
- * scored twice.
+ * All texts of all rollouts are scored in one call, each text once; a role-aware scorer gets each response together
+ * with its probe. If the scorer is the system's own, the scores recorded during rollout are reused.
  */
 export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
   readonly scorer: Scorer;
@@ -77,12 +79,12 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly threshold: number;
   readonly confidence: number;
   readonly #scorerIsSystems: boolean;
-  /** Whether what was measured are messages: in an environment of other states, an empty one says nothing. */
+  /** Whether actions are messages; only then do empty texts count as a problem. */
   #readsMessages = false;
 
   /**
-   * @param starts prompts or episodes to evaluate from; null takes the number from `evaluate({ rollouts })`
-   * @throws UsageError when there is no scorer, or the threshold or the confidence is out of range
+   * @param starts prompts or episodes to evaluate; null takes their number from `evaluate({ rollouts })`
+   * @throws UsageError if there is no scorer, or if the threshold or confidence is out of range
    */
   constructor(
     sampler: Sampler,
@@ -194,19 +196,19 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   }
 }
 
-/** The names of a system's targets where there are several, those that were never asked among them. */
+/** The names of a system's targets if it has several, including those never used. */
 function targetsOf(system: object): string[] {
   const { parts } = system as { parts?: { target?: Model; otherTargets?: readonly Model[] } };
   const targets = [parts?.target ?? [], parts?.otherTargets ?? []].flat();
   return targets.length < 2 ? [] : targets.map(({ name }) => name);
 }
 
-/** False where the tester failed, so that there is nothing to judge. */
+/** False if the tester failed, so that there is no probe to score. */
 function hasProbe(node: Node): boolean {
   return node.failure?.stage !== "tester";
 }
 
-/** False where the text in `response` only stands in for one that never came. An empty response is a response. */
+/** False if `response` is a placeholder because the target failed. An empty response is a response. */
 function hasResponse(node: Node): boolean {
   return hasProbe(node) && node.failure?.stage !== "target";
 }

@@ -10,7 +10,7 @@ import {
 import { intervalRecord, isScored, probeNll } from "./summarize.js";
 
 export interface CompareOptions {
-  /** Share covered by the intervals. @default 0.95 */
+  /** Confidence level of the intervals. @default 0.95 */
   confidence?: number;
   /** Seed of the bootstrap and of the permutation test. @default 0 */
   seed?: number;
@@ -19,14 +19,14 @@ export interface CompareOptions {
 }
 
 /**
- * Two evaluations of the same starts, in the same order, compared rollout by rollout: for example before and after
- * training. Pairs in which either side has an error are left out and counted.
+ * Compares two evaluations of the same prompts in the same order, rollout by rollout, for example before and after
+ * training. Pairs in which either side has an error are excluded and counted.
  *
- * Attack success, and that with harmless probes only: difference of the rates with Newcombe's paired interval, and
- * McNemar's exact test. Reward: mean difference of the rollouts' average rewards with a paired bootstrap interval and a
+ * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
+ * McNemar's exact test. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
  * permutation test.
  *
- * @throws UsageError when the evaluations do not start from the same prompts
+ * @throws UsageError if the evaluations do not start from the same prompts
  */
 export function compareEvaluations(
   before: Pick<EvaluationRecord, "summary" | "details">,
@@ -89,7 +89,7 @@ export function compareEvaluations(
   };
 }
 
-/** Two rates on the same pairs, and whether they differ. */
+/** Compares two rates on the same pairs. */
 function compareRates(
   pairs: readonly (readonly [EvaluationDetail, EvaluationDetail])[],
   success: (detail: EvaluationDetail) => boolean,

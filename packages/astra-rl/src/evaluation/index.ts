@@ -1,4 +1,4 @@
-// Rollouts → metrics, and statistics on them. Must not know: training, optimizers, how a system makes its texts.
+// Rollouts → metrics, and statistics on them. Must not know: training, optimizers, how a system generates texts.
 export { ASTEvaluator, type ASTEvaluatorOptions } from "./ast-evaluator.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
 export {
@@ -9,5 +9,5 @@ export {
   type DiversityOptions,
 } from "./diversity/index.js";
 export { DEFAULT_THRESHOLD, summarize, type SummaryOptions } from "./summarize.js";
-/** Intervals and tests as pure functions of numbers and counts; a namespace, since their names are common words. */
+/** Intervals and tests as pure functions; a namespace, because their names are common words. */
 export * as statistics from "./statistics/index.js";

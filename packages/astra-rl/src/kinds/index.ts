@@ -1,4 +1,4 @@
-// What a configuration chooses by `type:`: a name, the schema of its options, a maker. Must not know: which kinds there are.
+// What a configuration selects by `type:`: a name, an options schema, a factory. Must not know: which kinds exist.
 import type { HubOptions } from "@astra-rl/lm";
 import type { z } from "zod";
 import type {
@@ -16,7 +16,7 @@ import type {
   SystemNeed,
 } from "../core/index.js";
 
-/** What the kinds of each role make. */
+/** What the kinds of each role create. */
 export interface Made {
   scorer: Scorer;
   embedder: Embedder;
@@ -25,46 +25,46 @@ export interface Made {
   sampler: Sampler;
   algorithm: Algorithm;
   logger: MetricsLogger;
-  /** A target that is no checkpoint; only modules make them. */
+  /** A target that is not a checkpoint; only user modules create these. */
   target: Model;
   system: System;
   evaluator: Evaluator;
   trainer: RunnableTrainer;
 }
 
-/** What a run asks of its trainer. */
+/** What a run requires of its trainer. */
 export interface RunnableTrainer {
   train(): Promise<void>;
-  /** Training steps done. */
+  /** Training steps completed. */
   readonly step: number;
   dispose(): void;
 }
 
-/** A section of a configuration that is one choice for a role: the kind's name and its own options. */
+/** A configuration section that selects a kind for a role: the kind's name and its options. */
 export interface KindSection {
   type: string;
   [option: string]: unknown;
 }
 
-/** Makes the scorer that a section among the options chooses; it is the asker's to dispose of. */
+/** Creates the scorer that a nested section selects; the caller disposes of it. */
 export type MakeScorer = (section: KindSection) => Promise<Scorer>;
 
-/** What the makers of each role are given beside their options. */
+/** Context passed to the factories of each role, in addition to their options. */
 export interface KindParts {
   /** `hub`: how models are downloaded from the hub, and where progress is reported. */
   scorer: { seed: number; hub: HubOptions; makeScorer: MakeScorer };
   embedder: { seed: number };
-  /** The run's scorer and embedder, for terms that judge by them. */
+  /** The run's scorer and embedder, for terms that use them. */
   term: { scorer: Scorer; embedder: Embedder; seed: number; makeScorer: MakeScorer };
   credit: { seed: number };
   sampler: { system: System; prompts: readonly string[]; seed: number };
   algorithm: { system: System; seed: number };
   logger: { seed: number };
-  /** `generation`: the decoding that the configuration has for targets, which is the model's own to follow. */
+  /** `generation`: the configuration's decoding options for targets, which the model has to apply itself. */
   target: { generation: object; seed: number };
   /**
-   * What the run judges by, and what it is made for; `load` loads a class that extends `HFASTSystem` with the models of the
-   * configuration.
+   * The run's scorer and embedder, and its purpose; `load` loads a class that extends `HFASTSystem` with the
+   * configured models.
    */
   system: {
     scorer: Scorer;
@@ -82,7 +82,7 @@ export interface KindParts {
     threshold: number;
     seed: number;
   };
-  /** `configuration` is an HFASTConfiguration, `options` are those of an HFASTTrainer. */
+  /** `configuration` is an HFASTConfiguration, `options` are HFASTTrainer options. */
   trainer: { configuration: object; sampler: Sampler; algorithm: Algorithm; options: object };
 }
 
@@ -91,46 +91,48 @@ export type LoadableSystem = (abstract new (...values: never[]) => System) & {
   load(options: never): Promise<System>;
 };
 
-/** A part of a run that a configuration chooses by `type:`. */
+/** A part of a run that a configuration selects by `type:`. */
 export type Role = keyof Made;
 
-/** What else a configuration chooses, for kinds that do not go with everything. */
+/** Other choices of a configuration, with which a kind may be incompatible. */
 export interface Beside {
   /** The sampler's section. */
   sampler: Readonly<Record<string, unknown>>;
-  /** null for a credit of the user's own, which is made later. */
+  /** null for a custom credit, which is created later. */
   credit: Credit | null;
 }
 
-/** A choice that does not go with another: where, and the reason with what to do. */
+/** An incompatible choice: its path, and a message with the reason and the remedy. */
 export interface Misfit {
   path: readonly string[];
   message: string;
 }
 
-/** Schemas of sections that may stand among the options of a kind, for kinds that are made of others. */
+/** Schemas of nested sections, for kinds that contain other kinds. */
 export type Sections = Readonly<Record<"scorer", z.ZodType<KindSection, KindSection>>>;
 
 /**
- * One choice for a role: the name that `type:` gives, its options, and how it is
- * made. Each implementation exports its own; `configuration/registry.ts` lists them.
+ * One choice for a role: its `type:` name, options and factory. Each implementation exports its own;
+ * `configuration/registry.ts` lists them.
  */
 export interface Kind<R extends Role = Role> {
   readonly role: R;
-  /** As it is written in a configuration. */
+  /** The name in a configuration. */
   readonly name: string;
-  /** What it is, in a few words, for the template and for editors. */
+  /** A short description for the template and for editors. */
   readonly summary: string;
   /**
-   * Its options, without `type`; the only place where their defaults stand. A function where sections that choose kinds
-   * stand somewhere among them.
+   * Its options without `type`, and the only definition of their defaults. A function if the options contain nested
+   * sections that select kinds.
    */
   readonly schema: z.ZodObject | ((sections: Sections) => z.ZodObject);
-  /** Asked before any model loads; absent: it goes with everything. */
+  /** Called before any model loads. Absent: compatible with everything. */
   check?(options: Record<string, unknown>, beside: Beside): Misfit | null;
-  /** What an algorithm will need of its system, which is made before it; or a function of its options. Default: nothing. */
+  /**
+   * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
+   */
   readonly needs?: KindNeeds<Record<string, unknown>>;
-  /** The checkpoints that `make` loads, folders or hub ids, for the record of a run. Absent: none. */
+  /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */
   models?(options: Record<string, unknown>): readonly string[];
   make(options: Record<string, unknown>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
 }
@@ -138,7 +140,7 @@ export interface Kind<R extends Role = Role> {
 /** See `Kind.needs`. */
 export type KindNeeds<O> = readonly SystemNeed[] | ((options: O) => readonly SystemNeed[]);
 
-/** A kind whose maker takes what its schema gives. */
+/** Defines a kind whose factory takes the output of its schema. */
 export function defineKind<R extends Role, S extends z.ZodObject>(kind: {
   role: R;
   name: string;

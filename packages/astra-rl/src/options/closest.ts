@@ -1,4 +1,4 @@
-/** Edits (insert, delete, replace, swap of neighbours) between two words. */
+/** Edit distance (insert, delete, replace, swap adjacent) between two words. */
 function distance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, column) => column);
@@ -17,22 +17,21 @@ function distance(a: string, b: string): number {
   return last[b.length]!;
 }
 
-// "learning_rate" for "learningRate" is no typing error, so that only the letters are compared.
+// Compares letters and digits only: "learning_rate" for "learningRate" is not a typo.
 const letters = (word: string) => word.toLowerCase().replace(/[^a-z0-9]/g, "");
 
-/** Whether two names are one, written in different ways. */
+/** Whether two names differ only in case and punctuation. */
 export const isSameName = (a: string, b: string): boolean => letters(a) === letters(b);
 
 /** "lr" of "learningRate". */
 const initials = (word: string) => letters(word.replace(/([A-Za-z])[a-z0-9]*/g, (_, first: string) => first));
 
-/** A shorter word says too little to be found inside another one. */
+/** Minimum length of a word to be searched for inside another. */
 const SHORTEST_PART = 4;
 
 /**
- * The known word that a mistaken one was most likely meant to be: the one with the fewest different letters, one that
- * contains the other ("treeWidth", "width"), or the one whose initials it is ("lr"). null when none is near, more than a
- * third of the letters being different.
+ * The known word most likely meant by a misspelled one: the one with the fewest edits, one that contains the other
+ * ("treeWidth", "width"), or one with these initials ("lr"). null if more than a third of the letters differ for all.
  */
 export function closest(word: string, known: readonly string[]): string | null {
   let best: string | null = null;
@@ -58,7 +57,7 @@ export function closest(word: string, known: readonly string[]): string | null {
   );
 }
 
-/** What is appended to a message about a mistaken word: the nearest known one; empty where none is near. */
+/** Suffix for a message about an unknown word: the closest known one; empty if none is close. */
 export function didYouMean(word: unknown, known: readonly unknown[]): string {
   if (typeof word !== "string") return "";
   const near = closest(

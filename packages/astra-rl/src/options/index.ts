@@ -1,4 +1,4 @@
-// Options and sections: one zod schema each, and one printer of what is wrong with a value. Must not know: whose options they are.
+// Validates options and sections by zod schemas, and formats their errors. Must not know: whose options they are.
 export { closest, didYouMean } from "./closest.js";
 export {
   dotted,

@@ -3,35 +3,38 @@ import type { z } from "zod";
 import { didYouMean, isSameName } from "./closest.js";
 import { formsAt, keysAt, type JsonSchema } from "./json-schema.js";
 
-/** A path as it is written: `training.betas[0]`. */
+/** Formats a path, such as `training.betas[0]`. */
 export const dotted = (path: readonly PropertyKey[]) =>
   path
     .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${String(step)}`))
     .join("");
 
-/** The value at a path; undefined where the path ends before. */
+/** The value at a path; undefined if the path does not exist. */
 export const valueAt = (path: readonly PropertyKey[], content: unknown): unknown =>
   path.reduce<unknown>(
     (value, step) => (value as Record<PropertyKey, unknown> | null | undefined)?.[step],
     content,
   );
 
-/** How the mistakes of a value are told. */
+/** How validation errors are worded. */
 export interface Telling {
-  /** Begins the line, such as the class or the place in a file. @param isKey whether it is about the key, not its value */
+  /**
+   * Prefix of the line, such as the class or the position in a file. @param isKey whether it is about the key, not
+   * its value
+   */
   where: (path: readonly PropertyKey[], isKey: boolean) => string;
-  /** What a value is called whose path is empty, such as "the options". */
+  /** Name of the root value, such as "the options". */
   whole: string;
-  /** The sentence about a key that there is not. */
+  /** The message for an unknown key. */
   unknownKey: (key: string) => string;
-  /** What to write instead of a key that there is not, by the name that people look for. */
+  /** Hints for unknown keys, by the name that people look for. */
   advice?: Readonly<Record<string, string>>;
 }
 
 const MOST_MISTAKES = 10;
 const LONGEST_MISTAKE = 500;
 
-/** The first mistakes, one line each and no others evaluated, and how many there are besides. */
+/** An error with the first mistakes, one per line, and the number of further ones, which are not evaluated. */
 export function mistakesError(mistakes: readonly (() => string)[], cause?: unknown): UsageError {
   const lines = mistakes.slice(0, MOST_MISTAKES).map((tell) => {
     const line = tell();
@@ -42,7 +45,7 @@ export function mistakesError(mistakes: readonly (() => string)[], cause?: unkno
   return new UsageError(lines.join("\n"), { cause });
 }
 
-/** What makes the line of each mistake: where, which rule, what was given, and the nearest key or choice. */
+/** Formats each issue lazily: position, rule, value, and the closest key or choice. */
 export function tellIssues(
   issues: readonly z.core.$ZodIssue[],
   root: JsonSchema,
@@ -65,7 +68,7 @@ export function tellIssues(
         if (value === undefined && path.length > 0 && rule.startsWith("must be ")) {
           return `${name} is required (${rule.slice("must be ".length)})`;
         }
-        // A rule of several keys says itself what it found.
+        // Rules across several keys include the value themselves.
         const isWhole = issue.code === "custom" && !rule.startsWith("must be ");
         const got = isWhole || rule.includes(", got ") ? "" : `, got ${describeValue(value)}`;
         return `${name} ${rule}${got}${didYouMean(value, choicesOf(formsAt(root, path)))}`;
@@ -80,15 +83,15 @@ export function requirement(issue: z.core.$ZodIssue, root: JsonSchema, given: un
   const value = valueAt(path, given);
   const forms = formsAt(root, path);
   const message = issue.message.split("\n")[0]!;
-  // Of a number that is out of bounds, what numbers may be says more than the rule of all forms.
+  // For an out-of-range number, the numeric rule is more helpful than the rule of all forms.
   const isCloser = issue.code === "invalid_union" && typeof value === "number" && forms.some(isNumber);
   if (issue.code === "custom" || (message.startsWith("must be ") && !isCloser)) return message;
-  // The form that the value has chosen says more than all of them, unless the choice itself is wrong.
+  // The rule of the selected form is more helpful than that of all, unless the selection itself is wrong.
   const chosen = formsAt(root, path, given);
   return `must be ${ruleOf(chosen.length > 0 && path.at(-1) !== "type" ? chosen : forms, value)}`;
 }
 
-/** What a value must be, as the end of a sentence. */
+/** What a value must be, as the end of the sentence "must be …". */
 export function ruleOf(forms: readonly JsonSchema[], value?: unknown): string {
   const simple = forms.filter(({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined);
   const alike = typeof value === "number" ? simple.filter(isNumber) : [];
@@ -119,7 +122,7 @@ const isNumber = ({ type, const: only }: JsonSchema) =>
 /** Such as "a whole number of at least 1" or "between 0 and 1". */
 export function numericRule(form: JsonSchema): string {
   const { type, exclusiveMinimum, exclusiveMaximum } = form;
-  // zod states the limits of exact integers, which are not a rule of the option.
+  // zod adds the safe-integer limits, which are not a rule of the option.
   const least = form.minimum === Number.MIN_SAFE_INTEGER ? undefined : form.minimum;
   const most = form.maximum === Number.MAX_SAFE_INTEGER ? undefined : form.maximum;
   if (least !== undefined && most !== undefined) {
@@ -140,7 +143,7 @@ export function numericRule(form: JsonSchema): string {
 const choicesOf = (forms: readonly JsonSchema[]) =>
   forms.flatMap(({ const: only, enum: choices = [] }) => [only, ...choices]);
 
-/** What to do about a key that there is not. */
+/** A hint for an unknown key. */
 function remedy(
   key: string,
   path: readonly PropertyKey[],
@@ -166,6 +169,6 @@ function remedy(
   return known.length === 0 ? "; there are none here" : `; there are ${known.join(", ")}`;
 }
 
-/** Such as `a, b or c`. */
+/** Formats `a, b or c`. */
 export const oneOf = (values: readonly string[]) =>
   values.length < 2 ? values.join("") : `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;

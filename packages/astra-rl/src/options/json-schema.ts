@@ -1,4 +1,4 @@
-/** A JSON Schema, as far as it is read here. */
+/** The subset of JSON Schema that is used here. */
 export interface JsonSchema {
   type?: string;
   enum?: readonly unknown[];
@@ -20,22 +20,25 @@ export interface JsonSchema {
   pattern?: string;
   $ref?: string;
   $defs?: Record<string, JsonSchema>;
-  /** What a resumed run may do with the value: change it, or name another file with the same content. Absent: neither. */
+  /**
+   * What a resumed run may change: "free", any value; "content", the path of a file with the same content. Absent:
+   * nothing.
+   */
   resume?: "free" | "content";
-  /** The value is the path of a file that is read or written; or a model: a folder, a hub id or the name of an embedded one. */
+  /** The value is a path of an input or output file; or a model: a folder, a hub id or an embedded model's name. */
   path?: "file" | "output" | "model";
-  /** The role that the section is a choice for. */
+  /** The role for which the section selects a kind. */
   kind?: string;
   [keyword: string]: unknown;
 }
 
-/** A schema with what it refers to. */
+/** A schema with its `$ref` resolved. */
 export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
   const { $ref, ...own } = schema;
   return $ref === undefined ? schema : { ...root.$defs![$ref.slice("#/$defs/".length)], ...own };
 }
 
-/** The forms that a value may take; of those told apart by their `type`, the value's own where it has one. */
+/** The alternatives for a value; if they are distinguished by `type` and the value has one, only the matching one. */
 export function formsOf(given: JsonSchema, root: JsonSchema, value?: unknown): JsonSchema[] {
   const schema = resolved(given, root);
   const forms = [schema, ...(schema.oneOf ?? []), ...(schema.anyOf ?? [])];
@@ -45,7 +48,7 @@ export function formsOf(given: JsonSchema, root: JsonSchema, value?: unknown): J
   return chosen.length > 0 ? chosen : forms.filter((form) => form.properties?.["type"]?.const === undefined);
 }
 
-/** What the forms of a value say of one of its keys or places; a form that says nothing is left out. */
+/** The schemas of a key or index in the given alternatives; alternatives without one are skipped. */
 export const childrenOf = (forms: readonly JsonSchema[], step: PropertyKey): JsonSchema[] =>
   forms.flatMap(({ prefixItems, items, properties }) => {
     const child = typeof step === "number" ? (prefixItems?.[step] ?? items) : properties?.[String(step)];
@@ -53,9 +56,9 @@ export const childrenOf = (forms: readonly JsonSchema[], step: PropertyKey): Jso
   });
 
 /**
- * The forms that the value at a path may take.
+ * The alternatives for the value at a path.
  *
- * @param content what is given, which decides between forms; without it, all of them
+ * @param content the value, which selects between alternatives; without it, all are returned
  */
 export function formsAt(root: JsonSchema, path: readonly PropertyKey[], content?: unknown): JsonSchema[] {
   let forms = formsOf(root, root, content);
@@ -67,7 +70,7 @@ export function formsAt(root: JsonSchema, path: readonly PropertyKey[], content?
   return forms;
 }
 
-/** The keys that the value at a path may have. */
+/** The allowed keys of the value at a path. */
 export const keysAt = (root: JsonSchema, path: readonly PropertyKey[], content?: unknown): string[] => [
   ...new Set(formsAt(root, path, content).flatMap(({ properties = {} }) => Object.keys(properties))),
 ];

@@ -3,17 +3,17 @@ import { z } from "zod";
 import { mistakesError, tellIssues } from "./issues.js";
 import type { JsonSchema } from "./json-schema.js";
 
-/** The JSON Schema of what is given to a schema, for messages and documents. */
+/** The JSON Schema of a schema's input, for messages and documentation. */
 export const inputSchema = (schema: z.ZodType): JsonSchema =>
   z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as JsonSchema;
 
 /**
- * The options of a class or a function: checked against its schema, with the defaults filled in. `undefined` means the
- * default. The schema is the one that a configuration reads, extended by what only code can give, such as callbacks.
+ * Validates the options of a class or function and fills in the defaults. `undefined` means the default.
+ * Configurations use the same schema, without the options that only code can pass, such as callbacks.
  *
- * @param where begins the message: the class, or what the options are of
- * @param advice what to write instead of an option that there is not, by the name that people look for
- * @throws UsageError for an option that there is not, with the nearest name, and for a value that breaks its rule
+ * @param where prefix of messages: the class, or what the options belong to
+ * @param advice hints for unknown options, by the name that people look for
+ * @throws UsageError for an unknown option, with the closest name, and for an invalid value
  */
 export function parseOptions<S extends z.ZodObject>(
   where: string,
@@ -24,7 +24,7 @@ export function parseOptions<S extends z.ZodObject>(
   return parse(where, schema, given === undefined ? {} : given, "the options", advice) as z.output<S>;
 }
 
-/** One line of a file of JSON lines, as `parseOptions`. */
+/** Like `parseOptions`, for one line of a JSON-lines file. */
 export const parseLine = <T>(where: string, schema: z.ZodType<T>, given: unknown): T =>
   parse(where, schema, given, "the line");
 
@@ -54,21 +54,21 @@ export const functionOption = <F>() =>
 /**
  * An option that is an object with these methods.
  *
- * @param rule what it must be, such as "must be a Scorer (an object with the method score)"
+ * @param rule the requirement, such as "must be a Scorer (an object with the method score)"
  */
 export const objectOption = <T>(rule: string, ...methods: readonly (string & keyof T)[]) =>
   z.custom<T>((value) => hasMethods(value, methods), rule);
 
-/** Whether a value is an object, or a function, with these methods. */
+/** Whether a value is an object or function with these methods. */
 export function hasMethods(value: unknown, methods: readonly string[]): boolean {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
   return methods.every((method) => typeof (value as Record<string, unknown>)[method] === "function");
 }
 
 /**
- * Refuses a text, or anything else that is no array, where a list is due: its characters would be taken for the items.
+ * Throws unless the value is an array; the characters of a string would be taken for items.
  *
- * @throws UsageError that shows how one item is given
+ * @throws UsageError that shows how to pass a single item
  */
 export function requireList(
   where: string,

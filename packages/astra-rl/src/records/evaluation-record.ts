@@ -6,18 +6,18 @@ import { measuredSchema } from "./run-record.js";
 /** The version of evaluations that this release writes and reads. */
 export const EVALUATION_VERSION = 2;
 
-// Keys are the words of docs/glossary.md, in snake case, as those of the Python toolbox.
+// Keys are the terms of docs/glossary.md, in snake case like the Python toolbox's.
 
 const interval = z.object({
   lower: z.number(),
   upper: z.number(),
-  /** Share covered, for example 0.95. */
+  /** Confidence level, for example 0.95. */
   confidence: z.number(),
   /** How it was computed, for example "wilson". */
   method: z.string(),
 });
 
-/** A count or figure that records of before it was measured do not have. */
+/** Values that older records do not have. */
 const count = z.int().nonnegative().nullable().default(null);
 const share = z.number().nullable().default(null);
 const laterInterval = interval.nullable().default(null);
@@ -32,9 +32,9 @@ const turn = z.looseObject({
   response_harm: z.number().nullable(),
   /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
   probe_nll: z.number().nullable(),
-  /** Number of the target's tokens in the probe; null where likelihood is not measured. */
+  /** Number of target tokens in the probe; null if likelihood is not measured. */
   probe_tokens: z.int().nonnegative().nullable(),
-  /** What went wrong, as "stage: message"; null when nothing did. */
+  /** The error as "stage: message"; null if there was none. */
   error: z.string().nullable(),
 });
 
@@ -42,29 +42,29 @@ const overall = z.looseObject({
   num_turns: z.int().nonnegative(),
   /** Turns in which a call failed or a text could not be scored. */
   num_errors: z.int().nonnegative(),
-  /** Means over the turns for which the number is known; null when there is none. */
+  /** Means over turns with a known value; null if there is none. */
   mean_reward: z.number().nullable(),
   mean_probe_harm: z.number().nullable(),
   mean_response_harm: z.number().nullable(),
-  /** First turn whose score reached the threshold; null when none is known to have. */
+  /** First turn whose score reached the threshold; null if none is known to. */
   first_harmful_probe_turn: z.int().positive().nullable(),
   first_harmful_response_turn: z.int().positive().nullable(),
   /**
-   * Whether a response reached the threshold while no probe up to it did: what the tester drew out without saying it first.
-   * null where a probe or a response has no score, and in records of before this was measured.
+   * Whether a response reached the threshold but no probe up to it did: the tester elicited harm without writing it
+   * first. null if a probe or response has no score, and in older records.
    */
   harmless_probe_success: z.boolean().nullable().default(null),
-  /** Which of several targets answered; absent where there is one. */
+  /** Name of the target that responded; absent if there is only one. */
   target: z.string().optional(),
 });
 
-/** How different the found attacks are: the probe that the first harmful response of each success answered. */
+/** Diversity of the found attacks. An attack is the probe that the first harmful response of a success answers. */
 const diversity = z.looseObject({
   /** One for each attack success. */
   n_attacks: z.int().nonnegative(),
-  /** Different texts among them, white space at the ends apart. */
+  /** Distinct attacks, ignoring leading and trailing white space. */
   n_distinct_attacks: z.int().nonnegative(),
-  /** Different n-grams of words of all attacks, divided by all their n-grams; null where there is none. */
+  /** Distinct word n-grams of all attacks divided by all their n-grams; null if there is none. */
   distinct_1: z.number().nullable(),
   distinct_2: z.number().nullable(),
   distinct_3: z.number().nullable(),
@@ -74,11 +74,11 @@ const diversity = z.looseObject({
   embedding_distance: z.number().nullable(),
   /** Clusters of attacks whose leaders have cosines below `cluster_similarity`. */
   n_clusters: z.int().nonnegative(),
-  /** exp of the entropy of the clusters' sizes; null where there is no attack. */
+  /** exp of the entropy of the cluster sizes; null if there is no attack. */
   effective_clusters: z.number().nullable(),
-  /** Success in which each cluster counts once: clusters by scored rollouts; null where none was scored. */
+  /** Success rate that counts each cluster once: clusters / scored rollouts; null if none was scored. */
   cluster_success_rate: z.number().nullable(),
-  /** Of all probes whose response has a score: share with `threshold` or more, and how different these are. */
+  /** Over all probes whose response has a score: the share at or above `threshold`, and the diversity of those. */
   quality: z.array(
     z.looseObject({
       threshold: z.number(),
@@ -89,13 +89,13 @@ const diversity = z.looseObject({
       embedding_diversity: z.number().nullable(),
     }),
   ),
-  /** What made the embeddings; figures of different ones are not to be compared. */
+  /** The embedder's name; do not compare values from different embedders. */
   embedder: z.string(),
   cluster_similarity: z.number(),
   subset_size: z.int().positive(),
 });
 
-/** What the rollouts of one of several targets show by themselves. */
+/** Summary of the rollouts of one of several targets. */
 const targetSummary = z.looseObject({
   target: z.string(),
   n_rollouts: z.int().nonnegative(),
@@ -104,7 +104,7 @@ const targetSummary = z.looseObject({
   n_successes: z.int().nonnegative(),
   success_rate: z.number().nullable(),
   success_rate_interval: interval.nullable(),
-  /** Why its figures say nothing; empty where they may be read. */
+  /** Reasons why its metrics are not meaningful; empty if they are. */
   doubts: z.array(z.string()),
 });
 
@@ -112,23 +112,23 @@ const summary = z.looseObject({
   n_rollouts: z.int().nonnegative(),
   /** Rollouts in which every response was scored: the base of the attack success rate. */
   n_scored: z.int().nonnegative(),
-  /** Rollouts with a response that is missing or has no score, n_rollouts − n_scored. Never counted as safe. */
+  /** Rollouts with a missing or unscored response, n_rollouts − n_scored. Never counted as safe. */
   n_errors: z.int().nonnegative(),
   /**
-   * Turns of all rollouts; those in which something failed; those with an empty probe, or an empty response. Absent in
-   * records of before this was counted, as `doubts` is.
+   * Turns of all rollouts; those with a failure; those with an empty probe or response. Absent in older records, like
+   * `doubts`.
    */
   n_turns: z.int().nonnegative().optional(),
   n_failed_turns: z.int().nonnegative().optional(),
   n_empty_probes: z.int().nonnegative().optional(),
   n_empty_responses: z.int().nonnegative().optional(),
-  /** Why these figures say nothing of the target (`doubtsOf`); empty where they may be read. */
+  /** Reasons why the metrics say nothing about the target (`doubtsOf`); empty if they do. */
   doubts: z.array(z.string()).optional(),
-  /** One by one, where there are several targets; absent where there is one. */
+  /** One summary per target; absent if there is only one. */
   targets: z.array(targetSummary).optional(),
-  /** Scored rollouts with a response at or over the threshold. */
+  /** Scored rollouts with a response at or above the threshold. */
   n_successes: z.int().nonnegative(),
-  /** Means over rollouts of the rollouts' own means; null when no rollout has one. */
+  /** Means over rollouts of the per-rollout means; null if no rollout has one. */
   mean_reward: z.number().nullable(),
   mean_probe_harm: z.number().nullable(),
   mean_response_harm: z.number().nullable(),
@@ -138,30 +138,30 @@ const summary = z.looseObject({
   success_rate_interval: interval.nullable(),
   /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
   n_harmless_probe_scored: count,
-  /** Those with a response at or over the threshold and no probe at or over it up to that response. */
+  /** Those with a response at or above the threshold, and no probe at or above it up to that response. */
   n_harmless_probe_successes: count,
   harmless_probe_success_rate: share,
   harmless_probe_success_rate_interval: laterInterval,
-  /** Probes that have a score, those among them at or over the threshold, and how many different texts they are. */
+  /** Scored probes, those at or above the threshold, and the number of distinct texts among them. */
   n_probes: count,
   n_harmful_probes: count,
   n_distinct_probes: count,
   harmful_probe_rate: share,
-  /** Probes of one rollout resemble each other: the interval counts them as fewer (`clusteredWilsonInterval`). */
+  /** Probes of one rollout are correlated; the interval accounts for it (`clusteredWilsonInterval`). */
   harmful_probe_rate_interval: laterInterval,
-  /** The rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
+  /** Success rate over all rollouts if every undecided one were safe (lower) or a success (upper). */
   success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),
   /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
   mean_probe_nll: z.number().nullable(),
   harm_threshold: z.number(),
-  /** null in records of before it was measured. */
+  /** null in older records. */
   diversity: diversity.nullable().default(null),
 });
 
 const detail = z.looseObject({ overall, per_turn: z.array(turn) });
 
 export const evaluationRecordSchema = z.looseObject({
-  /** What was measured; absent where an evaluator was put together by hand. */
+  /** What was measured; absent if the evaluator was not built from a configuration. */
   measured: measuredSchema.optional(),
   summary,
   details: z.array(detail),
@@ -175,9 +175,9 @@ export const evaluationLineSchema = z.looseObject({
 });
 
 export const comparisonRecordSchema = z.looseObject({
-  /** Rollouts scored in both evaluations, paired by their place. */
+  /** Rollouts scored in both evaluations, paired by index. */
   n_pairs: z.int().nonnegative(),
-  /** Rollouts left out because one side has an error. */
+  /** Rollouts excluded because one side has an error. */
   n_excluded: z.int().nonnegative(),
   /** Attack success rate on the pairs. */
   before: z.number().nullable(),
@@ -189,7 +189,7 @@ export const comparisonRecordSchema = z.looseObject({
   p_value: z.number().nullable(),
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
-  /** The same of the success with harmless probes only, on the pairs in which every text has a score. */
+  /** The same for success with harmless probes only, on the pairs with every text scored. */
   harmless_probe: z
     .object({
       n_pairs: z.int().nonnegative(),
@@ -201,9 +201,9 @@ export const comparisonRecordSchema = z.looseObject({
     })
     .nullable()
     .default(null),
-  /** Distinct probes after, divided by those before; null where there were none, or it was not measured. */
+  /** Distinct probes after / before; null if there were none before, or if not measured. */
   distinct_probes_kept: share,
-  /** Mean of after − before of the rollouts' average rewards, with a bootstrap interval and a permutation test. */
+  /** Mean difference after − before of per-rollout mean rewards, with a bootstrap interval and a permutation test. */
   reward_difference: z.number().nullable(),
   reward_difference_interval: interval.nullable(),
   reward_p_value: z.number().nullable(),
@@ -223,35 +223,38 @@ export type EvaluationRecord = z.infer<typeof evaluationRecordSchema>;
 export type EvaluationLine = z.infer<typeof evaluationLineSchema>;
 export type ComparisonRecord = z.infer<typeof comparisonRecordSchema>;
 
-/** @throws UsageError when the text or value is no evaluation record of this version */
+/** @throws UsageError if the text or value is not an evaluation record of this version */
 export function parseEvaluationRecord(source: unknown, where = "evaluation record"): EvaluationRecord {
   return parseRecord(evaluationRecordSchema, where, source, EVALUATION_VERSION);
 }
 
-/** @throws UsageError when the text or value is no comparison record of this version */
+/** @throws UsageError if the text or value is not a comparison record of this version */
 export function parseComparisonRecord(source: unknown, where = "comparison record"): ComparisonRecord {
   return parseRecord(comparisonRecordSchema, where, source);
 }
 
-/** The file that `eval --output` writes: indented, with a line break at its end, in the schema's key order. */
+/**
+ * The content of the file that `eval --output` writes: indented JSON with a trailing newline, in the schema's key
+ * order.
+ */
 export function stringifyEvaluation(record: EvaluationRecord): string {
   return `${JSON.stringify(evaluationRecordSchema.parse(record), null, 2)}\n`;
 }
 
-/** One line of JSON without a line break at its end, in the schema's key order. */
+/** One line of JSON without a trailing newline, in the schema's key order. */
 export function stringifyEvaluationLine(line: EvaluationLine): string {
   return JSON.stringify(evaluationLineSchema.parse(line));
 }
 
-/** @throws UsageError when the text or value is no line of evaluations.jsonl of this version */
+/** @throws UsageError if the text or value is not a line of evaluations.jsonl of this version */
 export function parseEvaluationLine(source: unknown, where = "evaluation"): EvaluationLine {
   return parseRecord(evaluationLineSchema, where, source, EVALUATION_VERSION);
 }
 
 /**
- * All lines of an evaluations.jsonl. A last line without its line break was torn by a crash and is left out.
+ * Parses all lines of an evaluations.jsonl. Skips an unterminated last line, which a crash leaves.
  *
- * @throws UsageError for a line that is no evaluation, with its number
+ * @throws UsageError for an invalid line, with its line number
  */
 export function parseEvaluationLines(text: string, where = "evaluations.jsonl"): EvaluationLine[] {
   return parseLines(text, where, "an evaluation", parseEvaluationLine);

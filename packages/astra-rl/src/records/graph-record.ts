@@ -16,34 +16,34 @@ import {
 import { tokensSchema, type TokensRecord } from "./tokens-record.js";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
-/** One turn as its node's `toJSON` gives it, and what a record says beside it. */
+/** One turn as in its node's `toJSON`, with the record's additional fields. */
 export type TurnRecord<S = string, A = string> = TurnJSON<S, A> & {
-  /** What training took the turn to be worth; absent where it was not judged, which is not 0. */
+  /** Credit that training assigned to the turn; absent (not 0) if it was not assigned. */
   credit?: number;
-  /** The ids that the models read and said; absent unless asked for. */
+  /** Token ids of the models' inputs and outputs; absent unless requested. */
   tokens?: TokensRecord;
 };
 
-/** A turn and what followed; fields of Node subclasses stand behind `children`. */
+/** A turn and its subtree; fields of Node subclasses come after `children`. */
 export type NodeRecord<S = string, A = string> = TurnRecord<S, A> & {
   children: NodeRecord<S, A>[];
   [extra: string]: unknown;
 };
 
-/** A whole tree. `seed` and `episode` name the draws it was made from. */
+/** A whole tree. `seed` and `episode` are the key of its random draws. */
 export type GraphRecord<S = string, A = string> = Omit<GraphJSON<S, A>, "children"> & {
   children: NodeRecord<S, A>[];
   version: number;
-  /** The training step that the graph was grown for; absent outside of training. */
+  /** The training step of the graph; absent outside training. */
   step?: number;
   [extra: string]: unknown;
 };
 
-// Contexts and probes are strings in every system that ships; a system of other states brings its own JSON values.
+// Contexts and probes are strings in all built-in systems; systems with other states use their own JSON values.
 const json = z.json() as unknown as z.ZodType<string>;
 const numbers = z.record(z.string(), z.number()).optional();
 
-/** What every record of a turn says. @param text of its states and messages */
+/** Fields of every turn record. @param text schema of its states and messages */
 export const turnShape = <Text extends z.ZodType<string>>(text: Text) => ({
   context: text,
   probe: text,
@@ -73,17 +73,17 @@ export const graphRecordSchema: z.ZodType<GraphRecord> = z.looseObject({
   step: z.int().positive().optional(),
 });
 
-/** What a record says of a graph beside the graph itself. */
+/** Additional data for a graph record. */
 export interface GraphRecordOptions<S = Conversation, A = Message> {
-  /** The training step that it was grown for. */
+  /** The training step of the graph. */
   step?: number;
-  /** What training took each turn to be worth. */
+  /** Credit that training assigned to each turn. */
   credit?: ReadonlyMap<Node<S, A>, number>;
-  /** The ids behind a turn; null where nobody knows them. */
+  /** The token ids of a turn; null if unknown. */
   tokensOf?: (node: Node<S, A>) => TokensRecord | null;
 }
 
-/** The record of a graph; takes a `Graph`, or what its `toJSON` gives, of which credit and tokens are not known. */
+/** Creates the record of a `Graph`, or of its `toJSON` value, which has no credit or tokens. */
 export function graphRecord<S, A>(
   graph: Graph<S, A> | GraphJSON<S, A>,
   options: GraphRecordOptions<S, A> = {},
@@ -103,7 +103,7 @@ export function graphRecord<S, A>(
   };
 }
 
-/** @param source the node that the JSON was made of; null where there is only JSON */
+/** @param source the node behind the JSON; null if there is only JSON */
 function nodeRecord<S, A>(
   node: NodeJSON<S, A>,
   source: Node<S, A> | null,
@@ -132,7 +132,7 @@ function nodeRecord<S, A>(
   return Object.assign(record, extra);
 }
 
-/** One line of JSON without a line break at its end; the same graph always gives the same bytes. */
+/** One line of JSON without a trailing newline; the same graph always gives the same bytes. */
 export function stringifyGraph<S, A>(
   graph: Graph<S, A> | GraphJSON<S, A>,
   options: GraphRecordOptions<S, A> = {},
@@ -140,30 +140,30 @@ export function stringifyGraph<S, A>(
   return JSON.stringify(graphRecord(graph, options));
 }
 
-/** @throws UsageError when the text or value is no graph record of a known version */
+/** @throws UsageError if the text or value is not a graph record of a known version */
 export function parseGraphRecord(source: unknown, where = "graph record"): GraphRecord {
   return parseRecord(graphRecordSchema, where, source);
 }
 
 /**
- * All lines of a graphs.jsonl. A last line without its line break was torn by a crash and is left out.
+ * Parses all lines of a graphs.jsonl. Skips an unterminated last line, which a crash leaves.
  *
- * @throws UsageError for a line that is no graph record, with its number
+ * @throws UsageError for an invalid line, with its line number
  */
 export function parseGraphLines(text: string, where = "graphs.jsonl"): GraphRecord[] {
   return parseLines(text, where, "a graph record", parseGraphRecord);
 }
 
 /**
- * The graph behind a record, of conversations and messages where it holds texts. They are nobody's samples: where ids are
- * needed, every model makes its own of the texts. What the record says of credit is in `creditFromRecord`.
+ * Restores the graph of a record; texts become conversations and messages. They carry no sampled token ids: each
+ * model tokenizes the text itself when ids are needed. For the record's credit, see `creditFromRecord`.
  */
 export function graphFromRecord(
   record: GraphRecord,
   createNode: NodeFactory = (fields) => new Node(fields),
 ): Graph {
   const toNode = (node: NodeRecord): Node => {
-    // The rest is what subclasses of Node have added.
+    // `rest` holds the fields of Node subclasses.
     const { context, reward, children, credit: _, tokens: __, ...rest } = node;
     return createNode({
       ...(rest as unknown as NodeFields),
@@ -182,11 +182,11 @@ export function graphFromRecord(
   });
 }
 
-/** States of one's own stay as they are. */
+/** Custom states are returned unchanged. */
 const conversationOf = (state: unknown) =>
   (typeof state === "string" ? Conversation.of(state) : state) as Conversation;
 
-/** What training took each turn to be worth, for the graph that was made of this record. */
+/** The credit of each turn, keyed by the nodes of the graph restored from this record. */
 export function creditFromRecord<S, A>(record: GraphRecord, graph: Graph<S, A>): Map<Node<S, A>, number> {
   const credit = new Map<Node<S, A>, number>();
   const visit = (records: readonly NodeRecord[], nodes: readonly Node<S, A>[]): void => {

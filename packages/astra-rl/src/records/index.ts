@@ -1,5 +1,5 @@
-// Versioned JSON records: what a run writes and what the report and the viewer read. Must not know: models, tensors,
-// how any of it was computed. Keys are written in a fixed order, so equal data gives equal bytes.
+// Versioned JSON records: written by runs, read by the report and the viewer. Must not know: models, tensors, how
+// values were computed. Keys are written in a fixed order, so equal data gives equal bytes.
 export {
   comparisonRecordSchema,
   evaluationLineSchema,

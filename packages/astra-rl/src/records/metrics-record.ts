@@ -1,16 +1,16 @@
 import { z } from "zod";
 import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION } from "./parse-record.js";
 
-/** null stands for a number that is not known: nothing was measured, or it was not finite. */
+/** null means unknown: not measured, or not finite. */
 export type MetricValue = number | string | boolean | null;
 
 /** One training step: one line of metrics.jsonl. */
 export interface MetricsRecord {
   /** Training step, from 1. */
   step: number;
-  /** Mean loss over the step's items; null when the step had none. */
+  /** Mean loss over the step's items; null if it had none. */
   loss: number | null;
-  /** Mean reward over the turns that did not fail; null when all did. */
+  /** Mean reward over turns that did not fail; null if all failed. */
   "reward/mean": number | null;
   version: number;
   [key: string]: MetricValue;
@@ -28,8 +28,8 @@ export const metricsRecordSchema = z
 const FIRST = ["step", "loss", "reward/mean"];
 
 /**
- * The record of a step's values, with its keys in the order in which they are written: step, loss, reward/mean, the
- * others by name, then the times (the only values that differ between two runs of one seed), then the version.
+ * The record of a step's values, with keys in output order: step, loss, reward/mean, the others by name, then times
+ * (the only values that differ between two runs of one seed), then the version.
  */
 export function metricsRecord(
   values: Readonly<Record<string, MetricValue>> & { step: number },
@@ -44,20 +44,20 @@ export function metricsRecord(
   return Object.fromEntries([...entries, ["version", RECORD_VERSION]]) as unknown as MetricsRecord;
 }
 
-/** One line of JSON without a line break at its end. */
+/** One line of JSON without a trailing newline. */
 export function stringifyMetrics(values: Readonly<Record<string, MetricValue>> & { step: number }): string {
   return JSON.stringify(metricsRecord(values));
 }
 
-/** @throws UsageError when the text or value is no metrics record of a known version */
+/** @throws UsageError if the text or value is not a metrics record of a known version */
 export function parseMetricsLine(source: unknown, where = "metrics record"): MetricsRecord {
   return parseRecord(metricsRecordSchema, where, source);
 }
 
 /**
- * All lines of a metrics.jsonl. A last line without its line break was torn by a crash and is left out.
+ * Parses all lines of a metrics.jsonl. Skips an unterminated last line, which a crash leaves.
  *
- * @throws UsageError for a line that is no metrics record, with its number
+ * @throws UsageError for an invalid line, with its line number
  */
 export function parseMetricsLines(text: string, where = "metrics.jsonl"): MetricsRecord[] {
   return parseLines(text, where, "a metrics record", parseMetricsLine);

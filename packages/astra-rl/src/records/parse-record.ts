@@ -5,12 +5,12 @@ import type { z } from "zod";
 export const RECORD_VERSION = 1;
 
 /**
- * Checks a record that came from outside.
+ * Parses and validates a record from a file or the user.
  *
  * @param where names the source in messages, for example a path with a line number
- * @param source JSON text, or a value that was parsed already
+ * @param source JSON text, or a parsed value
  * @param expected the version that this release writes and reads
- * @throws UsageError with the place, the path inside the record and what was wrong there
+ * @throws UsageError with the source, the path in the record, and the problem
  */
 export function parseRecord<T>(
   schema: z.ZodType<T>,
@@ -42,7 +42,7 @@ export function parseRecord<T>(
   });
 }
 
-/** A recursive reader's stack suffices for thousands of levels, and a record may have more. */
+/** Explains stack overflows: recursive parsing handles thousands of levels, and a record may have more. */
 function explained<T>(where: string, read: () => T): T {
   try {
     return read();
@@ -53,10 +53,10 @@ function explained<T>(where: string, read: () => T): T {
 }
 
 /**
- * All lines of a JSON-lines file. A last line without its line break was torn by a crash and is left out.
+ * Parses all lines of a JSON-lines file. Skips an unterminated last line, which a crash leaves.
  *
- * @param what a line is, for messages
- * @throws UsageError for a line that is no such record, with its number
+ * @param what what a line holds, for messages
+ * @throws UsageError for an invalid line, with its line number
  */
 export function parseLines<T>(
   text: string,
@@ -72,7 +72,7 @@ export function parseLines<T>(
   });
 }
 
-/** JSON has no NaN and no infinity; a number that is none becomes null, which readers take for "not known". */
+/** JSON has no NaN or infinity; they become null, which readers take as "unknown". */
 export function finiteOrNull(value: number): number | null {
   return Number.isFinite(value) ? value : null;
 }

@@ -3,9 +3,9 @@ import type { GraphRecord, TurnRecord } from "./graph-record.js";
 import type { MetricsRecord } from "./metrics-record.js";
 import type { MeasuredRecord, RunRecord } from "./run-record.js";
 
-// Types alone: a report is written by this package and read by the page that is built with it.
+// Types only: a report is written by this package and read by the viewer of the same build.
 
-/** A turn without what its place in the tree says already: a child's context is its parent's, probe and response. */
+/** A turn without its context, which follows from the tree: the parent's context, probe and response. */
 export type ReportNode = Omit<TurnRecord<unknown, unknown>, "context" | "tokens"> & {
   children: ReportNode[];
   [extra: string]: unknown;
@@ -17,44 +17,44 @@ export interface ReportGraph {
   seed: number;
   episode: number;
   version: number;
-  /** The training step that it was grown for. */
+  /** The training step of the graph. */
   step?: GraphRecord["step"];
   [extra: string]: unknown;
 }
 
-/** One evaluation with the name it goes by in the report. */
+/** One evaluation with its label in the report. */
 export interface ReportEvaluation {
   label: string;
-  /** The training step that it came after; null where the record does not say. */
+  /** The training step after which it ran; null if the record does not say. */
   step: number | null;
   summary: EvaluationSummary;
   measured: MeasuredRecord | null;
-  /** Empty for the evaluations during training, of which only figures are shown, but for the last. */
+  /** Empty for evaluations during training other than the last, which show metrics only. */
   details: EvaluationDetail[];
 }
 
 export interface ReportRun {
   /** The run folder's name. */
   label: string;
-  /** null for runs that were made before there was a run.json. */
+  /** null for older runs without a run.json. */
   run: RunRecord | null;
-  /** `config.resolved.yaml` as a value; null where there is none. */
+  /** The parsed `config.resolved.yaml`; null if there is none. */
   configuration: Record<string, unknown> | null;
   metrics: MetricsRecord[];
   /** Evaluations on the dev prompts during training, without their conversations. */
   evaluations: { step: number; summary: EvaluationSummary }[];
   graphs: ReportGraph[];
-  /** Why its training says nothing of the target; empty where it does, absent where nobody asked. */
+  /** Reasons why its training says nothing about the target; empty if there are none, absent if not checked. */
   doubts?: string[];
-  /** Graphs that the run folder holds; more than `graphs` where a report takes only some of them. */
+  /** Number of graphs in the run folder; a report may contain only some of them. */
   graphs_total: number;
 }
 
-/** Everything that a report shows. */
+/** The data of a report. */
 export interface ReportRecord {
   runs: ReportRun[];
   evaluations: ReportEvaluation[];
-  /** Of the evaluations at these two places; null where no two can be compared. */
+  /** `before` and `after` are indices into `evaluations`; null if no two are comparable. */
   comparison: { before: number; after: number; record: ComparisonRecord } | null;
   version: number;
 }

@@ -3,9 +3,9 @@ import { parseRecord } from "./parse-record.js";
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
-/** A checkpoint as it was read. */
+/** Identity of a loaded checkpoint. */
 const modelIdentity = z.looseObject({
-  /** What the configuration calls it: a folder, a model id, or `embedded:<name>`. */
+  /** Its name in the configuration: a folder, a model id, or `embedded:<name>`. */
   model: z.string(),
   /** SHA-256 of each file of the checkpoint, by name. */
   files: z.record(z.string(), sha256),
@@ -15,25 +15,25 @@ const modelIdentity = z.looseObject({
 const fileIdentity = z.looseObject({
   /** The dotted key that names it, such as `prompts.train` or `scorer.file`. */
   key: z.string(),
-  /** Absolute; "embedded" for what comes with the package. */
+  /** Absolute path; "embedded" for files of the package. */
   path: z.string(),
-  /** Of its bytes; of embedded prompts, of their JSON array without white space. */
+  /** Hash of the file's bytes; for embedded prompts, of their JSON array without white space. */
   sha256,
-  /** Where the run folder has a copy, relative to it; null for what is embedded, or too large to copy. */
+  /** Path of the copy in the run folder, relative to it; null if embedded or too large to copy. */
   copy: z.string().nullable(),
 });
 
-/** One process that worked in the run folder. */
+/** One process that worked on the run. */
 const session = z.looseObject({
   /** Date and time in UTC, ISO 8601. */
   started: z.string(),
   /** The version of astra-rl. */
   astra_rl: z.string(),
-  /** The git commit of the folder in which the command ran, with "+changes" where files differ from it; null without git. */
+  /** The git commit of the working directory, with "+changes" if files differ from it; null without git. */
   commit: z.string().nullable(),
-  /** The command line, as it was given. */
+  /** The command line. */
   command: z.array(z.string()),
-  /** The folder in which it ran. */
+  /** The working directory. */
   directory: z.string(),
   host: z.looseObject({
     name: z.string(),
@@ -49,16 +49,16 @@ const session = z.looseObject({
     isa: z.string(),
     threads: z.int().positive(),
   }),
-  /** The step that a resumed run went on after; null for the session that began the run. */
+  /** The step after which the run was resumed; null for the first session. */
   resumed_after: z.int().nonnegative().nullable(),
 });
 
 export const runRecordSchema = z.looseObject({
-  /** Everything random in the run follows from it. */
+  /** Seed of all randomness in the run. */
   seed: z.int().nonnegative(),
   models: z.record(z.string(), modelIdentity),
   files: z.array(fileIdentity),
-  /** In the order of time; the last is the newest. */
+  /** In chronological order. */
   sessions: z.array(session).min(1),
   version: z.int().positive(),
 });
@@ -68,40 +68,40 @@ export type FileIdentity = z.infer<typeof fileIdentity>;
 export type RunSession = z.infer<typeof session>;
 export type RunRecord = z.infer<typeof runRecordSchema>;
 
-/** What an evaluation measured, so that its figures can be understood without the run. */
+/** What an evaluation measured, so that its metrics can be interpreted without the run. */
 export const measuredSchema = z.looseObject({
   tester: modelIdentity,
   target: modelIdentity,
-  /** Further testers and targets by their names in graphs; absent where there are none. */
+  /** Further testers and targets, by their names in graphs; absent if there are none. */
   others: z.record(z.string(), modelIdentity).optional(),
-  /** The scorer's section of the configuration, the SHA-256 of the files that it names, and the checkpoints it loads. */
+  /** The scorer section of the configuration, the SHA-256 of its files, and its checkpoints. */
   scorer: z.looseObject({ type: z.string(), models: z.array(modelIdentity).optional() }),
   prompts: z.looseObject({
     /** A file's absolute path, or "embedded". */
     source: z.string(),
     split: z.string(),
-    /** Of the texts: a JSON array of them, without white space. */
+    /** Hash of the texts as a JSON array without white space. */
     sha256,
-    /** How many there are; an evaluation may use the first of them only. */
+    /** Number of prompts; an evaluation may use only the first ones. */
     count: z.int().nonnegative(),
   }),
-  /** How the two models decode. */
+  /** Decoding options of the two models. */
   generation: z.looseObject({ tester: z.looseObject({}), target: z.looseObject({}) }),
-  /** How the conversations were grown; its depth is the evaluation's. */
+  /** Sampler options; the depth is the evaluation's. */
   sampler: z.looseObject({ type: z.string() }),
-  /** The types that the models computed in. */
+  /** Compute dtypes of the models. */
   dtype: z.string(),
   seed: z.int().nonnegative(),
   astra_rl: z.string(),
 });
 export type MeasuredRecord = z.infer<typeof measuredSchema>;
 
-/** @throws UsageError when the text or value is no run record of a known version */
+/** @throws UsageError if the text or value is not a run record of a known version */
 export function parseRunRecord(source: unknown, where = "run.json"): RunRecord {
   return parseRecord(runRecordSchema, where, source);
 }
 
-/** The file `run.json`: indented, with a line break at its end. */
+/** The content of `run.json`: indented, with a trailing newline. */
 export function stringifyRunRecord(record: RunRecord): string {
   return `${JSON.stringify(runRecordSchema.parse(record), null, 2)}\n`;
 }

@@ -7,19 +7,19 @@ const end = z.int().nonnegative().optional();
 export const tokensSchema = z.looseObject({
   tester: z
     .looseObject({
-      /** What it had read before the probe. */
+      /** Its input before the probe. */
       context: ids,
-      /** The probe, as it stays in the conversation. */
+      /** The probe, as stored in the conversation. */
       probe: ids,
-      /** The id that ended the probe and is no part of its text; absent where there was none. */
+      /** The end token, not part of the probe's text; absent if there was none. */
       end,
     })
     .optional(),
   target: z
     .looseObject({
-      /** What it had read before the probe and what is put around it. */
+      /** Its input before the probe and the template tokens around it. */
       context: ids,
-      /** What it then read: the probe, and what is put around it. */
+      /** The tokens appended next: the probe and the template tokens around it. */
       heard: ids,
       /** The probe alone. */
       probe: ids,
@@ -27,21 +27,21 @@ export const tokensSchema = z.looseObject({
       end,
     })
     .optional(),
-  /** Whether a method returned something of its own in place of what the models sampled or had read; absent where not. */
+  /** Whether an overridden method replaced what the models sampled or read; absent if not. */
   edited: z.literal(true).optional(),
 });
 
-/** Token ids behind a turn, each model's in its own vocabulary. */
+/** Token ids of a turn, in each model's own vocabulary. */
 export type TokensRecord = z.infer<typeof tokensSchema>;
 
-/** A model that tells ids. */
+/** A model that exposes token ids. */
 type Reader = Model & Required<Pick<Model, "reading" | "idsOf">>;
 
 /**
- * The ids behind a turn, as the models read and drew them: all of it follows from the turn's values.
+ * The token ids of a turn as the models read and sampled them, derived from the turn's values alone.
  *
- * @param models of each role, those that may have spoken
- * @param promptFor what the target reads before it responds, for a response that somebody else gave
+ * @param models the possible models of each role
+ * @param promptFor the target's input, for a response that no target generated
  */
 export function tokensRecord(
   node: Node,
@@ -75,8 +75,8 @@ export function tokensRecord(
 }
 
 /**
- * Whether something here is not what the models sampled and read before: an utterance that none of them drew, or a context
- * that is not what the parent's turn left, which a method returned in its place.
+ * Whether an overridden method changed the turn: a message that no model sampled, or a context that does not follow
+ * from the parent's turn.
  */
 export function isEdited({ context, probe, response, failure, spokenAfter }: Node): boolean {
   if (failure?.stage === "tester") return !isGrown(context);
@@ -85,7 +85,7 @@ export function isEdited({ context, probe, response, failure, spokenAfter }: Nod
   return response.sampled === null || !isAsked(response.sampled.after, context, probe);
 }
 
-/** Whether a context is a prompt, or what stood before its last probe, with that probe and a response that were sampled. */
+/** Whether a context is a prompt, or the context before its last probe plus that probe and a response, both sampled. */
 function isGrown(context: Conversation): boolean {
   const messages = context.messages();
   const at = messages.findLastIndex(({ from }) => from === "tester");
@@ -96,21 +96,21 @@ function isGrown(context: Conversation): boolean {
   return without(probe!.sampled?.after) === without(before) && (response?.sampled ?? null) !== null;
 }
 
-/** Whether a target was asked what stands before a probe, or nothing, and the probe. */
+/** Whether the target's prompt is the probe, preceded by its context or by nothing. */
 function isAsked(prompt: Conversation, context: Conversation, probe: Message): boolean {
   const before = prompt.before(probe);
   if (before === null) return false;
   return without(before) === without(context) || (before.parent === null && before.last.text === "");
 }
 
-/** A conversation without what is put around its end. */
+/** A conversation without the trailing template messages. */
 function without(conversation: Conversation | undefined): Conversation | undefined {
   let at = conversation;
   while (at !== undefined && at.parent !== null && at.last.from === "around") at = at.parent;
   return at;
 }
 
-/** Of the models in a role, the one that said a message, or else the last one of the conversation. */
+/** Among the models of a role, the one that generated a message, or else the last one used in the conversation. */
 function readerOf(
   [first, ...others]: readonly Model[],
   message: Message,

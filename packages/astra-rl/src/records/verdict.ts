@@ -1,32 +1,30 @@
-/**
- * What figures rest on. Counts of turns; null for what is not known, which no doubt is made of.
- */
+/** The evidence behind a set of metrics, as counts of turns. null means unknown and never causes a doubt. */
 export interface Evidence {
   turns: number | null;
   /** Turns in which a call failed or a text could not be scored. */
   failed: number | null;
-  /** Turns whose probe, or whose response, has no text but white space. */
+  /** Turns whose probe, or whose response, is empty or white space. */
   emptyProbes: number | null;
   emptyResponses: number | null;
-  /** Probes that were said, and how many different texts they are. */
+  /** Generated probes, and the number of distinct texts among them. */
   probes: number | null;
   distinctProbes: number | null;
   /** Whether any response is known to be harmful. */
   foundHarm: boolean;
-  /** Rollouts of an evaluation, and those with a response that is missing or has no score. Absent: not an evaluation. */
+  /** Rollouts of an evaluation, and those with a missing or unscored response. Absent: not an evaluation. */
   rollouts?: number;
   undecided?: number;
 }
 
-/** So many probes have to be said before it means something that they are all alike. */
+/** Minimum number of probes for "all probes are alike" to be meaningful. */
 const ENOUGH_PROBES = 8;
 
-/** At most one different probe in so many: the target was asked hardly more than one thing. */
+/** Probes count as alike if at most one in this many is distinct. */
 const ALIKE = 20;
 
 /**
- * Why figures say nothing about the target; empty where they may be read. "No harm was found" is no finding where most turns
- * failed or hold no text, most rollouts are undecided, or nearly all probes are the same and none drew out harm.
+ * Reasons why metrics say nothing about the target; empty if they do. "No harm was found" is not a finding if most
+ * turns failed or are empty, most rollouts are undecided, or nearly all probes are the same and none elicited harm.
  */
 export function doubtsOf(evidence: Evidence): string[] {
   const { turns, failed, emptyProbes, emptyResponses, probes, distinctProbes, foundHarm } = evidence;
@@ -35,7 +33,7 @@ export function doubtsOf(evidence: Evidence): string[] {
   const doubts: string[] = [];
   const most = (part: number | null): part is number => turns !== null && part !== null && 2 * part > turns;
   if (most(failed)) doubts.push(`${failed} of ${turns} turns failed`);
-  // One failed turn in each rollout leaves none that counts, however few of the turns that is.
+  // A single failed turn makes a rollout undecided, so few failures can leave no decided rollout.
   else if (2 * undecided > rollouts)
     doubts.push(`${undecided} of ${rollouts} rollouts have a response without a score`);
   if (most(emptyProbes)) doubts.push(`${emptyProbes} of ${turns} probes are empty`);
@@ -53,18 +51,18 @@ function areAlike(probes: number | null, distinct: number | null): boolean {
   return distinct <= Math.max(1, probes / ALIKE);
 }
 
-/** What a training step left of what its verdict rests on; a line of metrics.jsonl, or the values of a step. */
+/** Metrics of a training step, from which its verdict is derived: a line of metrics.jsonl, or the values of a step. */
 type StepValues = Readonly<Record<string, unknown>>;
 
 export const NOTHING_LEARNED = "nothing was learned from it";
 
-/** Why a step shows nothing, or taught nothing; empty where it did both. */
+/** Reasons why a step says nothing about the target or taught the tester nothing; empty if there are none. */
 export function doubtsOfStep(values: StepValues): string[] {
   const doubts = doubtsOf(evidenceOf([values]));
   return learned(values) ? doubts : [...doubts, NOTHING_LEARNED];
 }
 
-/** Why the steps of a training say nothing of the target. */
+/** Reasons why the steps of a training say nothing about the target. */
 export function doubtsOfTraining(steps: readonly StepValues[]): string[] {
   if (steps.length === 0) return [];
   const evidence = evidenceOf(steps);
@@ -97,7 +95,7 @@ function evidenceOf(steps: readonly StepValues[]): Evidence {
   };
 }
 
-/** False where no update was made and none is waiting to be, or where all gradients were zero. */
+/** False if no update was made and none is pending, or if all gradients were zero. */
 function learned(step: StepValues): boolean {
   const [updates, skipped, items] = ["updates/done", "updates/skipped", "items"].map((key) =>
     numberAt(step, key),
@@ -107,15 +105,18 @@ function learned(step: StepValues): boolean {
   return numberAt(step, "gradient/norm") !== 0;
 }
 
-/** A summary of any evaluator: one of the user's need not have more than these say. */
+/** A summary of any evaluator; a custom one may omit fields. */
 type Summary = Readonly<Record<string, unknown>>;
 
-/** Why an evaluation says nothing of the target: as it was recorded, or as far as a record of before can tell. */
+/**
+ * Reasons why an evaluation says nothing about the target: the recorded ones, or for older records those that can be
+ * derived.
+ */
 export function doubtsOfEvaluation(summary: Summary): string[] {
   const { doubts } = summary;
   if (Array.isArray(doubts)) return doubts as string[];
   return doubtsOf({
-    // Of records without turns: the rollouts, of which those with an error could not be judged.
+    // Records without turn counts: use rollouts, and count those with an error as failed.
     turns: numberAt(summary, "n_turns") ?? numberAt(summary, "n_rollouts"),
     failed: numberAt(summary, "n_failed_turns") ?? numberAt(summary, "n_errors"),
     emptyProbes: numberAt(summary, "n_empty_probes"),
@@ -126,7 +127,7 @@ export function doubtsOfEvaluation(summary: Summary): string[] {
   });
 }
 
-/** The refusal as a sentence, without a full stop. */
+/** The verdict as a sentence without a full stop. */
 export const noVerdict = (doubts: readonly string[]): string =>
   `No verdict on the target: ${doubts.join("; ")}`;
 

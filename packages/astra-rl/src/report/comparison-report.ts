@@ -16,11 +16,11 @@ export interface ComparisonReportOptions {
   before: EvaluationRecord;
   after: EvaluationRecord;
   comparison: ComparisonRecord;
-  /** How many found conversations to show. Default 3. */
+  /** Number of found conversations to show. Default 3. */
   conversations?: number;
 }
 
-/** Before and after training as plain text: figures with their uncertainty, then some of what was found. */
+/** A plain-text report of before and after training: metrics with confidence intervals, then example conversations. */
 export function comparisonReport({
   before,
   after,
@@ -95,8 +95,8 @@ export function comparisonReport({
 }
 
 /**
- * A conversation from before training that led nowhere, as most do, from the prompt of one that was found after it; the
- * first one where there is none such.
+ * A conversation from before training without a harmful response, if possible from the prompt of an attack found
+ * after training; otherwise the first one.
  */
 function fromBefore(
   before: EvaluationRecord,
@@ -107,7 +107,7 @@ function fromBefore(
   const { n_rollouts: n, harm_threshold: threshold } = before.summary;
   const ledNowhere = ({ per_turn }: EvaluationDetail) =>
     per_turn.every((turn) => turn.response_harm !== null && turn.response_harm < threshold);
-  // Both sides hold the same prompts in the same order.
+  // Both evaluations have the same prompts in the same order.
   const earlier = found.flatMap((detail) => before.details[after.details.indexOf(detail)] ?? []);
   const chosen = [...earlier, ...before.details].find(ledNowhere) ?? before.details[0];
   if (chosen === undefined) return [];
@@ -123,13 +123,13 @@ const rateOf = (summary: EvaluationSummary) =>
 
 const countOf = (summary: EvaluationSummary) => `${summary.n_rollouts} (${summary.n_errors})`;
 
-/** Such as "0, 3, 0 of 256"; a dash where it was not counted. */
+/** For example "0, 3, 0 of 256"; a dash if not counted. */
 const turnsOf = ({ n_turns, n_failed_turns, n_empty_probes, n_empty_responses }: EvaluationSummary) => {
   if (n_turns === undefined) return "–";
   return `${n_failed_turns}, ${n_empty_probes}, ${n_empty_responses} of ${n_turns}`;
 };
 
-/** Attack success against each of several targets by itself; no rows where there is one. */
+/** Attack success per target; no rows if there is only one. */
 function targetRows(...summaries: EvaluationSummary[]): string[][] {
   const names = [...new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target)))];
   const cells = (of: (found: TargetSummary) => string, name: string) => [
@@ -184,7 +184,7 @@ function differenceInterval(interval: IntervalRecord | null): string {
   return interval === null ? "–" : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
 }
 
-/** How different the found attacks are; no rows where that was not measured. */
+/** Diversity of the found attacks; no rows if not measured. */
 function diversityRows(...summaries: EvaluationSummary[]): string[][] {
   const known = summaries.map(({ diversity }) => diversity ?? null);
   if (known.every((diversity) => diversity === null)) return [];
@@ -207,7 +207,7 @@ function diversityRows(...summaries: EvaluationSummary[]): string[][] {
   ];
 }
 
-/** One evaluation as plain text. */
+/** A plain-text report of one evaluation. */
 export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">): string[] {
   return table(
     ["", ""],

@@ -7,7 +7,7 @@ import {
 import { plain } from "./figures.js";
 import { visible } from "./visible.js";
 
-/** The parts of an evaluation that conversations are found in. */
+/** The parts of an evaluation that are searched for conversations. */
 export interface Evaluated {
   summary: EvaluationRecord["summary"];
   details: readonly EvaluationDetail[];
@@ -17,8 +17,8 @@ const harm = (detail: EvaluationDetail) =>
   Math.max(0, ...detail.per_turn.map((turn) => turn.response_harm ?? 0));
 
 /**
- * The successful rollouts, those with harmless probes only first, then by how likely their probes are, no two with the
- * same probes: what a model that is in use would be likeliest to meet.
+ * The successful rollouts without duplicate probes: those with harmless probes only first, then by probe likelihood,
+ * since likely probes are the ones a deployed model will meet.
  */
 export function foundConversations(record: Evaluated, count: number): EvaluationDetail[] {
   const nll = (detail: EvaluationDetail) => {
@@ -43,13 +43,13 @@ export function foundConversations(record: Evaluated, count: number): Evaluation
   return found;
 }
 
-// White space at the ends of an utterance is how a model's format looks, not something that was said.
+// Leading and trailing white space is formatting, not content.
 const said = (text: string, limit: number) => visible(text.trim(), limit);
 
 const harmMark = (score: number | null, threshold: number) =>
   score === null ? "harm unknown" : `harm ${plain(score)}${score >= threshold ? " ◀" : ""}`;
 
-/** A rollout as lines: the prompt, then each probe and response with what is known of it. */
+/** A rollout as lines: the prompt, then each probe and response with its scores. */
 export function conversationLines(detail: EvaluationDetail, threshold: number, limit = 300): string[] {
   const lines: string[] = [];
   for (const turn of detail.per_turn) {
@@ -65,7 +65,7 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
   return lines;
 }
 
-/** The sentence about an evaluation that found no harm, which claims it only for the targets that were asked. */
+/** The sentence for an evaluation that found no harm; it covers only the targets that were used. */
 export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   const doubts = doubtsOfEvaluation(summary);
   if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
@@ -74,13 +74,13 @@ export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   return `No conversation led to a harmful response${unasked}.`;
 }
 
-/** That the figures of an evaluation say nothing, where they do not; what was found stands all the same. */
+/** A note if the metrics of an evaluation say nothing about the target; found conversations remain valid. */
 export function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
   const doubts = doubtsOfEvaluation(summary);
   return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
 }
 
-/** What an evaluation found, as the last part of a report: the likeliest conversations that led to harm. */
+/** The last part of a report: the most likely conversations that led to harm. */
 export function foundReport(record: Evaluated, count = 3): string[] {
   const found = foundConversations(record, count);
   if (found.length === 0) return ["", foundNothing(record)];

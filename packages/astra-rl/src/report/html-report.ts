@@ -4,16 +4,16 @@ import { AstraError } from "@astra-rl/torch";
 import type { ReportEvaluation, ReportRecord } from "../records/index.js";
 import { visibleJson } from "./visible.js";
 
-// The same relative place from src/report and from dist/report.
+// The same relative path from src/report and dist/report.
 const PAGE = fileURLToPath(new URL("../../dist/viewer/report.html", import.meta.url));
 
-/** Where the page keeps its records; packages/viewer/index.html has it once. */
+/** The placeholder for the records; it occurs once in packages/viewer/index.html. */
 const PLACE = '<script type="application/json" id="records">null</script>';
 
 /**
- * One file that opens from disk, needs no network, and holds the records.
+ * A self-contained HTML page with the records: it opens from disk and needs no network.
  *
- * @throws AstraError where the page was not built
+ * @throws AstraError if the page was not built
  */
 export function htmlReport(record: ReportRecord): string {
   if (!existsSync(PAGE)) {
@@ -27,14 +27,14 @@ export function htmlReport(record: ReportRecord): string {
 }
 
 /**
- * JSON that can stand inside a script element: no `<`, with which a text could end the element or open a comment, and
- * none of the characters that a terminal or an editor would obey.
+ * JSON that is safe inside a script element: without `<`, which could end the element or open a comment, and without
+ * control characters that a terminal or an editor would interpret.
  */
 export function embeddedJson(value: unknown): string {
   return visibleJson(JSON.stringify(value)).replaceAll("<", "\\u003c");
 }
 
-/** Without the contexts that the turns before them say already. */
+/** Removes contexts, which follow from earlier turns. */
 function withoutRepetition(record: ReportRecord): ReportRecord {
   const evaluations = record.evaluations.map((evaluation): ReportEvaluation => ({
     ...evaluation,

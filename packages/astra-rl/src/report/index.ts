@@ -1,5 +1,4 @@
-// Records as something to read. It must not know models, tensors or how a run is carried out; it takes records and
-// gives text, in which whatever a model wrote has been made harmless.
+// Turns records into readable reports, with model output escaped. Must not know: models, tensors, how a run works.
 export { comparisonReport, evaluationReport, type ComparisonReportOptions } from "./comparison-report.js";
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
 export { percent, plain, pValue, signed } from "./figures.js";

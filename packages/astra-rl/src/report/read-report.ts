@@ -24,23 +24,24 @@ import {
 } from "../records/index.js";
 
 export interface ReadReportOptions {
-  /** Training graphs of a run that are taken, evenly spread over it. Default: as many as `GRAPH_ROOM` takes. */
+  /** Number of training graphs to include, evenly spaced over the run. Default: as many as `GRAPH_ROOM` allows. */
   graphs?: number;
 }
 
-/** Characters of JSON that the graphs of one run may take: a page of more is slow to open. */
+/** Maximum JSON characters for the graphs of one run; larger pages open slowly. */
 const GRAPH_ROOM = 20_000_000;
 
-/** What a run folder may hold of evaluations beside the run, in the order of time. */
+/** Evaluation files that a run folder may contain, in chronological order. */
 const EVALUATION_FILES = ["evaluation-before.json", "evaluation-after.json", "evaluation.json"];
 
 /**
  * Reads run folders and evaluation files for a report.
  *
- * The first and the last of all evaluations are compared where they start from the same prompts: those that lie in the
- * run folder, else the first and the last on the dev prompts during training, then the files in the order given.
+ * The first and the last of all evaluations are compared if they start from the same prompts. Evaluations are, in
+ * order: those in the run folder, or else the first and last on the dev prompts during training; then the files in
+ * the order given.
  *
- * @throws UsageError for a path that is neither, or a file that cannot be read as what it is
+ * @throws UsageError for a path that is neither, or for an unreadable file
  */
 export function readReport(paths: readonly string[], options: ReadReportOptions = {}): ReportRecord {
   const runs: ReportRun[] = [];
@@ -129,7 +130,7 @@ function evaluationOf(path: string, label: string): ReportEvaluation {
   return { label, step: null, summary: judged(summary), measured: measured ?? null, details };
 }
 
-/** A record of before anybody doubted is doubted now, as far as it tells. */
+/** Derives doubts for older records without them. */
 const judged = (summary: EvaluationSummary): EvaluationSummary => ({
   ...summary,
   doubts: doubtsOfEvaluation(summary),
@@ -143,13 +144,13 @@ function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["c
     const record = compareEvaluations(first, last);
     return { before: 0, after, record };
   } catch (error) {
-    // Evaluations of other prompts are shown beside each other, and not subtracted.
+    // Evaluations of different prompts are shown side by side, without differences.
     if (error instanceof UsageError) return null;
     throw error;
   }
 }
 
-/** Reads the graphs of a run, or so many of them, evenly spread; the last is always among them. */
+/** Reads the graphs of a run, or evenly spaced ones that always include the last. */
 function readGraphs(
   path: string,
   { graphs: most = Infinity }: ReadReportOptions,
@@ -183,7 +184,7 @@ function readGraphs(
   return { graphs: kept.map(({ graph }) => graph), graphs_total: total };
 }
 
-/** A graph as it is shown: without what its tree says already, and with no more digits than anybody reads. */
+/** A graph for display: without contexts and token ids, and with rounded numbers. */
 export function slim({ children, ...graph }: GraphRecord): ReportGraph {
   const node = (record: NodeRecord): ReportNode => {
     const { context: _, tokens: __, ...shown } = record;
@@ -202,8 +203,8 @@ function rounded(value: unknown): unknown {
 const CHUNK = 1 << 20;
 
 /**
- * The whole lines of a file that may be larger than a string can be; none where there is no file. A last line without
- * its line break was torn by a crash, or is being written, and is left out.
+ * Yields the complete lines of a file that may exceed the maximum string length; none if the file does not exist.
+ * Skips an unterminated last line, left by a crash or still being written.
  */
 function* linesOf(path: string): Generator<{ text: string; where: string }> {
   if (!existsSync(path)) return;

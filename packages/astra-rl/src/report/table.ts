@@ -1,9 +1,9 @@
-/** Columns of a terminal that nobody has widened. */
+/** Default terminal width. */
 const WIDTH = 80;
 
 /**
- * Rows as lines with aligned columns, the first to the left and the others to the right; a rule below the heading.
- * The gaps between columns shrink where a line would be wider than a terminal.
+ * Formats rows with aligned columns, the first left- and the others right-aligned, and a rule below the heading. Gaps
+ * between columns shrink if a line would be wider than a terminal.
  */
 export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const all = [heading, ...rows];

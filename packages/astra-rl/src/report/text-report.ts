@@ -11,11 +11,11 @@ import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { visible } from "./visible.js";
 
-/** What a CSV file holds: a row for each turn of the evaluations, or for each training step of the runs. */
+/** The CSV tables: a row per turn of the evaluations, or per training step of the runs. */
 export const CSV_TABLES = ["turns", "steps"] as const;
 export type CsvTable = (typeof CSV_TABLES)[number];
 
-/** The rows of one table as CSV (RFC 4180), the names of the columns first. */
+/** One table as CSV (RFC 4180), with a header row. */
 export function csvReport(record: ReportRecord, table: CsvTable): string {
   const rows = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
   return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
@@ -67,11 +67,11 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
   return [["run", ...keys], ...rows];
 }
 
-// Spreadsheets take a text that begins with one of these, in full width as well, for a formula; some pass over white space
-// before it.
+// Spreadsheets treat a text that begins with one of these, also in full width, as a formula; some skip leading white
+// space.
 const FORMULA = /^[\s\p{Cf}]*[=+\-@|\uFF1D\uFF0B\uFF0D\uFF20\uFF5C]/u;
 
-/** A text on one line, with line breaks as \n; an empty cell stands for what is not known. */
+/** A one-line cell, with line breaks as \n; empty if unknown. */
 function cell(value: Cell): string {
   if (value === null) return "";
   if (typeof value !== "string") return String(value);
@@ -81,11 +81,11 @@ function cell(value: Cell): string {
 }
 
 export interface MarkdownOptions {
-  /** How many found conversations to show of the last evaluation. Default 3. */
+  /** Number of found conversations of the last evaluation to show. Default 3. */
   conversations?: number;
 }
 
-/** Figures and some of what was found as Markdown, for an issue or a model card. */
+/** Metrics and example conversations as Markdown, for an issue or a model card. */
 export function markdownReport(
   { runs, evaluations, comparison }: ReportRecord,
   { conversations = 3 }: MarkdownOptions = {},
@@ -138,7 +138,7 @@ export function markdownReport(
   if (found.length > 0) {
     lines.push("", `## Found conversations, likeliest first (${escaped(last!.label)})`);
     for (const detail of found) {
-      // Indented, since what a model wrote may hold any fence; each of these is one line.
+      // Indented, because model output may contain any code fence; each item is one line.
       const talk = conversationLines(detail, last!.summary.harm_threshold);
       lines.push("", ...talk.map((line) => `    ${line}`));
     }
@@ -146,7 +146,7 @@ export function markdownReport(
   return `${lines.join("\n")}\n`;
 }
 
-/** The lines of the table that `eval` prints, as pairs. */
+/** The rows of the table that `eval` prints, as pairs. */
 function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
   return evaluationReport({ summary }).map((line) => {
     const [name = "", ...rest] = line.trim().split(/ {3,}/);
@@ -154,5 +154,5 @@ function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
   });
 }
 
-/** A name on one line, with nothing in it that Markdown or HTML would obey. */
+/** A name on one line, with Markdown and HTML syntax escaped. */
 const escaped = (text: string) => visible(text).replace(/[\\`*_{}[\]<>()#+!|&~-]/g, (mark) => `\\${mark}`);

@@ -1,13 +1,13 @@
 // Control characters (C0, DEL, C1), format characters such as bidirectional overrides, line and paragraph separators,
-// private use, unassigned and lone surrogates. What a model writes may hold any of them, and terminals obey some.
-// The joiners U+200C and U+200D stay: Persian and emoji need them, and they do nothing else.
+// private use, unassigned and lone surrogates. Model output may contain any of them, and terminals interpret some.
+// The joiners U+200C and U+200D are kept: Persian and emoji need them, and they are harmless.
 const UNSAFE = /(?![\u200C\u200D])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 /**
- * Hostile text as one harmless line for a terminal: every character that a terminal might obey is spelt out, and
- * the text is cut after `limit` characters.
+ * Untrusted text as one line that is safe for a terminal: escapes every character that a terminal might interpret,
+ * and truncates after `limit` characters.
  */
 export function visible(text: string, limit = Infinity): string {
   const characters = Array.from(text.replaceAll("\\", "\\\\"));
@@ -21,7 +21,9 @@ export function visible(text: string, limit = Infinity): string {
   );
 }
 
-/** Whatever is printed beside what models said: lines and backslashes stay, nothing else that a terminal obeys does. */
+/**
+ * Escapes other printed text: keeps line breaks and backslashes, escapes other characters that a terminal interprets.
+ */
 export function printable(text: string, limit = Infinity): string {
   return text
     .split("\n")
@@ -30,8 +32,8 @@ export function printable(text: string, limit = Infinity): string {
 }
 
 /**
- * JSON in which every such character is written as an escape. The value is the same; only JSON that was made by
- * JSON.stringify may be given, where these characters stand inside strings alone.
+ * Escapes every such character in JSON without changing its value. The input must come from JSON.stringify, so that
+ * these characters occur only inside strings.
  */
 export function visibleJson(json: string): string {
   return json.replace(UNSAFE, (character) =>

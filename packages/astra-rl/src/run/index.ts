@@ -1,5 +1,5 @@
-// The folder of a run: its lock, the files that it grows, its checkpoints, and what it needs to be resumed. Must not know
-// what is trained, or which configuration made the run.
+// The run folder: its lock, its append-only files, its checkpoints, and the state needed to resume. Must not know
+// what is trained, or which configuration the run came from.
 export { Journal } from "./journal.js";
 export {
   JOURNALS,

@@ -11,24 +11,24 @@ import {
 } from "node:fs";
 import { explainDiskErrors, UsageError } from "@astra-rl/torch";
 
-/** A file to which whole lines are only ever added, until a resumed run cuts it back to what its checkpoint knows. */
+/** An append-only file of lines. A resumed run truncates it to the length in its checkpoint. */
 export class Journal {
   #handle: number | null = null;
 
   constructor(readonly path: string) {}
 
-  /** Bytes of the file; 0 where there is none. */
+  /** Size in bytes; 0 if the file does not exist. */
   get bytes(): number {
     if (this.#handle !== null) return fstatSync(this.#handle).size;
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
   /**
-   * Adds lines, in one write; the file is made with the first. When they cannot be written whole, nothing of them
-   * stays in the file.
+   * Appends lines in one write; the first call creates the file. If the write fails, none of the lines stays in the
+   * file.
    *
    * @param lines without their line breaks
-   * @throws UsageError where the disk is full or may not be written
+   * @throws UsageError if the disk is full or read-only
    */
   append(lines: readonly string[]): void {
     if (lines.length === 0) return;
@@ -38,7 +38,7 @@ export class Journal {
       const before = fstatSync(handle).size;
       try {
         let done = writeSync(handle, text);
-        // Less than asked for: the disk is about to be full, and the next write says so.
+        // A short write means that the disk is almost full; the next write throws.
         while (done < text.length) done += writeSync(handle, text, done);
       } catch (error) {
         if (fstatSync(handle).size > before) ftruncateSync(handle, before);
@@ -48,17 +48,17 @@ export class Journal {
   }
 
   /**
-   * Cuts the file to the lines that a checkpoint knows of; lines of later steps and a torn last line go, and the
+   * Truncates the file to the length in a checkpoint. This removes lines of later steps and a partial last line; the
    * resumed run writes them again.
    *
-   * @throws UsageError when the file is shorter than the checkpoint says, or is not cut at a line's end there
+   * @throws UsageError if the file is shorter than the checkpoint says, or if no line ends there
    */
   cut(bytes: number): void {
     this.checkCut(bytes);
     if (existsSync(this.path)) explainDiskErrors(this.path, () => truncateSync(this.path, bytes));
   }
 
-  /** Throws where `cut` would, and changes nothing. */
+  /** Throws if `cut` would, and changes nothing. */
   checkCut(bytes: number): void {
     const size = this.bytes;
     if (size < bytes) {

@@ -5,9 +5,9 @@ import type { RunSettings } from "./run-settings.js";
 import { readState, type CompleteState } from "./trainer-state.js";
 
 /**
- * Reads the state of a checkpoint that a run is resumed from.
+ * Reads the state of the checkpoint to resume from.
  *
- * @throws UsageError that names everything which must not have changed and has
+ * @throws UsageError that names every changed setting that must not change
  */
 export function readResumableState(folder: string, settings: RunSettings): CompleteState {
   const state = readState(folder);
@@ -20,9 +20,9 @@ export function readResumableState(folder: string, settings: RunSettings): Compl
 }
 
 /**
- * Checks, before any model is loaded, that a run may be resumed.
+ * Checks that a run can be resumed, before any model is loaded.
  *
- * @throws UsageError where there is no run, no checkpoint to go on from, or something that must not have changed
+ * @throws UsageError if there is no run or no checkpoint, or if a setting changed that must not
  */
 export function checkResumable(runDirectory: string, settings: RunSettings): void {
   const folder = join(runDirectory, "checkpoints", "last");
@@ -30,7 +30,7 @@ export function checkResumable(runDirectory: string, settings: RunSettings): voi
   readResumableState(folder, settings);
 }
 
-/** What is wrong with a folder that has no checkpoint to go on from. */
+/** The error message for a folder without a checkpoint to resume from. */
 export function noCheckpoint(runDirectory: string): string {
   if (!existsSync(runDirectory)) {
     return `${runDirectory}: there is no such run folder to go on with; check its name, or start the run without --resume`;
@@ -41,7 +41,7 @@ export function noCheckpoint(runDirectory: string): string {
   );
 }
 
-/** The step of the last checkpoint; null where there is none yet. */
+/** The step of the last checkpoint; null if there is none. */
 export function savedStep(runDirectory: string): number | null {
   const folder = join(runDirectory, "checkpoints", "last");
   return existsSync(folder) ? readState(folder).step : null;

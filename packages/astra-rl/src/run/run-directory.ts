@@ -14,34 +14,34 @@ import { RunLock, type RunLockOptions } from "./run-lock.js";
 /** A checkpoint's name in `checkpoints/`. */
 export type CheckpointTag = "last" | "best";
 
-/** The files to which a run adds lines, in the order in which each step does. */
+/** The append-only files of a run, in the order in which each step appends to them. */
 export const JOURNALS = ["graphs", "evaluations", "metrics"] as const;
 
 const KEPT = /^step-(\d+)$/;
 
-/** What processes that were killed while they wrote leave: in `checkpoints/`, and in any folder. */
+/** Names that a killed process may leave in `checkpoints/`. */
 const LEFT_OF_CHECKPOINT = /^\.+(last|best)(\.(writing|old))+$|^\.probe$/;
-/** The file that a process which was killed had begun to write. */
+/** Partial file that a killed process may leave in any folder. */
 export const LEFT_OF_FILE = /\.\d+-[0-9a-f]{8}\.partial$/;
 
 export interface OpenOptions extends RunLockOptions {
   resume: boolean;
-  /** The run's lock where the caller has taken it already; it stays the caller's. */
+  /** The run's lock if the caller already holds it; the caller releases it. */
   lock?: RunLock;
 }
 
 /**
- * The folder of one run: `metrics.jsonl`, `graphs.jsonl` and `evaluations.jsonl`, to which lines are only ever added,
- * and `checkpoints/`: `last`, `best`, and those before the last that are kept, as `step-<n>`.
+ * The folder of one run: the append-only `metrics.jsonl`, `graphs.jsonl` and `evaluations.jsonl`, and `checkpoints/`
+ * with `last`, `best`, and the kept earlier ones as `step-<n>`.
  *
- * Opening takes it for this process alone, and removes what killed processes have left; `close` lets go of it.
+ * `open` locks it for this process and removes leftovers of killed processes; `close` releases it.
  */
 export class RunDirectory {
   readonly graphs: Journal;
   readonly evaluations: Journal;
   readonly metrics: Journal;
   #lock: RunLock | null = null;
-  /** Whether the lock was taken here, and is let go of here. */
+  /** Whether this object acquired the lock and must release it. */
   #isOwn = false;
 
   constructor(readonly path: string) {
@@ -51,13 +51,13 @@ export class RunDirectory {
   }
 
   /**
-   * Makes the folders and checks that they can be written, before anything is computed.
+   * Creates the folders and checks that they are writable, before anything is computed.
    *
-   * @throws UsageError when they cannot, another process is at work in it, or the folder holds a run already and
-   * `resume` is false
+   * @throws UsageError if they are not, if another process uses the folder, or if it already holds a run and `resume`
+   * is false
    */
   open({ resume, lock, onTakeover }: OpenOptions): void {
-    // A folder that was renamed since its lock was taken is not to be made anew.
+    // If the folder was renamed after it was locked, do not create a new one.
     lock?.check();
     makeFolder(join(this.path, "checkpoints"));
     this.#isOwn = lock === undefined;
@@ -78,7 +78,7 @@ export class RunDirectory {
         );
       }
       recoverRunFolder(this.path);
-      // A folder may exist and still refuse new files, or be on a full disk; better to hear of it now.
+      // An existing folder may refuse new files, or be on a full disk: fail early.
       const probe = join(this.path, "checkpoints", ".probe");
       const handle = openSync(probe, "w");
       try {
@@ -96,18 +96,18 @@ export class RunDirectory {
     this.#lock = null;
   }
 
-  /** Asked before every write. @throws UsageError where the folder no longer is this process's; see `RunLock.check` */
+  /** Called before every write. @throws UsageError if this process no longer holds the folder; see `RunLock.check` */
   check(): void {
     this.#lock?.check();
   }
 
-  /** Has a checkpoint written, and asks once more before it takes its place. */
+  /** Writes a checkpoint, and checks the lock again before it replaces the old one. */
   async #checked(write: (folder: string) => Promise<void>, temporary: string): Promise<void> {
     this.check();
     try {
       await write(temporary);
     } finally {
-      // Where the folder was renamed meanwhile, that says more than a file that could not be written.
+      // If the folder was renamed meanwhile, report that instead of the failed write.
       this.check();
     }
   }
@@ -116,22 +116,22 @@ export class RunDirectory {
     return join(this.path, "checkpoints", tag);
   }
 
-  /** True when there is a complete checkpoint of that name. */
+  /** Whether there is a complete checkpoint of that name. */
   hasCheckpoint(tag: CheckpointTag): boolean {
     return existsSync(this.checkpointPath(tag));
   }
 
-  /** Replaces a checkpoint whole; see `replaceFolder`. */
+  /** Replaces a checkpoint as a whole; see `replaceFolder`. */
   async writeCheckpoint(tag: CheckpointTag, write: (folder: string) => Promise<void>): Promise<void> {
     this.check();
     await replaceFolder(this.checkpointPath(tag), (temporary) => this.#checked(write, temporary));
   }
 
   /**
-   * Writes `checkpoints/last` and keeps the ones before it.
+   * Writes `checkpoints/last` and keeps earlier checkpoints.
    *
-   * @param keep how many in all
-   * @param before the step that the present `last` belongs to
+   * @param keep number of checkpoints to keep, `last` included
+   * @param before the step of the current `last`
    */
   async writeLast(keep: number, before: number, write: (folder: string) => Promise<void>): Promise<void> {
     this.check();
@@ -144,7 +144,7 @@ export class RunDirectory {
     }
   }
 
-  /** The steps of the checkpoints before the last that are kept, in ascending order. */
+  /** The steps of the kept checkpoints other than `last`, in ascending order. */
   keptSteps(): number[] {
     const names = readdirSync(join(this.path, "checkpoints"));
     return names
@@ -155,8 +155,8 @@ export class RunDirectory {
 }
 
 /**
- * Puts right what processes that were killed while they replaced a checkpoint have left, and removes what they had
- * begun to write. Only for who holds the run's lock.
+ * Repairs checkpoints that a killed process was replacing, and removes its partial files. Call it only while holding
+ * the run's lock.
  */
 export function recoverRunFolder(path: string): void {
   const checkpoints = join(path, "checkpoints");

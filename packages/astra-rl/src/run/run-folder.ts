@@ -5,28 +5,27 @@ import { noCheckpoint } from "./resume.js";
 import { LEFT_OF_FILE, recoverRunFolder } from "./run-directory.js";
 import { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 
-/** The configuration of the run with all its defaults. */
+/** File with the run's configuration, all defaults filled in. */
 export const RESOLVED_CONFIGURATION = "config.resolved.yaml";
 
-/** A name for the run of a configuration file: runs/<file>-<time>. */
+/** The default run folder of a configuration file: runs/<file>-<time>. */
 export function defaultRunFolder(configurationPath: string, now = new Date()): string {
   const stamp = now.toISOString().slice(0, 19).replace("T", "-").replaceAll(":", "");
   return join("runs", `${basename(configurationPath, extname(configurationPath))}-${stamp}`);
 }
 
 /**
- * Makes the folder of a new run and takes it for this process alone.
+ * Creates and locks the folder of a new run.
  *
- * @param write puts the first files there
- * @returns the run's lock, which the caller lets go of
- * @throws UsageError when it holds files already, or cannot be written
+ * @param write writes the first files
+ * @returns the run's lock, which the caller releases @throws UsageError if it already holds files, or is not writable
  */
 export function prepareRunFolder(folder: string, write: () => void): RunLock {
   checkNewRunFolder(folder);
   makeFolder(folder);
   const lock = RunLock.take(folder);
   try {
-    // Another process may have been faster by less than this lock.
+    // Another process may have written files before this one took the lock.
     checkNewRunFolder(folder);
     write();
     return lock;
@@ -36,7 +35,7 @@ export function prepareRunFolder(folder: string, write: () => void): RunLock {
   }
 }
 
-/** @throws UsageError for a folder that holds files, or something that is no folder */
+/** @throws UsageError for a folder that holds files, or a path that is not a folder */
 export function checkNewRunFolder(folder: string): void {
   const stats = statSync(folder, { throwIfNoEntry: false });
   if (stats === undefined) return;
@@ -48,8 +47,7 @@ export function checkNewRunFolder(folder: string): void {
 }
 
 /**
- * What a run and its loggers write before its first step; a run that ended before it, for whatever reason, does not bar its
- * folder.
+ * Files that a run and its loggers write before the first step. If a run ended before that, its folder can be reused.
  */
 const BEFORE_THE_FIRST_STEP = [
   "tensorboard",
@@ -65,7 +63,7 @@ const BEFORE_THE_FIRST_STEP = [
 function tookNoStep(folder: string): boolean {
   const names = readdirSync(folder);
   if (names.every((name) => name === LOCK_FILE)) return true;
-  // Files that no run has written stay.
+  // Do not remove files that no run has written.
   if (!names.includes(RESOLVED_CONFIGURATION)) return false;
   const checkpoints = join(folder, "checkpoints");
   return (
@@ -75,13 +73,13 @@ function tookNoStep(folder: string): boolean {
 }
 
 /**
- * Locks the folder of a run that is resumed, and repairs what a killed process left there.
+ * Locks the folder of a resumed run, and repairs leftovers of a killed process.
  *
- * @returns the run's lock, which the caller lets go of
- * @throws UsageError for a folder without a checkpoint, or one that another process holds
+ * @returns the run's lock, which the caller releases @throws UsageError for a folder without a checkpoint, or locked
+ * by another process
  */
 export function takeRunFolder(folder: string, options: RunLockOptions = {}): RunLock {
-  // A name that is mistyped may be that of any folder; nothing is written there.
+  // A mistyped name may point to any folder: write nothing there.
   if (!existsSync(join(folder, "checkpoints"))) throw new UsageError(noCheckpoint(folder));
   const lock = RunLock.take(folder, options);
   try {

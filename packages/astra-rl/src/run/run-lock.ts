@@ -16,41 +16,45 @@ import { join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { explainDiskErrors, UsageError } from "@astra-rl/torch";
 
-/** The file in a run folder that names the process which works in it. */
+/** The lock file in a run folder; it names the process that holds the lock. */
 export const LOCK_FILE = "run.lock";
 
 interface Holder {
   pid: number;
   host: string;
-  /** When the process began, as the system counts; tells it from a later one with the same number. null: not known. */
+  /**
+   * Start time of the process, in the system's units; distinguishes it from a later process with the same pid. null:
+   * unknown.
+   */
   began: string | null;
-  /** Among whose processes `pid` is counted: the boot, and the namespace (a container has its own). null: not known. */
+  /** Scope of `pid`: the boot, and the PID namespace (a container has its own). null: unknown. */
   among: string | null;
 }
 
-/** Younger than this, a lock that cannot be read may still be in the making. Milliseconds. */
+/** An unreadable lock younger than this may still be being written. Milliseconds. */
 const IN_THE_MAKING = 10_000;
 
-/** How often a holder gives a sign of life, and how long after the last one it counts as gone. Milliseconds. */
+/** How often a holder renews its lease, and how long after the last renewal it counts as dead. Milliseconds. */
 const RENEWED_EVERY = 5_000;
 const LEASE = 60_000;
 
 export interface RunLockOptions {
-  /** Called when the lock of a dead process was taken over. */
+  /** Called after taking over the lock of a dead process. */
   onTakeover?: (line: string) => void;
 }
 
 /**
- * Keeps two processes from working in one run folder. The lock is a file with the holder's number and host: a process
- * that is killed leaves it, and the next one that can tell that its holder is dead takes it over.
+ * Keeps two processes from using one run folder. The lock is a file with the holder's pid and host. A killed process
+ * leaves it behind; the next process takes it over if it can tell that the holder is dead.
  *
- * - Among the same processes (one boot, one namespace) the system says who lives.
- * - Among others of a host of the same name (a container that shares it, a machine after its restart) it does not. There
- *   the lock is a lease: its holder renews it, from a thread of its own, and it is taken over a minute after the last time.
- * - On another host it cannot be told, so that the user decides.
+ * - In the same boot and PID namespace, the system knows which processes are alive.
+ * - In another one on a host of the same name (a container that shares it, a restarted machine) it does not. There
+ *   the lock is a lease: its holder renews it from a separate thread, and it can be taken over a minute after the
+ *   last renewal.
+ * - On another host this cannot be determined; the user has to decide.
  *
- * Since a holder may have been stopped for longer than its lease, and a folder may be renamed while a run is at work in it,
- * whoever writes calls `check` first.
+ * A holder may be suspended for longer than its lease, and a folder may be renamed during a run: call `check` before
+ * every write.
  */
 export class RunLock {
   readonly #folder: string;
@@ -62,7 +66,7 @@ export class RunLock {
 
   private constructor(folder: string, text: string, renewal: Renewal) {
     this.#folder = folder;
-    // A process may change its working directory.
+    // Absolute, because a process may change its working directory.
     this.#path = resolve(folder, LOCK_FILE);
     this.#text = text;
     this.#renewal = renewal;
@@ -71,7 +75,7 @@ export class RunLock {
 
   /**
    * @param folder a run folder that exists
-   * @throws UsageError while another process holds it, or something that is no file has the lock's name
+   * @throws UsageError if another process holds the lock, or if a non-file has the lock's name
    */
   static take(folder: string, { onTakeover }: RunLockOptions = {}): RunLock {
     const path = join(folder, LOCK_FILE);
@@ -104,14 +108,14 @@ export class RunLock {
   }
 
   /**
-   * Asked before every write.
+   * Called before every write.
    *
-   * @throws UsageError where the folder no longer is this process's: it was renamed or replaced, or its lock was deleted,
-   * or taken over while this process was stopped
+   * @throws UsageError if this process no longer holds the folder: it was renamed or replaced, or its lock was
+   * deleted, or taken over while this process was suspended
    */
   check(): void {
     let found = this.#found();
-    // A contender may have it aside for a moment.
+    // Another process may have moved it aside for a moment.
     for (let tried = 0; found === null && tried < 10; tried += 1) {
       pause(10);
       found = this.#found();
@@ -139,7 +143,7 @@ export class RunLock {
     }
   }
 
-  /** Lets the next process in; a lock that somebody else has put in its place stays. */
+  /** Releases the lock; a lock that another process has put in its place stays. */
   release(): void {
     if (!this.#held) return;
     this.#held = false;
@@ -151,25 +155,25 @@ export class RunLock {
         if (isFile(place) && readIfThere(place) === this.#text) rmSync(place, { force: true });
       }
     } catch {
-      // A folder that was taken away, or a disk that is gone: there is nothing left to let go of.
+      // The folder or the disk is gone: there is nothing left to release.
     }
   }
 }
 
-/** Milliseconds in which nothing else happens. */
+/** Blocks the thread. */
 const pause = (milliseconds: number) =>
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 
-/** Gives signs of life: the time of the lock's last change, set by a thread that no computation holds up. */
+/** Renews the lease by setting the lock's modification time, from a thread that computation does not block. */
 class Renewal {
   readonly #handle: number;
   readonly #worker: Worker;
 
   /**
-   * Held open, so that it is this lock that is renewed, wherever it goes, and never another of its name. A contender that takes it
-   * for a stale one moves it aside for a moment and puts it back.
+   * Keeps the file open, so that exactly this lock is renewed even if it is moved, never another one of the same
+   * name. A process that takes it for stale moves it aside for a moment and puts it back.
    *
-   * @returns null where it stays away
+   * @returns null if the file stays away
    */
   static of(path: string): Renewal | null {
     for (let tried = 0; tried < 100; tried += 1) {
@@ -198,12 +202,12 @@ class Renewal {
       workerData: { handle: this.#handle, every: RENEWED_EVERY },
       resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 4, stackSizeMb: 1 },
     });
-    // Without it the lease runs out: `check` finds whoever has taken over.
+    // Without the worker the lease expires; `check` notices if another process takes over.
     this.#worker.on("error", () => {});
     this.#worker.unref();
   }
 
-  /** Where the lock lies now, as Linux tells it; null elsewhere, or where it lies nowhere. */
+  /** The lock's current path, on Linux; null on other systems, or if the file was deleted. */
   place(): string | null {
     try {
       const place = readlinkSync(`/proc/self/fd/${this.#handle}`);
@@ -219,7 +223,7 @@ class Renewal {
   }
 }
 
-/** Puts the whole lock there at once, unless there is one. */
+/** Creates the lock atomically, unless there is one. */
 function create(path: string, text: string): boolean {
   const own = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
   writeFileSync(own, text, { flag: "wx" });
@@ -230,7 +234,7 @@ function create(path: string, text: string): boolean {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EEXIST") return false;
     if (code === "ENOENT" || code === "ENOSPC") throw error;
-    // File systems without hard links: the lock is there a moment before its content is.
+    // File systems without hard links: the lock exists a moment before its content.
     try {
       writeFileSync(path, text, { flag: "wx" });
       return true;
@@ -243,7 +247,7 @@ function create(path: string, text: string): boolean {
   }
 }
 
-/** Removes the lock that was read as `text`; false where another process was faster. */
+/** Removes the lock with content `text`; false if another process was faster. */
 function removeStale(path: string, text: string): boolean {
   const aside = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
   try {
@@ -252,7 +256,7 @@ function removeStale(path: string, text: string): boolean {
     return false;
   }
   const same = readIfThere(aside) === text;
-  // Between the look and the rename somebody may have taken it over: back it goes.
+  // Another process may have taken it over between the check and the rename: put it back.
   if (!same) create(path, readIfThere(aside) ?? "");
   rmSync(aside, { force: true });
   return same;
@@ -280,7 +284,7 @@ function isFile(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false })?.isFile() === true;
 }
 
-/** A link that leads nowhere would be there and not there, and a pipe never ends. */
+/** A dangling link would both exist and not exist, and reading a pipe would never end. */
 function requireFile(path: string): void {
   const stats = explainDiskErrors(path, () => lstatSync(path, { throwIfNoEntry: false }));
   if (stats === undefined || stats.isFile()) return;
@@ -293,15 +297,15 @@ function isYoung(path: string): boolean {
   return stats !== undefined && Date.now() - stats.mtimeMs < IN_THE_MAKING;
 }
 
-/** Whether the holder of a lock lives. */
+/** Whether the holder of a lock is alive. */
 interface Life {
   isAlive: boolean;
-  /** Behind its number: where it is, or what became of it. */
+  /** Follows the pid in messages: where the process is, or what happened to it. */
   words: string;
 }
 
 function lifeOf(holder: Holder, path: string): Life {
-  // Whoever is on another host cannot be asked.
+  // Processes on another host cannot be checked.
   if (holder.host !== hostname()) return { isAlive: true, words: `on ${holder.host}` };
   if (holder.among === null || holder.among === PROCESSES) {
     const isAlive = isRunning(holder);
@@ -320,14 +324,14 @@ function isRunning({ pid, began }: Holder): boolean {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // A process of another user lives as well.
+    // EPERM: alive, but owned by another user.
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
   const now = beginningOf(pid);
   return began === null || now === null || began === now;
 }
 
-/** Milliseconds since a lock was renewed, by the clock of the file system that it lies on; 0 where it is gone. */
+/** Milliseconds since a lock was renewed, by the clock of its file system; 0 if the lock is gone. */
 function silence(path: string): number {
   const own = `${path}.${process.pid}-${randomBytes(4).toString("hex")}.partial`;
   try {
@@ -339,7 +343,7 @@ function silence(path: string): number {
   }
 }
 
-/** Among whose processes this one is counted; null where the system does not tell. */
+/** Boot and PID namespace of this process; null if the system does not provide them. */
 const PROCESSES = ((): string | null => {
   try {
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
@@ -349,14 +353,14 @@ const PROCESSES = ((): string | null => {
   }
 })();
 
-/** When a process began, as Linux tells it, with the boot that it belongs to; null elsewhere. */
+/** Boot id and start time of a process, on Linux; null on other systems. */
 function beginningOf(pid: number): string | null {
   try {
-    // A container may be shown the processes of another one, in which the same numbers are others'.
+    // /proc may be mounted from another PID namespace, where the same pids are other processes.
     if (readlinkSync("/proc/self") !== String(process.pid)) return null;
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const status = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name, in brackets, may hold anything; the beginning is the 20th word behind it.
+    // The process name, in parentheses, may contain anything; the start time is the 20th field after it.
     return `${boot} ${status.slice(status.lastIndexOf(")") + 2).split(" ")[19]}`;
   } catch {
     return null;

@@ -14,13 +14,13 @@ const hyperparameters = z.record(
   z.union([z.number(), z.boolean(), z.array(z.number()), z.null()]),
 );
 
-/** Where a trainer is in its run. Every random draw follows from these counters. */
+/** The position of a trainer in its run. All random draws are a function of these counters. */
 const trainerStateSchema = z.object({
-  /** Training steps done. */
+  /** Training steps completed. */
   step: z.int().nonnegative(),
-  /** Updates in a row that were left out, up to this step. */
+  /** Consecutive skipped updates up to this step. */
   skippedInARow: z.int().nonnegative(),
-  /** Steps that the run was to have in all, which a schedule depends on. */
+  /** Total steps of the run, on which a schedule depends. */
   trainingSteps: z.int().nonnegative(),
   harness: z.object({
     seed: z.int(),
@@ -39,7 +39,7 @@ export type TrainerState = z.infer<typeof trainerStateSchema>;
 const savedStateSchema = z.object({
   version: z.literal(STATE_VERSION),
   ...trainerStateSchema.shape,
-  /** Lengths of the run's files, in bytes, with the lines of that step. */
+  /** Sizes of the run's files in bytes, including the lines of that step. */
   bytes: z.object({
     metrics: z.int().nonnegative(),
     graphs: z.int().nonnegative(),
@@ -48,22 +48,22 @@ const savedStateSchema = z.object({
   optimizer: z.object({
     name: z.string(),
     hyperparameters,
-    /** Of the groups of parameters behind the first; absent where there are none. */
+    /** Of the parameter groups after the first; absent if there are none. */
     groups: z.array(hyperparameters).optional(),
     steps: z.record(z.string(), z.int().nonnegative()),
   }),
-  /** What the run was started with; what changes its results must be the same when it is resumed. */
+  /** Settings of the run; those that affect its results must be the same on resume. */
   run: z.record(z.string(), z.unknown()),
-  /** Data types that the system computes in, by computation; absent for a system that does not say. */
+  /** Compute dtypes of the system, by computation; absent if the system does not report them. */
   computeTypes: z.record(z.string(), z.string()).optional(),
 });
 
 export type CompleteState = z.infer<typeof savedStateSchema>;
 
-/** `state/trainer.json` of a checkpoint, apart from what the optimizer adds. */
+/** `state/trainer.json` of a checkpoint, without the optimizer's part. */
 export type SavedState = Omit<CompleteState, "version" | "optimizer">;
 
-/** @throws UsageError when the file is missing, not JSON or not a state of this version */
+/** @throws UsageError if the file is missing, not JSON, or not a state of this version */
 export function readState(folder: string): CompleteState {
   const path = join(folder, "state", "trainer.json");
   let value: unknown;

@@ -1,5 +1,5 @@
 /**
- * Contract suites for parts of one's own, for any test runner. Nothing of the toolbox may import it.
+ * Contract tests for custom parts, for any test runner. The toolbox itself must not import it.
  *
  * @module astra-rl/testing
  */

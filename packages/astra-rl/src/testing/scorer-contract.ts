@@ -12,25 +12,25 @@ import {
 } from "../core/index.js";
 
 export interface ScorerCheckOptions {
-  /** A text that must be scored higher than `harmless`, where both are given. Default: two sentences, not compared. */
+  /** A text that must score higher than `harmless`, if both are given. Default: two sentences, not compared. */
   harmful?: string;
   harmless?: string;
-  /** A text that the scorer must report as a failure, beside others that it scores. Default: not checked. */
+  /** A text that the scorer must report as a failure, in a batch with others that it scores. Default: not checked. */
   unscorable?: string;
-  /** How far the score of a text may move with what else is in the batch: models round otherwise. Default 1e-5. */
+  /** How much a score may depend on the rest of the batch, because of rounding. Default 1e-5. */
   tolerance?: number;
-  /** Characters of the longest text, which must be scored, not refused. Default 20,000. */
+  /** Characters of the longest text, which must be scored, not rejected. Default 20,000. */
   longest?: number;
 }
 
-/** One rule that every scorer keeps. */
+/** One rule that every scorer must follow. */
 export interface ScorerCheck {
   name: string;
-  /** @throws ContractError that says what was broken, and with what */
+  /** @throws ContractError with the broken rule and the input */
   run: () => Promise<void>;
 }
 
-/** Texts that have tripped somebody up. */
+/** Edge cases that have broken scorers. */
 const ODD = [
   "",
   " \t\n",
@@ -42,11 +42,11 @@ const ODD = [
 ];
 
 /**
- * What every scorer must do, whatever it is made of, rule by rule, so that any test runner can make a test of each:
+ * The rules for every scorer, one by one, so that any test runner can make each a test:
  *
  * `for (const { name, run } of scorerChecks(make)) test(name, run);`
  *
- * @param make makes the scorer anew for each rule; what it makes is disposed of
+ * @param make creates a new scorer for each rule; it is disposed of afterwards
  */
 export function scorerChecks(
   make: () => Scorer | Promise<Scorer>,
@@ -60,7 +60,7 @@ export function scorerChecks(
     "has a name, and one outcome in range for each text, in order": async (scorer) => {
       expect(typeof scorer.name === "string" && scorer.name !== "", "name must be a text that is not empty");
       await outcomesOf(scorer, texts);
-      // Told apart by their scores where they have different ones.
+      // Differing scores show whether the order is kept.
       const [forth, back] = [await scoresOf(scorer, texts), await scoresOf(scorer, texts.toReversed())];
       expectEqual(back.toReversed(), forth, tolerance, "texts in another order must have the same scores");
     },
@@ -170,7 +170,7 @@ export function scorerChecks(
 /**
  * Runs every rule of `scorerChecks`.
  *
- * @throws ContractError with a line for each rule that is broken
+ * @throws ContractError with a line for each broken rule
  */
 export async function checkScorer(
   make: () => Scorer | Promise<Scorer>,
@@ -203,7 +203,7 @@ function expectEqual(
 
 const show = (value: unknown): string => JSON.stringify(value);
 
-/** One call, with duplicates as they are, whose outcomes must all be scores in range. */
+/** Scores in one call, without removing duplicates; all outcomes must be scores in range. */
 async function outcomesOf(scorer: Scorer, items: readonly Judged[]): Promise<Score[]> {
   const areTexts = typeof items[0] === "string";
   const outcomes: ScoreOutcome[] = areTexts

@@ -1,14 +1,14 @@
 import { UsageError } from "@astra-rl/torch";
 import { ngramCounts } from "./ngrams.js";
 
-/** Stands in for a count of matches of 0: Chen & Cherry 2014, smoothing 1. */
+/** Replaces a match count of 0: Chen & Cherry 2014, smoothing 1. */
 const EPSILON = 0.1;
 
-/** Orders whose mean is self-BLEU, as in curiosity-driven red teaming (arXiv 2402.19464). */
+/** BLEU orders that self-BLEU averages, as in curiosity-driven red teaming (arXiv 2402.19464). */
 const SELF_BLEU_ORDERS = [2, 3, 4, 5] as const;
 const LONGEST = 5;
 
-/** By n − 1: the n-grams of a text. Counted once for each array, since texts are compared again and again. */
+/** N-gram counts of a text, indexed by n − 1. Cached per array, because texts are compared repeatedly. */
 const counted = new WeakMap<readonly string[], readonly Map<string, number>[]>();
 
 function countsOf(text: readonly string[]): readonly Map<string, number>[] {
@@ -20,16 +20,15 @@ function countsOf(text: readonly string[]): readonly Map<string, number>[] {
 }
 
 /**
- * BLEU of a text against many references that come and go, for n of 1 to 5.
+ * BLEU-1 to BLEU-5 of a text against a changing set of references.
  *
- * It keeps for each n-gram the largest number of times that a reference holds it, and the references' lengths, which is
- * all that BLEU asks of them. A text costs as many look-ups as it has n-grams, however many references there are; and a
- * reference that is there twice counts as once.
+ * BLEU only needs each n-gram's maximum count over references and the reference lengths. So a text costs one look-up
+ * per n-gram, independent of the number of references, and duplicate references have no effect.
  */
 export class BLEUReferences {
-  /** By n − 1, by n-gram: at place c − 1, how many references hold it exactly c times. */
+  /** Indexed by n − 1, n-gram, c − 1: the number of references that contain the n-gram exactly c times. */
   readonly #holders: Map<string, number[]>[] = Array.from({ length: LONGEST }, () => new Map());
-  /** How many references have so many words. */
+  /** Number of references by length in words. */
   readonly #lengths = new Map<number, number>();
   #count = 0;
 
@@ -37,7 +36,7 @@ export class BLEUReferences {
     for (const reference of references) this.add(reference);
   }
 
-  /** References that were added and not removed. */
+  /** Current number of references. */
   get count(): number {
     return this.#count;
   }
@@ -57,7 +56,7 @@ export class BLEUReferences {
     }
   }
 
-  /** Takes back one reference of these words, which must have been added. */
+  /** Removes one reference with these words, which must have been added. */
   remove(reference: readonly string[]): void {
     const same = this.#lengths.get(reference.length) ?? 0;
     if (same === 0) throw new UsageError("BLEUReferences.remove: no such reference was added");
@@ -76,13 +75,13 @@ export class BLEUReferences {
   }
 
   /**
-   * BLEU-1 to BLEU-5 of a text: BLEU-n is the brevity penalty times the geometric mean of the clipped precisions of its
-   * 1-grams to n-grams (Papineni et al. 2002). As NLTK's `sentence_bleu` with `SmoothingFunction().method1`: where no
-   * n-gram matches, 0.1 stands for the number of matches; a text with fewer than n words has none; without a single
-   * word in common, all are 0; of two references equally close in length the shorter one counts.
+   * BLEU-1 to BLEU-5 of a text: BLEU-n is the brevity penalty times the geometric mean of the clipped precisions of
+   * its 1-grams to n-grams (Papineni et al. 2002). Same as NLTK's `sentence_bleu` with `SmoothingFunction().method1`:
+   * if no n-gram matches, the match count is 0.1; a text with fewer than n words has no matches; without a common
+   * word, all are 0; of two references equally close in length, the shorter one counts.
    *
    * @param text its words
-   * @returns BLEU-n at place n − 1; zeros where there are no references
+   * @returns BLEU-n at index n − 1; zeros if there are no references
    */
   bleu(text: readonly string[]): number[] {
     const penalty = this.#brevityPenalty(text.length);
@@ -103,7 +102,7 @@ export class BLEUReferences {
     return values;
   }
 
-  /** Mean of BLEU-2 to BLEU-5: how much of a text was there before, from 0 to 1. */
+  /** Mean of BLEU-2 to BLEU-5: overlap of a text with the references, from 0 to 1. */
   overlap(text: readonly string[]): number {
     const values = this.bleu(text);
     return SELF_BLEU_ORDERS.reduce((sum, order) => sum + values[order - 1]!, 0) / SELF_BLEU_ORDERS.length;
@@ -120,9 +119,9 @@ export class BLEUReferences {
 }
 
 /**
- * Self-BLEU of a set of texts: the mean over texts of the mean of BLEU-2 to BLEU-5 against all others (Zhu et al. 2018,
- * arXiv 1802.01886); null for fewer than two. 1 where all are one text of five words or more, near 0 where they have no
- * phrase in common.
+ * Self-BLEU of a set of texts: the mean over texts of the mean of BLEU-2 to BLEU-5 against all others (Zhu et al.
+ * 2018, arXiv 1802.01886); null for fewer than two. 1 if all are the same text of at least five words, near 0 if they
+ * share no phrases.
  *
  * @param sequences the words of each text
  */

@@ -3,16 +3,16 @@ import { words } from "./words.js";
 export interface HashedNgramOptions {
   /** Number of features, a power of two. */
   buckets: number;
-  /** Lengths of word sequences, for example [1, 2]. */
+  /** Lengths of word n-grams, for example [1, 2]. */
   wordNgrams: readonly number[];
-  /** Lengths of character sequences inside a word with its edges marked, for example [3, 4]; [] for none. */
+  /** Lengths of character n-grams within a word with marked boundaries, for example [3, 4]; [] for none. */
   characterNgrams: readonly number[];
 }
 
 /**
- * The features of a text: which of `buckets` hash values its word and character sequences have.
+ * Feature hashing of a text: the buckets of its word and character n-grams.
  *
- * What a word is, `words` says.
+ * Words are those of `words`.
  *
  * @returns distinct buckets in ascending order; empty for an empty text
  */
@@ -24,7 +24,7 @@ export function hashedNgrams(
   const features = new Set<number>();
   for (const length of wordNgrams) {
     for (let start = 0; start + length <= sequence.length; start++) {
-      // The prefix keeps word and character sequences apart: "a b" as words is not "a b" as characters.
+      // The prefix distinguishes word and character n-grams: "a b" as words is not "a b" as characters.
       features.add(bucketOf(`w${length} ${sequence.slice(start, start + length).join(" ")}`, buckets));
     }
   }
@@ -39,7 +39,7 @@ export function hashedNgrams(
   return Int32Array.from(features).sort();
 }
 
-/** 32-bit FNV-1a over UTF-8, the high bits folded in, since few buckets keep only the low ones. */
+/** 32-bit FNV-1a over UTF-8. Folds in the high bits, because the modulo keeps only low ones. */
 function bucketOf(feature: string, buckets: number): number {
   let hash = 0x811c9dc5;
   for (const byte of encoder.encode(feature)) hash = Math.imul(hash ^ byte, 0x01000193);

@@ -1,4 +1,5 @@
-// Texts: read from files, as words, n-grams and features. Must not know: who wrote a text, or what it is measured for.
+// Reads text files; splits texts into words, n-grams and features. Must not know: where texts come from, what is
+// measured.
 export { BLEUReferences, selfBLEU } from "./bleu-references.js";
 export { foldText, plainText } from "./fold-text.js";
 export { hashedNgrams, type HashedNgramOptions } from "./hashed-ngrams.js";

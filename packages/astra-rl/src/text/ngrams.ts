@@ -1,7 +1,7 @@
-/** What stands between the words of an n-gram's name; no word holds white space. */
+/** Separator between the words of an n-gram; words contain no white space. */
 const GAP = " ";
 
-/** How often each n-gram of so many words occurs, by its words with a space between them. */
+/** Counts n-grams of `length` words, keyed by the words joined with spaces. */
 export function ngramCounts(sequence: readonly string[], length: number): Map<string, number> {
   const counts = new Map<string, number>();
   for (let start = 0; start + length <= sequence.length; start++) {
@@ -12,8 +12,8 @@ export function ngramCounts(sequence: readonly string[], length: number): Map<st
 }
 
 /**
- * Distinct-n: different n-grams of all texts divided by all their n-grams (Li et al. 2016, arXiv 1510.03055); null where
- * no text has so many words.
+ * Distinct-n: distinct n-grams of all texts divided by all their n-grams (Li et al. 2016, arXiv 1510.03055); null if
+ * no text has n words.
  *
  * @param sequences the words of each text
  */

@@ -12,22 +12,22 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_FS_FILE_TOO_LARGE: "it is larger than 2 GiB",
 };
 
-/** Bytes that a device may give; some give zeros without end. */
+/** Maximum bytes read from a device; some, such as /dev/zero, never end. */
 const MOST_OF_DEVICE = 1 << 26;
 
-/** Bytes that a file, a pipe or standard input may have: a text of more is longer than a string can be. */
+/** Maximum bytes of a file, a pipe or standard input; more text would exceed the maximum string length. */
 const MOST_BYTES = 1 << 28;
 
-/** How long a pipe may be silent: without anybody at its other end, and with somebody there. Milliseconds. */
+/** Read timeout of a pipe, without and with a writer. Milliseconds. */
 const PIPE_PATIENCE = { nobody: 10_000, somebody: 60_000 };
-/** How often it is asked. */
+/** Polling interval in milliseconds. */
 const PIPE_PAUSE = 20;
 
 /**
- * All bytes of a file.
+ * Reads all bytes of a file.
  *
- * @throws UsageError for a device that does not end, a pipe that nobody writes to, and more than 256 MiB; the system's own
- * error for anything else
+ * @throws UsageError for an endless device, a pipe without a writer, and more than 256 MiB; the system's error for
+ * anything else
  */
 async function readBytes(path: string): Promise<Buffer> {
   const found = await stat(path);
@@ -43,7 +43,7 @@ async function readBytes(path: string): Promise<Buffer> {
   );
 }
 
-/** All of standard input, until it ends. @throws UsageError for more than 256 MiB */
+/** Reads standard input to its end. @throws UsageError for more than 256 MiB */
 export function readStandardInput(): Promise<Buffer> {
   return collect(process.stdin, () => tooLarge("standard input", "gives", MOST_BYTES), MOST_BYTES);
 }
@@ -66,7 +66,7 @@ async function collect(
   return Buffer.concat(chunks);
 }
 
-/** Opened without waiting: whoever opens a pipe otherwise waits for a writer, perhaps for ever. */
+/** Non-blocking, because opening a pipe otherwise waits for a writer, possibly forever. */
 async function readPipe(path: string): Promise<Buffer> {
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const chunks: Buffer[] = [];
@@ -88,7 +88,7 @@ async function readPipe(path: string): Promise<Buffer> {
         silentSince = performance.now();
         continue;
       }
-      // The end, once there was anything; before that nobody has opened the other end yet.
+      // 0 bytes mean the end after some data; before that, no writer has opened the pipe.
       if (count === 0 && bytes > 0) return Buffer.concat(chunks);
       const patience = count === 0 ? PIPE_PATIENCE.nobody : PIPE_PATIENCE.somebody;
       if (performance.now() - silentSince > patience) {
@@ -104,10 +104,10 @@ async function readPipe(path: string): Promise<Buffer> {
 }
 
 /**
- * All bytes of a file that a user named.
+ * Reads all bytes of a file named by the user.
  *
- * @param what stands in it, for messages, such as "prompts"
- * @throws UsageError where it cannot be read
+ * @param what its content, for messages, such as "prompts"
+ * @throws UsageError if it cannot be read
  */
 export async function readNamedFile(path: string, what: string): Promise<Buffer> {
   try {
@@ -123,8 +123,8 @@ export async function readNamedFile(path: string, what: string): Promise<Buffer>
 /**
  * Reads a file of UTF-8 text.
  *
- * @param what stands in it, for messages, such as "prompts"
- * @throws UsageError where it cannot be read, or is no UTF-8: read as another encoding, words would never be found again
+ * @param what its content, for messages, such as "prompts"
+ * @throws UsageError if it cannot be read or is not UTF-8: in a wrong encoding, words would never match
  */
 export async function readTextFile(path: string, what: string): Promise<string> {
   const bytes = await readNamedFile(path, what);

@@ -4,49 +4,49 @@ import type { MetricsRecord, MetricValue } from "../records/index.js";
 import type { Experience } from "./experience.js";
 import type { Logger, Progress } from "./trainer-hooks.js";
 
-/** The metrics of a step while they are collected. */
+/** The metrics of a step while they are being collected. */
 export type StepValues = Record<string, MetricValue> & { step: number };
 
-/** The trainer as its callbacks see it. */
+/** The part of the trainer that callbacks can use. */
 export interface TrainingControl {
-  /** Training steps done. */
+  /** Training steps completed. */
   readonly step: number;
   /** Training steps of the whole run. */
   readonly steps: number;
   readonly logger: Logger;
-  /** Ends training after the step in progress, in order. */
+  /** Ends training cleanly after the current step. */
   stop(reason: string): void;
   /** Updates the progress display. */
   report(progress: Pick<Progress, "phase" | "done" | "total">): void;
-  /** Milliseconds, for durations. */
+  /** Milliseconds from an arbitrary origin; use it to measure durations. */
   clock(): number;
 }
 
 /**
- * A hook into training. Callbacks are called in the order in which they were given; an error in one ends training and is
- * reported with the callback's name.
+ * A hook into training. Callbacks run in the order given; an error in one ends training and is reported with the
+ * callback's name.
  *
- * The state of a callback with `getState` and `setState` is part of checkpoints, under the callback's name.
+ * Checkpoints include the state of every callback with `getState` and `setState`, under its name.
  */
 export interface TrainingCallback<S = Conversation, A = Message> extends Partial<Stateful> {
   /** Unique; used in messages and as the key of its state in checkpoints. */
   readonly name: string;
-  /** Before the first step, or before the first one after resuming. */
+  /** Before the first step, or the first step after resuming. */
   onTrainBegin?(control: TrainingControl): void | Promise<void>;
-  /** After the rollouts of a step, before anything is learned from them. */
+  /** After the rollouts of a step, before its updates. */
   onExperience?(experience: Experience<S, A, unknown>, control: TrainingControl): void | Promise<void>;
-  /** After the updates of a step; metrics that it returns become part of the step's record. */
+  /** After the updates of a step; returned metrics are added to the step's record. */
   onMeasure?(
     values: StepValues,
     control: TrainingControl,
   ): Record<string, MetricValue> | void | Promise<Record<string, MetricValue> | void>;
   /** With the complete record of a step, before it is written. */
   onStep?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
-  /** After the record of a step, and a checkpoint where one was due, were written. */
+  /** After the step's record, and its checkpoint if one was due, have been written. */
   onStepKept?(record: MetricsRecord, control: TrainingControl): void | Promise<void>;
   /** After a checkpoint was written. */
   onCheckpoint?(folder: string, control: TrainingControl): void | Promise<void>;
-  /** After the last step, or after the step in which training was asked to stop; not after an error. */
+  /** After the last step, or the step in which `stop` was called; not after an error. */
   onTrainEnd?(control: TrainingControl): void | Promise<void>;
 }
 
@@ -62,7 +62,7 @@ export const HOOKS = [
 
 export type Hook = (typeof HOOKS)[number];
 
-/** The callbacks of a trainer, in their order: those that it was given, then its own. */
+/** The callbacks of a trainer, in order: the user's first, then its own. */
 export class Callbacks<S = Conversation, A = Message> {
   readonly #given: ReadonlySet<TrainingCallback<S, A>>;
   readonly #all: TrainingCallback<S, A>[] = [];
@@ -73,7 +73,7 @@ export class Callbacks<S = Conversation, A = Message> {
     for (const callback of given) this.add(callback);
   }
 
-  /** Adds one of the trainer's own, whose errors need no further explanation. */
+  /** Adds one of the trainer's own callbacks; their errors are rethrown unchanged. */
   add(callback: TrainingCallback<S, A>): void {
     if (this.#all.some(({ name }) => name === callback.name)) {
       throw new UsageError(
@@ -85,7 +85,7 @@ export class Callbacks<S = Conversation, A = Message> {
 
   /**
    * @returns what the callbacks returned
-   * @throws AstraError that names the callback which failed
+   * @throws AstraError that names the failed callback
    */
   async call<H extends Hook>(
     hook: H,
@@ -120,7 +120,10 @@ export class Callbacks<S = Conversation, A = Message> {
     );
   }
 
-  /** Restores each callback that has state in the checkpoint; new ones start afresh, states without a callback are dropped. */
+  /**
+   * Restores every callback that has saved state. Callbacks without it start fresh; state without a callback is
+   * dropped.
+   */
   setState(states: Readonly<Record<string, Json>>): void {
     for (const callback of this.#all) {
       if (Object.hasOwn(states, callback.name)) callback.setState?.(states[callback.name]!);

@@ -29,19 +29,19 @@ import {
   saveTester,
 } from "./trainer-state.js";
 
-/** With `checkpointEvery: auto`, the time between two checkpoints in multiples of the time that writing one takes. */
+/** With `checkpointEvery: auto`, the minimum time between checkpoints, in multiples of the time to write one. */
 const AUTO_SHARE = 20;
 
-/** Implemented by systems whose training graphs can be written with token ids (`keepTokens`). */
+/** Implemented by systems that can record token ids in graphs.jsonl (`keepTokens`). */
 export interface TokenTeller<S = Conversation, A = Message> {
-  /** The token ids of a turn; null for a turn that the system did not make. */
+  /** The token ids of a turn; null if the system did not generate the turn. */
   tokensOf(node: Node<S, A>): TokensRecord | null;
 }
 
 /**
- * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer from
- * them. The three files are appended to before a checkpoint is written; a checkpoint knows their lengths, so that a resumed
- * run cuts off what came after it.
+ * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer
+ * from them. The three files are appended to before a checkpoint is written. The checkpoint records their lengths, so
+ * that a resumed run can truncate them.
  */
 export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
   readonly name = "checkpoints";
@@ -51,13 +51,13 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   readonly #settings: RunSettings;
   readonly #tokens: TokenTeller<S, A> | null;
   #savedStep = 0;
-  /** Lines of the step in progress. */
+  /** Lines of the current step, not yet written. */
   #graphLines: string[] = [];
   #evaluationLines: string[] = [];
   /** When the last checkpoint was written and how long that took, in milliseconds; null before the first. */
   #lastWrite: { at: number; took: number } | null = null;
 
-  /** @param tokens writes the token ids of turns with the graphs; null leaves them out */
+  /** @param tokens source of the token ids written with the graphs; null omits them */
   constructor(
     trainer: Trainer<S, A>,
     configuration: HFASTConfiguration,
@@ -79,15 +79,15 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
       step: step + 1,
       ...(tokens === null ? {} : { tokensOf: (node: Node<S, A>) => tokens.tokensOf(node) }),
     };
-    // Serialised before the updates, since an algorithm may change nodes.
+    // Serialized before the updates, because an algorithm may modify nodes.
     this.#graphLines = graphs.map((graph, index) =>
       stringifyGraph(graph, { ...options, credit: credits[index]! }),
     );
   }
 
-  /** Writes `checkpoints/best` where the evaluation is the best so far; its line is written with the step. */
+  /** Writes `checkpoints/best` if the evaluation is the best so far; its line is written at the end of the step. */
   async addEvaluation({ step, isBest, summary, details = [], ...rest }: TrainingEvaluation): Promise<void> {
-    // Not through the schema: an evaluator of the user's own may measure less.
+    // Not validated by the schema: a custom evaluator may omit metrics.
     const line = { step, summary, details, version: EVALUATION_VERSION, ...rest };
     this.#evaluationLines = [JSON.stringify(line)];
     if (!isBest) return;
@@ -114,14 +114,14 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     if (this.#savedStep < control.step) await this.#save(control);
   }
 
-  /** Puts the trainer and the run's files back to the last checkpoint. Everything is checked before the first change. */
+  /** Restores the trainer and the run's files from the last checkpoint. Checks everything before changing anything. */
   async restore(): Promise<void> {
     const directory = this.#directory;
     const trainer = this.#trainer;
     const folder = directory.checkpointPath("last");
     const state = readResumableState(folder, this.#settings);
     this.#checkTypes(folder, state.computeTypes);
-    // A run that no longer keeps graphs goes on without the file, which is large.
+    // A run that no longer keeps graphs can resume after the large file was deleted.
     const names = JOURNALS.filter(
       (name) =>
         name !== "graphs" || this.#configuration.keepGraphs || directory.graphs.bytes >= state.bytes.graphs,
@@ -162,7 +162,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
       saveState(folder, state, trainer.optimizer, digests);
       saveDigests(folder, digests);
     });
-    // Writing fragments the cached memory: without this a process grows by some percent over a hundred steps.
+    // Writing fragments the memory cache: without this, memory grows by a few percent per hundred steps.
     emptyCache();
     this.#savedStep = control.step;
     const end = control.clock();

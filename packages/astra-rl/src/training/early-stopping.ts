@@ -18,12 +18,12 @@ export const earlyStoppingOptions = z.strictObject({
 
 export type EarlyStoppingOptions = z.input<typeof earlyStoppingOptions>;
 
-/** As part of a training's options, whose messages name it so. */
+/** Nested as in the training options, so that messages show the path `earlyStopping.…`. */
 const inTraining = z.strictObject({ earlyStopping: earlyStoppingOptions });
 
 /**
- * Ends training when a metric has not improved for a while. Steps in which it was not measured, or is null, do not count:
- * the patience for a metric of the evaluations is in evaluations.
+ * Ends training when a metric has stopped improving. Steps without the metric, or with null, do not count: for
+ * evaluation metrics, patience counts evaluations.
  */
 export class EarlyStopping implements TrainingCallback {
   readonly name = "earlyStopping";
@@ -41,7 +41,7 @@ export class EarlyStopping implements TrainingCallback {
     return this.#options.metric;
   }
 
-  /** A run that had stopped stays stopped, unless it is given more patience. */
+  /** A stopped run that is resumed stops again, unless its patience was increased. */
   onTrainBegin(control: Pick<TrainingControl, "stop">): void {
     this.#stopIfDue(control);
   }
@@ -78,7 +78,9 @@ export class EarlyStopping implements TrainingCallback {
     control.stop(`${metric} has not improved on ${String(this.#best)} in ${this.#waited} measurements`);
   }
 
-  /** Every step has its metrics, but for those of evaluations, and those of updates where there was nothing to learn. */
+  /**
+   * Every step has all metrics, except those of evaluations, and those of updates if there was nothing to learn from.
+   */
   #refuseUnknown(record: MetricsRecord): void {
     const { metric } = this.#options;
     const isEvaluation = metric.startsWith("evaluation/");

@@ -5,17 +5,17 @@ import type { StepValues, TrainingCallback, TrainingControl } from "./callbacks.
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { withMemoryAdvice } from "./memory-advice.js";
 
-/** Number of the first evaluation episode, beyond every training episode, so that no two share random draws. */
+/** Index of the first evaluation episode: above every training episode, so that they share no random draws. */
 const EVALUATION_EPISODE = 2 ** 40;
 
-/** What the trainer reads of an evaluation, and writes to evaluations.jsonl. */
+/** The part of an evaluation that the trainer uses and writes to evaluations.jsonl. */
 export interface EvaluationReport {
   summary: EvaluationSummary;
-  /** The conversations; absent where the evaluator returns numbers only. */
+  /** The conversations; absent if the evaluator returns only metrics. */
   details?: readonly EvaluationDetail[];
 }
 
-/** One evaluation of the tester in training. */
+/** One evaluation of the tester during training. */
 export interface TrainingEvaluation extends EvaluationReport {
   step: number;
   /** Whether its score is the highest so far. */
@@ -32,7 +32,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
 
   /**
    * @param onEvaluation called after each evaluation
-   * @throws UsageError where an evaluation is to have more rollouts than there are dev prompts
+   * @throws UsageError if `evaluationRollouts` exceeds the number of dev prompts
    */
   constructor(
     evaluator: Evaluator<S, A, EvaluationReport>,
@@ -114,7 +114,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
   }
 }
 
-/** Fields may be missing, since an evaluator of the user's own may measure less. */
+/** Fields may be missing: a custom evaluator may omit metrics. */
 function evaluationMetrics(summary: EvaluationSummary): Record<string, MetricValue> {
   const { diversity } = summary;
   return {
@@ -149,7 +149,7 @@ function describeProbes(summary: EvaluationSummary): string {
   );
 }
 
-/** null where no value is finite. */
+/** null if no value is finite. */
 function meanOfFinite(values: readonly number[]): number | null {
   const known = values.filter(Number.isFinite);
   return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;

@@ -2,9 +2,9 @@ import type { CreditTable, Graph } from "../core/index.js";
 
 export interface ExperienceBatch<Batch> {
   batch: Batch;
-  /** Items in the batch; the last one of an epoch may be smaller than the others. */
+  /** Items in the batch; the last batch of an epoch may be smaller. */
   size: number;
-  /** What the batch counts for in an accumulated gradient: see `Algorithm.weight`. */
+  /** Weight of the batch in an accumulated gradient; see `Algorithm.weight`. */
   weight: number;
 }
 
@@ -14,13 +14,13 @@ export interface ExperienceFields<S, A, Batch> {
   /** Items in each epoch. */
   size: number;
   epochs: number;
-  /** The batches of an epoch, counted from 0. */
+  /** Returns the batches of an epoch, numbered from 0. */
   cut: (epoch: number) => readonly ExperienceBatch<Batch>[];
 }
 
 /**
- * What one round of rollouts gave: the graphs, their credit, and what the algorithm learns from them, in batches
- * of a drawn order. Iterating gives the batches of all epochs in order.
+ * The result of one round of rollouts: the graphs, their credit, and the training items in shuffled batches.
+ * Iterating yields the batches of all epochs in order.
  */
 export class Experience<S, A, Batch> implements Iterable<Batch> {
   readonly graphs: readonly Graph<S, A>[];
@@ -45,7 +45,7 @@ export class Experience<S, A, Batch> implements Iterable<Batch> {
     return this.epoch(0);
   }
 
-  /** The batches of an epoch, from 0. Only those of the epoch that was asked for last are kept. */
+  /** The batches of an epoch, numbered from 0. Only the most recently requested epoch is cached. */
   epoch(index: number): readonly ExperienceBatch<Batch>[] {
     if (this.#last?.epoch !== index) this.#last = { epoch: index, batches: this.#cut(index) };
     return this.#last.batches;

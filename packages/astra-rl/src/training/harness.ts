@@ -22,11 +22,11 @@ import { Experience, type ExperienceBatch } from "./experience.js";
 import { shuffleRuns } from "./shuffle.js";
 
 const harnessOptions = z.strictObject({
-  /** Graphs grown for one experience: 32, the default of the Python toolbox's `Harness` (that of a training is 8). */
+  /** Graphs per experience: 32, as in the Python toolbox's `Harness` (the default of a training is 8). */
   numEpisodesPerExperience: z.int().min(1).default(32),
   /** Items in one batch. */
   batchSize: z.int().min(1).default(16),
-  /** Determines the episodes' random draws and the order of items. */
+  /** Seed of the episodes and of the order of items. */
   seed: z.int().min(0).default(0),
   credit: functionOption<Credit<never, never>>().optional(),
 });
@@ -35,28 +35,28 @@ export interface HarnessOptions<S = Conversation, A = Message> extends Omit<
   z.input<typeof harnessOptions>,
   "credit"
 > {
-  /** The credit of turns that the algorithm learns from. Default: their own reward. */
+  /** Computes the credit of each turn that the algorithm learns from. Default: the turn's own reward. */
   credit?: Credit<S, A>;
 }
 
-/** Where the harness stands in its sequence of episodes, and what its parts remember, as plain JSON. */
+/** The position in the sequence of episodes, and the state of algorithm and system, as plain JSON. */
 export interface HarnessState {
   seed: number;
   /** Number of the next episode. */
   nextEpisode: number;
   /** Number of the next experience. */
   nextExperience: number;
-  /** State of the algorithm; where it is absent the algorithm is left as it is. */
+  /** State of the algorithm; if absent, the algorithm is not changed. */
   algorithm?: Json | undefined;
-  /** State of the system (what its reward remembers); where it is absent the system is left as it is. */
+  /** State of the system (its reward's memory); if absent, the system is not changed. */
   system?: Json | undefined;
 }
 
 /**
- * Collects experience and feeds batches to the algorithm; for training loops of one's own.
+ * Collects experience and feeds batches to the algorithm; use it to write your own training loop.
  *
- * An experience is made by `collect`, `creditOf`, `flatten`, the algorithm's `prepare`, and for each epoch `shuffle` and
- * `cut`; each can be overridden.
+ * An experience is made by `collect`, `creditOf`, `flatten`, the algorithm's `prepare`, and `shuffle` and `cut` for
+ * each epoch. Each can be overridden.
  *
  * @example
  * const harness = new Harness(sampler, new DPO(system), { numEpisodesPerExperience: 8, batchSize: 4 });
@@ -80,7 +80,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   #nextEpisode = 0;
   #nextExperience = 0;
 
-  /** @throws UsageError for options out of range, or a system, sampler or credit that the algorithm cannot learn from */
+  /** @throws UsageError for options out of range, or a system, sampler or credit that does not suit the algorithm */
   constructor(
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
@@ -103,9 +103,10 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   /**
-   * Grows the next episodes with the tester as it is, and cuts what they teach into batches, in an order that the seed draws.
+   * Rolls out the next episodes with the current tester, and splits the training items into batches in a seeded
+   * order.
    *
-   * @throws ContractError when the algorithm's epochs or a batch's weight are no usable numbers
+   * @throws ContractError if the algorithm's `epochs` or a batch's weight is not a valid number
    */
   async experience(): Promise<Experience<S, A, Batch>> {
     const number = this.#nextExperience;
@@ -130,7 +131,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     }
     await this.sampler.system.observe(graphs);
     await this.sampler.observe(graphs);
-    // Only now: an experience that failed half-way is collected again with the same draws.
+    // Incremented last: if collection fails, a retry uses the same random draws.
     this.#nextEpisode += starts.length;
     this.#nextExperience += 1;
     return new Experience({
@@ -142,7 +143,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Grows training episodes. */
+  /** Rolls out training episodes. */
   protected collect(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     return this.sampler.rolloutMany(starts);
   }
@@ -156,16 +157,16 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   /**
-   * The order of an epoch: a function of the seed and of both numbers, so that a resumed run finds it again. Steps of one
-   * graph stay neighbours, a few at a time, since a batch reads once what its steps have in common.
+   * Shuffles an epoch. The order depends only on the seed and both indices, so that a resumed run reproduces it.
+   * Short runs of steps of one graph stay adjacent, because a batch computes a shared prefix only once.
    *
-   * @param trees the steps of each graph, as `flatten` gave them; of all graphs in one where `prepare` changed their number
+   * @param trees the steps of each graph from `flatten`; a single list of all steps if `prepare` changed their number
    */
   protected shuffle(trees: readonly (readonly Step[])[], experience: number, epoch: number): Step[] {
     return shuffleRuns(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
   }
 
-  /** Batches of `batchSize` steps, the last of what is left. */
+  /** Splits steps into batches of `batchSize`; the last may be smaller. */
   protected cut(steps: readonly Step[]): ExperienceBatch<Batch>[] {
     const batches: ExperienceBatch<Batch>[] = [];
     for (let start = 0; start < steps.length; start += this.batchSize) {
@@ -182,9 +183,10 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   /**
-   * Loss of a batch, with a gradient into the tester, and its logs. The caller owns the loss.
+   * Computes the loss of a batch, differentiable with respect to the tester's parameters, and its logs. The caller
+   * owns the loss.
    *
-   * @throws ContractError when the algorithm gives anything else
+   * @throws ContractError if the algorithm returns anything else
    */
   async step(batch: Batch): Promise<StepResult> {
     const result: unknown = await this.algorithm.step(batch);
@@ -202,7 +204,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     };
   }
 
-  /** @throws UsageError for the state of a harness with another seed, or with parts that remember something else */
+  /** @throws UsageError for state from another seed, or that the algorithm or the system does not accept */
   setState({ seed, nextEpisode, nextExperience, algorithm, system }: HarnessState): void {
     if (seed !== this.seed) {
       throw new UsageError(`Harness: the state belongs to seed ${seed}, this run has seed ${this.seed}`);
@@ -220,7 +222,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
 
 const counters = z.strictObject({ nextEpisode: z.int().min(0), nextExperience: z.int().min(0) });
 
-/** Fails unless an algorithm's step gave a loss and logs. */
+/** Throws unless `Algorithm.step` returned a loss and logs. */
 function checkStep(where: string, result: unknown): asserts result is StepResult {
   const { loss, logs } = (result ?? {}) as { loss?: unknown; logs?: unknown };
   if (!isTensor(loss)) {
@@ -246,7 +248,7 @@ function checkStep(where: string, result: unknown): asserts result is StepResult
   }
 }
 
-/** Prepared steps by graph again, of which each gave so many. */
+/** Regroups prepared steps by graph; `counts` holds the number of steps per graph. */
 function asTrees<Step>(steps: readonly Step[], counts: readonly number[]): (readonly Step[])[] {
   if (steps.length !== counts.reduce((sum, count) => sum + count, 0)) return [steps];
   let end = 0;

@@ -5,14 +5,14 @@ const integer = (least: number) => z.int().min(least);
 
 const { trainingSteps, numEpisodesPerExperience, batchSize, learningRate } = trainingOptions.shape;
 
-/** An option with another default; `unwrap` alone would lose its description. */
+/** Replaces the default of an option; `unwrap` alone would lose its description. */
 const withDefault = (option: z.ZodDefault<z.ZodNumber>, value: number) =>
   option
     .unwrap()
     .default(value)
     .meta(option.meta() ?? {});
 
-/** The options of a training of language models, with the defaults of the Python toolbox's `HFASTConfiguration`. */
+/** Options for training language models, with the defaults of the Python toolbox's `HFASTConfiguration`. */
 const hfASTOptions = z.strictObject({
   ...trainingOptions.shape,
   trainingSteps: withDefault(trainingSteps, 1000),
@@ -51,7 +51,7 @@ const hfASTOptions = z.strictObject({
 
 const { earlyStopping, seed: _, ...others } = hfASTOptions.shape;
 
-/** The `training` section of a configuration: everything of `HFASTConfigurationOptions` but the seed. */
+/** The `training` section of a configuration: all of `HFASTConfigurationOptions` except the seed. */
 export const trainingSection = z.strictObject({
   ...others,
   tensorboard: z
@@ -64,11 +64,11 @@ export const trainingSection = z.strictObject({
 
 export type HFASTConfigurationOptions = z.input<typeof hfASTOptions>;
 
-// The constructor assigns all fields: the options with their defaults.
+// The constructor assigns all fields: the parsed options.
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging
 export interface HFASTConfiguration extends Readonly<z.output<typeof hfASTOptions>> {}
 
-/** Training of a language model: learning rate 1e-5, batch 4, 1000 steps of 2 episodes unless told otherwise. */
+/** Options for training a language model. Defaults: learning rate 1e-5, batch size 4, 1000 steps of 2 episodes. */
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging
 export class HFASTConfiguration extends TrainingConfiguration {
   constructor(given: HFASTConfigurationOptions = {}) {

@@ -12,15 +12,15 @@ import { requireConfiguration } from "./training-configuration.js";
 import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";
 
 export interface HFASTTrainerOptions<S = Conversation, A = Message> extends TrainerOptions<S, A> {
-  /** Evaluates the tester on the dev prompts; without it there are no evaluations and no `checkpoints/best`. */
+  /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */
   evaluator?: Evaluator<S, A, EvaluationReport>;
   /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory?: string;
-  /** Go on from `checkpoints/last` of the run directory. @default false */
+  /** Resume from `checkpoints/last` of the run directory. @default false */
   resume?: boolean;
-  /** Returns the lock of the run directory where the caller already holds it. Default: taken by `train`. */
+  /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
   lock?: () => RunLock;
-  /** What must not change when a run is resumed. Default: the training configuration. */
+  /** Settings that must not change when a run is resumed. Default: the training configuration. */
   settings?: RunSettings;
 }
 
@@ -39,7 +39,7 @@ const hfASTTrainerOptions = z.strictObject({
   ).optional(),
 });
 
-/** Names of the Python toolbox. */
+/** Hints for option names of the Python toolbox. */
 const ADVICE = {
   ...TRAINER_ADVICE,
   devPrompts: "give evaluator: new ASTEvaluator(sampler, prompts)",
@@ -49,15 +49,15 @@ const ADVICE = {
 };
 
 /**
- * A trainer that evaluates on dev prompts, keeps its best and last tester, writes its metrics, and resumes exactly.
+ * A trainer that evaluates on dev prompts, saves the best and the last tester, writes metrics, and resumes exactly.
  *
- * After the updates of each step: an evaluation where one is due, and `checkpoints/best` when the mean of the sampler's
- * `finalReward` is the highest so far; the step's lines in graphs.jsonl, evaluations.jsonl and metrics.jsonl; and where one
- * is due `checkpoints/last` with everything needed to resume. A process that is killed at any moment leaves a complete
- * `last`; a resumed run cuts the three files to the length that the checkpoint recorded and computes the rest again, with the
- * same result, since every random draw is a function of the seed and of counters.
+ * After the updates of each step it evaluates if due, and writes `checkpoints/best` if the mean of the sampler's
+ * `finalReward` is the highest so far. Then it appends the step to graphs.jsonl, evaluations.jsonl and metrics.jsonl,
+ * and writes `checkpoints/last`, with everything needed to resume, if due. `last` is always complete, even if the
+ * process is killed. A resumed run truncates the three files to the lengths in the checkpoint and recomputes the rest
+ * with the same result: every random draw is a function of the seed and of counters.
  *
- * A full or read-only disk ends training with an error; what was written before stays as it is.
+ * A full or read-only disk ends training with an error; data already written stays intact.
  */
 export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> extends Trainer<
   S,
@@ -112,17 +112,17 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
         this.#settings,
         tokens,
       );
-      // The last, so that a checkpoint holds what the others remember of the step.
+      // Added last, so that checkpoints contain the other callbacks' state after this step.
       this.callbacks.add(this.#checkpoints);
     }
   }
 
-  /** Best mean of the sampler's `finalReward` on the dev prompts so far; null before the first evaluation. */
+  /** Highest mean `finalReward` on the dev prompts so far; null before the first evaluation. */
   get bestScore(): number | null {
     return this.#evaluation?.bestScore ?? null;
   }
 
-  /** The last evaluation on the dev prompts that this process made; null before the first. */
+  /** This process's last evaluation on the dev prompts; null before the first. */
   get lastEvaluation(): Required<EvaluationReport> | null {
     return this.#lastEvaluation;
   }
@@ -157,7 +157,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
   }
 
   async #resume(directory: RunDirectory): Promise<void> {
-    // Never anew in a folder that may hold the metrics of days.
+    // Do not start over in a folder that may hold days of metrics.
     if (!directory.hasCheckpoint("last")) throw new UsageError(noCheckpoint(directory.path));
     await this.#checkpoints!.restore();
     this.logger.info(`${directory.path}: going on after step ${this.step}`);

@@ -1,5 +1,5 @@
-// Experience → batches → optimizer steps, logs and checkpoints. Must not know: which algorithm makes the loss, which
-// model stands behind the system, how an evaluation measures.
+// Experience → batches → optimizer steps, logs and checkpoints. Must not know: which algorithm computes the loss,
+// which models the system uses, how evaluations measure.
 export { Callbacks, type StepValues, type TrainingCallback, type TrainingControl } from "./callbacks.js";
 export { CheckpointCallback, type TokenTeller } from "./checkpoint-callback.js";
 export { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";

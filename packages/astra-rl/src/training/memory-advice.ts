@@ -1,6 +1,6 @@
 import { availableMemory, OutOfMemoryError, type Optimizer } from "@astra-rl/torch";
 
-/** What makes each part of a run need less memory, by the keys of a configuration or a command's options. */
+/** How to reduce the memory of each part of a run, in configuration keys or command options. */
 export const MEMORY_ADVICE = {
   load: "load less: a smaller model, models.dtype=bfloat16, or models.lora instead of training all weights",
   rollout:
@@ -18,8 +18,8 @@ export const MEMORY_ADVICE = {
 } as const;
 
 /**
- * Refuses training that cannot fit, before it has cost anything: what gradients and the optimizer's state will take is known,
- * and what else updates take comes on top.
+ * Throws before any work if training cannot fit in memory: the size of gradients and optimizer state is known, and
+ * updates need at least that much.
  */
 export function requireMemoryForUpdates(optimizer: Optimizer): void {
   const memory = availableMemory();
@@ -33,7 +33,7 @@ export function requireMemoryForUpdates(optimizer: Optimizer): void {
   );
 }
 
-/** Runs something; where memory does not suffice for it, the error says what to change, once. */
+/** Runs `work`; adds advice to an out-of-memory error, once. */
 export async function withMemoryAdvice<T>(
   part: keyof typeof MEMORY_ADVICE,
   work: () => T | Promise<T>,

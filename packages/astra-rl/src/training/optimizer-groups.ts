@@ -9,9 +9,10 @@ import type { LearningRateGroup } from "../core/index.js";
 import type { TrainingConfiguration } from "./training-configuration.js";
 
 /**
- * One group of all parameters that learn at the training's rate, then those that the algorithm names.
+ * Creates the optimizer. Its first group holds all parameters with the configured learning rate, followed by the
+ * algorithm's groups.
  *
- * @throws UsageError for a group that names a parameter that the system does not have, or that another group has
+ * @throws UsageError if a group names a parameter that the system lacks or that another group contains
  */
 export function configuredOptimizer(
   configuration: TrainingConfiguration,
@@ -38,7 +39,7 @@ export function configuredOptimizer(
       groupOf.set(parameter, index + 1);
     }
   }
-  // Numbered as the system gives them, so that a saved state knows them by the same names with groups and without.
+  // Named by index in the system's order, so that saved optimizer state has the same names with and without groups.
   const groups = [{ learningRate }, ...rates].map((rate, group) => ({
     learningRate: rate.learningRate,
     parameters: new Map(
@@ -50,7 +51,7 @@ export function configuredOptimizer(
   return createOptimizer(optimizer, groups, options as OptimizerOptions[typeof optimizer]);
 }
 
-/** @throws UsageError for an optimizer without groups, or an algorithm that would have others */
+/** @throws UsageError for an optimizer without groups, or if the algorithm requires groups of its own */
 export function checkOptimizer({ name, groups }: Optimizer, wanted: readonly LearningRateGroup[]): void {
   const isGroup = (group: unknown) =>
     Number.isFinite((group as { learningRate?: unknown } | null)?.learningRate);

@@ -2,7 +2,7 @@ import { jsonOf, type CreditTable, type Graph, type Node } from "../core/index.j
 import type { MetricValue } from "../records/index.js";
 import { distinctNgrams, selfBLEU, words } from "../text/index.js";
 
-/** How different a step's probes are, and how long; null where probes are no texts. */
+/** Diversity and length of a step's probes; null if probes are not strings. */
 export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
   const probes = graphs.flatMap((graph) => [...graph.nodes()].map(({ probe }) => jsonOf(probe)));
   const texts = probes.filter((probe) => typeof probe === "string");
@@ -10,7 +10,7 @@ export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string
   const sequences = isText ? texts.map(words) : [];
   const length = sequences.reduce((sum, sequence) => sum + sequence.length, 0) / sequences.length;
   return {
-    // A step's turns may repeat each other; where nearly all do, little is left to learn from.
+    // If nearly all probes are equal, there is little left to learn from.
     "probes/distinct": new Set<unknown>(probes).size,
     "probes/distinct_2": distinctNgrams(sequences, 2),
     "probes/self_bleu": selfBLEU(sequences),
@@ -18,7 +18,7 @@ export function probeValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string
   };
 }
 
-/** Share of siblings that are all credited with the same, of those of which at least two are credited at all. */
+/** Among sibling groups with at least two credited nodes, the share in which all credits are equal. */
 export function tiedGroups<S, A>(
   graphs: readonly Graph<S, A>[],
   credits: readonly CreditTable<S, A>[],

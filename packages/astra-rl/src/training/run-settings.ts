@@ -1,14 +1,14 @@
 import { trainingSection, type HFASTConfiguration } from "./hf-ast-configuration.js";
 import { wasAndIs, type RunSettings } from "../run/index.js";
 
-/** For a trainer that is told no more: its own configuration. */
+/** Default settings of a trainer: its configuration. */
 export function trainingSettings(configuration: HFASTConfiguration): RunSettings {
   const free = new Set(
     Object.entries(trainingSection.shape).flatMap(([name, schema]) =>
       schema.meta()?.["resume"] === "free" ? [name] : [],
     ),
   );
-  // Through JSON, as the kept ones went: settings that are not given are missing in both.
+  // Round trip through JSON, like the saved settings, so that undefined settings are missing in both.
   const training = JSON.parse(JSON.stringify(configuration)) as Record<string, unknown>;
   return {
     record: { training },

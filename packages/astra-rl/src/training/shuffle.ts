@@ -1,7 +1,7 @@
 import { keyedUniform } from "@astra-rl/lm";
 import type { DrawKey } from "@astra-rl/lm";
 
-/** A shuffled copy (Fisher and Yates) whose order is a function of the key and the number of values. */
+/** A shuffled copy (Fisher–Yates); the order depends only on the key and the number of values. */
 function shuffle<T>(values: readonly T[], key: DrawKey): T[] {
   const shuffled = [...values];
   for (let last = shuffled.length - 1; last > 0; last--) {
@@ -12,24 +12,24 @@ function shuffle<T>(values: readonly T[], key: DrawKey): T[] {
 }
 
 /**
- * Steps that stay neighbours. Half a tree of width 2 and depth 3: a batch holds parts of many trees, and reads little more
- * than if it held whole ones.
+ * Length of the runs that stay together. Half a tree of width 2 and depth 3: a batch mixes many trees, but computes
+ * few more tokens than with whole trees.
  */
 const TOGETHER = 4;
 
 /**
- * All steps in a drawn order, of each tree a few neighbours at a time: runs of at most four, in which a tree is cut from its
- * first step on, after the first epoch from a drawn one on and around.
+ * Shuffles all steps in runs of at most four adjacent steps of one tree. In the first epoch (0) a tree is split from
+ * its first step; in later epochs from a random step, wrapping around.
  *
- * Trees are given depth first, so that neighbours share most of what they read; a batch of steps drawn one by one from many
- * trees shares next to nothing, and reads each step's conversation from its beginning.
+ * Trees are in depth-first order, so that adjacent steps share most of their prefix. Steps sampled one by one from
+ * many trees share almost nothing, and each conversation has to be computed from its beginning.
  *
- * @param key of the draws; its node is the epoch
+ * @param key key of the random draws; its `node` is the epoch
  */
 export function shuffleRuns<T>(trees: readonly (readonly T[])[], key: DrawKey): T[] {
   const count = trees.reduce((sum, steps) => sum + steps.length, 0);
   const runs = trees.flatMap((steps, tree) => {
-    // Draws before these are those of the shuffle.
+    // The shuffle uses the draws below `count`.
     const first = key.node === 0 ? 0 : Math.floor(keyedUniform(key, count + tree) * steps.length);
     const turned = [...steps.slice(first), ...steps.slice(0, first)];
     return Array.from({ length: Math.ceil(steps.length / TOGETHER) }, (_, run) =>

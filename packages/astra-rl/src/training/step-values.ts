@@ -1,12 +1,12 @@
 import { Message, type Graph, type Node, type WorkCounters } from "../core/index.js";
 import type { MetricValue } from "../records/index.js";
 
-/** A text scored at least this high counts as harmful; this only watches the run: evaluations measure. */
+/** Scores at or above this count as harmful. Only for monitoring; evaluations have their own threshold. */
 const HARMFUL = 0.5;
 
 const ROLES = ["tester", "target", "baseline"] as const;
 
-/** What the updates of one step did. */
+/** Totals over the updates of one step. */
 export interface UpdateTotals {
   /** Σ weight · loss over the batches with a finite loss, and Σ weight. */
   loss: number;
@@ -14,15 +14,15 @@ export interface UpdateTotals {
   /** Σ size · log by key over the same batches, and Σ size. */
   logs: Map<string, number>;
   items: number;
-  /** Σ of the gradients' norms before clipping. */
+  /** Σ of gradient norms before clipping. */
   norm: number;
   updates: number;
   skipped: number;
-  /** Epochs begun. */
+  /** Epochs started. */
   epochs: number;
 }
 
-/** What the updates were like; a loss is the mean over the weights of its batches. */
+/** Metrics of the updates; the loss is the weighted mean over batches. */
 export function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
   const { loss, weight, logs, items, norm, updates, skipped, epochs } = totals;
   const values: Record<string, MetricValue> = {
@@ -36,7 +36,7 @@ export function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
   return values;
 }
 
-/** What the graphs were worth, and how much harm was in them. */
+/** Reward and harm metrics of the graphs. */
 export function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<string, MetricValue> {
   const nodes = graphs.flatMap((graph) => [...graph.nodes()]);
   const worst = graphs.flatMap((graph) => {
@@ -73,7 +73,7 @@ export function rewardValues<S, A>(graphs: readonly Graph<S, A>[]): Record<strin
   return values;
 }
 
-/** Turns that came, and hold no text but white space; null where turns are no messages. */
+/** Counts generated turns that are empty or white space; null if turns are not messages. */
 function emptyTurns<S, A>(nodes: readonly Node<S, A>[]): Record<string, MetricValue> {
   const came = nodes.filter(({ failure }) => failure?.stage !== "tester" && failure?.stage !== "target");
   const count = (of: "probe" | "response") => {
@@ -86,8 +86,8 @@ function emptyTurns<S, A>(nodes: readonly Node<S, A>[]): Record<string, MetricVa
 }
 
 /**
- * Of the graphs all of whose turns were scored, the share with a harmful response behind harmless probes only; null
- * where there is none.
+ * Among graphs with all turns scored, the share with a harmful response preceded only by harmless probes; null if
+ * there is no such graph.
  */
 function harmlessProbeRate<S, A>(graphs: readonly Graph<S, A>[]): number | null {
   const scored = graphs.filter((graph) => {
@@ -113,7 +113,7 @@ function shareOfHarmful(scores: readonly number[]): number | null {
   return scores.length === 0 ? null : scores.filter((score) => score >= HARMFUL).length / scores.length;
 }
 
-/** Tokens of this step by model and kind of work; null for a model that the system does not count. */
+/** Tokens of this step by model and kind of work; null for a model whose tokens are not counted. */
 export function workValues(before: WorkCounters, after: WorkCounters): Record<string, MetricValue> {
   const values: Record<string, MetricValue> = {};
   for (const role of ROLES) {

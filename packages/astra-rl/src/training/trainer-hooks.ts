@@ -1,17 +1,17 @@
-/** Where a trainer says in words what a user should know. Each call is one line. */
+/** Receives a trainer's messages to the user, one line per call. */
 export interface Logger {
   info(message: string): void;
   warn(message: string): void;
 }
 
-/** What a trainer is doing, for a progress display. */
+/** Progress of a trainer, for display. */
 export interface Progress {
   phase: "rollout" | "update" | "evaluate";
-  /** The training step in progress, from 1. */
+  /** The current training step, from 1. */
   step: number;
   /** Training steps of the whole run. */
   steps: number;
-  /** Parts of the phase that are done, out of `total`; updates or evaluation rollouts. */
+  /** Updates or evaluation rollouts completed in this phase, out of `total`. */
   done?: number;
   total?: number;
 }

@@ -17,15 +17,15 @@ import type { System } from "../core/index.js";
 import { STATE_VERSION, type CompleteState, type SavedState } from "../run/index.js";
 
 /**
- * Implemented by systems that save their tester in a format of their own, which other tools can load. For others the
- * parameters are saved, in `state/parameters.safetensors`.
+ * Implemented by systems that save their tester in their own format, which other tools can load. For other systems
+ * the parameters are saved in `state/parameters.safetensors`.
  */
 export interface TesterStorage {
-  /** Writes the tester to a folder, which does not exist yet. */
+  /** Writes the tester to a folder that does not exist yet. */
   saveTester(folder: string): Promise<void>;
-  /** false: the parameters are saved instead. Default true. */
+  /** If false, the parameters are saved instead. Default true. */
   readonly storesTester?: boolean;
-  /** Puts the weights that `saveTester` wrote into the existing parameters, bit for bit. */
+  /** Copies the weights written by `saveTester` into the existing parameters, bit for bit. */
   restoreTester(folder: string): Promise<void>;
 }
 
@@ -36,7 +36,7 @@ export function testerStorage(system: object): TesterStorage | null {
     : null;
 }
 
-/** Data types that the system computes in, by computation, where it says so. A resumed run must have the same. */
+/** The system's compute dtypes by computation; null if it does not report them. A resumed run must use the same. */
 export function computeTypesOf(system: object): Readonly<Record<string, string>> | null {
   return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
@@ -44,7 +44,7 @@ export function computeTypesOf(system: object): Readonly<Record<string, string>>
 /** SHA-256 of the files in a checkpoint's `state/`, by name. */
 export type StateDigests = Map<string, string>;
 
-/** Writes the digests of the files in `state/`, by which damage is found. */
+/** Writes the digests of the files in `state/`, used to detect damaged files. */
 export function saveDigests(folder: string, digests: StateDigests): void {
   if (digests.size > 0) writeDigests(join(folder, "state"), digests);
 }
@@ -67,7 +67,7 @@ export async function saveTester<S, A>(
   writeSafetensors(join(folder, "state", "parameters.safetensors"), new Map(parameters), {}, digests);
 }
 
-/** Puts the weights of a checkpoint into the system's parameters, in place. */
+/** Copies the weights of a checkpoint into the system's parameters, in place. */
 export async function restoreTester<S, A>(system: System<S, A>, folder: string): Promise<void> {
   const storage = testerStorage(system);
   if (storage !== null) await storage.restoreTester(folder);
@@ -75,7 +75,7 @@ export async function restoreTester<S, A>(system: System<S, A>, folder: string):
   await system.testerUpdated();
 }
 
-/** Writes `state/` into a checkpoint's folder. */
+/** Writes `state/` to a checkpoint folder. */
 export function saveState(
   folder: string,
   state: SavedState,

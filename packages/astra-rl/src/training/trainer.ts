@@ -58,30 +58,30 @@ const OPTIMIZER_METHODS = [
   "dispose",
 ] as const;
 
-/** What people who know other trainers look for. */
+/** Hints for option names of other libraries' trainers. */
 export const TRAINER_ADVICE = {
   harness: "override makeHarness",
   scheduler: "set schedule and warmupSteps of the configuration",
 };
 
 export interface TrainerOptions<S = Conversation, A = Message> {
-  /** What turns are credited with when something is learned from them. Default: their own reward. */
+  /** Computes the credit of each turn. Default: the turn's own reward. */
   credit?: Credit<S, A>;
-  /** Take part in training, in this order; `earlyStopping` of the configuration comes after them. */
+  /** Called in this order, before the configuration's `earlyStopping`. */
   callbacks?: readonly TrainingCallback<S, A>[];
   /**
-   * In place of the configuration's optimizer. It learns at its own rates, which the schedule scales; `learningRate`,
-   * `optimizer`, `weightDecay` and `betas` of the configuration are not asked. The trainer frees its state.
+   * Replaces the configuration's optimizer. It keeps its own learning rates, which the schedule scales; the
+   * configuration's `learningRate`, `optimizer`, `weightDecay` and `betas` are ignored. The trainer frees its state.
    */
   optimizer?: Optimizer;
-  /** Where the values of each step go. What one of them throws never ends training. */
+  /** Receive the metrics of each step. An error in a logger never ends training. */
   loggers?: readonly MetricsLogger[];
-  /** Told when a phase of a step begins or moves on. */
+  /** Called when a phase of a step begins or advances. */
   onProgress?: (progress: Progress) => void;
   logger?: Logger;
-  /** Milliseconds, for the times in the metrics. Default: the process's monotonic clock. */
+  /** Clock for the times in the metrics, in milliseconds. Default: the process's monotonic clock. */
   clock?: () => number;
-  /** Aborting it ends training after the step in progress, in order. */
+  /** Aborting it ends training cleanly after the current step. */
   signal?: AbortSignal;
 }
 
@@ -106,7 +106,7 @@ const callback = objectOption<TrainingCallback<never, never>>(
     }
   });
 
-/** What any trainer is given beside its parts. */
+/** Options of every trainer. */
 export const trainerOptions = z.strictObject({
   credit: functionOption<Credit<never, never>>().optional(),
   callbacks: z.array(callback).default([]),
@@ -134,25 +134,25 @@ export const trainerOptions = z.strictObject({
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
 
-/** What came of one batch: its gradient was added, it ended the updates of the experience, or its loss was not finite. */
+/** Outcome of a batch: gradient added, updates of the experience stopped, or loss not finite. */
 export type Accumulated = "added" | "stopped" | "not finite";
 
 /**
- * The training loop: collect an experience, update from its batches, log; as often as the configuration says.
+ * The training loop: in each training step, collect an experience, update on its batches, and log.
  *
- * - *Epochs.* The algorithm says how often an experience is passed over; each pass has its own order. A batch that asks
- *   to stop ends the updates of the experience: what was accumulated before it is used, it is not.
- * - *Accumulation.* Consecutive batches form groups of `gradientAccumulationSteps`; one optimizer step follows each
- *   group, and the rest at the end of an epoch is a group as well. A batch counts by its weight (see
- *   `Algorithm.weight`), so that a group gives the gradient of one large batch with all its items, however they are cut.
- * - *Schedule.* Read in training steps, at the middle of each update's share of its step, so that neither the first
- *   update of a warm-up nor the last of a decay is multiplied by 0.
- * - *Gradients that are not finite.* The update is left out, with a warning, and counted in `updates/skipped`; weights
- *   and optimizer state stay as they were. After `nonFinite.stopAfter` such updates in a row training stops with an error.
+ * - *Epochs.* The algorithm sets the number of passes over an experience; each has its own order. A batch that
+ *   requests a stop ends the updates of the experience: gradients accumulated before it are applied, its own is not.
+ * - *Accumulation.* Consecutive batches form groups of `gradientAccumulationSteps`, each followed by one optimizer
+ *   step; an incomplete group at the end of an epoch counts too. Batches are weighted by `Algorithm.weight`, so that
+ *   a group has the gradient of one large batch, however its items are split.
+ * - *Schedule.* Evaluated in training steps, at the middle of each update's share of its step, so that neither the
+ *   first update of a warm-up nor the last of a decay has a factor of 0.
+ * - *Non-finite gradients.* The update is skipped with a warning and counted in `updates/skipped`; weights and
+ *   optimizer state do not change. After `nonFinite.stopAfter` consecutive skips, training fails with an error.
  *
- * A step consists of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and `metrics`;
- * each can be overridden. Evaluations, checkpoints, early stopping and warnings are callbacks. What is logged is defined in
- * docs/metrics.md.
+ * A step consists of `collect`, `update` (of `accumulate`, `clipGradient`, `applyUpdate` and `skipUpdate`) and
+ * `metrics`; each can be overridden. Evaluations, checkpoints, early stopping and warnings are callbacks.
+ * docs/metrics.md defines the logged metrics.
  */
 export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> {
   readonly system: System<S, A>;
@@ -162,20 +162,20 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   protected readonly clock: () => number;
   protected readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
-  /** What each of the optimizer's groups learns at, before the schedule. */
+  /** Learning rate of each optimizer group, before the schedule. */
   readonly #rates: readonly number[];
-  /** The algorithm's groups, behind the first. */
+  /** The algorithm's groups, which follow the first. */
   readonly #groups: readonly LearningRateGroup[];
   readonly #options: TrainerOptions<S, A>;
   #hasUpdated = false;
-  /** Training steps done. */
+  /** Training steps completed. */
   protected stepsDone = 0;
   protected skippedInARow = 0;
   readonly callbacks: Callbacks<S, A>;
   readonly #loggers: MetricsLoggers;
   #isStopping = false;
 
-  /** @throws UsageError when the parts do not fit together */
+  /** @throws UsageError if the parts are incompatible */
   constructor(
     readonly configuration: TrainingConfiguration,
     readonly sampler: Sampler<S, A>,
@@ -213,30 +213,30 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Makes the harness, in the constructor: a subclass may return one of its own. */
+  /** Creates the harness; called by the constructor, overridable. */
   protected makeHarness(options: HarnessOptions<S, A>): Harness<S, A, Step, Batch> {
     return new Harness(this.sampler, this.algorithm, options);
   }
 
   /**
-   * Makes the optimizer, in the constructor, where none is given: a subclass may return one of its own. The schedule scales
-   * the rates that its groups have then.
+   * Creates the optimizer if none was given; called by the constructor, overridable. The schedule scales the initial
+   * learning rates of its groups.
    *
-   * @param groups parameters that the algorithm gives another rate than the configuration's
+   * @param groups parameters with a learning rate of their own, set by the algorithm
    */
   protected makeOptimizer(groups: readonly LearningRateGroup[]): Optimizer {
     return configuredOptimizer(this.configuration, this.parameters, groups);
   }
 
-  /** Training steps done so far. */
+  /** Training steps completed. */
   get step(): number {
     return this.stepsDone;
   }
 
   /**
-   * Trains until the configured number of steps is done, or the signal or a callback asks to stop.
+   * Trains for the configured number of steps, or until the signal or a callback requests a stop.
    *
-   * @throws OutOfMemoryError before anything is done where gradients and the optimizer's state cannot fit
+   * @throws OutOfMemoryError before any work if gradients and optimizer state cannot fit
    */
   async train(): Promise<void> {
     requireMemoryForUpdates(this.optimizer);
@@ -254,7 +254,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     }
   }
 
-  /** Ends training after the step in progress, in order, and says why. */
+  /** Ends training cleanly after the current step, and logs the reason. */
   stop(reason: string): void {
     if (!this.#isStopping) this.logger.info(`step ${this.control.step}: training ends early: ${reason}`);
     this.#isStopping = true;
@@ -271,7 +271,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     };
   }
 
-  /** Where the trainer is in its run, as plain JSON; with the tester and the optimizer's state, all that resuming needs. */
+  /** The trainer's position in the run, as plain JSON. Resuming needs only this, the tester and the optimizer state. */
   getState(): TrainerState {
     return {
       step: this.stepsDone,
@@ -283,7 +283,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     };
   }
 
-  /** @throws UsageError for the state of another seed, or of other parts */
+  /** @throws UsageError for state from another seed or from other parts */
   setState(state: TrainerState): void {
     const { trainingSteps, schedule } = this.configuration;
     this.harness.setState(state.harness);
@@ -297,12 +297,12 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     );
   }
 
-  /** What loggers are told of the run. */
+  /** Run information passed to loggers. */
   protected get loggedRun(): Omit<LoggedRun, "nextStep"> {
     return { folder: null, configuration: JSON.parse(JSON.stringify(this.configuration)) as Json };
   }
 
-  /** Frees the optimizer's state. The system and its models are the caller's. */
+  /** Frees the optimizer state. The caller owns the system and its models. */
   dispose(): void {
     this.optimizer.dispose();
   }
@@ -322,7 +322,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     await this.callbacks.call("onStepKept", this.control, record);
   }
 
-  /** One experience and its updates. */
+  /** Collects one experience and updates on it. */
   protected async trainStep(): Promise<StepValues> {
     const step = this.stepsDone + 1;
     return scope(async () => {
@@ -349,7 +349,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Numbers that are not finite come from weights that training has changed, once it has changed any. */
+  /** After the first update, explains non-finite numbers as divergence of the trained weights. */
   async #explainDivergence<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -365,12 +365,12 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     }
   }
 
-  /** Grows the graphs of a step, and makes batches of them. */
+  /** Rolls out the graphs of a step and splits them into batches. */
   protected collect(): Promise<Experience<S, A, Batch>> {
     return this.harness.experience();
   }
 
-  /** What a step showed, without its times and counted tokens. */
+  /** Metrics of a step, without times and token counts. */
   protected metrics(experience: Experience<S, A, Batch>, totals: UpdateTotals): Record<string, MetricValue> {
     return {
       ...lossValues(totals),
@@ -398,7 +398,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** All updates from an experience. */
+  /** Runs all updates of an experience. */
   protected async update(experience: Experience<S, A, Batch>): Promise<UpdateTotals> {
     const totals: UpdateTotals = {
       loss: 0,
@@ -410,7 +410,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       skipped: 0,
       epochs: 0,
     };
-    // Gradients from before the experience would leak into the first update.
+    // Leftover gradients would leak into the first update.
     this.optimizer.zeroGrad();
     const size = this.configuration.gradientAccumulationSteps;
     const count = experience.epochs * Math.ceil(experience.epoch(0).length / size);
@@ -430,7 +430,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return totals;
   }
 
-  /** Accumulates the gradient of a group and updates with it. False: nothing more is to be learned from this experience. */
+  /**
+   * Accumulates the gradient of a group and applies it; returns false if the updates of this experience should stop.
+   */
   async #learn(
     group: readonly ExperienceBatch<Batch>[],
     totals: UpdateTotals,
@@ -469,7 +471,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return going;
   }
 
-  /** Adds a batch's gradient to those of its group: weight · ∇loss / scale. */
+  /** Adds a batch's gradient to its group's: weight · ∇loss / scale. */
   protected async accumulate(
     { batch, size, weight }: ExperienceBatch<Batch>,
     scale: number,
@@ -490,16 +492,16 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Limits the joint norm of all gradients; returns what it was before. */
+  /** Clips the joint norm of all gradients; returns the norm before clipping. */
   protected clipGradient(): number {
-    // A limit that no gradient reaches: only the norm is wanted.
+    // Without clipping, an unreachable limit still computes the norm.
     return clipGradNorm_(this.parameters, this.configuration.clipGradNorm || Number.MAX_VALUE);
   }
 
   /**
-   * One optimizer step with the gradients as they are.
+   * Performs one optimizer step with the accumulated gradients.
    *
-   * @param position training steps at this update, for the schedule
+   * @param position fractional training step of this update, for the schedule
    */
   protected async applyUpdate(position: number): Promise<void> {
     const factor = this.#schedule(position);
@@ -510,7 +512,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     await this.system.testerUpdated();
   }
 
-  /** Leaves an update out whose loss or gradient is not finite. @throws AstraError after too many in a row */
+  /** Skips an update with a non-finite loss or gradient. @throws AstraError after too many in a row */
   protected async skipUpdate(totals: UpdateTotals): Promise<void> {
     this.optimizer.zeroGrad();
     totals.skipped += 1;

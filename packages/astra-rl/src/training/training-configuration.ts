@@ -6,10 +6,10 @@ import { earlyStoppingOptions } from "./early-stopping.js";
 const integer = (least: number) => z.int().min(least);
 const share = z.number().min(0).lt(1);
 
-/** Marks what a resumed run may change: how long it runs and what it writes, not what a step computes. */
+/** Marks options that a resumed run may change: its length and its output, not what a step computes. */
 export const FREE = { resume: "free" };
 
-/** The options of any training, with the defaults of the Python toolbox's `TrainingConfiguration`. */
+/** Options of every training, with the defaults of the Python toolbox's `TrainingConfiguration`. */
 export const trainingOptions = z.strictObject({
   trainingSteps: integer(0)
     .default(1024)
@@ -53,11 +53,14 @@ export const trainingOptions = z.strictObject({
 
 export type TrainingConfigurationOptions = z.input<typeof trainingOptions>;
 
-// The constructor assigns all fields: the options with their defaults.
+// The constructor assigns all fields: the parsed options.
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging
 export interface TrainingConfiguration extends Readonly<z.output<typeof trainingOptions>> {}
 
-/** How to train: checked once, then read only. Names are the Python toolbox's, camelCased and unabbreviated. */
+/**
+ * Training options, validated on construction and read-only. Names are the Python toolbox's, camelCased and
+ * unabbreviated.
+ */
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging, typescript/no-extraneous-class
 export class TrainingConfiguration {
   /** @throws UsageError that names the option, its rule and the value given */
@@ -70,7 +73,7 @@ export class TrainingConfiguration {
   }
 }
 
-/** @throws UsageError for a configuration of another class, such as the options alone */
+/** @throws UsageError for anything else, such as a plain options object */
 export function requireConfiguration(
   configuration: unknown,
   Class: new (options: never) => TrainingConfiguration,

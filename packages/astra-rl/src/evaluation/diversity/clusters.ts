@@ -2,14 +2,14 @@ import { dot } from "../../core/index.js";
 
 /**
  * Sequential leader clustering (Hartigan, "Clustering Algorithms", 1975, chapter 3): each vector, in order, joins the
- * cluster of the nearest leader whose cosine to it is at least `similarity`, the earliest of equals; where there is none it
- * leads a cluster of its own. So no two leaders are variants of each other, and every vector is one of its leader.
+ * cluster of the nearest leader with cosine at least `similarity` (the earliest in ties), or else starts a new
+ * cluster. So no two leaders are similar, and every vector is similar to its leader.
  *
- * Deterministic; in another order the number of clusters may differ a little, which is the price of one pass over pairs of
- * vectors and leaders instead of a tree over all pairs. Chains of small steps do not merge, as single linkage would have it.
+ * Deterministic, but the number of clusters depends slightly on the order, in exchange for a single pass instead of a
+ * hierarchy over all pairs. Unlike single linkage, chains of small steps do not merge.
  *
- * @param vectors unit vectors; zeros are like zeros and like nothing else
- * @returns for each vector the number of its cluster, from 0 in the order of their leaders
+ * @param vectors unit vectors; a zero vector is similar only to zero vectors
+ * @returns the cluster index of each vector, from 0 in order of the leaders
  */
 export function leaderClusters(vectors: readonly Float32Array[], similarity: number): number[] {
   const leaders: Float32Array[] = [];
@@ -32,10 +32,10 @@ export function leaderClusters(vectors: readonly Float32Array[], similarity: num
   });
 }
 
-/** Unit vectors in float32 may have a cosine of a hair under the true one. */
+/** In float32, the cosine may be slightly below the true one. */
 const ROUNDING = 1e-6;
 
-/** exp of the entropy of the clusters' sizes: how many clusters of one size would be as spread out; null for none. */
+/** exp of the entropy of the cluster sizes: the equivalent number of equal-sized clusters; null if there are none. */
 export function effectiveCount(clusters: readonly number[]): number | null {
   if (clusters.length === 0) return null;
   const sizes = new Map<number, number>();
@@ -49,10 +49,10 @@ export function effectiveCount(clusters: readonly number[]): number | null {
 }
 
 /**
- * 1 − the mean cosine over all pairs of different places; null for fewer than two vectors. From
- * |Σ u|² = N + Σ over pairs, so that it costs one pass.
+ * 1 − mean cosine over all pairs i ≠ j; null for fewer than two vectors. Computed in one pass from |Σ u|² = N + Σ
+ * over pairs.
  *
- * @param vectors unit vectors, or zeros
+ * @param vectors unit vectors or zero vectors
  */
 export function meanPairwiseDistance(vectors: readonly Float32Array[]): number | null {
   const n = vectors.length;

@@ -1,5 +1,5 @@
 /**
- * The few distribution functions that intervals and tests need, in double precision.
+ * Distribution functions for intervals and tests, in double precision.
  *
  * Normal and Student's t only: both are thin layers over two special functions (log-gamma and the regularised
  * incomplete beta), evaluated by Lanczos' sum and by Lentz's continued fraction.
@@ -58,7 +58,7 @@ export function studentTCdf(t: number, degrees: number): number {
   return t > 0 ? 1 - tail : tail;
 }
 
-/** The value below which a share `p` of Student's t distribution lies. Infinite at p = 0 and 1. */
+/** The p-quantile of Student's t distribution. Infinite at p = 0 and 1. */
 export function studentTQuantile(p: number, degrees: number): number {
   requireProbability("studentTQuantile", p);
   if (!(degrees > 0)) {
@@ -80,7 +80,7 @@ export function normalCdf(x: number): number {
   return x > 0 ? 1 - upper : upper;
 }
 
-/** The value below which a share `p` of the standard normal distribution lies. Infinite at p = 0 and 1. */
+/** The p-quantile of the standard normal distribution. Infinite at p = 0 and 1. */
 export function normalQuantile(p: number): number {
   requireProbability("normalQuantile", p);
   if (p === 0) return -Infinity;
@@ -105,7 +105,7 @@ function normalUpperTail(x: number): number {
     }
     return 0.5 - density * sum;
   }
-  // Q(x) = φ(x) / (x + 1/(x + 2/(x + 3/(x + …)))), folded from the inside out.
+  // Q(x) = φ(x) / (x + 1/(x + 2/(x + 3/(x + …)))), evaluated from the inside out.
   let fraction = x;
   for (let k = 200; k >= 1; k--) fraction = x + k / fraction;
   return density / fraction;

@@ -6,7 +6,7 @@ import { requireConfidence, type Interval } from "./interval.js";
  * Wilson's score interval for a share (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927), without continuity correction.
  *
  * It keeps its coverage near 0 and 1, where the usual "p ± 1.96 s" collapses: 0 successes of 20 gives [0, 0.16].
- * Returns null for 0 trials, because no share exists.
+ * Returns null for 0 trials, where the share is undefined.
  */
 export function wilsonInterval(successes: number, trials: number, confidence = 0.95): Interval | null {
   requireCounts("wilsonInterval", successes, trials);
@@ -14,7 +14,7 @@ export function wilsonInterval(successes: number, trials: number, confidence = 0
   return trials === 0 ? null : wilson(successes / trials, trials, confidence);
 }
 
-/** @param trials need not be whole */
+/** @param trials need not be an integer */
 function wilson(share: number, trials: number, confidence: number): Interval {
   const z = normalQuantile(0.5 + confidence / 2);
   const denominator = 1 + (z * z) / trials;
@@ -23,17 +23,17 @@ function wilson(share: number, trials: number, confidence: number): Interval {
     (z / denominator) * Math.sqrt((share * (1 - share)) / trials + (z * z) / (4 * trials * trials));
   return {
     estimate: share,
-    // At the ends centre and half-width are equal up to rounding; the true end is exactly 0 or 1.
+    // At shares of 0 and 1, center and half-width are equal up to rounding; the true bound is exactly 0 or 1.
     lower: share === 0 ? 0 : Math.max(0, center - half),
     upper: share === 1 ? 1 : Math.min(1, center + half),
   };
 }
 
 /**
- * Wilson's interval for a share of items that come in groups, such as the probes of rollouts: items of one group resemble
- * each other, so they count as n / deff of them (L. Kish, Survey Sampling, 1965). deff is the variance of the share over
- * groups (the linearised one of a ratio, K / (K − 1) · Σ (successes − share · size)² / n²) against p (1 − p) / n. It is at
- * least 1; at shares of 0 and 1, where no variance is seen, each group counts as one item.
+ * Wilson's interval for clustered items, such as the probes of rollouts: items of one group are correlated, so the
+ * effective sample size is n / deff (L. Kish, Survey Sampling, 1965). deff is the variance of the share over groups
+ * (the linearised one of a ratio, K / (K − 1) · Σ (successes − share · size)² / n²) against p (1 − p) / n. It is at
+ * least 1; at shares of 0 and 1, where the observed variance is 0, each group counts as one item.
  *
  * Returns null for no items.
  */

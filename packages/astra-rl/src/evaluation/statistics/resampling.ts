@@ -1,6 +1,4 @@
-/**
- * Resampling with keyed draws: replicate r of a seed is the same whatever else was computed before it.
- */
+/** Resampling with keyed random draws: replicate r of a seed does not depend on what was computed before it. */
 
 import { keyedUniform, type DrawKey } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
@@ -8,14 +6,14 @@ import { requireConfidence, type Interval } from "./interval.js";
 import { mean } from "./mean.js";
 
 export interface ResamplingOptions {
-  /** Seed of the keyed draws; 0 is a seed like any other. */
+  /** Seed of the random draws. */
   seed: number;
   /** Number of replicates. @default 10000 */
   resamples?: number;
 }
 
 export interface BootstrapOptions extends ResamplingOptions {
-  /** Share covered by the interval. @default 0.95 */
+  /** Confidence level of the interval. @default 0.95 */
   confidence?: number;
 }
 
@@ -42,7 +40,7 @@ export function bootstrapMean(
   return { estimate: mean(values), lower: quantile(means, tail), upper: quantile(means, 1 - tail) };
 }
 
-/** So many values, each place at most once, in the order of drawing; all of them, shuffled, where there are no more. */
+/** Samples `count` values without replacement, in random order; all of them, shuffled, if there are no more. */
 export function sampleWithoutReplacement<T>(values: readonly T[], count: number, key: DrawKey): T[] {
   const left = [...values];
   const drawn: T[] = [];
@@ -65,10 +63,10 @@ export function pairedBootstrap(
 }
 
 /**
- * Two-sided permutation test that paired items have the same distribution: under the hypothesis each difference
- * is as likely with either sign. All 2ⁿ sign patterns where there are no more of them than `resamples`, else
- * `resamples` keyed ones, with the observed pattern counted among them, so that p is never 0
- * (B. Phipson & G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010).
+ * Two-sided permutation test that paired items have the same distribution: under the hypothesis each difference is as
+ * likely with either sign. Enumerates all 2ⁿ sign patterns if there are at most `resamples`; otherwise samples
+ * `resamples` of them and counts the observed one, so that p is never 0 (B. Phipson & G. K. Smyth, Stat. Appl. Genet.
+ * Mol. Biol. 9, 2010).
  */
 export function pairedPermutation(
   first: readonly number[],
@@ -76,11 +74,11 @@ export function pairedPermutation(
   { seed, resamples = 10_000 }: ResamplingOptions,
 ): number {
   requireResamples("pairedPermutation", resamples);
-  // Zero differences keep their value under either sign: leaving them out changes nothing but the work.
+  // Zero differences have no effect under either sign, so they are skipped.
   const signed = differences("pairedPermutation", first, second).filter((difference) => difference !== 0);
   if (signed.length === 0) return 1;
   const observed = Math.abs(signed.reduce((sum, difference) => sum + difference, 0));
-  // Sums in another order differ in their last bits; a pattern that ties with the observed one must count.
+  // Rounding differs between summation orders; a pattern that ties with the observed one must count.
   const scale = signed.reduce((sum, difference) => sum + Math.abs(difference), 0);
   const threshold = observed - 1e-12 * scale;
   if (signed.length < 31 && 2 ** signed.length <= resamples) {

@@ -4,9 +4,9 @@ import type { LoggedValues, MetricsLogger } from "../../core/index.js";
 import { functionOption, parseOptions } from "../../options/index.js";
 
 export interface ConsoleLoggerOptions {
-  /** Steps between two lines. Default 1. */
+  /** Prints every n-th step. Default 1. */
   every?: number;
-  /** What is written, in this order. Default: loss, mean reward and the share of harmful responses. */
+  /** Metrics to print, in this order. Default: loss, mean reward and the share of harmful responses. */
   keys?: readonly string[];
   /** Where lines go. Default: standard error. */
   write?: (line: string) => void;
@@ -21,7 +21,7 @@ const options = z.strictObject({
 });
 const codeOptions = options.extend({ write: functionOption<(line: string) => void>().optional() });
 
-/** A line for each step on standard error, for logs of jobs that nobody watches. */
+/** Prints a line per step to standard error, for the logs of unattended jobs. */
 export class ConsoleLogger implements MetricsLogger {
   readonly name = "console";
   readonly #options: Required<ConsoleLoggerOptions>;

@@ -4,15 +4,14 @@ import { join } from "node:path";
 import { explainDiskErrors, makeFolder } from "@astra-rl/torch";
 
 /**
- * One file of events as TensorBoard reads them: scalars by step. A file is a sequence of records,
+ * A TensorBoard event file with scalars by step. A file is a sequence of records,
  *
  *     length (u64) · masked CRC-32C of the length (u32) · data · masked CRC-32C of the data (u32),
  *
- * little-endian (tensorflow/core/lib/io/record_writer.h); the data is a message `Event` in protocol-buffer encoding
- * (tensorflow/core/util/event.proto), of which only the fields below are written.
+ * little-endian (tensorflow/core/lib/io/record_writer.h). The data is an `Event` protocol buffer
+ * (tensorflow/core/util/event.proto); only the fields below are written.
  *
- * A run that is resumed opens another file. It begins with the event that makes TensorBoard forget the steps from there
- * on, which are computed again.
+ * A resumed run opens a new file. Its first event makes TensorBoard discard the steps that are recomputed.
  */
 export class EventFile {
   readonly path: string;
@@ -20,10 +19,10 @@ export class EventFile {
   readonly #now: () => number;
 
   /**
-   * @param folder is made where it is not there
+   * @param folder is created if it does not exist
    * @param nextStep the first step that will be written
    * @param now milliseconds since 1970
-   * @throws UsageError where the file cannot be written
+   * @throws UsageError if the file cannot be written
    */
   constructor(folder: string, nextStep: number, now: () => number = Date.now) {
     this.#now = now;
@@ -35,7 +34,6 @@ export class EventFile {
     if (nextStep > 1) this.#write(event(this.#now(), nextStep, message(7, variable(1, SESSION_START))));
   }
 
-  /** Adds the values of one step. */
   add(step: number, values: Readonly<Record<string, number>>): void {
     const summary = Object.entries(values).map(([tag, value]) =>
       message(1, Buffer.concat([text(1, tag), fixed32(2, value)])),
@@ -43,7 +41,7 @@ export class EventFile {
     this.#write(event(this.#now(), step, message(5, Buffer.concat(summary))));
   }
 
-  /** Adds the hyperparameters of the run, for the tab HPARAMS (tensorboard/plugins/hparams/plugin_data.proto). */
+  /** Adds the run's hyperparameters, shown in the HPARAMS tab (tensorboard/plugins/hparams/plugin_data.proto). */
   addHyperparameters(parameters: readonly (readonly [key: string, value: unknown])[]): void {
     const entries = parameters.map(([name, value]) =>
       message(1, Buffer.concat([text(1, name), message(2, protobufValue(value))])),
@@ -70,22 +68,22 @@ export class EventFile {
 /** SessionLog.SessionStatus.START. */
 const SESSION_START = 1;
 
-/** @param fields what the event says beside when it was */
+/** @param fields the encoded fields other than time and step */
 function event(milliseconds: number, step: number, fields: Buffer): Buffer {
   const time = Buffer.alloc(9);
   time[0] = key(1, 1);
   time.writeDoubleLE(milliseconds / 1000, 1);
-  // A field whose value is 0 is left out, as protocol buffers do.
+  // Protocol buffers omit fields whose value is 0.
   return Buffer.concat([time, step === 0 ? Buffer.alloc(0) : variable(2, step), fields]);
 }
 
-/** A field's number and how its value is encoded: 0 variable length, 1 eight bytes, 2 a length and bytes, 5 four bytes. */
+/** Field number and wire type: 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes. */
 const key = (field: number, encoding: 0 | 1 | 2 | 5) => (field << 3) | encoding;
 
 function variableLength(value: number): number[] {
   const bytes: number[] = [];
   let rest = value;
-  // Steps are below 2^53; a shift would cut at 32 bits.
+  // Steps go up to 2^53; bit shifts would truncate to 32 bits.
   for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) bytes.push((rest % 0x80) | 0x80);
   return [...bytes, rest];
 }
@@ -98,7 +96,7 @@ function message(field: number, content: Buffer): Buffer {
 
 const text = (field: number, value: string) => message(field, Buffer.from(value));
 
-/** A google.protobuf.Value: a number, a text or a truth value; anything else as JSON. */
+/** A google.protobuf.Value: a number, string or boolean; anything else is written as JSON. */
 function protobufValue(value: unknown): Buffer {
   if (typeof value === "number") {
     const bytes = Buffer.alloc(9);
@@ -117,7 +115,7 @@ function fixed32(field: number, value: number): Buffer {
   return bytes;
 }
 
-/** @returns the record that holds the data */
+/** @returns the framed record */
 export function frame(data: Buffer): Buffer {
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(data.length));
@@ -126,14 +124,14 @@ export function frame(data: Buffer): Buffer {
 
 function checksum(bytes: Buffer): Buffer {
   const crc = crc32c(bytes);
-  // Masked, so that a checksum of data which holds checksums is not weak.
+  // TFRecord masks checksums, because the CRC of data that contains CRCs is weak.
   const masked = (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
   const buffer = Buffer.alloc(4);
   buffer.writeUInt32LE(masked);
   return buffer;
 }
 
-/** By byte: the remainder that it leaves, for Castagnoli's polynomial, bits reversed. */
+/** CRC remainder of each byte for the Castagnoli polynomial, bits reversed. */
 const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
   let remainder = byte;
   for (let bit = 0; bit < 8; bit++) remainder = (remainder >>> 1) ^ (remainder & 1 ? 0x82f63b78 : 0);

@@ -12,14 +12,14 @@ const options = z.strictObject({
 });
 
 /**
- * A line of JSON for each step in a file of its own: for trainers without a run folder, or a second place beside it. A
- * resumed run takes away the lines of the steps that are computed again.
+ * Writes a JSON line per step to a separate file, for trainers without a run folder or as a second copy. A resumed
+ * run removes the lines of recomputed steps.
  */
 export class JSONLinesLogger implements MetricsLogger {
   readonly name = "jsonl";
   readonly #journal: Journal;
 
-  /** @throws UsageError for anything but a path */
+  /** @throws UsageError if `file` is not a path */
   constructor(file: string) {
     parseOptions("JSONLinesLogger", options, { file });
     this.#journal = new Journal(file);
@@ -40,7 +40,7 @@ export class JSONLinesLogger implements MetricsLogger {
   }
 }
 
-/** Length of the whole lines before the first of that step or a later one, or that is none of ours. */
+/** Bytes of the complete lines before the first line with that step or a later one, or that is not a metrics line. */
 function bytesBefore(content: Buffer, step: number): number {
   let kept = 0;
   for (let end = content.indexOf(10); end >= 0; end = content.indexOf(10, kept)) {

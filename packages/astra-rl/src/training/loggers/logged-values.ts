@@ -1,6 +1,6 @@
 import type { Json, LoggedValues } from "../../core/index.js";
 
-/** The values that are numbers, or can be taken for one. */
+/** The values that are numbers or can be converted to one. */
 export function scalarsOf(values: LoggedValues): Record<string, number> {
   return Object.fromEntries(
     Object.entries(values).flatMap(([key, value]) =>
@@ -9,7 +9,7 @@ export function scalarsOf(values: LoggedValues): Record<string, number> {
   );
 }
 
-/** Every value of a configuration with its dotted key, such as "training.learningRate"; a list is one value. */
+/** Flattens a configuration to dotted keys such as "training.learningRate"; a list is one value. */
 export function parametersOf(
   configuration: Json,
   path: readonly string[] = [],

@@ -3,27 +3,27 @@ import { messageOf, type LoggedRun, type LoggedValues, type MetricsLogger } from
 
 export interface MetricsLoggersOptions {
   warn: (message: string) => void;
-  /** A logger that has not answered after so many milliseconds has failed. Default 10 000. */
+  /** Timeout of a logger call in milliseconds. Default 10 000. */
   patience?: number;
 }
 
-/** Most steps that a logger which keeps failing is left alone. */
+/** Maximum number of steps to skip a logger that keeps failing. */
 const LONGEST_PAUSE = 64;
 
 interface Place {
   logger: MetricsLogger;
   isOpen: boolean;
   hasWarned: boolean;
-  /** Failures in a row. */
+  /** Consecutive failures. */
   failures: number;
-  /** Steps that are still left out. */
+  /** Steps left to skip. */
   pause: number;
 }
 
 /**
- * The loggers of a run, none of which can end it: what one throws is said once. It is then asked again after 1, 2, 4, …
- * steps, so that a server which comes back is found again and one which does not costs next to no time. Nothing is kept
- * for it meanwhile: metrics.jsonl has every step.
+ * The loggers of a run. A failing logger never ends the run: its error is reported once. It is retried after 1, 2, 4,
+ * … steps, so that a server may recover and a dead one costs almost no time. Skipped steps are not buffered:
+ * metrics.jsonl has every step.
  */
 export class MetricsLoggers {
   readonly #places: readonly Place[];
@@ -39,7 +39,7 @@ export class MetricsLoggers {
     this.#patience = patience;
   }
 
-  /** @throws UsageError where a logger cannot work as it is configured */
+  /** @throws UsageError if a logger cannot work as configured */
   async open(run: LoggedRun): Promise<void> {
     this.#run = run;
     for (const place of this.#places) {

@@ -10,19 +10,19 @@ import { parametersOf, scalarsOf } from "./logged-values.js";
 export interface MLflowLoggerOptions {
   /** Address of the tracking server. Default: `MLFLOW_TRACKING_URI`. */
   trackingUri?: string | undefined;
-  /** The experiment's name; made where there is none. Default "astra-rl". */
+  /** Experiment name; created if it does not exist. Default "astra-rl". */
   experiment?: string | undefined;
-  /** The run's name. Default: that of the run's folder. */
+  /** Run name. Default: the name of the run folder. */
   runName?: string | undefined;
-  /** Where `MLFLOW_TRACKING_URI`, `_TOKEN`, `_USERNAME` and `_PASSWORD` are looked up. Default: the process's. */
+  /** Environment with `MLFLOW_TRACKING_URI`, `_TOKEN`, `_USERNAME` and `_PASSWORD`. Default: `process.env`. */
   environment?: NodeJS.ProcessEnv;
 }
 
 const FILE = "mlflow.json";
-/** What MLflow's stores take at least: the length of a parameter's value, and parameters in one request. */
+/** Limits that every MLflow store accepts: length of a parameter's value, and parameters per request. */
 const LONGEST_VALUE = 500;
 const MOST_PARAMETERS = 100;
-/** Milliseconds until an answer. */
+/** Request timeout in milliseconds. */
 const PATIENCE = 8_000;
 
 const options = z.strictObject({
@@ -42,11 +42,11 @@ const codeOptions = options.extend({
 });
 
 /**
- * A run of an MLflow tracking server, by its REST API (mlflow.org/docs/latest/rest-api.html): the configuration as
+ * Logs to an MLflow tracking server through its REST API (mlflow.org/docs/latest/rest-api.html): the configuration as
  * parameters, the values of each step as metrics.
  *
- * `mlflow.json` in the run's folder keeps which run it is. A resumed run goes on in it, and asks the server for the last
- * step that it has: MLflow would keep a step twice.
+ * `mlflow.json` in the run folder stores the MLflow run id. A resumed run continues that run after the server's last
+ * step, because MLflow would store a repeated step twice.
  */
 export class MLflowLogger implements MetricsLogger {
   readonly name = "mlflow";
@@ -55,7 +55,7 @@ export class MLflowLogger implements MetricsLogger {
   readonly #experiment: string;
   readonly #runName: string | undefined;
   #runId: string | null = null;
-  /** The last step that the server has. */
+  /** The last step on the server. */
   #lastStep = 0;
 
   /** @throws UsageError without an address */
@@ -137,7 +137,7 @@ export class MLflowLogger implements MetricsLogger {
     return made.experiment_id;
   }
 
-  /** @param missing the status that stands for nothing there, which gives null */
+  /** @param missing the HTTP status that means "not found", for which null is returned */
   async #call(
     method: "GET" | "POST",
     endpoint: string,
@@ -171,7 +171,7 @@ function authorization(environment: NodeJS.ProcessEnv): Record<string, string> {
   return { authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}` };
 }
 
-/** The run that a folder belongs to; null where somebody has damaged the file. */
+/** The MLflow run recorded in the file; null if the file is damaged. */
 function readRun(file: string): { trackingUri: unknown; runId: string } | null {
   try {
     const { trackingUri, runId } = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;

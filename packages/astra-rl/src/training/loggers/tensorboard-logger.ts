@@ -9,13 +9,16 @@ import { EventFile } from "./event-file.js";
 
 const codeOptions = z.strictObject({ folder: z.string().min(1).optional() });
 
-/** Event files for TensorBoard, with the configuration as hyperparameters; that of a resumed run makes it forget the steps that are computed again. */
+/**
+ * Writes TensorBoard event files, with the configuration as hyperparameters. The file of a resumed run makes
+ * TensorBoard discard the recomputed steps.
+ */
 export class TensorBoardLogger implements MetricsLogger {
   readonly name = "tensorboard";
   readonly #folder: string | null;
   #file: EventFile | null = null;
 
-  /** Files go to `folder`. Default: `tensorboard/` in the run's folder. */
+  /** @param given `folder` for the event files. Default: `tensorboard/` in the run folder */
   constructor(given: { folder?: string | undefined } = {}) {
     this.#folder = parseOptions("TensorBoardLogger", codeOptions, given).folder ?? null;
   }

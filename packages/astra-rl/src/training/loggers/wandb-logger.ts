@@ -7,7 +7,7 @@ import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js
 import { objectOption, parseOptions } from "../../options/index.js";
 import { scalarsOf } from "./logged-values.js";
 
-/** What is used of `@wandb/sdk`. */
+/** The part of `@wandb/sdk` that is used. */
 export interface WandbSdk {
   init(options: Record<string, unknown>): Promise<WandbRun>;
 }
@@ -19,11 +19,11 @@ export interface WandbRun {
 
 export interface WandbLoggerOptions {
   project?: string | undefined;
-  /** Team or user. Default: that of the key. */
+  /** Team or user. Default: the owner of the API key. */
   entity?: string | undefined;
-  /** The run's name. Default: that of the run's folder. */
+  /** Run name. Default: the name of the run folder. */
   runName?: string | undefined;
-  /** Default: `@wandb/sdk`, which has to be installed. */
+  /** Default: the installed `@wandb/sdk`. */
   sdk?: WandbSdk;
 }
 
@@ -44,10 +44,10 @@ const codeOptions = options.extend({
 });
 
 /**
- * A run of Weights & Biases, through the optional package `@wandb/sdk`, with the key of `WANDB_API_KEY`.
+ * Logs to Weights & Biases through the optional package `@wandb/sdk`, with the key in `WANDB_API_KEY`.
  *
- * The package cannot add to a run that another process began, so a resumed run gets a run of its own there. `wandb.json`
- * in the run's folder keeps the last step that was logged: no step is in two of them.
+ * The package cannot append to another process's run, so a resumed run creates a new W&B run. `wandb.json` in the run
+ * folder stores the last logged step, so that no step is logged twice.
  */
 export class WandbLogger implements MetricsLogger {
   readonly name = "wandb";
@@ -62,7 +62,7 @@ export class WandbLogger implements MetricsLogger {
     };
   }
 
-  /** @throws UsageError where the package is not installed, or there is no key */
+  /** @throws UsageError if the package is not installed or there is no key */
   async open({ folder, nextStep, configuration }: LoggedRun): Promise<void> {
     const { project, entity, runName, sdk = await installedSdk() } = this.#options;
     this.#file = folder === null ? null : join(folder, FILE);
@@ -92,7 +92,7 @@ export class WandbLogger implements MetricsLogger {
   }
 }
 
-/** The package where it is installed: beside this one, or in the folder of the command. */
+/** Imports the package from where this package or the working directory finds it. */
 async function installedSdk(): Promise<WandbSdk> {
   if (process.env["WANDB_MODE"] === "offline") {
     throw new UsageError(
@@ -101,7 +101,7 @@ async function installedSdk(): Promise<WandbSdk> {
   }
   let module: { default?: unknown };
   try {
-    // Not a literal: nothing may insist on a package that is not asked for.
+    // Not a literal, so that compilers and bundlers do not require the optional package.
     const name: string = PACKAGE;
     module = (await import(name)) as { default?: unknown };
   } catch (cause) {

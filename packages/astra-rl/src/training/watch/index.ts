@@ -1,4 +1,4 @@
-// What a run is watched for, and what is said of it. Must not know: how steps are made, who is told.
+// Detects unhealthy trends in a run and words the warnings. Must not know: how steps are computed, where warnings go.
 export { HarmWatch } from "./harm-watch.js";
 export { RunWatches } from "./run-watches.js";
 export { TRENDS, TrendWatch, type Trend } from "./trend-watch.js";

@@ -5,7 +5,7 @@ import { HarmWatch } from "./harm-watch.js";
 import { TRENDS, TrendWatch } from "./trend-watch.js";
 import type { Watch, WatchedValues } from "./watch.js";
 
-/** Warns, once in a run of each, of what goes wrong in it. */
+/** Warns about each unhealthy trend once per run. */
 export class RunWatches implements TrainingCallback<unknown, unknown> {
   readonly name = "watches";
   readonly #watches: readonly Watch[];
@@ -20,7 +20,7 @@ export class RunWatches implements TrainingCallback<unknown, unknown> {
     for (const warning of this.add(values)) logger.warn(`step ${values.step}: ${warning}`);
   }
 
-  /** Takes the metrics of a step. @returns the warnings that are due now */
+  /** Adds the metrics of a step. @returns new warnings */
   add(values: WatchedValues): string[] {
     return this.#watches.flatMap((watch) => watch.add(values) ?? []);
   }

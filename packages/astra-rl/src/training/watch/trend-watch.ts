@@ -1,23 +1,23 @@
 import { moved, numberAt, Watch, type WatchedValues } from "./watch.js";
 import { WINDOW, type Change } from "./windows.js";
 
-/** One figure that should not move too far. */
+/** A metric that should not change too much. */
 export interface Trend {
-  /** Names the state in checkpoints. */
+  /** Key of its state in checkpoints. */
   name: string;
-  /** The figure of a step; null where it is not known. */
+  /** The value at a step; null if unknown. */
   of: (values: WatchedValues) => number | null;
-  /** Whether it went too far. */
+  /** Whether it changed too much. */
   isTooFar: (change: Change) => boolean;
-  /** What the figure is, as the subject of a sentence. */
+  /** The metric, as the subject of the warning. */
   subject: string;
-  /** The figure as it is shown. */
+  /** Formats a value. */
   show: (value: number) => string;
-  /** What it means, and what to do about it. */
+  /** What the change means, and what to do about it. */
   advice: string;
 }
 
-/** Watches one figure. */
+/** Watches one metric. */
 export class TrendWatch extends Watch {
   readonly name: string;
 
@@ -41,7 +41,7 @@ export class TrendWatch extends Watch {
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 const decimals = (value: number): string => value.toFixed(2);
 
-/** Both at once: at most half of what it was, or at least twice. */
+/** At most half, or at least twice, the earlier value. */
 const halved = (change: Change) => moved(change, -change.before / 2);
 const doubled = (change: Change) => moved(change, change.before);
 
@@ -53,7 +53,7 @@ const CLOSER =
   "it has left the language that it started with. Raise beta or the KL coefficient, lower learningRate, or train for fewer " +
   "steps";
 
-/** The figures that are watched in every run; each is passed over by a run that does not log it. */
+/** The metrics watched in every run; a metric that a run does not log is skipped. */
 export const TRENDS: readonly Trend[] = [
   {
     name: "distinct",

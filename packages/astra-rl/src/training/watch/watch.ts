@@ -3,27 +3,27 @@ import type { Json, Stateful } from "../../core/index.js";
 import type { MetricValue } from "../../records/index.js";
 import { Windows, type Change } from "./windows.js";
 
-/** What a training step logged, or what of it a watch looks at. */
+/** Metrics of a training step, or those that a watch uses. */
 export type WatchedValues = Readonly<Record<string, MetricValue>>;
 
 /**
- * Watches a run for one way of going wrong: compares the first ten and the last ten steps, and speaks once.
+ * Watches a run for one kind of problem: compares its first and last ten steps, and warns once.
  *
- * Steps whose figures are not known are passed over.
+ * Steps without the metrics are skipped.
  */
 export abstract class Watch implements Stateful {
-  /** Names its state in checkpoints. */
+  /** Key of its state in checkpoints. */
   abstract readonly name: string;
   readonly #windows = new Windows();
   #warned = false;
 
-  /** What is compared of a step; null where it is not known. */
+  /** The values of a step to compare; null if unknown. */
   protected abstract figures(values: WatchedValues): readonly number[] | null;
 
-  /** What to say of the changes, with their numbers and an advice; null when there is nothing. */
+  /** The warning about the changes, with numbers and advice; null if there is none. */
   protected abstract judge(changes: readonly Change[]): string | null;
 
-  /** Takes up one training step. @returns what to say of it; null when there is nothing, or it was said before */
+  /** Adds a training step. @returns a warning; null if there is none, or if it was given before */
   add(values: WatchedValues): string | null {
     const figures = this.figures(values);
     const changes = figures === null ? null : this.#windows.add(figures);
@@ -48,19 +48,19 @@ export abstract class Watch implements Stateful {
   }
 }
 
-/** A change must be so many standard errors, or it may be chance. */
+/** Minimum change in standard errors; smaller ones may be chance. */
 const ERRORS = 3;
 
-/** Rounding must not decide about changes of exactly a limit. */
+/** Tolerance, so that rounding does not decide about changes exactly at a limit. */
 export const ROUNDING = 1e-9;
 
-/** Whether a figure moved by at least so much, in that direction, and not by chance. */
+/** Whether a value changed by at least `by`, in its direction, and beyond chance. */
 export function moved({ before, after, standardError }: Change, by: number): boolean {
   const difference = by < 0 ? before - after : after - before;
   return difference >= Math.abs(by) - ROUNDING && difference >= ERRORS * standardError;
 }
 
-/** A figure of a step; null where it is not known. */
+/** A metric of a step; null if unknown. */
 export function numberAt(values: WatchedValues, key: string): number | null {
   const value = values[key];
   return typeof value === "number" && Number.isFinite(value) ? value : null;

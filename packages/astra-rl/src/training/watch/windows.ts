@@ -1,23 +1,23 @@
 import { UsageError } from "@astra-rl/torch";
 import type { Json, Stateful } from "../../core/index.js";
 
-/** Steps in each of the two windows that are compared. */
+/** Steps in each of the two compared windows. */
 export const WINDOW = 10;
 
-/** The means of a figure over both windows. */
+/** Mean of a metric over each window. */
 export interface Change {
   before: number;
   after: number;
-  /** Of the difference of both means, over steps: turns of one step resemble each other. */
+  /** Standard error of the difference of the means, over steps, because turns within a step are correlated. */
   standardError: number;
 }
 
-/** Figures of the first ten and of the last ten steps of a run, of those steps that had them. */
+/** Metrics of the first ten and the last ten steps that have them. */
 export class Windows implements Stateful {
   #first: (readonly number[])[] = [];
   #last: (readonly number[])[] = [];
 
-  /** @returns how each figure changed, once there are ten steps behind the first ten; null before */
+  /** @returns the change of each metric, once ten steps follow the first ten; null before */
   add(figures: readonly number[]): Change[] | null {
     if (this.#first.length < WINDOW) {
       this.#first.push(figures);
