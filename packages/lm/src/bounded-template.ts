@@ -83,12 +83,14 @@ export class BoundedTemplate {
 
   /**
    * @param variables available to the template
+   * @param date what `strftime_now` writes
    * @throws UsageError if the template refuses, fails or reaches a limit
    */
-  render(variables: Readonly<Record<string, unknown>>): string {
+  render(variables: Readonly<Record<string, unknown>>, date = new Date()): string {
     const length = JSON.stringify(variables).length;
     const scope = newScope();
-    for (const [name, value] of Object.entries({ ...globals, ...variables })) scope.set(name, value);
+    const given = { ...globals, strftime_now: (format: unknown) => formatted(format, date), ...variables };
+    for (const [name, value] of Object.entries(given)) scope.set(name, value);
     const interpreter = new BoundedInterpreter(scope, SIZE + SIZE_FOR_CHARACTER * length);
     try {
       return withTimeLimit(TIME + TIME_FOR_CHARACTER * length, () => {
@@ -152,12 +154,13 @@ const globals = {
     throw new Error(typeof message === "string" ? message : "raise_exception");
   },
   range,
-  // Always in English: the library's own version uses the machine's locale for month names.
-  strftime_now: (format: unknown) => {
-    if (typeof format !== "string") throw new Error("strftime_now: the format must be a text");
-    return strftime(format);
-  },
 };
+
+/** Always in English: the template library's own version uses the machine's locale for month names. */
+function formatted(format: unknown, date: Date): string {
+  if (typeof format !== "string") throw new Error("strftime_now: the format must be a text");
+  return strftime(format, date);
+}
 
 /** Python's `range`. */
 function range(...bounds: unknown[]): number[] {

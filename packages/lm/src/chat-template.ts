@@ -20,22 +20,27 @@ export class ChatTemplate {
   private constructor(
     private readonly template: BoundedTemplate,
     private readonly specials: Readonly<Record<string, string>>,
+    /** File and key that it comes from; begins messages. */
+    readonly where: string,
   ) {}
 
   /**
    * The template of a tokenizer: chat_template.jinja, or "chat_template" in tokenizer_config.json (the one
    * called "default" if there are several); null if there is none.
+   *
+   * @param name selects one of several in tokenizer_config.json
+   * @throws UsageError if there are several and none has that name
    */
-  static of(tokenizer: Tokenizer): ChatTemplate | null {
-    const file = tokenizer.directoryFiles.get(FILE);
+  static of(tokenizer: Tokenizer, name?: string): ChatTemplate | null {
+    const file = name === undefined ? tokenizer.directoryFiles.get(FILE) : undefined;
     const source =
       file === undefined
-        ? listed(tokenizer.settings["chat_template"], tokenizer.where)
+        ? listed(tokenizer.settings["chat_template"], tokenizer.where, name)
         : decoded(file, tokenizer.where);
     if (source === null) return null;
     const folder = tokenizer.where;
     const where = file === undefined ? `${join(folder, SETTINGS)}: "chat_template"` : join(folder, FILE);
-    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens);
+    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens, where);
   }
 
   /**
@@ -43,20 +48,21 @@ export class ChatTemplate {
    *
    * @param options.addGenerationPrompt appends the start of the assistant's next message. Default false.
    * @param options.variables further variables of the template (tools, categories, …)
+   * @param options.date the date that the template's `strftime_now` writes. Default: now
    * @throws UsageError if the template refuses the conversation (roles that do not alternate, …) or exceeds
    * the limits on time or memory
    */
   render(
     messages: readonly (ChatMessage | ChatMessageOfParts)[],
-    options: { addGenerationPrompt?: boolean; variables?: Readonly<Record<string, unknown>> } = {},
+    options: {
+      addGenerationPrompt?: boolean;
+      variables?: Readonly<Record<string, unknown>>;
+      date?: Date;
+    } = {},
   ): string {
-    const { addGenerationPrompt = false, variables = {} } = options;
-    return this.template.render({
-      ...this.specials,
-      messages,
-      add_generation_prompt: addGenerationPrompt,
-      ...variables,
-    });
+    const { addGenerationPrompt = false, variables = {}, date } = options;
+    const given = { messages, add_generation_prompt: addGenerationPrompt, ...variables };
+    return this.template.render({ ...this.specials, ...given }, date);
   }
 }
 
@@ -71,14 +77,14 @@ function decoded(bytes: Uint8Array, folder: string): string {
   }
 }
 
-function listed(value: unknown, folder: string): string | null {
+function listed(value: unknown, folder: string, name = "default"): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return value;
   const named = Array.isArray(value) ? (value as ({ name?: unknown; template?: unknown } | null)[]) : [];
-  const chosen = named.find((entry) => entry?.name === "default")?.template;
+  const chosen = named.find((entry) => entry?.name === name)?.template;
   if (typeof chosen === "string") return chosen;
   throw new UsageError(
-    `${join(folder, SETTINGS)}: "chat_template" must be a template or a list with one called "default", ` +
+    `${join(folder, SETTINGS)}: "chat_template" must be a template or a list with one called ${JSON.stringify(name)}, ` +
       `but it is ${describeValue(value)}`,
   );
 }

@@ -1,7 +1,7 @@
 import { isGradEnabled, noGrad } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
-import { PlainFormat, type Format, type Span } from "../format/format.js";
+import { PlainFormat, rowLength, type Format, type OwnIds, type Row, type Span } from "../format/format.js";
 import type { DrawKey } from "../generation/keyed-random.js";
 import { GenerationSession, standIn } from "../generation/session.js";
 import type { Sampling } from "../generation/sampling.js";
@@ -56,7 +56,7 @@ export interface Reading {
 }
 
 /** A conversation as ids: a prefix that other rows may share, then the row's own ids. */
-interface Row {
+interface SplitRow {
   readonly ids: readonly number[];
   /** The conversation that the shared ids encode. */
   readonly base: Conversation;
@@ -69,14 +69,6 @@ interface Row {
 }
 
 const NOTHING: Span = [0, 0];
-
-interface View {
-  readonly ids: readonly number[];
-  /** Number of ids that the last message added. */
-  readonly added: number;
-  /** Span of the last message's own ids, counted from the end of `ids`. */
-  readonly body: Span;
-}
 
 /**
  * Log-probabilities of a message under frozen weights: of the kept ids, and of the end-of-sequence id if it
@@ -105,7 +97,7 @@ export class LocalModel {
   readonly tellsLikelihood = true;
   readonly #options: LocalModelOptions;
   readonly #cache = new PrefixCache();
-  readonly #views = new WeakMap<Conversation, View>();
+  readonly #rows = new WeakMap<Conversation, Row>();
   readonly #sessions = new WorkCounters();
   readonly #contextLength: number;
   readonly #standIn: () => number;
@@ -154,7 +146,7 @@ export class LocalModel {
     { keys, score, ends = false }: { keys: readonly SampleKey[] } & ScoreOptions,
   ): Promise<Message[]> {
     this.#dropStale();
-    const rows = conversations.map((conversation, at): Row => {
+    const rows = conversations.map((conversation, at): SplitRow => {
       const message = score?.[at] ?? null;
       const split = message === null ? null : this.#split(conversation, message);
       if (split?.fits === true) return { ...split, message };
@@ -164,12 +156,15 @@ export class LocalModel {
     });
     // Siblings share the tokens before the scored message: they are prefilled once.
     const distinct: { conversation: Conversation; ids: readonly number[] }[] = [];
-    const places = new Map<Conversation, Map<number, number>>();
+    const placesOf = new Map<Conversation, number[]>();
     const baseOf = rows.map(({ ids, base, length }) => {
-      const known = places.get(base) ?? new Map<number, number>();
-      places.set(base, known);
-      const place = known.get(length) ?? distinct.push({ conversation: base, ids: ids.slice(0, length) }) - 1;
-      known.set(length, place);
+      const shared = ids.slice(0, length);
+      const places = placesOf.get(base) ?? [];
+      placesOf.set(base, places);
+      const known = places.find((place) => isEqual(distinct[place]!.ids, shared));
+      if (known !== undefined) return known;
+      const place = distinct.push({ conversation: base, ids: shared }) - 1;
+      places.push(place);
       return place;
     });
     const messages: Message[] = [];
@@ -261,40 +256,18 @@ export class LocalModel {
     const split = this.#split(whole, message)!;
     if (split.fits) return rowOf(split.ids, split.body);
     // No answer has to fit after it, so the message may use the whole window.
-    const { ids, body } = this.view(whole);
-    return rowOf(ids, [ids.length - body[0], ids.length - body[1]]);
+    const row = this.#row(whole);
+    return rowOf(idsIn(row), bodyIn(row, whole.depth - 1));
   }
 
-  /**
-   * Ids of a conversation, regardless of the context window. Messages in this model's tokens keep their sampled ids.
-   */
-  view(conversation: Conversation): View {
-    const known = this.#views.get(conversation);
-    if (known !== undefined) return known;
-    const { parent, last } = conversation;
-    const { ids: own, kept } = last.sampled?.tokens === this.tokens ? last.sampled : { ids: null, kept: 0 };
-    const piece = this.format.write(parent, last, own?.slice(0, kept) ?? null);
-    const before =
-      parent === null ? [] : last.from === this.role ? this.prompt(parent) : this.view(parent).ids;
-    let ids = parent === null ? piece.ids : [...before, ...piece.ids];
-    // A row needs at least one id.
-    if (ids.length === 0) ids = [this.#standIn()];
-    const { length } = piece.ids;
-    const view = { ids, added: length, body: [length - piece.body[0], length - piece.body[1]] as const };
-    this.#views.set(conversation, view);
-    return view;
+  /** Ids of a conversation without the cue. Messages in this model's tokens keep their sampled ids. */
+  view(conversation: Conversation): readonly number[] {
+    return idsIn(this.#row(conversation));
   }
 
   /** The prompt for the model's next message; the oldest ids are dropped if the context window is full. */
   prompt(conversation: Conversation): readonly number[] {
-    const { ids } = this.view(conversation);
-    const cue = this.format.cue(conversation);
-    const whole = cue.length === 0 ? ids : [...ids, ...cue];
-    const room = this.#contextLength - this.#reserve;
-    if (whole.length <= room) return whole;
-    this.#warnOnce();
-    const { pinned } = this.format;
-    return [...whole.slice(0, pinned), ...whole.slice(pinned + whole.length - room)];
+    return idsIn(this.#prompt(conversation));
   }
 
   /** The ids that the model reads when a message of a conversation is scored. */
@@ -361,26 +334,60 @@ export class LocalModel {
   #split(
     conversation: Conversation,
     message: Message,
-  ): (Omit<Row, "message"> & { readonly fits: boolean }) | null {
+  ): (Omit<SplitRow, "message"> & { readonly fits: boolean }) | null {
     const base = conversation.before(message);
     if (base === null) return null;
-    const ids = this.prompt(conversation);
-    let tail = this.format.cue(conversation).length;
-    let body: Span = NOTHING;
-    for (let at = conversation; at !== base; at = at.parent!) {
-      const view = this.view(at);
-      if (at.last === message) body = [tail + view.body[0], tail + view.body[1]];
-      tail += view.added;
-    }
+    const row = this.#prompt(conversation);
+    const ids = idsIn(row);
+    const before = rowLength(row.slice(0, base.depth));
     const least = Math.max(1, this.format.pinned);
-    const fits = ids.length - tail >= least;
-    const length = fits ? ids.length - tail : Math.min(least, ids.length);
-    const place = (fromEnd: number) => Math.max(length, ids.length - fromEnd);
-    return { ids, base, length, body: [place(body[0]), place(body[1])], fits };
+    const fits = before >= least;
+    const length = fits ? before : Math.min(least, ids.length);
+    const at = conversation.messages().indexOf(message, base.depth);
+    const [from, to] = at < 0 ? NOTHING : bodyIn(row, at);
+    return { ids, base, length, body: [Math.max(length, from), Math.max(length, to)], fits };
   }
 
+  /** Pieces of a conversation's messages, regardless of the context window. */
+  #row(conversation: Conversation): Row {
+    const known = this.#rows.get(conversation);
+    if (known !== undefined) return known;
+    const row = this.#layout(conversation);
+    this.#rows.set(conversation, row);
+    return row;
+  }
+
+  #layout(conversation: Conversation): Row {
+    const { parent, last } = conversation;
+    if (this.format.layout !== undefined) return this.format.layout(conversation, this.#own);
+    const piece = this.format.write(parent, last, this.#own(last));
+    if (parent === null) {
+      // A row needs at least one id.
+      return piece.ids.length === 0 ? [{ ids: [this.#standIn()], body: [0, 0] }] : [piece];
+    }
+    if (last.from !== this.role) return [...this.#row(parent), piece];
+    // What the model was prompted with stays: what was dropped then, and the cue.
+    const prompt = this.#prompt(parent);
+    const cue = prompt.at(-1)!.ids;
+    const [from, to] = piece.body;
+    const said = { ids: [...cue, ...piece.ids], body: [from + cue.length, to + cue.length] as const };
+    return [...prompt.slice(0, -1), said];
+  }
+
+  /** Pieces of a conversation's messages and the cue, within the context window. */
+  #prompt(conversation: Conversation): Row {
+    const row = [...this.#row(conversation), { ids: this.format.cue(conversation), body: NOTHING }];
+    const room = this.#contextLength - this.#reserve;
+    if (rowLength(row) <= room) return row;
+    this.#warnOnce();
+    return this.format.truncate(conversation, row, room, this.#own);
+  }
+
+  readonly #own: OwnIds = ({ sampled }) =>
+    sampled?.tokens === this.tokens ? sampled.ids.slice(0, sampled.kept) : null;
+
   /** Prefills the ids after each row's shared prefix and stores the log-probabilities of the scored messages. */
-  #read(session: GenerationSession, rows: readonly Row[], ends: boolean): void {
+  #read(session: GenerationSession, rows: readonly SplitRow[], ends: boolean): void {
     const tails = rows.map(({ ids, length }) => ids.slice(length));
     if (rows.every(({ message }) => message === null)) {
       if (tails.some((tail) => tail.length > 0)) session.read(tails, { score: false });
@@ -477,3 +484,12 @@ export class LocalModel {
 
 const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((id, at) => id === b[at]);
+
+const idsIn = (row: Row): readonly number[] => row.flatMap(({ ids }) => ids);
+
+/** Span of a message's own ids in the flattened row. */
+function bodyIn(row: Row, at: number): Span {
+  const start = rowLength(row.slice(0, at));
+  const [from, to] = row[at]!.body;
+  return [start + from, start + to];
+}

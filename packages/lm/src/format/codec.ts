@@ -71,6 +71,16 @@ export class Codec implements TokenDecoder {
     return [...this.prefix, ...this.#tokenizer.encode(text)];
   }
 
+  /** Ids of a text that is a whole row and spells its special tokens itself, such as one that a chat template wrote. */
+  whole(text: string): number[] {
+    return this.#tokenizer.encode(text);
+  }
+
+  /** Whether an id is a special token, such as the end of a turn. */
+  isSpecial(id: number): boolean {
+    return this.#say([id], { skipSpecialTokens: true }) === "" && this.#say([id], SPELLED) !== "";
+  }
+
   /**
    * Ids that, after other text, decode to exactly this text. Special tokens spelled out in it become special tokens.
    */

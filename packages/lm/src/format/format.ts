@@ -11,6 +11,12 @@ export interface Piece {
   readonly body: Span;
 }
 
+/** A conversation as ids, one piece per message; the cue before a next message, if any, is one more. */
+export type Row = readonly Piece[];
+
+/** The ids of a message as this model sampled them, or another one with the same tokenizer; null for a text. */
+export type OwnIds = (message: Message) => readonly number[] | null;
+
 /**
  * How one model reads conversations: the ids that each message adds, and the cue before the model's own next message.
  */
@@ -28,6 +34,38 @@ export interface Format {
   write(before: Conversation | null, message: Message, own: readonly number[] | null): Piece;
   /** Ids between a conversation and the model's own next message. */
   cue(conversation: Conversation): readonly number[];
+  /**
+   * The whole conversation, for a template that writes earlier messages otherwise than it wrote them when they were the
+   * last. Absent: a conversation's row begins with the row of its parent.
+   */
+  layout?(conversation: Conversation, own: OwnIds): Row;
+  /**
+   * Drops ids so that at most `room` are left.
+   *
+   * @param row the pieces of a conversation's messages, followed by a cue or not
+   */
+  truncate(conversation: Conversation, row: Row, room: number, own: OwnIds): Row;
+}
+
+export const EMPTY_PIECE: Piece = { ids: [], body: [0, 0] };
+
+export const rowLength = (row: Row): number => row.reduce((sum, { ids }) => sum + ids.length, 0);
+
+/** Drops ids `from` (inclusive) to `to` (exclusive) of a row, counted from its start. */
+export function dropIds(row: Row, from: number, to: number): Row {
+  let start = 0;
+  return row.map((piece) => {
+    const { ids, body } = piece;
+    const within = (at: number) => Math.min(Math.max(at - start, 0), ids.length);
+    const [first, last] = [within(from), within(to)];
+    start += ids.length;
+    if (first === last) return piece;
+    const shifted = (at: number) => (at <= first ? at : Math.max(first, at - (last - first)));
+    return {
+      ids: [...ids.slice(0, first), ...ids.slice(last)],
+      body: [shifted(body[0]), shifted(body[1])],
+    };
+  });
 }
 
 export interface PlainOptions {
@@ -76,6 +114,11 @@ export class PlainFormat implements Format {
 
   cue(conversation: Conversation): readonly number[] {
     return this.#encode(conversation, this.#front(conversation, this.#role));
+  }
+
+  /** Drops the oldest ids after the pinned ones. */
+  truncate(_: Conversation, row: Row, room: number): Row {
+    return dropIds(row, this.pinned, this.pinned + Math.max(0, rowLength(row) - room));
   }
 
   #front(before: Conversation | null, from: From): string {

@@ -3,4 +3,13 @@
  * models, caches, or what a conversation is for.
  */
 export { Codec } from "./codec.js";
-export { PlainFormat, type Format, type Piece, type PlainOptions, type Span } from "./format.js";
+export {
+  PlainFormat,
+  type Format,
+  type OwnIds,
+  type Piece,
+  type PlainOptions,
+  type Row,
+  type Span,
+} from "./format.js";
+export { ChatFormat, HISTORIES, type ChatOptions } from "./chat.js";

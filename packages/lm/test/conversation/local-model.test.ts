@@ -153,7 +153,7 @@ describe("what a model says", () => {
       );
     }
     // Some of it was said where the window was full.
-    const longest = Math.max(...messages.map(({ sampled }) => reader.view(sampled!.after).ids.length));
+    const longest = Math.max(...messages.map(({ sampled }) => reader.view(sampled!.after).length));
     expect(longest).toBeGreaterThan(expected.window - MOST);
   });
 
@@ -315,7 +315,7 @@ describe("a full window", () => {
   it("drops the oldest ids, with room for the message, and says so once", () => {
     const told: string[] = [];
     const model = local("tester", { onTruncate: (message) => void told.push(message) });
-    const { ids } = model.view(Conversation.of(long(40)));
+    const ids = model.view(Conversation.of(long(40)));
     const room = expected.window - MOST;
     expect(ids.length).toBeGreaterThan(room);
     expect(model.prompt(Conversation.of(long(40)))).toEqual(ids.slice(ids.length - room));
@@ -324,7 +324,7 @@ describe("a full window", () => {
     expect(told[0]).toMatch(
       /^tester: a conversation is longer than the model's window of 64 tokens; the oldest/u,
     );
-    expect(model.prompt(Conversation.of("short"))).toEqual(model.view(Conversation.of("short")).ids);
+    expect(model.prompt(Conversation.of("short"))).toEqual(model.view(Conversation.of("short")));
   });
 
   describe("of a model with ids in front of every text", () => {
@@ -341,7 +341,7 @@ describe("a full window", () => {
       const probe = new Message("tester", "Why is that so?");
       const { contextLength } = llama.model.config;
       const start = Conversation.of(long(contextLength));
-      const ids = [...model.view(start.append(probe)).ids, ...format.cue(start.append(probe))];
+      const ids = [...model.view(start.append(probe)), ...format.cue(start.append(probe))];
       const read = model.prompt(start.append(probe));
       const room = contextLength - MOST;
       expect(read).toHaveLength(room);
