@@ -65,7 +65,7 @@ const FOLDER_LAW = {
   // A system is put together from parts.
   system: ["core", "options", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
-  configuration: ["core", "kinds", "options", "records", "run", "text", ...STAGES],
+  configuration: ["core", "kinds", "models", "options", "records", "run", "text", ...STAGES],
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],

@@ -22,7 +22,14 @@ export class ChatTemplate {
     private readonly specials: Readonly<Record<string, string>>,
     /** File and key that it comes from; begins messages. */
     readonly where: string,
+    /** Whether it writes the date. */
+    readonly readsDate: boolean,
   ) {}
+
+  /** Whether a tokenizer has a template, which may still be unusable. */
+  static isIn({ directoryFiles, settings }: Tokenizer): boolean {
+    return directoryFiles.has(FILE) || (settings["chat_template"] ?? null) !== null;
+  }
 
   /**
    * The template of a tokenizer: chat_template.jinja, or "chat_template" in tokenizer_config.json (the one
@@ -40,7 +47,8 @@ export class ChatTemplate {
     if (source === null) return null;
     const folder = tokenizer.where;
     const where = file === undefined ? `${join(folder, SETTINGS)}: "chat_template"` : join(folder, FILE);
-    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens, where);
+    const readsDate = source.includes("strftime_now");
+    return new ChatTemplate(new BoundedTemplate(source, where), tokenizer.specialTokens, where, readsDate);
   }
 
   /**

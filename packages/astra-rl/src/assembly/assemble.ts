@@ -1,10 +1,12 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import {
+  checkpointOf,
   configurationSettings,
   findKind,
   type Configuration,
   type KindSection,
+  type ModelSetting,
 } from "../configuration/index.js";
 import {
   disposeOnce,
@@ -85,9 +87,9 @@ async function loadModels(
 ): Promise<System> {
   const { models, generation, seed } = configuration;
   const made: Model[] = [];
-  const load = async (target: string | KindSection) => {
-    if (typeof target === "string") return modelSource(target);
-    const own = await makePart("target", target, { generation: generation.target, seed });
+  const load = async (target: ModelSetting) => {
+    if (checkpointOf(target) !== null) return loadable(target);
+    const own = await makePart("target", target as KindSection, { generation: generation.target, seed });
     made.push(own);
     return own;
   };
@@ -124,9 +126,10 @@ async function ownSystem(
   };
   return withJudges(configuration, hub, async (judges) => {
     const system = await makePart("system", section, { ...judges, purpose, seed, load });
-    const { tester } = configuration.models as { tester?: string };
+    const { tester } = configuration.models as { tester?: ModelSetting };
     // A system loaded with models has already loaded its tester.
-    if (purpose === "evaluate" && tester !== undefined && !isLoaded) await restoreTester(system, tester);
+    if (purpose === "evaluate" && tester !== undefined && !isLoaded)
+      await restoreTester(system, checkpointOf(tester)!);
     const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
     // If the system does not use these judges itself, it cannot free them.
     if (!judgesOwn) disposeTogether(system, Object.values(judges));
@@ -205,6 +208,12 @@ async function withJudges<T>(
 /** Keys of `models` that only training uses. */
 const OF_TRAINING = ["baseline", "updateDtype", "gradientCheckpointing", "otherTesterShare"];
 
+/** What to load for a checkpoint, alone or with its format. */
+function loadable(model: ModelSetting): unknown {
+  if (typeof model === "string") return modelSource(model);
+  return { ...model, path: modelSource(checkpointOf(model)!) };
+}
+
 const isModelKey = (key: string) =>
   /^(tester|otherTesters|baseline|likelihood|testerTokenizer|targetTokenizer)$/.test(key);
 
@@ -213,12 +222,13 @@ const isModelKey = (key: string) =>
  * separately.
  */
 function modelOptions({ models, generation }: Configuration, hub: HubOptions): Record<string, unknown> {
-  const { target: _, otherTargets: __, lora: ___, dtype, ...given } = models;
+  const { target: _, otherTargets: __, lora: ___, dtype, date, ...given } = models;
   const entries = Object.entries(given).map(([key, value]) => {
-    if (!isModelKey(key)) return [key, value];
-    return [key, Array.isArray(value) ? value.map(modelSource) : modelSource(value as string)];
+    if (!isModelKey(key) || value === undefined) return [key, value];
+    return [key, Array.isArray(value) ? value.map(loadable) : loadable(value as ModelSetting)];
   });
-  return { ...Object.fromEntries(entries), hub, inferenceDtype: dtype, generation };
+  const day = date === undefined ? {} : { date: new Date(`${date}T00:00:00`) };
+  return { ...Object.fromEntries(entries), hub, inferenceDtype: dtype, generation, ...day };
 }
 
 /**
@@ -328,11 +338,8 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
 }
 
 /** Whether a model of the user would be scored by the embedded scorer, which was made for the demo. */
-export function trustsEmbeddedScorer(
-  { scorer }: Configuration,
-  models: readonly (string | KindSection)[],
-): boolean {
-  const isOurs = (model: string | KindSection) => typeof model === "string" && isEmbedded(model);
+export function trustsEmbeddedScorer({ scorer }: Configuration, models: readonly ModelSetting[]): boolean {
+  const isOurs = (model: ModelSetting) => isEmbedded(checkpointOf(model) ?? "");
   return scorer.type === embeddedScorerKind.name && !models.every(isOurs);
 }
 

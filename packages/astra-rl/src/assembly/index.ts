@@ -12,7 +12,7 @@ export {
   assembleTrainer,
   trustsEmbeddedScorer,
 } from "./assemble.js";
-export { chatModelsReadPlainly } from "./chat-models.js";
+export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";
 export { withComputeTypes, withRecordedTypes, writeResolvedConfiguration } from "./resolved-configuration.js";

@@ -23,13 +23,17 @@ export function withComputeTypes(
 }
 
 /**
- * The configuration with "auto" replaced by the dtypes recorded in the run folder: on another machine "auto" may
- * resolve to other dtypes, which a resumed run must not use.
+ * The configuration with "auto" replaced by the dtypes recorded in the run folder, and with its date: on another machine or
+ * day they would be others, which a resumed run must not use.
  */
 export function withRecordedTypes(configuration: Configuration, folder: string): Configuration {
   const file = join(folder, RESOLVED_CONFIGURATION);
   if (!existsSync(file)) return configuration;
   const models = recordedModels(file);
+  const { date } = models;
+  if (typeof date === "string" && configuration.models.date === undefined) {
+    configuration = { ...configuration, models: { ...configuration.models, date } };
+  }
   // A custom system that does not report dtypes: none were recorded.
   if (configuration.system !== undefined && models["updateDtype"] === undefined) return configuration;
   const { dtype, updateDtype = dtype } = configuration.models;

@@ -12,12 +12,14 @@ import {
   writeFileAtomic,
 } from "@astra-rl/torch";
 import {
+  checkpointOf,
   configuredFiles,
   configuredModels,
   EMBEDDED,
   partModels,
   type Configuration,
   type KindSection,
+  type ModelSetting,
 } from "../configuration/index.js";
 import {
   defaultPrompts,
@@ -36,6 +38,7 @@ import {
   type RunSession,
 } from "../records/index.js";
 import { savedStep } from "../run/index.js";
+import type { ModelFormats } from "./model-formats.js";
 import { modelSource } from "./model-source.js";
 
 const FILE = "run.json";
@@ -61,7 +64,12 @@ export const { version: packageVersion } = JSON.parse(
 export async function recordSession(
   folder: string,
   configuration: Configuration,
-  { resume = false, hub = {} as HubOptions, now = new Date() } = {},
+  {
+    resume = false,
+    hub = {} as HubOptions,
+    now = new Date(),
+    formats,
+  }: { resume?: boolean; hub?: HubOptions; now?: Date; formats?: ModelFormats["formats"] } = {},
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
@@ -72,6 +80,7 @@ export async function recordSession(
       ? {
           seed: configuration.seed,
           models: await modelIdentities(configuration, hub),
+          ...(formats === undefined ? {} : { formats }),
           files: await fileIdentities(folder, configuration, hub),
           sessions: [session],
           version: 1,
@@ -226,13 +235,14 @@ export interface MeasuredOptions {
   dtype: string;
   /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
+  formats?: ModelFormats;
   hub?: HubOptions;
 }
 
 /** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
-  { split, prompts, dtype, tester, hub = {} }: MeasuredOptions,
+  { split, prompts, dtype, tester, formats, hub = {} }: MeasuredOptions,
 ): Promise<MeasuredRecord> {
   const { models, scorer, generation, sampler, evaluation, seed } = configuration;
   const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
@@ -246,10 +256,11 @@ export async function describeMeasured(
   }
   // A role without a model is implemented by the custom system.
   const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
-    const model = models[role] as string | KindSection | undefined;
-    if (typeof model === "object") return moduleIdentity(configuration, model.type);
-    if (model === undefined)
+    const given = models[role] as ModelSetting | undefined;
+    if (given === undefined)
       return { model: configuration.system!.type, files: { ...configuration.modules } };
+    const model = checkpointOf(given);
+    if (model === null) return moduleIdentity(configuration, (given as KindSection).type);
     const saved = join(model, "state", "parameters.safetensors");
     if (configuration.system === undefined || !existsSync(saved)) return modelIdentity(model, hub);
     return { model, files: { "state/parameters.safetensors": fileDigest(saved) } };
@@ -272,6 +283,8 @@ export async function describeMeasured(
       count: prompts.length,
     },
     generation,
+    ...(formats === undefined ? {} : { formats: formats.formats }),
+    ...(formats?.readsDate === true && models.date !== undefined ? { date: models.date } : {}),
     sampler: depth === undefined ? sampler : { ...sampler, depth },
     dtype,
     seed,

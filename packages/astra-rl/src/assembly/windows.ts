@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
-import type { Configuration } from "../configuration/index.js";
+import { checkpointOf, type Configuration, type ModelSetting } from "../configuration/index.js";
 import { modelSource } from "./model-source.js";
 
 /** Names of the context window in config.json, by model family. */
@@ -20,13 +20,14 @@ export function checkWindows({ models, generation }: Configuration): void {
   ] as const;
   for (const [role, names] of roles) {
     const { maxNewTokens } = generation[role];
-    // A custom target is a section; its window is unknown.
-    for (const name of names as readonly unknown[]) {
-      const window = typeof name === "string" ? windowOf(modelSource(name)) : null;
+    for (const given of names as readonly (ModelSetting | undefined)[]) {
+      // The window of a custom target is unknown.
+      const name = given === undefined ? null : checkpointOf(given);
+      const window = name === null ? null : windowOf(modelSource(name));
       if (window === null || maxNewTokens < window) continue;
       throw new UsageError(
         `generation.${role}.maxNewTokens: must leave at least one token of context in the window of ${window} tokens of ` +
-          `${String(name)}, got ${maxNewTokens}`,
+          `${name}, got ${maxNewTokens}`,
       );
     }
   }

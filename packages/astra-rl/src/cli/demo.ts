@@ -2,6 +2,7 @@ import { join, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import {
+  checkpointOf,
   kindsOf,
   parseOverride,
   readConfiguration,
@@ -21,6 +22,7 @@ import {
   assembleTrainer,
   embeddedConfigurationPath,
   loadPrompts,
+  modelFormats,
   modelIdentity,
   recordSession,
   writeResolvedConfiguration,
@@ -92,9 +94,9 @@ export function demoCommand(streams: Streams) {
         let before: EvaluationRecord;
         try {
           lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-          await recordSession(folder, configuration);
+          await recordSession(folder, configuration, { formats: modelFormats(system).formats });
           output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          before = await evaluated(await modelIdentity(configuration.models.tester));
+          before = await evaluated(await modelIdentity(checkpointOf(configuration.models.tester)!));
           output.note(
             `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
           );

@@ -3,9 +3,10 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
-  chatModelsReadPlainly,
   loadPrompts,
+  modelFormats,
   trustsEmbeddedScorer,
+  withToday,
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
@@ -35,7 +36,7 @@ export function evalCommand(streams: Streams) {
       const output = createOutput(streams, { quiet });
       const toFile = file !== undefined && file !== "-";
       if (toFile) checkReplaceableFile(file);
-      const configuration = await readCommandConfiguration(config, given, output);
+      const configuration = withToday(await readCommandConfiguration(config, given, output));
       // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
       const { target, otherTargets } = configuration.models;
       const targets = [target, ...otherTargets].filter(
@@ -45,7 +46,9 @@ export function evalCommand(streams: Streams) {
       const prompts = await loadPrompts(configuration, split, downloadNotes(output));
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       try {
-        for (const line of chatModelsReadPlainly(system)) output.alert(line);
+        const { notes, warnings } = modelFormats(system);
+        for (const line of notes) output.note(line);
+        for (const line of warnings) output.alert(line);
         const record = await evaluate(configuration, system, output, { split, prompts });
         if (toFile) {
           makeFolder(dirname(resolve(file)));

@@ -1,4 +1,4 @@
-import { assembleEvaluator, describeMeasured } from "../assembly/index.js";
+import { assembleEvaluator, describeMeasured, modelFormats } from "../assembly/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import type { PromptSplit } from "../datasets/index.js";
@@ -46,6 +46,7 @@ export async function evaluate(
     split,
     prompts,
     dtype,
+    formats: modelFormats(system),
     ...(tester === undefined ? {} : { tester }),
   });
   return { measured, ...figures };

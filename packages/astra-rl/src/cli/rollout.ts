@@ -4,12 +4,7 @@ import { withMemoryAdvice } from "../training/memory-advice.js";
 import type { Graph, Node, System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import {
-  assembleSampler,
-  assembleEvaluationSystem,
-  chatModelsReadPlainly,
-  loadPrompts,
-} from "../assembly/index.js";
+import { assembleSampler, assembleEvaluationSystem, loadPrompts, modelFormats } from "../assembly/index.js";
 import {
   downloadNotes,
   quietOption,
@@ -47,7 +42,9 @@ export function rolloutCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       const teller = system as unknown as Partial<TokenTeller>;
       try {
-        for (const line of chatModelsReadPlainly(system)) output.alert(line);
+        const { notes, warnings } = modelFormats(system);
+        for (const line of notes) output.note(line);
+        for (const line of warnings) output.alert(line);
         if (tokens && teller.tokensOf === undefined) {
           throw new UsageError(
             "--tokens: the system of this configuration does not tell token ids (tokensOf)",

@@ -6,11 +6,12 @@ import { configurationSettings } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
-  chatModelsReadPlainly,
   engineChange,
+  modelFormats,
   recordSession,
   withComputeTypes,
   withRecordedTypes,
+  withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
@@ -61,9 +62,12 @@ export function trainCommand(streams: Streams) {
       try {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
-        system = await assembleSystem<System>(wanted, downloadNotes(output));
-        for (const line of chatModelsReadPlainly(system)) output.alert(line);
-        const configuration = withComputeTypes(wanted, computeTypesOf(system));
+        const dated = withToday(wanted);
+        system = await assembleSystem<System>(dated, downloadNotes(output));
+        const { formats, notes, warnings, readsDate } = modelFormats(system);
+        for (const line of notes) output.note(line);
+        for (const line of warnings) output.alert(line);
+        const configuration = withComputeTypes(readsDate ? dated : wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
@@ -98,7 +102,7 @@ export function trainCommand(streams: Streams) {
           lock.check();
           const change = resume ? engineChange(folder) : null;
           if (change !== null) output.alert(change);
-          await recordSession(folder, configuration, { resume });
+          await recordSession(folder, configuration, { resume, formats });
           await interruption.orStopped(trainer.train());
           // A resumed run may have changed options, such as more steps; written only after they were accepted.
           lock.check();

@@ -2,7 +2,9 @@
 // kinds and options it lists. Must not know: how a run is assembled, models, the command line.
 export {
   configuredFiles,
+  checkpointOf,
   configuredModels,
+  type ModelSetting,
   partModels,
   sectionModels,
   type ConfiguredFile,

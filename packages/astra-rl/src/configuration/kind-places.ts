@@ -31,9 +31,15 @@ export function kindPlaces(content: Record<string, unknown>): KindPlace[] {
     }
   }
   return [...placesOf(content)].flatMap(({ path, value, schema: { kind } }) =>
-    kind !== undefined && isSection(value) ? [{ path, role: kind as Role, section: value }] : [],
+    kind !== undefined && isSection(value) && !isCheckpoint(kind, value)
+      ? [{ path, role: kind as Role, section: value }]
+      : [],
   );
 }
+
+/** A target may be a checkpoint with how it reads conversations, which selects no kind. */
+const isCheckpoint = (kind: string, section: Record<string, unknown>): boolean =>
+  kind === "target" && section["path"] !== undefined && section["type"] === undefined;
 
 /** Whether a model is an export of a module; folder names may contain "#", too. */
 const isExport = (model: unknown): model is string =>

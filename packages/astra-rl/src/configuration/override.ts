@@ -59,7 +59,10 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
       check(inside, path.slice(0, depth), step, text);
       const section = inside as Record<string | number, unknown>;
       if (depth === path.length - 1) {
-        define(section, step, value);
+        const former = Object.hasOwn(section, step) ? section[step] : undefined;
+        // Another checkpoint is still read in the way that the section describes.
+        if (typeof value === "string" && hasPath(former)) define(former, "path", value);
+        else define(section, step, value);
         break;
       }
       const next = Object.hasOwn(section, step) ? section[step] : undefined;
@@ -71,6 +74,9 @@ export function applyOverrides(content: Record<string, unknown>, overrides: read
     }
   }
 }
+
+const hasPath = (value: unknown): value is { path: unknown } =>
+  typeof value === "object" && value !== null && Object.hasOwn(value, "path");
 
 /** Throws if an override would turn a known scalar option into a section. */
 function checkIsSection(path: readonly (string | number)[], next: string | number, text: string): void {

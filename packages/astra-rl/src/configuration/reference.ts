@@ -41,8 +41,22 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
   const required = Array.isArray(form["required"]) ? (form["required"] as string[]) : [];
   const entries = Object.entries(rest);
   const keys = entries.filter(([, child]) => !isSection(child) && !isSection(child.items ?? {}));
+  const shown = new Map<string, string>();
   for (const [key, child] of keys) {
-    lines.push(keyLine([...path, key].join("."), child, required.includes(key)));
+    const name = [...path, key].join(".");
+    lines.push(keyLine(name, child, required.includes(key)));
+    for (const form of [child, child.items ?? {}].flatMap(({ anyOf = [] }) => anyOf)) {
+      // Sections that select a kind of one's own have no keys to show.
+      if (form.properties === undefined || form.properties["type"] !== undefined) continue;
+      const signature = JSON.stringify(form);
+      const before = shown.get(signature);
+      if (before !== undefined) lines.push(`  - A section has the keys of \`${before}\``);
+      shown.set(signature, before ?? name);
+      if (before !== undefined) continue;
+      const needed = form.required ?? [];
+      const inner = Object.entries(form.properties);
+      lines.push(...inner.map(([each, of]) => `  ${keyLine(`${name}.${each}`, of, needed.includes(each))}`));
+    }
   }
   if (keys.length > 0) lines.push("");
   for (const [key, child] of entries) {

@@ -17,6 +17,15 @@ export interface ConfiguredModel {
   tokenizerOnly: boolean;
 }
 
+/** A model of a configuration: a checkpoint, one with its format, or a module's. */
+export type ModelSetting = Configuration["models"]["target"];
+
+/** The checkpoint that a setting names; null for a model of a module. */
+export function checkpointOf(model: ModelSetting): string | null {
+  if (typeof model === "string") return model;
+  return "path" in model && !("type" in model) ? (model.path as string) : null;
+}
+
 const MODEL_KEYS = [
   "tester",
   "target",
@@ -34,14 +43,15 @@ const furtherName = (key: string, at: number) => `${key === "otherTesters" ? "te
 /** Every model of a configuration, the roles first. */
 export function configuredModels({ models }: Pick<Configuration, "models">): ConfiguredModel[] {
   return MODEL_KEYS.flatMap((key) => {
-    const given = models[key] as string | KindSection | readonly (string | KindSection)[] | undefined;
+    const given = models[key] as ModelSetting | readonly ModelSetting[] | undefined;
     const several = Array.isArray(given);
-    return [given ?? []].flat().map((model, at) => {
-      const isModule = typeof model === "object";
+    return [given ?? []].flat().map((model: ModelSetting, at) => {
+      const checkpoint = checkpointOf(model);
+      const isModule = checkpoint === null;
       return {
         path: several ? [key, at] : [key],
         name: several ? furtherName(key, at) : key,
-        model: isModule ? (model as KindSection).type : model,
+        model: checkpoint ?? (model as KindSection).type,
         isModule,
         tokenizerOnly: key.endsWith("Tokenizer"),
       } as ConfiguredModel;

@@ -2,6 +2,7 @@ import { LEAST_TEMPERATURE, REPETITION_PENALTY_RANGE, resolveSampling } from "@a
 import { z } from "zod";
 import type { KindSection } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
+import { checkModelFormat, modelFormatShape } from "../models/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
@@ -29,10 +30,29 @@ const moduleSection = z.looseObject({
   type: z.string().regex(/#/, "must be an export of a module such as ./file.js#name"),
 }) as unknown as z.ZodType<KindSection, KindSection>;
 
+/** A checkpoint, and how it reads conversations. */
+const formattedModel = z
+  .strictObject({
+    path: model.describe("The checkpoint: a folder, a hub id, embedded:chatter or embedded:desk"),
+    ...modelFormatShape,
+  })
+  .superRefine((given, context) =>
+    checkModelFormat(given, (key, message) => context.addIssue({ code: "custom", path: [key], message })),
+  );
+
+const tester = z
+  .union([model, formattedModel], {
+    error:
+      "must be a folder, a hub id, or a section with path, the checkpoint, and how it reads conversations",
+  })
+  .meta({ path: "model" });
+
 /** A checkpoint, or a custom target. */
 const target = z
-  .union([model, moduleSection], {
-    error: "must be a folder, a hub id, or an export of a module such as ./file.js#name",
+  .union([model, formattedModel, moduleSection], {
+    error:
+      "must be a folder, a hub id, an export of a module such as ./file.js#name, or a section with path, the checkpoint, " +
+      "and how it reads conversations",
   })
   .meta({ path: "model", kind: "target" });
 
@@ -47,13 +67,14 @@ const lora = z.strictObject({
 });
 
 const models = z.strictObject({
-  tester: model.describe(
-    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, or embedded:chatter " +
-      "or embedded:desk",
+  tester: tester.describe(
+    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter or " +
+      "embedded:desk; or a section with this as its path, and how it reads conversations beside it",
   ),
   target: target.describe(
     "The model under test; writes responses. A folder, a hub id, embedded:chatter or embedded:desk, or one of your own: " +
-      "./file.js#name, or a section with this as its type and options beside it",
+      "./file.js#name, or a section with this as its type and options beside it; or a section with the checkpoint as its " +
+      "path, and how it reads conversations beside it",
   ),
   otherTargets: z
     .array(target)
@@ -73,7 +94,7 @@ const models = z.strictObject({
         "is the tester's affair",
     ),
   otherTesters: z
-    .array(model)
+    .array(tester)
     .default([])
     .describe(
       "Further testers, with the tester's tokenizer, that speak in some episodes and are not trained",
@@ -115,6 +136,10 @@ const models = z.strictObject({
     .describe(
       "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
     ),
+  date: z.iso
+    .date()
+    .optional()
+    .describe("The date, YYYY-MM-DD, that chat templates write. Default: the day on which the run begins"),
   dtype: dtype
     .default("auto")
     .describe(

@@ -8,3 +8,11 @@ export {
   type ModelSource,
   type ModelSources,
 } from "./model-shelf.js";
+export {
+  checkModelFormat,
+  makeFormat,
+  modelFormat,
+  modelFormatShape,
+  type FormattedModel,
+  type ModelFormat,
+} from "./model-format.js";

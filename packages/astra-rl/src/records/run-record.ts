@@ -11,6 +11,9 @@ const modelIdentity = z.looseObject({
   files: z.record(z.string(), sha256),
 });
 
+/** How local models read conversations: with the checkpoint's chat template, or as plain text. */
+const formats = z.record(z.string(), z.enum(["chat", "plain"]));
+
 /** A file that a configuration names. */
 const fileIdentity = z.looseObject({
   /** The dotted key that names it, such as `prompts.train` or `scorer.file`. */
@@ -57,6 +60,8 @@ export const runRecordSchema = z.looseObject({
   /** Seed of all randomness in the run. */
   seed: z.int().nonnegative(),
   models: z.record(z.string(), modelIdentity),
+  /** How local models read conversations, by their names; absent in older runs. */
+  formats: formats.optional(),
   files: z.array(fileIdentity),
   /** In chronological order. */
   sessions: z.array(session).min(1),
@@ -87,6 +92,10 @@ export const measuredSchema = z.looseObject({
   }),
   /** Decoding options of the two models. */
   generation: z.looseObject({ tester: z.looseObject({}), target: z.looseObject({}) }),
+  /** How local models read conversations, by their names; absent in older records. */
+  formats: formats.optional(),
+  /** The date that chat templates wrote; absent if none did. */
+  date: z.string().optional(),
   /** Sampler options; the depth is the evaluation's. */
   sampler: z.looseObject({ type: z.string() }),
   /** Compute dtypes of the models. */

@@ -11,7 +11,7 @@ import {
 } from "../tester/index.js";
 import { ASTSystem, foreignBaseline } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: the tester's initial checkpoint. */
@@ -116,7 +116,7 @@ async function trainedWeights(
         `${updateDtype}; leave it out, or set inferenceDtype to it`,
     );
   }
-  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(tester), lora));
+  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(sourceOf(tester)), lora));
 }
 
 function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {

@@ -1,9 +1,17 @@
 import { totalmem } from "node:os";
-import { CacheBudget, LocalModel, type Sampling } from "@astra-rl/lm";
+import { CacheBudget, LocalModel, type Format, type Sampling } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import type { Embedder, Model, Scorer } from "../core/index.js";
-import { ModelShelf, type ModelRole, type ModelShelfOptions, type ModelSource } from "../models/index.js";
+import {
+  makeFormat,
+  ModelShelf,
+  type FormattedModel,
+  type ModelFormat,
+  type ModelRole,
+  type ModelShelfOptions,
+  type ModelSource,
+} from "../models/index.js";
 import { parseOptions } from "../options/index.js";
 import type { Reward } from "../reward/index.js";
 import { LocalTester, type LocalTesterOptions, type TesterWeights } from "../tester/index.js";
@@ -23,13 +31,14 @@ export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperat
  * custom models; if loading fails, the caller keeps them.
  */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
-  tester: ModelSource;
+  /** Alone, or with how it reads conversations: `{ path, format, system, … }`. The baseline reads as it does. */
+  tester: ModelSource | FormattedModel;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
-  otherTesters?: readonly ModelSource[];
-  /** A checkpoint, or a custom Model. */
-  target: ModelSource | Model;
+  otherTesters?: readonly (ModelSource | FormattedModel)[];
+  /** A checkpoint, alone or with how it reads conversations; or a custom Model. */
+  target: ModelSource | FormattedModel | Model;
   /** Further models under test. Default: none. */
-  otherTargets?: readonly (ModelSource | Model)[];
+  otherTargets?: readonly (ModelSource | FormattedModel | Model)[];
   /**
    * Provides probe likelihoods where the target cannot; on the target's device, with its tokenizer. A checkpoint that
    * another role also uses is loaded once. Default: the target.
@@ -43,6 +52,8 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   generation?: GenerationOptions;
   /** Maximum size of the KV cache in bytes; larger batches are split. Default: a quarter of the memory. */
   cacheBytes?: number;
+  /** The date for chat templates that write one. Default: now. */
+  date?: Date;
   /** Called once per role when a conversation exceeds its model's context window. Default: prints to stderr. */
   log?: (message: string) => void;
 }
@@ -59,6 +70,7 @@ const OPTIONS = [
   "embedder",
   "generation",
   "cacheBytes",
+  "date",
   "log",
   "device",
   "testerDevice",
@@ -117,11 +129,12 @@ export async function loadHFSystem<S>(
   given: HFSystemOptions & { baseline?: ModelSource },
   loadOwn: (shelf: ModelShelf) => Promise<OwnParts>,
 ): Promise<S> {
-  const { tester, target, likelihood, baseline = tester, otherTesters = [], otherTargets = [] } = given;
+  const { tester, target, likelihood, baseline = sourceOf(tester), date = new Date() } = given;
+  const { otherTesters = [], otherTargets = [] } = given;
   const { generation = {}, cacheBytes = defaultCacheBytes(), log = (text) => console.error(text) } = given;
   const { scorer, reward, embedder } = given;
-  const targets = [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].filter(
-    isSource,
+  const targets = [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].flatMap(
+    (each) => (isModel(each) ? [] : [sourceOf(each)]),
   );
   for (const name of ["targetDevice", "targetTokenizer"] as const) {
     if (targets.length > 0 || given[name] === undefined) continue;
@@ -130,7 +143,7 @@ export async function loadHFSystem<S>(
     );
   }
   const shelf = await ModelShelf.open(given, {
-    tester: [tester, ...otherTesters],
+    tester: [tester, ...otherTesters].map(sourceOf),
     target: targets,
     baseline: [baseline],
   });
@@ -143,21 +156,28 @@ export async function loadHFSystem<S>(
   const optionsOf = (role: "tester" | "target") => {
     return { ...shared, role, sampling: { ...DEFAULT_SAMPLING, ...generation[role] } };
   };
-  const load = async (name: string, role: ModelRole, source: ModelSource): Promise<LocalModel> => {
-    const { model, tokenizer } = await shelf.frozen(role, source);
+  const load = async (
+    name: string,
+    role: ModelRole,
+    given: ModelSource | FormattedModel,
+    readsAs?: Format,
+  ): Promise<LocalModel> => {
+    const { model, tokenizer } = await shelf.frozen(role, sourceOf(given));
     const options = optionsOf(role === "target" ? "target" : "tester");
-    return new LocalModel(name, { ...options, tokenizer, model: () => model });
+    const format = readsAs ?? makeFormat(name, tokenizer, options.role, formatOf(given), date);
+    return new LocalModel(name, { ...options, tokenizer, format, model: () => model });
   };
-  const loadTarget = async (name: string, source: ModelSource | Model): Promise<Model> =>
-    isSource(source) ? load(name, "target", source) : source;
+  const loadTarget = async (name: string, given: ModelSource | FormattedModel | Model): Promise<Model> =>
+    isModel(given) ? given : load(name, "target", given);
   try {
     const { weights, testerOptions, hasBaseline = false } = await loadOwn(shelf);
+    const format = makeFormat("tester", weights.tokenizer, "tester", formatOf(tester), date);
     const parts = {
-      tester: new LocalTester(weights, { ...optionsOf("tester"), ...testerOptions }),
+      tester: new LocalTester(weights, { ...optionsOf("tester"), format, ...testerOptions }),
       otherTesters: await inOrder(otherTesters, (each, at) => load(`tester-${at + 2}`, "tester", each)),
       target: await loadTarget("target", target),
       otherTargets: await inOrder(otherTargets, (each, at) => loadTarget(`target-${at + 2}`, each)),
-      ...(hasBaseline ? { baseline: await load("baseline", "baseline", baseline) } : {}),
+      ...(hasBaseline ? { baseline: await load("baseline", "baseline", baseline, format) } : {}),
       ...(likelihood === undefined ? {} : { likelihood: await load("likelihood", "target", likelihood) }),
       scorer,
       ...(reward === undefined ? {} : { reward }),
@@ -171,8 +191,21 @@ export async function loadHFSystem<S>(
   }
 }
 
-const isSource = (source: ModelSource | Model): source is ModelSource =>
-  typeof source !== "object" || !("generate" in source);
+const isModel = (given: ModelSource | FormattedModel | Model): given is Model =>
+  typeof given === "object" && "generate" in given;
+
+const isFormatted = (given: ModelSource | FormattedModel): given is FormattedModel =>
+  typeof given === "object" && "path" in given;
+
+/** The checkpoint of a model that may be given with its format. */
+export const sourceOf = (given: ModelSource | FormattedModel): ModelSource =>
+  isFormatted(given) ? given.path : given;
+
+const formatOf = (given: ModelSource | FormattedModel): ModelFormat => {
+  if (!isFormatted(given)) return {};
+  const { path: _, ...format } = given;
+  return format;
+};
 
 async function inOrder<T, U>(items: readonly T[], load: (item: T, at: number) => Promise<U>): Promise<U[]> {
   const loaded: U[] = [];

@@ -147,15 +147,15 @@ test.each([
   ["tokenizer_config.json", JSON.stringify({ chat_template: "{{ messages }}" })],
   ["chat_template.jinja", "{{ messages }}"],
 ])(
-  "a chat checkpoint that is read as plain text says so before anything is spent (%s)",
+  "a chat checkpoint that is read as plain text causes a warning before anything is generated (%s)",
   async (name, text) => {
     cpSync(goldenFolder, path("chat"), { recursive: true });
     const file = join(path("chat"), name);
     const before = name.endsWith(".json") ? (JSON.parse(readFileSync(file, "utf8")) as object) : null;
     const whole = before === null ? text : JSON.stringify({ ...before, ...(JSON.parse(text) as object) });
     writeFileSync(file, whole);
-    const run = configuration({ target: path("chat") });
-    const warning = "the target comes with a chat template and is read as plain text";
+    const run = configuration({ target: `{path: ${path("chat")}, format: plain}` });
+    const warning = "the target has a chat template but reads plain text";
     for (const args of [
       ["train", run, "--run-dir", path("run")],
       ["eval", run],
@@ -163,7 +163,7 @@ test.each([
     ]) {
       const { err } = await runCommand(...args);
       expect(err).toContain(warning);
-      expect(err).not.toContain("the tester comes with");
+      expect(err).not.toContain("the tester has a chat template");
       const progress = err.search(/(step|rollout|episode) \d+\/\d+/);
       if (progress >= 0) expect(err.indexOf(warning)).toBeLessThan(progress);
     }

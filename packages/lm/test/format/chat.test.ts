@@ -274,9 +274,11 @@ describe.each((await namedCodecs()).filter(({ hears }) => hears !== null))(
             const last = texts.length % 2 === 0 ? "" : "[assistant]";
             const written = last === "" ? text.replace(/\[assistant\]$/u, "") : text;
             const ids = idsIn(rowOf(format, "target", conversation));
-            expect(plain.decode(ids, { skipSpecialTokens: false, cleanUpSpaces: false })).toBe(
-              hears!(written),
-            );
+            // Some tokenizers add a space to the first text of a row.
+            const options = { skipSpecialTokens: false, cleanUpSpaces: false };
+            const begun = plain.decode(plain.encode("[user]"), options);
+            const front = begun.slice(0, begun.indexOf("["));
+            expect(plain.decode(ids, options)).toBe(front + hears!(written));
           },
         ),
         { numRuns: 30 },

@@ -1,0 +1,63 @@
+import { ChatFormat, ChatTemplate, PlainFormat, type LocalModel } from "@astra-rl/lm";
+import type { Configuration } from "../configuration/index.js";
+import type { System } from "../core/index.js";
+
+/** How the local models of a system read conversations. */
+export interface ModelFormats {
+  /** By the model's name, such as "target-2". */
+  formats: Record<string, "chat" | "plain">;
+  /** What to tell before anything is generated. */
+  notes: string[];
+  warnings: string[];
+  /** Whether a chat template writes the date. */
+  readsDate: boolean;
+}
+
+/**
+ * How each model reads conversations, with a warning where its training was probably otherwise: a checkpoint with a chat
+ * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts.
+ */
+export function modelFormats(system: System): ModelFormats {
+  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
+  const { tester, otherTesters = [], target, otherTargets = [], likelihood } = parts ?? {};
+  const all = [tester, otherTesters, target, otherTargets, likelihood].flat() as (
+    Partial<LocalModel> | undefined
+  )[];
+  const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
+  for (const model of all) {
+    if (model?.format === undefined || model.tokenizer === undefined) continue;
+    const { format, tokenizer } = model;
+    const name = model.name!;
+    if (format instanceof ChatFormat) {
+      made.formats[name] = "chat";
+      made.readsDate ||= format.template.readsDate;
+      const [end] = format.endIds;
+      if (end === undefined || model.model!.config.eosIds.includes(end)) continue;
+      const token = tokenizer.decode([end], { skipSpecialTokens: false });
+      made.warnings.push(
+        `the ${name}'s chat template ends a message with ${token}, which does not end this checkpoint's texts (eos_token_id): ` +
+          "it may be a base model that was not trained on chats; if so, set format: plain",
+      );
+    } else if (format instanceof PlainFormat) {
+      made.formats[name] = "plain";
+      if (!ChatTemplate.isIn(tokenizer)) continue;
+      made.warnings.push(
+        `the ${name} has a chat template but reads plain text, without it: its answers may differ from those in a chat, and ` +
+          "finding no harm this way is no evidence of safety",
+      );
+    }
+  }
+  const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");
+  if (chats.length > 0) made.notes.push(`Chat template of the checkpoint: ${chats.join(", ")}`);
+  return made;
+}
+
+/** The configuration with today's date for chat templates, unless it has one. */
+export function withToday(configuration: Configuration): Configuration {
+  const { models } = configuration;
+  if (models.date !== undefined) return configuration;
+  const now = new Date();
+  const two = (part: number) => String(part).padStart(2, "0");
+  const date = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
+  return { ...configuration, models: { ...models, date } };
+}
