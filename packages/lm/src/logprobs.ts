@@ -12,6 +12,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
+import { checkTokenIds, standIn } from "./token-ids.js";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";
 
 /** A continuation to be scored, and its context. Token ids. */
@@ -153,12 +154,7 @@ export function contextThatFits(
   where = "contextThatFits",
 ): readonly number[] {
   const { context, continuation } = row;
-  for (const id of [...context, ...continuation]) {
-    if (Number.isSafeInteger(id) && id >= 0 && id < config.vocabSize) continue;
-    throw new UsageError(
-      `${where}: token ids must be integers from 0 to ${config.vocabSize - 1}, got ${describeValue(id)}`,
-    );
-  }
+  checkTokenIds(where, [...context, ...continuation], config.vocabSize);
   const pinned = Math.min(row.pinned ?? 0, context.length);
   if (!Number.isSafeInteger(pinned) || pinned < 0) {
     throw new UsageError(
@@ -176,15 +172,7 @@ export function contextThatFits(
   if (context.length > room) {
     return [...context.slice(0, pinned), ...context.slice(context.length - (room - pinned))];
   }
-  if (context.length > 0) return context;
-  const standIn = config.bosId ?? config.eosIds[0];
-  if (standIn === undefined) {
-    throw new UsageError(
-      `${where}: an empty context needs a beginning- or end-of-text token to stand in for it, ` +
-        `but the model's configuration names neither`,
-    );
-  }
-  return [standIn];
+  return context.length > 0 ? context : [standIn({ config }, where)];
 }
 
 /** Tries processed in one forward pass, concatenated. */

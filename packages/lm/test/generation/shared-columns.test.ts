@@ -19,24 +19,31 @@ function row(columns: number): SessionRow {
   return made;
 }
 
+/** A child of a row that inherits its columns. */
+function childOf(parent: SessionRow, fork: object): SessionRow {
+  const child = parent.child(0);
+  child.inherit(parent, fork);
+  return child;
+}
+
 describe("sharedColumns", () => {
   it("tells nothing where no rows have an ancestor in common", () => {
     expect(read([row(8), row(8)])).toBeNull();
-    expect(read([row(8).child(true, {}), row(8).child(true, {})])).toBeNull();
+    expect(read([childOf(row(8), {}), childOf(row(8), {})])).toBeNull();
     const fork = {};
     const parent = row(8);
-    expect(read([parent.child(false, fork), parent.child(false, fork)])).toBeNull();
+    expect(read([parent.child(0), parent.child(1)])).toBeNull();
     // Nothing was read yet.
-    expect(read([row(0).child(true, fork), row(0).child(true, fork)])).toBeNull();
+    expect(read([childOf(row(0), fork), childOf(row(0), fork)])).toBeNull();
   });
 
   it("tells each generation's columns once", () => {
     const [first, second, third] = [{}, {}, {}];
     const root = row(10);
-    const [left, right] = [root.child(true, first), root.child(true, first)];
+    const [left, right] = [childOf(root, first), childOf(root, first)];
     left.extend(7);
     right.extend(3);
-    const rows = [left.child(true, second), right.child(true, third), left.child(true, second), row(20)];
+    const rows = [childOf(left, second), childOf(right, third), childOf(left, second), row(20)];
     expect(read(rows)).toEqual({
       order: [0, 2, 1, 3],
       pieces: [
@@ -53,11 +60,11 @@ describe("sharedColumns", () => {
   it("no longer tells what a row has given up", () => {
     const fork = {};
     const parent = row(12);
-    const [one, other] = [parent.child(true, fork), parent.child(true, fork)];
+    const [one, other] = [childOf(parent, fork), childOf(parent, fork)];
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 12, 0, 2]);
     one.rewind(9);
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 9, 0, 2]);
-    other.evict();
+    other.rewind(0);
     expect(read([one, other])).toBeNull();
   });
 
@@ -80,13 +87,13 @@ describe("sharedColumns", () => {
             const chosen = rows[which % rows.length]!;
             if (event === "extend") chosen.extend(Math.min(amount, chosen.pending));
             else if (event === "rewind") chosen.rewind(Math.max(0, chosen.cached - amount));
-            else if (event === "evict") chosen.evict();
+            else if (event === "evict") chosen.rewind(0);
             else if (rows.length < 12) {
               const fork = {};
               rows = [
                 ...rows.filter((each) => each !== chosen),
-                chosen.child(true, fork),
-                chosen.child(true, fork),
+                childOf(chosen, fork),
+                childOf(chosen, fork),
               ];
             }
           }
