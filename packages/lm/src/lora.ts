@@ -22,7 +22,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
-import { JsonFields, parseJsonObject, readFileIfThere } from "./json-fields.js";
+import { isObject, readJsonIfThere, type JsonFields } from "./json-fields.js";
 import { requireFinite, STORED_AS_FLOAT } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
@@ -103,10 +103,9 @@ export class LoRA implements Adapter {
     const { device = "cpu", hub } = options;
     const directory = await resolveCheckpoint(source, hub);
     const configurationPath = join(directory, "adapter_config.json");
-    const bytes = await readFileIfThere(configurationPath);
-    if (bytes === null)
+    const fields = await readJsonIfThere(configurationPath);
+    if (fields === null)
       throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
-    const fields = new JsonFields(parseJsonObject(bytes, configurationPath), configurationPath);
     const configuration = parsePeftConfiguration(fields);
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
     const path = join(directory, "adapter_model.safetensors");
@@ -287,20 +286,18 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
   for (const name of ["rank_pattern", "alpha_pattern"]) {
     const pattern = fields.values[name] ?? {};
-    if (typeof pattern !== "object" || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
+    if (!isObject(pattern) || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
   }
-  const targets = fields.values["target_modules"];
-  if (!Array.isArray(targets) || !targets.every((target) => typeof target === "string")) {
+  const targets = fields.list("target_modules");
+  if (!targets.every((target) => typeof target === "string"))
     throw fields.error("target_modules", "a list of names");
-  }
-  const alpha = fields.positive("lora_alpha");
   const dropoutValue = fields.values["lora_dropout"] ?? 0;
   if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
   return checkConfiguration(fields.where, {
     rank: fields.integer("r"),
-    alpha,
+    alpha: fields.positive("lora_alpha"),
     // Without duplicates: a very long list would make comparing it with every projection too slow.
-    targetModules: [...new Set(targets as string[])],
+    targetModules: [...new Set(targets)],
     dropout: dropoutValue,
   });
 }

@@ -95,13 +95,11 @@ export class Tokenizer {
       modelType,
     });
     const definition = new Part(settings.definition, file);
-    const part = (name: string) =>
-      definition.has(name) ? new Part(definition.values[name], `${file}: ${JSON.stringify(name)}`) : null;
     const optional = <T>(name: string, reader: (part: Part) => T): T | null => {
-      const found = part(name);
-      return found === null ? null : reader(found);
+      const found = definition.nested(name);
+      return found && reader(found);
     };
-    const model = part("model");
+    const model = definition.nested("model");
     if (model === null)
       throw new UsageError(`${file}: is not a tokenizer that can be used: it has no "model"`);
     this.#model = readModel(model);

@@ -121,11 +121,7 @@ export function parseIndex(
   { ending }: WeightFormat,
 ): Map<string, string> {
   const fields = new JsonFields(parseJsonObject(bytes, place), place);
-  const map = fields.values["weight_map"];
-  if (typeof map !== "object" || map === null || Array.isArray(map)) {
-    throw fields.error("weight_map", "an object that gives each tensor's file");
-  }
-  const entries = Object.entries(map as Record<string, unknown>).map(([key, name]): [string, string] => {
+  const entries = Object.entries(fields.object("weight_map")).map(([key, name]): [string, string] => {
     const plain = typeof name === "string" && basename(name) === name && !name.includes("\0");
     if (plain && name.endsWith(ending)) return [key, name];
     throw new UsageError(

@@ -180,15 +180,12 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
 
 /** Labels of `id2label` in the order of their ids; transformers omits it if there are two unnamed labels. */
 function parseLabels(fields: JsonFields): readonly string[] {
-  if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
-  const map = fields.values["id2label"] as Record<string, unknown>;
-  const count = typeof map === "object" ? Object.keys(map).length : 0;
-  const own = (key: string) => (Object.hasOwn(map, key) ? map[key] : undefined);
-  const labels = Array.from({ length: count }, (_, index) => own(String(index)));
-  if (count === 0 || !labels.every((label) => typeof label === "string")) {
+  const map = fields.object("id2label", { fallback: { 0: "LABEL_0", 1: "LABEL_1" } });
+  const entries = Object.entries(map); // integer keys come first, in ascending order
+  const labels = entries.map(([key, label], index) => (key === String(index) ? label : null));
+  if (labels.length === 0 || !labels.every((label) => typeof label === "string"))
     throw fields.error("id2label", `an object from "0", "1", … to names`);
-  }
-  return labels as string[];
+  return labels;
 }
 
 /** Names and shapes of an encoder's tensors. */

@@ -1,7 +1,8 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { checkId, type Model } from "./model.js";
 import type { Normalizer } from "./normalizers.js";
-import { isText, Part } from "./part.js";
+import { isObject, isText } from "../json-fields.js";
+import { Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import type { Piece } from "./split.js";
 import { Trie } from "./trie.js";
@@ -34,8 +35,7 @@ export function readAddedToken(
     const rest = { singleWord: false, lstrip: false, rstrip: false };
     return checkLength({ content: value, special, normalized: !special, ...rest }, place);
   }
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  if (!isObject || typeof (value as { content?: unknown }).content !== "string") {
+  if (!isObject(value) || typeof value["content"] !== "string") {
     throw new UsageError(
       `${place}: an added token must have its text under "content", got ${describeValue(value)}`,
     );

@@ -89,7 +89,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
   const merges = new Map<number, Merge>();
   for (const [rank, line] of part.list("merges").entries()) {
     const pair: unknown = typeof line === "string" ? line.split(" ") : line;
-    const where = `${part.place}."merges"[${rank}]`;
+    const where = `${part.where}."merges"[${rank}]`;
     if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((token) => typeof token === "string")) {
       throw new UsageError(
         `${where} must be two tokens ("a b" or ["a", "b"]), got ${describeValue(line)}; ` +

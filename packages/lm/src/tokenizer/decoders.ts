@@ -26,14 +26,12 @@ function read(part: Part): Decoder {
       return (tokens) =>
         all.reduce((current, each) => {
           const next = each(current);
-          checkGrowth(part.place, length(tokens), length(next));
+          checkGrowth(part.where, length(tokens), length(next));
           return next;
         }, tokens);
     }
     case "ByteLevel":
-      for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
-        part.boolean(name, { fallback: true }); // affect encoding only
-      }
+      part.ignore(["add_prefix_space", "trim_offsets", "use_regex"]); // affect encoding only
       return (tokens) => {
         const bytes: number[] = [];
         for (const token of tokens) pushBytes(token, bytes);
@@ -45,7 +43,7 @@ function read(part: Part): Decoder {
       return (tokens) => [tokens.join("")];
     case "Metaspace": {
       const { replacement, scheme } = readMetaspaceOptions(part);
-      part.boolean("split", { fallback: true }); // affects encoding only
+      part.ignore(["split"]); // affects encoding only
       return (tokens) =>
         tokens.map((token, index) => {
           return token.replaceAll(replacement, index === 0 && scheme !== "never" ? "" : " ");
@@ -70,12 +68,13 @@ function read(part: Part): Decoder {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.place));
+      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.where));
     }
     case "Strip": {
       const content = part.character("content");
-      const start = part.integer("start");
-      if (part.integer("stop") !== 0) throw part.refuse("stop", "stripping the end is not supported");
+      const start = part.integer("start", { minimum: 0 });
+      if (part.integer("stop", { minimum: 0 }) !== 0)
+        throw part.refuse("stop", "stripping the end is not supported");
       return (tokens) =>
         tokens.map((token) => {
           let cut = 0;

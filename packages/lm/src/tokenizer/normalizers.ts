@@ -27,7 +27,7 @@ function read(part: Part): Normalizer {
         normalize: (text) =>
           all.reduce((current, normalizer) => {
             const next = normalizer.normalize(current);
-            checkGrowth(part.place, text.length, next.length);
+            checkGrowth(part.where, text.length, next.length);
             return next;
           }, text),
         dropsBeginning: all.some(({ dropsBeginning }) => dropsBeginning),
@@ -62,7 +62,7 @@ function read(part: Part): Normalizer {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.place);
+      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.where);
       return { normalize, dropsBeginning: content === "" };
     }
     case "ByteLevel":

@@ -26,7 +26,7 @@ function read(part: Part): PreTokenizer {
         const before = length(pieces);
         return all.reduce((current, preTokenizer) => {
           const next = preTokenizer(current);
-          checkGrowth(part.place, before, length(next));
+          checkGrowth(part.where, before, length(next));
           return next;
         }, pieces);
       };
@@ -81,7 +81,7 @@ function read(part: Part): PreTokenizer {
 
 function readByteLevel(part: Part): PreTokenizer {
   const addPrefixSpace = part.boolean("add_prefix_space");
-  part.boolean("trim_offsets", { fallback: true }); // affects offsets only, not ids
+  part.ignore(["trim_offsets"]); // affects offsets only, not ids
   const pattern = part.boolean("use_regex", { fallback: true })
     ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("use_regex", why))
     : null;
@@ -114,7 +114,7 @@ export function readMetaspaceOptions(part: Part): { replacement: string; scheme:
   const replacement = part.character("replacement");
   const scheme = part.string("prepend_scheme", { fallback: "always" });
   if (!["always", "first", "never"].includes(scheme)) {
-    throw part.refuse("prepend_scheme", "it must be always, first or never");
+    throw part.error("prepend_scheme", "always, first or never");
   }
   // Older files also give the scheme as a boolean. Python refuses files in which the two disagree.
   if (part.boolean("add_prefix_space", { fallback: null }) === false && scheme !== "never") {
