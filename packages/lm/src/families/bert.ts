@@ -19,7 +19,8 @@ import { attend, attentionBiases } from "./attention.js";
  * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
  * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
-export interface BertConfig extends SequenceClassifierConfig, Pick<Variant, "prefix" | "names" | "head"> {
+export interface BertConfig extends SequenceClassifierConfig {
+  readonly variant: Variant;
   /** Position of the first token: in RoBERTa, positions start after the padding id. */
   readonly firstPosition: number;
   readonly positions: number;
@@ -143,7 +144,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
   const variant = VARIANTS.get(modelType);
   if (variant === undefined) throw fields.error("model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
-  const { className: architecture, prefix, keys, names, head, positionsAfterPad } = variant;
+  const { className: architecture, keys, positionsAfterPad } = variant;
   const hiddenSize = fields.integer(keys.hiddenSize);
   const heads = fields.integer(keys.heads);
   if (hiddenSize % heads !== 0)
@@ -159,9 +160,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   return {
     architecture,
     modelType,
-    prefix,
-    names,
-    head,
+    variant,
     vocabSize: fields.integer("vocab_size"),
     contextLength: positions - firstPosition,
     labels: parseLabels(fields),
@@ -190,7 +189,8 @@ function parseLabels(fields: JsonFields): readonly string[] {
 
 /** Names and shapes of an encoder's tensors. */
 export function bertEncoderShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { prefix, names, hiddenSize, intermediateSize, tokenTypes } = config;
+  const { hiddenSize, intermediateSize, tokenTypes } = config;
+  const { prefix, names } = config.variant;
   const shapes = new Map<string, readonly number[]>();
   const dense = denseShapes(shapes);
   const norm = (name: string) => shapes.set(`${name}.weight`, [hiddenSize]).set(`${name}.bias`, [hiddenSize]);
@@ -213,7 +213,8 @@ export function bertEncoderShapes(config: BertConfig): Map<string, readonly numb
 
 /** Names and shapes of a classifier's tensors. */
 export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { head, hiddenSize } = config;
+  const { hiddenSize } = config;
+  const { head } = config.variant;
   const shapes = bertEncoderShapes(config);
   const dense = denseShapes(shapes);
   dense(head.dense, hiddenSize, hiddenSize);
@@ -235,7 +236,7 @@ export class BertEncoder implements TextEncoder {
     readonly config: BertConfig,
     private readonly parameters: Map<string, Tensor>,
   ) {
-    const first = this.#parameter(`${config.prefix}.embeddings.word_embeddings.weight`);
+    const first = this.#parameter(`${config.variant.prefix}.embeddings.word_embeddings.weight`);
     this.dtype = first.dtype;
     this.device = first.device;
     this.#releaseThreads = claimThreads([...parameters.values()]);
@@ -247,7 +248,8 @@ export class BertEncoder implements TextEncoder {
 
   forward(ids: Tensor, mask: Tensor): Tensor {
     const { config, device, dtype } = this;
-    const { prefix, names, layers, firstPosition, tokenTypes } = config;
+    const { layers, firstPosition, tokenTypes } = config;
+    const { prefix, names } = config.variant;
     const length = ids.shape[1]!;
     // Padding is on the right, so positions count from the left in every row.
     const positions = arange(firstPosition, firstPosition + length, 1, { dtype: "int64", device });
@@ -280,17 +282,19 @@ export class BertEncoder implements TextEncoder {
   }
 
   #attention(x: Tensor, place: string, biases: Tensor[]): Tensor {
-    const { heads, hiddenSize, names } = this.config;
+    const { heads, hiddenSize } = this.config;
     const [batch, length] = x.shape as [number, number, number];
     const size = hiddenSize / heads;
     // [B, T, D] → [B, H, T, E]
     const split = (part: "query" | "key" | "value") =>
-      this.dense(x, `${place}.${names[part]}`).view([batch, length, heads, size]).transpose(1, 2);
+      this.dense(x, `${place}.${this.config.variant.names[part]}`)
+        .view([batch, length, heads, size])
+        .transpose(1, 2);
     return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
   /** x·Wᵀ + b with the named weight and bias. */
-  dense(x: Tensor, name: string): Tensor {
+  protected dense(x: Tensor, name: string): Tensor {
     return linear(x, this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`));
   }
 
@@ -312,38 +316,12 @@ export class BertEncoder implements TextEncoder {
   }
 }
 
-export class BertClassifier implements SequenceClassifier {
-  readonly #encoder: BertEncoder;
-
-  /** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
-  constructor(
-    readonly config: BertConfig,
-    parameters: Map<string, Tensor>,
-  ) {
-    this.#encoder = new BertEncoder(config, parameters);
-  }
-
-  get dtype(): DType {
-    return this.#encoder.dtype;
-  }
-
-  get device(): Device {
-    return this.#encoder.device;
-  }
-
-  namedParameters(): Map<string, Tensor> {
-    return this.#encoder.namedParameters();
-  }
-
-  forward(ids: Tensor, mask: Tensor): Tensor {
-    const encoder = this.#encoder;
-    const first = encoder.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
-    const { head } = this.config;
-    return encoder.dense(encoder.dense(first, head.dense)[head.activation](), head.output);
-  }
-
-  dispose(): void {
-    this.#encoder.dispose();
+/** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
+export class BertClassifier extends BertEncoder implements SequenceClassifier {
+  override forward(ids: Tensor, mask: Tensor): Tensor {
+    const first = super.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
+    const { head } = this.config.variant;
+    return this.dense(this.dense(first, head.dense)[head.activation](), head.output);
   }
 }
 
@@ -376,9 +354,10 @@ export const bertEncoders = families.map(({ className, ...family }) => ({
   ...family,
   architectures: [`${className}Model`, `${className}ForSequenceClassification`],
   parameterShapes: bertEncoderShapes,
-  parameterName: (key: string, { prefix }: BertConfig) => {
+  parameterName: (key: string, { variant }: BertConfig) => {
     const name = parameterName(key);
-    return name !== null && /^(embeddings|encoder|transformer)\./.test(name) ? `${prefix}.${name}` : name;
+    const isBare = name !== null && /^(embeddings|encoder|transformer)\./.test(name);
+    return isBare ? `${variant.prefix}.${name}` : name;
   },
   create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertEncoder(config, parameters),
 }));
