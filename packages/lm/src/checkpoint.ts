@@ -15,8 +15,7 @@ import {
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
-import type { SequenceClassifier } from "./sequence-classifier.js";
-import type { TextEncoder } from "./text-encoder.js";
+import type { SequenceClassifier, TextEncoder } from "./text-encoder.js";
 import { Tokenizer, VOCABULARIES } from "./tokenizer.js";
 import { readParameters } from "./read-parameters.js";
 import { resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";

@@ -23,7 +23,7 @@ import {
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
 import { isObject, readJsonIfThere, type JsonFields } from "./json-fields.js";
-import { requireFinite, STORED_AS_FLOAT } from "./read-parameters.js";
+import { checkStored, finite } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
 
 export interface LoRAConfiguration {
@@ -116,20 +116,8 @@ export class LoRA implements Adapter {
         scope(() => {
           const read = (name: string, part: string, shape: readonly number[]) => {
             const key = `${PREFIX}${name}.lora_${part}.weight`;
-            const entry = file.tensors.get(key);
-            if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
-            if (!STORED_AS_FLOAT.includes(entry.dtype)) {
-              throw new UsageError(
-                `${path}: "${key}" must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
-              );
-            }
-            if (String(entry.shape) !== String(shape)) {
-              throw new UsageError(
-                `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
-              );
-            }
-            const matrix = noGrad(() => file.read(key).to({ dtype: "float32", device }));
-            requireFinite(matrix, path, key);
+            checkStored(path, key, file.tensors.get(key), shape, "according to this model");
+            const matrix = noGrad(() => finite(file.read(key), path, key, { dtype: "float32", device }));
             return matrix.requiresGrad_();
           };
           const { rank } = configuration;

@@ -1,4 +1,4 @@
-import { describeValue, UsageError } from "@astra-rl/torch";
+import { describeValue, tensor, UsageError, type Tensor } from "@astra-rl/torch";
 import type { ModelConfig } from "./causal-lm.js";
 
 /** @throws UsageError, starting with `where`, for ids outside the vocabulary */
@@ -26,4 +26,9 @@ export function standIn(
     `${where}: an empty context needs a beginning- or end-of-text token to stand in for it, ` +
       `but the model's configuration names neither; give at least one token`,
   );
+}
+
+/** Token ids, positions or indices as an int64 tensor: [n]. */
+export function idTensor(ids: ArrayLike<number>, device: string): Tensor {
+  return tensor(Int32Array.from(ids), { dtype: "int64", device });
 }

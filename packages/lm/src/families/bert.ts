@@ -10,8 +10,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
-import type { SequenceClassifier, SequenceClassifierConfig } from "../sequence-classifier.js";
-import type { TextEncoder } from "../text-encoder.js";
+import type { SequenceClassifier, SequenceClassifierConfig, TextEncoder } from "../text-encoder.js";
 import { attend, attentionBiases } from "./attention.js";
 
 /**

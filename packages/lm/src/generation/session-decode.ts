@@ -21,11 +21,11 @@ import {
   drawCandidate,
   filterLogits,
   holdBack,
-  idTensor,
   likeliest,
   penalizeRepetition,
   sampledLogprobs,
 } from "./sampling-filters.js";
+import { idTensor } from "../token-ids.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";
