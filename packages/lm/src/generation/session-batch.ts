@@ -95,28 +95,18 @@ export class RowBatch implements CacheHolder {
    * Creates a batch of children of this one's rows. If the budget does not hold both caches, it starts without one.
    *
    * @param children in any order; several may have the same parent
-   * @param parents of the children
    * @param room additional columns to reserve per row
    * @param options of the children's session
    * @param consume this batch is not used afterwards: its memory may be freed while it is copied
    */
-  fork(
-    children: readonly SessionRow[],
-    parents: readonly SessionRow[],
-    room: number,
-    options: BatchOptions,
-    consume: boolean,
-  ): RowBatch {
+  fork(children: readonly SessionRow[], room: number, options: BatchOptions, consume: boolean): RowBatch {
     const { budget, leastSaving } = options;
-    const parentOf = new Map(children.map((child, at) => [child, parents[at]!]));
     const batch = new RowBatch(longestFirst(children), options);
     if (this.#cache === null || this.#last === null) return batch;
     if (!budget.makeRoom(rowBytes(children, room, options), [this])) return batch;
-    const forks = new Map(parents.map((parent) => [parent, {}]));
-    const ordered = batch.rows.map((child) => parentOf.get(child)!);
-    batch.rows.forEach((child, at) => child.inherit(ordered[at]!, forks.get(ordered[at]!)!));
-    const slots = ordered.map(({ slot }) => slot);
-    const lengths = ordered.map(({ cached }) => cached);
+    for (const child of batch.rows) child.inherit();
+    const slots = batch.rows.map(({ parent }) => parent!.slot);
+    const lengths = batch.rows.map(({ cached }) => cached);
     const capacities = batch.rows.map(({ ids }) => ids.length + room);
     batch.#last = selected(this.#last, slots);
     batch.#cache = this.#cache.select(slots, lengths, capacities, leastSaving, { consume });

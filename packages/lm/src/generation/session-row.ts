@@ -1,7 +1,6 @@
-/** A row from which this one inherited its first columns. */
+/** A row from which another one inherited its first columns. */
 interface Ancestor {
-  /** The same object in all rows created by one fork. */
-  fork: object;
+  row: SessionRow;
   columns: number;
 }
 
@@ -27,11 +26,13 @@ export class SessionRow {
   /**
    * @param index position in the session
    * @param pinned number of leading ids that truncation keeps; at most all given ids
+   * @param parent the row that it was forked from
    */
   constructor(
     ids: readonly number[],
     readonly index = 0,
     pinned = 0,
+    readonly parent: SessionRow | null = null,
   ) {
     this.#ids = [...ids];
     this.#pinned = Math.min(pinned, ids.length);
@@ -39,20 +40,17 @@ export class SessionRow {
 
   /** A row with the same ids, none of them cached. */
   child(index: number): SessionRow {
-    const row = new SessionRow(this.#ids, index, this.#pinned);
+    const row = new SessionRow(this.#ids, index, this.#pinned, this);
     row.#furthest = this.#furthest;
     row.#sampledPending = this.#sampledPending;
     return row;
   }
 
-  /**
-   * Takes over the cached columns of the row that this one is a child of.
-   *
-   * @param fork the same object for all children of `parent` created together
-   */
-  inherit(parent: SessionRow, fork: object): void {
-    this.#cached = parent.cached;
-    if (parent.cached > 0) this.#ancestors = [...parent.#ancestors, { fork, columns: parent.cached }];
+  /** Takes over the cached columns of its parent. */
+  inherit(): void {
+    const { cached } = this.parent!;
+    this.#cached = cached;
+    if (cached > 0) this.#ancestors = [...this.parent!.#ancestors, { row: this.parent!, columns: cached }];
   }
 
   get ids(): readonly number[] {
@@ -134,7 +132,7 @@ export class SessionRow {
   rewind(count: number): void {
     this.#cached = Math.min(this.#cached, count);
     this.#ancestors = this.#ancestors
-      .map(({ fork, columns }) => ({ fork, columns: Math.min(columns, count) }))
+      .map(({ row, columns }) => ({ row, columns: Math.min(columns, count) }))
       .filter(({ columns }) => columns > 0);
   }
 

@@ -150,26 +150,22 @@ export class GenerationSession {
       checkWhole("GenerationSession.fork: row", row, 0, this.#rows.length - 1);
     });
     const { reserve } = this.options;
-    const parents = rows.map((row) => this.#rows[row]!);
     const child = new GenerationSession(this.model, this.tokenizer, this.options, this.lineage);
     try {
       noGrad(() => {
-        const chosen = new Set(parents);
+        const chosen = new Set(rows.map((row) => this.#rows[row]!));
         for (const row of chosen) this.#fitWindow(row, reserve, 0);
         // Prefilling may split this session's batches, so it comes before the loop over them.
         for (const batch of this.#ready(0, chosen)) batch.prefill({ chosen });
-        child.#rows = parents.map((parent, index) => parent.child(index));
+        child.#rows = rows.map((row, index) => this.#rows[row]!.child(index));
         for (const batch of this.#batches) {
           const own = new Set(batch.rows);
-          const mine = child.#rows.filter(({ index }) => own.has(parents[index]!));
+          const mine = child.#rows.filter(({ parent }) => own.has(parent!));
           const parts = withinBudget(mine, reserve, child.#batchOptions);
-          parts.forEach((part, at) => {
-            const parentsOfPart = part.map(({ index }) => parents[index]!);
-            const isLast = at === parts.length - 1;
-            child.#batches.push(
-              batch.fork(part, parentsOfPart, reserve, child.#batchOptions, consume && isLast),
-            );
-          });
+          for (const part of parts) {
+            const isLast = part === parts.at(-1);
+            child.#batches.push(batch.fork(part, reserve, child.#batchOptions, consume && isLast));
+          }
         }
       });
       return child;

@@ -16,7 +16,7 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
   const add = (slots: readonly number[], level: number, from: number): void => {
     const families = new Map<object, number[]>();
     for (const slot of slots) {
-      const fork = rows[slot]!.ancestors[level]?.fork ?? {};
+      const fork = rows[slot]!.ancestors[level]?.row ?? {};
       families.set(fork, [...(families.get(fork) ?? []), slot]);
     }
     for (const family of families.values()) {

@@ -20,30 +20,29 @@ function row(columns: number): SessionRow {
 }
 
 /** A child of a row that inherits its columns. */
-function childOf(parent: SessionRow, fork: object): SessionRow {
+function childOf(parent: SessionRow): SessionRow {
   const child = parent.child(0);
-  child.inherit(parent, fork);
+  child.inherit();
   return child;
 }
 
 describe("sharedColumns", () => {
   it("tells nothing where no rows have an ancestor in common", () => {
     expect(read([row(8), row(8)])).toBeNull();
-    expect(read([childOf(row(8), {}), childOf(row(8), {})])).toBeNull();
-    const fork = {};
+    expect(read([childOf(row(8)), childOf(row(8))])).toBeNull();
     const parent = row(8);
     expect(read([parent.child(0), parent.child(1)])).toBeNull();
     // Nothing was read yet.
-    expect(read([childOf(row(0), fork), childOf(row(0), fork)])).toBeNull();
+    const unread = row(0);
+    expect(read([childOf(unread), childOf(unread)])).toBeNull();
   });
 
   it("tells each generation's columns once", () => {
-    const [first, second, third] = [{}, {}, {}];
     const root = row(10);
-    const [left, right] = [childOf(root, first), childOf(root, first)];
+    const [left, right] = [childOf(root), childOf(root)];
     left.extend(7);
     right.extend(3);
-    const rows = [childOf(left, second), childOf(right, third), childOf(left, second), row(20)];
+    const rows = [childOf(left), childOf(right), childOf(left), row(20)];
     expect(read(rows)).toEqual({
       order: [0, 2, 1, 3],
       pieces: [
@@ -58,9 +57,8 @@ describe("sharedColumns", () => {
   });
 
   it("no longer tells what a row has given up", () => {
-    const fork = {};
     const parent = row(12);
-    const [one, other] = [childOf(parent, fork), childOf(parent, fork)];
+    const [one, other] = [childOf(parent), childOf(parent)];
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 12, 0, 2]);
     one.rewind(9);
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 9, 0, 2]);
@@ -89,12 +87,7 @@ describe("sharedColumns", () => {
             else if (event === "rewind") chosen.rewind(Math.max(0, chosen.cached - amount));
             else if (event === "evict") chosen.rewind(0);
             else if (rows.length < 12) {
-              const fork = {};
-              rows = [
-                ...rows.filter((each) => each !== chosen),
-                childOf(chosen, fork),
-                childOf(chosen, fork),
-              ];
+              rows = [...rows.filter((each) => each !== chosen), childOf(chosen), childOf(chosen)];
             }
           }
           const told = read(rows);
