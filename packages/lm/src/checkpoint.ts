@@ -1,17 +1,6 @@
-import { mkdir, readdir, stat } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
-import {
-  describeValue,
-  replaceFolder,
-  requireDevice,
-  UsageError,
-  writeDigests,
-  writeFileAtomic,
-  writeSafetensors,
-  makeFolder,
-  type Device,
-  type DType,
-} from "@astra-rl/torch";
+import { readdir, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { describeValue, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
@@ -19,7 +8,7 @@ import type { SequenceClassifier, TextEncoder } from "./text-encoder.js";
 import { Tokenizer, VOCABULARIES } from "./tokenizer.js";
 import { readParameters } from "./read-parameters.js";
 import { resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
-import { SINGLE, WeightFiles } from "./weight-files.js";
+import { saveFolder, SINGLE, WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
   /** Type of the parameters, independent of the stored type. Default "float32". */
@@ -137,16 +126,11 @@ async function readWeights<C extends { readonly layers: number }>(
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
   const target = resolve(directory);
   await checkReplaceable(target);
-  makeFolder(dirname(target));
-  await replaceFolder(target, async (temporary) => {
-    await mkdir(temporary);
-    const digests = new Map<string, string>();
-    writeSafetensors(join(temporary, SINGLE), model.namedParameters(), { format: "pt" }, digests);
-    writeDigests(temporary, digests);
-    writeJson(join(temporary, "config.json"), configToSave(model));
-    writeJson(join(temporary, "generation_config.json"), generationToSave(model.config));
-    await tokenizer.save(temporary);
-  });
+  const files = {
+    "config.json": configToSave(model),
+    "generation_config.json": generationToSave(model.config),
+  };
+  await saveFolder(target, [SINGLE, model.namedParameters()], files, (folder) => tokenizer.save(folder));
 }
 
 export interface LoadedClassifier {
@@ -304,10 +288,6 @@ function generationToSave(config: ModelConfig): Readonly<Record<string, unknown>
     ...(config.eosIds.length === 0 ? {} : { eos_token_id: eos }),
     ...(config.padId === null ? {} : { pad_token_id: config.padId }),
   };
-}
-
-function writeJson(path: string, value: Readonly<Record<string, unknown>>): void {
-  writeFileAtomic(path, [JSON.stringify(value, null, 2) + "\n"]);
 }
 
 /** Replacing a folder deletes its contents, so it must be a checkpoint or empty. */

@@ -1,5 +1,4 @@
-import { mkdir } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
+import { join } from "node:path";
 import {
   UsageError,
   checkDigest,
@@ -10,14 +9,9 @@ import {
   noGrad,
   openSafetensors,
   rand,
-  replaceFolder,
   scope,
-  writeDigests,
-  writeFileAtomic,
-  writeSafetensors,
   zeros,
   Generator,
-  makeFolder,
   type Device,
   type Tensor,
 } from "@astra-rl/torch";
@@ -25,6 +19,7 @@ import type { Adapter, Projection } from "./adapter.js";
 import { isObject, readJsonIfThere, type JsonFields } from "./json-fields.js";
 import { checkStored, finite } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
+import { saveFolder } from "./weight-files.js";
 
 export interface LoRAConfiguration {
   /** Inner dimension r. */
@@ -212,18 +207,8 @@ export class LoRA implements Adapter {
       init_lora_weights: true,
       modules_to_save: null,
     };
-    const target = resolve(directory);
-    makeFolder(dirname(target));
-    await replaceFolder(target, async (temporary) => {
-      await mkdir(temporary);
-      writeFileAtomic(join(temporary, "adapter_config.json"), [
-        `${JSON.stringify(configuration, null, 2)}\n`,
-      ]);
-      const digests = new Map<string, string>();
-      const path = join(temporary, "adapter_model.safetensors");
-      writeSafetensors(path, this.namedParameters(), { format: "pt" }, digests);
-      writeDigests(temporary, digests);
-    });
+    const weights = ["adapter_model.safetensors", this.namedParameters()] as const;
+    await saveFolder(directory, weights, { "adapter_config.json": configuration });
   }
 
   dispose(): void {

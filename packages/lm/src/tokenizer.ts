@@ -97,12 +97,12 @@ export class Tokenizer {
     const definition = new Part(settings.definition, file);
     const optional = <T>(name: string, reader: (part: Part) => T): T | null => {
       const found = definition.nested(name);
-      return found && reader(found);
+      return found && found.read(reader);
     };
     const model = definition.nested("model");
     if (model === null)
       throw new UsageError(`${file}: is not a tokenizer that can be used: it has no "model"`);
-    this.#model = readModel(model);
+    this.#model = model.read(readModel);
     this.#normalizer = optional("normalizer", readNormalizer);
     this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
     this.#decoder = optional("decoder", readDecoder);

@@ -16,8 +16,8 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
   const add = (slots: readonly number[], level: number, from: number): void => {
     const families = new Map<object, number[]>();
     for (const slot of slots) {
-      const fork = rows[slot]!.ancestors[level]?.row ?? {};
-      families.set(fork, [...(families.get(fork) ?? []), slot]);
+      const ancestor = rows[slot]!.ancestors[level]?.row ?? {};
+      families.set(ancestor, [...(families.get(ancestor) ?? []), slot]);
     }
     for (const family of families.values()) {
       const [first] = family as [number];

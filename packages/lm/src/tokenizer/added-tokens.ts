@@ -41,18 +41,20 @@ export function readAddedToken(
     );
   }
   const part = new Part(value, place);
-  part.string("__type", { fallback: null });
-  part.has("id");
-  const special = part.boolean("special", { fallback: false });
-  const token: AddedToken = {
-    content: part.string("content"),
-    special: options.special ?? special,
-    normalized: part.boolean("normalized", { fallback: !(options.special ?? special) }),
-    singleWord: part.boolean("single_word", { fallback: false }),
-    lstrip: part.boolean("lstrip", { fallback: false }),
-    rstrip: part.boolean("rstrip", { fallback: false }),
-  };
-  part.done();
+  const token = part.read((): AddedToken => {
+    part.string("__type", { fallback: null });
+    part.has("id");
+    const given = part.boolean("special", { fallback: false });
+    const special = options.special ?? given;
+    return {
+      content: part.string("content"),
+      special,
+      normalized: part.boolean("normalized", { fallback: !special }),
+      singleWord: part.boolean("single_word", { fallback: false }),
+      lstrip: part.boolean("lstrip", { fallback: false }),
+      rstrip: part.boolean("rstrip", { fallback: false }),
+    };
+  });
   return checkLength(token, place);
 }
 

@@ -1,34 +1,22 @@
 import { pushBytes } from "./byte-chars.js";
 import { replace } from "./normalizers.js";
-import { checkGrowth, type Part } from "./part.js";
+import { inOrder, type Part } from "./part.js";
 import { readMetaspaceOptions } from "./pre-tokenizers.js";
 import { readPattern } from "./split.js";
 
 /** Converts tokens to texts, which are finally concatenated. */
 export type Decoder = (tokens: readonly string[]) => readonly string[];
 
-/** Creates the decoder described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
-export function readDecoder(part: Part): Decoder {
-  const decoder = read(part);
-  part.done();
-  return decoder;
-}
-
 /** Invalid bytes decode to U+FFFD, and U+FEFF is kept as an ordinary character. */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 const strictDecoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-function read(part: Part): Decoder {
+/** Creates the decoder described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
+export function readDecoder(part: Part): Decoder {
   switch (part.type) {
     case "Sequence": {
-      const all = part.parts("decoders").map(readDecoder);
-      const length = (texts: readonly string[]) => texts.reduce((sum, text) => sum + text.length + 1, 0);
-      return (tokens) =>
-        all.reduce((current, each) => {
-          const next = each(current);
-          checkGrowth(part.where, length(tokens), length(next));
-          return next;
-        }, tokens);
+      const all = part.parts("decoders").map((each) => each.read(readDecoder));
+      return inOrder(part, all, (texts) => texts.reduce((sum, text) => sum + text.length + 1, 0));
     }
     case "ByteLevel":
       part.ignore(["add_prefix_space", "trim_offsets", "use_regex"]); // affect encoding only

@@ -22,12 +22,6 @@ export const LONGEST_TOKEN = 1024;
 
 /** Creates the model described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readModel(part: Part): Model {
-  const model = read(part);
-  part.done();
-  return model;
-}
-
-function read(part: Part): Model {
   // Files of the first releases have no "type".
   const { vocab, merges } = part.values;
   const type = part.has("type")

@@ -59,12 +59,14 @@ export class Part extends JsonFields {
     );
   }
 
-  /** Call after all fields were read: throws for any other field. */
-  done(): void {
+  /** What a reader makes of this object. Throws for fields that it did not read. */
+  read<T>(reader: (part: this) => T): T {
+    const made = reader(this);
     for (const name of Object.keys(this.values)) {
       if (this.asked.has(name)) continue;
       throw this.refuse(name, "this option is not known here, so the ids might differ from Python's");
     }
+    return made;
   }
 }
 
@@ -76,6 +78,22 @@ export function checkGrowth(place: string, before: number, after: number): void 
   throw new UsageError(
     `${place}: makes a text of ${before} characters longer than ${MOST_GROWTH} times that`,
   );
+}
+
+/** Applies the components of a sequence in order. Throws if one makes the value too long. */
+export function inOrder<T>(
+  { where }: Part,
+  components: readonly ((value: T) => T)[],
+  lengthOf: (value: T) => number,
+): (value: T) => T {
+  return (value) => {
+    const before = lengthOf(value);
+    return components.reduce((current, component) => {
+      const next = component(current);
+      checkGrowth(where, before, lengthOf(next));
+      return next;
+    }, value);
+  };
 }
 
 export const RESAVE = "use a checkpoint whose tokenizer does without it, or tokenize in Python";

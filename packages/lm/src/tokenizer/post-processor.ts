@@ -12,17 +12,11 @@ export const NO_FRAME: Frame = { prefix: [], suffix: [] };
 
 /** Reads the post-processor of a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPostProcessor(part: Part): Frame {
-  const frame = read(part);
-  part.done();
-  return frame;
-}
-
-function read(part: Part): Frame {
   switch (part.type) {
     case "Sequence":
       return part
         .parts("processors")
-        .map(readPostProcessor)
+        .map((each) => each.read(readPostProcessor))
         .reduce(
           (inner, outer) => ({
             prefix: [...outer.prefix, ...inner.prefix],

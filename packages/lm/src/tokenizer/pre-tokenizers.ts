@@ -1,5 +1,5 @@
 import { CodePointSet, setOf } from "./code-points.js";
-import { checkGrowth, type Part } from "./part.js";
+import { inOrder, type Part } from "./part.js";
 import { bytesToChars } from "./byte-chars.js";
 import { BYTE_LEVEL_PATTERN, Pattern } from "./pattern.js";
 import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
@@ -8,28 +8,14 @@ export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
 
 /** Creates the pre-tokenizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPreTokenizer(part: Part): PreTokenizer {
-  const preTokenizer = read(part);
-  part.done();
-  return preTokenizer;
-}
-
-function read(part: Part): PreTokenizer {
   const perPiece =
     (split: (piece: Piece) => Piece[]): PreTokenizer =>
     (pieces) =>
       pieces.flatMap(split);
   switch (part.type) {
     case "Sequence": {
-      const all = part.parts("pretokenizers").map(readPreTokenizer);
-      const length = (pieces: readonly Piece[]) => pieces.reduce((sum, { text }) => sum + text.length, 0);
-      return (pieces) => {
-        const before = length(pieces);
-        return all.reduce((current, preTokenizer) => {
-          const next = preTokenizer(current);
-          checkGrowth(part.where, before, length(next));
-          return next;
-        }, pieces);
-      };
+      const all = part.parts("pretokenizers").map((each) => each.read(readPreTokenizer));
+      return inOrder(part, all, (pieces) => pieces.reduce((sum, { text }) => sum + text.length, 0));
     }
     case "ByteLevel":
       return readByteLevel(part);

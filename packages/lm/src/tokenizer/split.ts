@@ -37,13 +37,11 @@ export function eachOf(set: CodePointSet): Finder {
 
 /** Reads {"Regex": …} or {"String": …}. */
 export function readPattern(part: Part): Pattern {
-  const given = part.nested("pattern");
-  const regex = given?.string("Regex", { fallback: null }) ?? null;
-  const literal = given?.string("String", { fallback: null }) ?? null;
-  given?.done();
-  if ((regex === null) === (literal === null)) {
-    throw part.error("pattern", '{"Regex": …} or {"String": …}');
-  }
+  const [regex = null, literal = null] =
+    part.nested("pattern")?.read((given) => {
+      return ["Regex", "String"].map((name) => given.string(name, { fallback: null }));
+    }) ?? [];
+  if ((regex === null) === (literal === null)) throw part.error("pattern", '{"Regex": …} or {"String": …}');
   const refuse = (why: string) =>
     part.refuse("pattern", `a pattern is used only where it matches as in Python: ${why}`);
   return regex === null ? Pattern.literal(literal!, refuse) : new Pattern(regex, refuse);
