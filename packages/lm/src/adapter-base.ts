@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
-import { UsageError } from "@astra-rl/torch";
 import type { LoadedCausalLM } from "./checkpoint.js";
+import { readJsonIfThere } from "./json-fields.js";
 import { isModelId } from "./resolve-checkpoint.js";
 
 /**
@@ -28,26 +28,13 @@ export function adapterBaseName(source: string | LoadedCausalLM): {
  * @throws UsageError if the adapter's configuration names no base model
  */
 export async function adapterBase(folder: string): Promise<string | null> {
-  const path = join(folder, "adapter_config.json");
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch {
-    return null;
-  }
-  let fields: { base_model_name_or_path?: unknown; revision?: unknown };
-  try {
-    fields = JSON.parse(text) as typeof fields;
-  } catch (cause) {
-    throw new UsageError(`${path}: is not JSON`, { cause });
-  }
-  const { base_model_name_or_path: base, revision } = fields;
-  if (typeof base === "string" && base !== "") {
-    const local = isAbsolute(base) ? base : resolve(folder, base);
-    if (!isModelId(base) || (await readdir(local).catch(() => null)) !== null) return local;
-    return typeof revision === "string" && revision !== "" ? `${base}@${revision}` : base;
-  }
-  throw new UsageError(
-    `${path}: base_model_name_or_path must name the checkpoint that the adapter belongs to`,
-  );
+  const fields = await readJsonIfThere(join(folder, "adapter_config.json"));
+  if (fields === null) return null;
+  const base = fields.string("base_model_name_or_path", { fallback: "" });
+  if (base === "")
+    throw fields.error("base_model_name_or_path", "the checkpoint that the adapter belongs to");
+  const local = isAbsolute(base) ? base : resolve(folder, base);
+  if (!isModelId(base) || (await readdir(local).catch(() => null)) !== null) return local;
+  const revision = fields.string("revision", { fallback: "" });
+  return revision === "" ? base : `${base}@${revision}`;
 }

@@ -1,26 +1,14 @@
-import { mkdir, readdir, stat } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
-import {
-  describeValue,
-  replaceFolder,
-  requireDevice,
-  UsageError,
-  writeDigests,
-  writeFileAtomic,
-  writeSafetensors,
-  makeFolder,
-  type Device,
-  type DType,
-} from "@astra-rl/torch";
+import { readdir, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { describeValue, requireDevice, UsageError, type Device, type DType } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.js";
-import { JsonFields, parseJsonObject, readFileIfThere, reason } from "./json-fields.js";
-import type { SequenceClassifier } from "./sequence-classifier.js";
-import type { TextEncoder } from "./text-encoder.js";
+import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
+import type { SequenceClassifier, TextEncoder } from "./text-encoder.js";
 import { Tokenizer, VOCABULARIES } from "./tokenizer.js";
 import { readParameters } from "./read-parameters.js";
 import { resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
-import { SINGLE, WeightFiles } from "./weight-files.js";
+import { saveFolder, SINGLE, WeightFiles } from "./weight-files.js";
 
 export interface LoadOptions {
   /** Type of the parameters, independent of the stored type. Default "float32". */
@@ -56,45 +44,62 @@ export interface LoadedCausalLM {
  * file, the rule and the value found
  */
 export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
-  const { dtype = "float32", computeDtype = dtype, device = "cpu" } = options;
-  requireDevice(device, "device");
-  const { tokenizer: fallback } = options;
-  const directory = await resolveCheckpoint(checkpoint, {
-    ...options.hub,
-    needsTokenizer: fallback === undefined,
-  });
-  const fields = await readConfig(directory);
-  const place = fields.where;
-  const family = familyOf(fields);
-  const parsed = family.parseConfig(fields);
-  const borrows = fallback !== undefined && !(await hasTokenizer(directory));
-  const tokenizer = await Tokenizer.load(borrows ? await resolveTokenizer(fallback, options.hub) : directory);
-  checkVocabulary(directory, tokenizer, parsed.vocabSize);
-  const config = withGenerationSettings(parsed, await readGenerationConfig(directory), tokenizer);
-
-  const { parameters, unusedTensors } = await readWeights(directory, family, config, {
-    dtype,
-    device,
-    place,
-  });
+  const { computeDtype = options.dtype ?? "float32", tokenizer: fallback } = options;
+  const folder = await openFolder(checkpoint, options, familyOf, fallback);
+  const { directory, family, tokenizer } = folder;
+  const generation = await readJsonIfThere(join(directory, "generation_config.json"));
+  const config = withGenerationSettings(folder.config, generation, tokenizer);
+  const { parameters, unusedTensors } = await readWeights(folder, config, options);
   const { bosId, eosIds, padId } = config;
   const model = family.create(config, parameters, computeDtype);
   return { model, tokenizer, generation: { bosId, eosIds, padId }, unusedTensors };
 }
 
-/** What the families of all model kinds provide about their parameters. */
-interface Parameterized<C> {
+/** What the families of all kinds of models provide. */
+interface Family<C> {
   readonly layersKey: string;
+  parseConfig(fields: JsonFields): C;
   parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
   parameterName(key: string, config: C): string | null;
 }
 
-/** Reads the parameters of a family's model from the weight files of a folder. */
+/** A checkpoint whose configuration and tokenizer were read, and its weights not yet. */
+interface Folder<C, F extends Family<C>> {
+  directory: string;
+  family: F;
+  config: C;
+  /** Path of config.json, for messages. */
+  place: string;
+  tokenizer: Tokenizer;
+}
+
+/**
+ * Reads configuration and tokenizer of a checkpoint.
+ *
+ * @param fallback the tokenizer's folder or model id, if the checkpoint has none
+ */
+async function openFolder<C extends { readonly vocabSize: number }, F extends Family<C>>(
+  checkpoint: string,
+  { device = "cpu", hub }: LoadOptions,
+  familyFor: (fields: JsonFields) => F & Family<C>,
+  fallback?: string,
+): Promise<Folder<C, F>> {
+  requireDevice(device, "device");
+  const directory = await resolveCheckpoint(checkpoint, { ...hub, needsTokenizer: fallback === undefined });
+  const fields = await readConfig(directory);
+  const family = familyFor(fields);
+  const config = family.parseConfig(fields);
+  const borrows = fallback !== undefined && !(await hasTokenizer(directory));
+  const tokenizer = await Tokenizer.load(borrows ? await resolveTokenizer(fallback, hub) : directory);
+  checkVocabulary(directory, tokenizer, config.vocabSize);
+  return { directory, family, config, place: fields.where, tokenizer };
+}
+
+/** Reads the parameters of a family's model from the weight files of its folder. */
 async function readWeights<C extends { readonly layers: number }>(
-  directory: string,
-  family: Parameterized<C>,
+  { directory, family, place }: Folder<C, Family<C>>,
   config: C,
-  { place, ...types }: { place: string; dtype: DType; device: Device },
+  { dtype = "float32", device = "cpu" }: LoadOptions,
 ) {
   const files = await WeightFiles.open(directory);
   try {
@@ -105,7 +110,7 @@ async function readWeights<C extends { readonly layers: number }>(
       layersKey: family.layersKey,
       place,
     };
-    return readParameters(files, expectation, types);
+    return readParameters(files, expectation, { dtype, device });
   } finally {
     files.close();
   }
@@ -121,16 +126,11 @@ async function readWeights<C extends { readonly layers: number }>(
 export async function saveCausalLM(directory: string, model: CausalLM, tokenizer: Tokenizer): Promise<void> {
   const target = resolve(directory);
   await checkReplaceable(target);
-  makeFolder(dirname(target));
-  await replaceFolder(target, async (temporary) => {
-    await mkdir(temporary);
-    const digests = new Map<string, string>();
-    writeSafetensors(join(temporary, SINGLE), model.namedParameters(), { format: "pt" }, digests);
-    writeDigests(temporary, digests);
-    writeJson(join(temporary, "config.json"), configToSave(model));
-    writeJson(join(temporary, "generation_config.json"), generationToSave(model.config));
-    await tokenizer.save(temporary);
-  });
+  const files = {
+    "config.json": configToSave(model),
+    "generation_config.json": generationToSave(model.config),
+  };
+  await saveFolder(target, [SINGLE, model.namedParameters()], files, (folder) => tokenizer.save(folder));
 }
 
 export interface LoadedClassifier {
@@ -149,16 +149,9 @@ export async function loadSequenceClassifier(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
 ): Promise<LoadedClassifier> {
-  const { dtype = "float32", device = "cpu" } = options;
-  requireDevice(device, "device");
-  const directory = await resolveCheckpoint(checkpoint, options.hub);
-  const fields = await readConfig(directory);
-  const family = classifierFamilyOf(fields);
-  const config = family.parseConfig(fields);
-  const tokenizer = await Tokenizer.load(directory);
-  checkVocabulary(directory, tokenizer, config.vocabSize);
-  const types = { dtype, device, place: fields.where };
-  const { parameters, unusedTensors } = await readWeights(directory, family, config, types);
+  const folder = await openFolder(checkpoint, options, classifierFamilyOf);
+  const { family, config, tokenizer } = folder;
+  const { parameters, unusedTensors } = await readWeights(folder, config, options);
   return { model: family.create(config, parameters), tokenizer, unusedTensors };
 }
 
@@ -185,40 +178,29 @@ export async function loadTextEncoder(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
 ): Promise<LoadedEncoder> {
-  const { dtype = "float32", device = "cpu" } = options;
-  requireDevice(device, "device");
-  const directory = await resolveCheckpoint(checkpoint, options.hub);
-  const fields = await readConfig(directory);
-  const family = encoderFamilyOf(fields);
-  const config = family.parseConfig(fields);
-  const tokenizer = await Tokenizer.load(directory);
-  checkVocabulary(directory, tokenizer, config.vocabSize);
+  const folder = await openFolder(checkpoint, options, encoderFamilyOf);
+  const { directory, family, config, tokenizer } = folder;
   await checkPooling(directory);
   const maxLength = Math.min(config.contextLength, (await sentenceLength(directory)) ?? Infinity);
-  const types = { dtype, device, place: fields.where };
-  const { parameters, unusedTensors } = await readWeights(directory, family, config, types);
+  const { parameters, unusedTensors } = await readWeights(folder, config, options);
   return { model: family.create(config, parameters), tokenizer, maxLength, unusedTensors };
 }
 
 /** Length to which sentence-transformers truncates texts; null if the folder does not specify it. */
 async function sentenceLength(directory: string): Promise<number | null> {
-  const place = join(directory, "sentence_bert_config.json");
-  const bytes = await readFileIfThere(place);
-  if (bytes === null) return null;
-  const fields = new JsonFields(parseJsonObject(bytes, place), place);
-  return fields.has("max_seq_length") ? fields.integer("max_seq_length") : null;
+  const fields = await readJsonIfThere(join(directory, "sentence_bert_config.json"));
+  return fields?.integer("max_seq_length", { fallback: null }) ?? null;
 }
 
 /** Checks the pooling that a sentence-transformers folder specifies; plain transformers folders specify none. */
 async function checkPooling(directory: string): Promise<void> {
-  const place = join(directory, "1_Pooling", "config.json");
-  const bytes = await readFileIfThere(place);
-  if (bytes === null) return;
-  const values = parseJsonObject(bytes, place);
+  const fields = await readJsonIfThere(join(directory, "1_Pooling", "config.json"));
+  if (fields === null) return;
+  const { values, where } = fields;
   const chosen = Object.keys(values).filter((key) => key.startsWith("pooling_mode_") && values[key] === true);
   if (chosen.length === 1 && chosen[0] === "pooling_mode_mean_tokens") return;
   throw new UsageError(
-    `${place}: vectors must be means over tokens (pooling_mode_mean_tokens), got ${chosen.join(", ") || "none"}; choose ` +
+    `${where}: vectors must be means over tokens (pooling_mode_mean_tokens), got ${chosen.join(", ") || "none"}; choose ` +
       `another encoder`,
   );
 }
@@ -235,9 +217,9 @@ async function hasTokenizer(directory: string): Promise<boolean> {
 async function readConfig(directory: string): Promise<JsonFields> {
   await checkFolder(directory);
   const place = join(directory, "config.json");
-  const bytes = await readFileIfThere(place);
-  if (bytes === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
-  return new JsonFields(parseJsonObject(bytes, place), place);
+  const fields = await readJsonIfThere(place);
+  if (fields === null) throw new UsageError(`${place}: a checkpoint needs this file, but there is none`);
+  return fields;
 }
 
 async function checkFolder(directory: string): Promise<void> {
@@ -265,12 +247,6 @@ function checkVocabulary(directory: string, tokenizer: Tokenizer, vocabSize: num
       `${tokenizer.vocabSize - 1} and config.json has "vocab_size" ${vocabSize}; ` +
       `use the tokenizer that the model was trained with`,
   );
-}
-
-async function readGenerationConfig(directory: string): Promise<JsonFields | null> {
-  const place = join(directory, "generation_config.json");
-  const bytes = await readFileIfThere(place);
-  return bytes === null ? null : new JsonFields(parseJsonObject(bytes, place), place);
 }
 
 /**
@@ -312,10 +288,6 @@ function generationToSave(config: ModelConfig): Readonly<Record<string, unknown>
     ...(config.eosIds.length === 0 ? {} : { eos_token_id: eos }),
     ...(config.padId === null ? {} : { pad_token_id: config.padId }),
   };
-}
-
-function writeJson(path: string, value: Readonly<Record<string, unknown>>): void {
-  writeFileAtomic(path, [JSON.stringify(value, null, 2) + "\n"]);
 }
 
 /** Replacing a folder deletes its contents, so it must be a checkpoint or empty. */

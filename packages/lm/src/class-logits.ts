@@ -1,5 +1,5 @@
 import { noGrad, scope, tensor, UsageError } from "@astra-rl/torch";
-import type { SequenceClassifier } from "./sequence-classifier.js";
+import type { SequenceClassifier } from "./text-encoder.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 export interface ClassLogitsOptions {

@@ -21,8 +21,12 @@ export {
 export { classLogits, classifierRow, type ClassLogitsOptions } from "./class-logits.js";
 export { adapterBase, adapterBaseName } from "./adapter-base.js";
 export { isModelId, resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
-export type { SequenceClassifier, SequenceClassifierConfig } from "./sequence-classifier.js";
-export type { TextEncoder } from "./text-encoder.js";
+export type {
+  SequenceClassifier,
+  SequenceClassifierConfig,
+  TextEncoder,
+  TextEncoderConfig,
+} from "./text-encoder.js";
 export {
   initializeCausalLM,
   initializeGPT2,

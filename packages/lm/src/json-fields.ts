@@ -7,75 +7,142 @@ const MAXIMUM_BYTES = 2 ** 28;
 /** Far above every real nesting; recursive code must not overflow the stack. */
 const MAXIMUM_DEPTH = 100;
 
+interface FieldOptions<F> {
+  /** The value of an absent field, or one that is null. Without it the field is required. */
+  fallback?: F;
+}
+
 /** Reads typed fields of a JSON object; every error names the file, the field, the rule and the value found. */
 export class JsonFields {
+  readonly values: Readonly<Record<string, unknown>>;
+  /** Names of the fields that were read. */
+  protected readonly asked = new Set<string>();
+
   constructor(
-    readonly values: Readonly<Record<string, unknown>>,
-    /** Path of the file (or another description of the source); starts every error message. */
+    value: unknown,
+    /** Path of the file, and path within it; starts every error message: `config.json`, `config.json: "rope_scaling"`. */
     readonly where: string,
-  ) {}
+  ) {
+    if (!isObject(value))
+      throw new UsageError(`${where} must be an object, but it is ${describeValue(value)}`);
+    this.values = value;
+  }
 
   /** True if the field is present and not null. */
   has(name: string): boolean {
-    return this.values[name] !== undefined && this.values[name] !== null;
+    this.asked.add(name);
+    return this.own(name) !== undefined && this.own(name) !== null;
   }
 
-  /** An integer of at least `minimum` (default 1). Without a fallback the field is required. */
-  integer<F = never>(name: string, options: { minimum?: number; fallback?: F } = {}): number | F {
-    const { minimum = 1 } = options;
-    return this.#read(name, options, `an integer of at least ${minimum}`, (value): value is number => {
-      return Number.isSafeInteger(value) && (value as number) >= minimum;
+  /** An integer of at least `minimum` (default 1). */
+  integer<F = never>(
+    name: string,
+    options: FieldOptions<F> & { minimum?: number; maximum?: number } = {},
+  ): number | F {
+    const { minimum = 1, maximum } = options;
+    const rule =
+      maximum === undefined
+        ? `an integer of at least ${minimum}`
+        : `an integer from ${minimum} to ${maximum}`;
+    return this.field(name, options, rule, (value): value is number => {
+      return isCount(value) && value >= minimum && value <= (maximum ?? value);
     });
   }
 
   /** A finite number greater than zero. */
-  positive<F = never>(name: string, options: { fallback?: F } = {}): number | F {
-    return this.#read(name, options, "a number greater than 0", (value): value is number => {
+  positive<F = never>(name: string, options: FieldOptions<F> = {}): number | F {
+    return this.field(name, options, "a number greater than 0", (value): value is number => {
       return typeof value === "number" && Number.isFinite(value) && value > 0;
     });
   }
 
-  boolean<F = never>(name: string, options: { fallback?: F } = {}): boolean | F {
-    return this.#read(name, options, "true or false", (value) => typeof value === "boolean");
+  boolean<F = never>(name: string, options: FieldOptions<F> = {}): boolean | F {
+    return this.field(name, options, "true or false", (value) => typeof value === "boolean");
   }
 
-  string<F = never>(name: string, options: { fallback?: F } = {}): string | F {
-    return this.#read(name, options, "a string", (value) => typeof value === "string");
+  string<F = never>(name: string, options: FieldOptions<F> = {}): string | F {
+    return this.field(name, options, "a string of whole characters", isText);
+  }
+
+  list<F = never>(name: string, options: FieldOptions<F> = {}): readonly unknown[] | F {
+    return this.field(name, options, "a list", (value): value is unknown[] => Array.isArray(value));
+  }
+
+  /** The object in a field, as it is. */
+  object<F = never>(name: string, options: FieldOptions<F> = {}): Readonly<Record<string, unknown>> | F {
+    return this.field(name, options, "an object", isObject);
+  }
+
+  /** The fields of the object in a field; null if it is absent or null. */
+  nested(name: string): JsonFields | null {
+    const value = this.object(name, { fallback: null });
+    return value && new JsonFields(value, this.inside(name));
   }
 
   /** A token id, or a list of them; [] if the field is absent or null. */
   ids(name: string): number[] {
-    const isId = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
-    const value = this.#read(
+    const value = this.field(
       name,
       { fallback: [] },
       "a token id or a list of token ids",
-      (found): found is number | number[] => isId(found) || (Array.isArray(found) && found.every(isId)),
+      (found): found is number | number[] => isCount(found) || (Array.isArray(found) && found.every(isCount)),
     );
     return Array.isArray(value) ? value : [value];
   }
 
-  /** An error about one field, for rules that callers check. */
-  error(name: string, rule: string): UsageError {
-    return new UsageError(
-      `${this.where}: "${name}" must be ${rule}, but it is ${describeValue(this.values[name])}`,
-    );
+  /** Place of a field, as the start of error messages about what it contains. */
+  inside(name: string): string {
+    return `${this.where}: ${JSON.stringify(name)}`;
   }
 
-  #read<T, F>(
+  /** An error about one field, for rules that callers check. */
+  error(name: string, rule: string): UsageError {
+    const value = this.own(name);
+    const found = value === undefined ? "missing" : describeValue(value);
+    return new UsageError(`${this.title}: "${name}" must be ${rule}, but it is ${found}`);
+  }
+
+  /** Reads a field by a rule of the caller. */
+  field<T, F>(
     name: string,
-    options: { fallback?: F },
+    options: FieldOptions<F>,
     rule: string,
     accepts: (value: unknown) => value is T,
   ): T | F {
-    const value = this.values[name];
-    if (value === undefined || value === null) {
-      if ("fallback" in options) return options.fallback as F;
-      throw new UsageError(`${this.where}: "${name}" must be ${rule}, but it is missing`);
-    }
+    const value = this.own(name);
+    if (!this.has(name) && "fallback" in options) return options.fallback as F;
     if (!accepts(value)) throw this.error(name, rule);
     return value;
   }
+
+  /** The place of this object, with its "type" if it has one. */
+  protected get title(): string {
+    const type = this.own("type");
+    return typeof type === "string" ? `${this.where} (${type})` : this.where;
+  }
+
+  protected own(name: string): unknown {
+    return Object.hasOwn(this.values, name) ? this.values[name] : undefined;
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Lone surrogates are not valid text; Python refuses them. */
+export function isText(value: unknown): value is string {
+  return typeof value === "string" && !/\p{Cs}/u.test(value);
+}
+
+export function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** The fields of a file that must contain one JSON object; null if the file does not exist. */
+export async function readJsonIfThere(path: string): Promise<JsonFields | null> {
+  const bytes = await readFileIfThere(path);
+  return bytes && new JsonFields(parseJsonObject(bytes, path), path);
 }
 
 /** Parses bytes that must contain one JSON object. */
@@ -90,13 +157,13 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
       cause,
     });
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);
   }
   if (isNestedDeeper(text, MAXIMUM_DEPTH)) {
     throw new UsageError(`${where}: must be nested at most ${MAXIMUM_DEPTH} deep, but it is nested deeper`);
   }
-  return value as Record<string, unknown>;
+  return value;
 }
 
 /** Whether valid JSON nests lists and objects deeper than `limit`. */
@@ -131,7 +198,7 @@ export async function readFileIfThere(path: string): Promise<Uint8Array | null> 
     return await readFile(path);
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") {
+    if (["ENOENT", "ENOTDIR"].includes((cause as NodeJS.ErrnoException).code ?? "")) {
       // A broken link is an error, not a missing file.
       checkRegular(path);
       return null;

@@ -12,6 +12,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
+import { checkTokenIds, idTensor, standIn } from "./token-ids.js";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";
 
 /** A continuation to be scored, and its context. Token ids. */
@@ -123,7 +124,7 @@ export function tokenOutputs(
       if (counters !== undefined) counters.tokensRead += batch.tokens;
     }
     const padding = zeros([1], { dtype, device: model.device });
-    const index = ids(
+    const index = idTensor(
       place.map((where) => (where < 0 ? placed : where)),
       model.device,
     );
@@ -153,12 +154,7 @@ export function contextThatFits(
   where = "contextThatFits",
 ): readonly number[] {
   const { context, continuation } = row;
-  for (const id of [...context, ...continuation]) {
-    if (Number.isSafeInteger(id) && id >= 0 && id < config.vocabSize) continue;
-    throw new UsageError(
-      `${where}: token ids must be integers from 0 to ${config.vocabSize - 1}, got ${describeValue(id)}`,
-    );
-  }
+  checkTokenIds(where, [...context, ...continuation], config.vocabSize);
   const pinned = Math.min(row.pinned ?? 0, context.length);
   if (!Number.isSafeInteger(pinned) || pinned < 0) {
     throw new UsageError(
@@ -176,15 +172,7 @@ export function contextThatFits(
   if (context.length > room) {
     return [...context.slice(0, pinned), ...context.slice(context.length - (room - pinned))];
   }
-  if (context.length > 0) return context;
-  const standIn = config.bosId ?? config.eosIds[0];
-  if (standIn === undefined) {
-    throw new UsageError(
-      `${where}: an empty context needs a beginning- or end-of-text token to stand in for it, ` +
-        `but the model's configuration names neither`,
-    );
-  }
-  return [standIn];
+  return context.length > 0 ? context : [standIn({ config }, where)];
 }
 
 /** Tries processed in one forward pass, concatenated. */
@@ -212,7 +200,10 @@ function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[]
 interface Scored {
   /** Flat indices of the tokens whose next token is scored, without duplicates. */
   places: number[];
-  /** One entry per log-probability: the index in `places` of the predicting token, and the predicted token. */
+  /**
+   * One entry per log-probability: the index in `places` of the predicting token, and the predicted token; in ascending
+   * order of `place`.
+   */
   targets: { row: number; k: number; place: number; token: number }[];
 }
 
@@ -237,7 +228,7 @@ function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
     }
     start += trie.tokens.length;
   }
-  return { places, targets };
+  return { places, targets: targets.sort((a, b) => a.place - b.place) };
 }
 
 /** Maximum number of logits computed at once; less for inference, where none are kept for gradients. */
@@ -260,15 +251,11 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
   const step = Math.max(1, Math.floor(limit / vocabSize));
   const logprobs: Tensor[] = [];
   const entropies: Tensor[] = [];
-  const order: number[] = [];
   for (let start = 0; start < scored.places.length; start += step) {
     const end = Math.min(start + step, scored.places.length);
-    const wanted: number[] = [];
-    scored.targets.forEach(({ place, token }, target) => {
-      if (place < start || place >= end) return;
-      wanted.push((place - start) * vocabSize + token);
-      order.push(target);
-    });
+    const wanted = scored.targets
+      .filter(({ place }) => place >= start && place < end)
+      .map(({ place, token }) => (place - start) * vocabSize + token);
     // The function recomputed in the backward pass returns a single tensor: [wanted], then [end − start] entropies.
     const read = (states?: Tensor, indices?: Tensor) =>
       scope(() => {
@@ -278,7 +265,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
         return cat([both.logprobs, both.entropy], 0);
       });
     const numbers = scope(() => {
-      const inputs = [hidden.narrow(0, start, end - start), ids(wanted, model.device)];
+      const inputs = [hidden.narrow(0, start, end - start), idTensor(wanted, model.device)];
       return gradientCheckpointing
         ? checkpoint(read, inputs, model.namedParameters().values())
         : read(...inputs);
@@ -286,19 +273,17 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
     if (entropy) entropies.push(numbers.narrow(0, wanted.length, end - start));
     logprobs.push(entropy ? numbers.narrow(0, 0, wanted.length) : numbers);
   }
-  const inverse = new Int32Array(order.length);
-  order.forEach((target, at) => (inverse[target] = at));
   // [places] → [targets]
   const ofTargets = (numbers: Tensor) =>
     numbers.indexSelect(
       0,
-      ids(
+      idTensor(
         scored.targets.map(({ place }) => place),
         model.device,
       ),
     );
   return {
-    logprobs: cat(logprobs, 0).indexSelect(0, ids(inverse, model.device)),
+    logprobs: cat(logprobs, 0),
     ...(entropy ? { entropy: ofTargets(cat(entropies, 0)) } : {}),
     ...(head === undefined ? {} : { head: ofTargets(head(hidden)) }),
   };
@@ -312,7 +297,7 @@ function readBatch(
   gradientCheckpointing: boolean,
 ): Tensor {
   const { device } = model;
-  const positions = ids(
+  const positions = idTensor(
     tries.flatMap((trie) => trie.depths),
     device,
   ).unsqueeze(0);
@@ -322,7 +307,7 @@ function readBatch(
     const mask = tensor(ancestorMask(trie), { dtype: "bool", shape: [1, 1, length, length], device });
     return { length, mask };
   });
-  const tokens = ids(
+  const tokens = idTensor(
     tries.flatMap((trie) => trie.tokens),
     device,
   ).unsqueeze(0);
@@ -330,11 +315,7 @@ function readBatch(
     positions,
     mask: null,
     segments,
-    places: ids(places, device),
+    places: idTensor(places, device),
     gradientCheckpointing,
   });
-}
-
-function ids(values: Int32Array | readonly number[], device: string): Tensor {
-  return tensor(Int32Array.from(values), { device }).to("int64");
 }

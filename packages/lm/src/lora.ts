@@ -1,5 +1,4 @@
-import { mkdir } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
+import { join } from "node:path";
 import {
   UsageError,
   checkDigest,
@@ -10,21 +9,17 @@ import {
   noGrad,
   openSafetensors,
   rand,
-  replaceFolder,
   scope,
-  writeDigests,
-  writeFileAtomic,
-  writeSafetensors,
   zeros,
   Generator,
-  makeFolder,
   type Device,
   type Tensor,
 } from "@astra-rl/torch";
 import type { Adapter, Projection } from "./adapter.js";
-import { JsonFields, parseJsonObject, readFileIfThere } from "./json-fields.js";
-import { requireFinite, STORED_AS_FLOAT } from "./read-parameters.js";
+import { isObject, readJsonIfThere, type JsonFields } from "./json-fields.js";
+import { checkStored, finite } from "./read-parameters.js";
 import { resolveCheckpoint, type HubOptions } from "./resolve-checkpoint.js";
+import { saveFolder } from "./weight-files.js";
 
 export interface LoRAConfiguration {
   /** Inner dimension r. */
@@ -103,10 +98,9 @@ export class LoRA implements Adapter {
     const { device = "cpu", hub } = options;
     const directory = await resolveCheckpoint(source, hub);
     const configurationPath = join(directory, "adapter_config.json");
-    const bytes = await readFileIfThere(configurationPath);
-    if (bytes === null)
+    const fields = await readJsonIfThere(configurationPath);
+    if (fields === null)
       throw new UsageError(`${configurationPath}: an adapter needs this file, but it is missing`);
-    const fields = new JsonFields(parseJsonObject(bytes, configurationPath), configurationPath);
     const configuration = parsePeftConfiguration(fields);
     const chosen = chooseProjections(configurationPath, projections, configuration.targetModules);
     const path = join(directory, "adapter_model.safetensors");
@@ -117,20 +111,8 @@ export class LoRA implements Adapter {
         scope(() => {
           const read = (name: string, part: string, shape: readonly number[]) => {
             const key = `${PREFIX}${name}.lora_${part}.weight`;
-            const entry = file.tensors.get(key);
-            if (!entry) throw new UsageError(`${path}: the tensor "${key}" is missing`);
-            if (!STORED_AS_FLOAT.includes(entry.dtype)) {
-              throw new UsageError(
-                `${path}: "${key}" must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
-              );
-            }
-            if (String(entry.shape) !== String(shape)) {
-              throw new UsageError(
-                `${path}: "${key}" must have shape [${shape.join(", ")}], but has [${entry.shape.join(", ")}]`,
-              );
-            }
-            const matrix = noGrad(() => file.read(key).to({ dtype: "float32", device }));
-            requireFinite(matrix, path, key);
+            checkStored(path, key, file.tensors.get(key), shape, "according to this model");
+            const matrix = noGrad(() => finite(file.read(key), path, key, { dtype: "float32", device }));
             return matrix.requiresGrad_();
           };
           const { rank } = configuration;
@@ -225,18 +207,8 @@ export class LoRA implements Adapter {
       init_lora_weights: true,
       modules_to_save: null,
     };
-    const target = resolve(directory);
-    makeFolder(dirname(target));
-    await replaceFolder(target, async (temporary) => {
-      await mkdir(temporary);
-      writeFileAtomic(join(temporary, "adapter_config.json"), [
-        `${JSON.stringify(configuration, null, 2)}\n`,
-      ]);
-      const digests = new Map<string, string>();
-      const path = join(temporary, "adapter_model.safetensors");
-      writeSafetensors(path, this.namedParameters(), { format: "pt" }, digests);
-      writeDigests(temporary, digests);
-    });
+    const weights = ["adapter_model.safetensors", this.namedParameters()] as const;
+    await saveFolder(directory, weights, { "adapter_config.json": configuration });
   }
 
   dispose(): void {
@@ -287,20 +259,18 @@ function parsePeftConfiguration(fields: JsonFields): Required<LoRAConfiguration>
   if (bias !== "none") throw fields.error("bias", `"none": trained biases are not supported`);
   for (const name of ["rank_pattern", "alpha_pattern"]) {
     const pattern = fields.values[name] ?? {};
-    if (typeof pattern !== "object" || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
+    if (!isObject(pattern) || Object.keys(pattern).length > 0) throw fields.error(name, "empty");
   }
-  const targets = fields.values["target_modules"];
-  if (!Array.isArray(targets) || !targets.every((target) => typeof target === "string")) {
+  const targets = fields.list("target_modules");
+  if (!targets.every((target) => typeof target === "string"))
     throw fields.error("target_modules", "a list of names");
-  }
-  const alpha = fields.positive("lora_alpha");
   const dropoutValue = fields.values["lora_dropout"] ?? 0;
   if (typeof dropoutValue !== "number") throw fields.error("lora_dropout", "a number from 0 to less than 1");
   return checkConfiguration(fields.where, {
     rank: fields.integer("r"),
-    alpha,
+    alpha: fields.positive("lora_alpha"),
     // Without duplicates: a very long list would make comparing it with every projection too slow.
-    targetModules: [...new Set(targets as string[])],
+    targetModules: [...new Set(targets)],
     dropout: dropoutValue,
   });
 }

@@ -11,7 +11,7 @@ import {
 import type { WeightFiles } from "./weight-files.js";
 
 /** Supported stored types of parameters. */
-export const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
+const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
 
 /** What a model expects in its weight files. */
 export interface Expectation {
@@ -38,7 +38,6 @@ export function readParameters(
   options: { dtype: DType; device: Device },
 ): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
   const { parameterName, layers, place } = expectation;
-  const { dtype, device } = options;
   checkLayers(files, expectation);
   const shapes = expectation.shapes();
   const found = new Map<string, string>();
@@ -46,7 +45,8 @@ export function readParameters(
   for (const key of files.keys()) {
     const name = parameterName(key);
     if (name === null) continue;
-    const { path, dtype: stored, shape } = files.describe(key);
+    const described = files.describe(key);
+    const { path } = described;
     const expected = shapes.get(name);
     if (expected === undefined) {
       const layer = layerOf(name);
@@ -61,17 +61,7 @@ export function readParameters(
     const twin = found.get(name);
     if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} stand for the same parameter`);
     found.set(name, key);
-    if (!STORED_AS_FLOAT.includes(stored)) {
-      throw new UsageError(
-        `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${stored}`,
-      );
-    }
-    if (shape.join() !== expected.join()) {
-      throw new UsageError(
-        `${path}: tensor ${key} must have shape [${expected.join(", ")}] according to ${place}, ` +
-          `but it has [${shape.join(", ")}]`,
-      );
-    }
+    checkStored(path, key, described, expected, `according to ${place}`);
   }
   const missing = [...shapes.keys()].filter((name) => !found.has(name));
   if (missing.length > 0) {
@@ -89,11 +79,7 @@ export function readParameters(
       const tensor = noGrad(() =>
         scope(() => {
           const key = found.get(name)!;
-          const stored = files.read(key);
-          const converted =
-            stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
-          requireFinite(converted, files.describe(key).path, key);
-          return converted;
+          return finite(files.read(key), files.describe(key).path, key, options);
         }),
       );
       parameters.set(name, keep(tensor));
@@ -127,12 +113,45 @@ function layerOf(name: string): number | null {
 }
 
 /**
- * Refuses infinite and NaN weights, with which a model generates only nonsense.
+ * Checks how a tensor is stored.
+ *
+ * @param entry undefined if the file has no such tensor
+ * @param because what decides about the shape, for the message
+ * @throws UsageError naming the file and the tensor
+ */
+export function checkStored(
+  path: string,
+  key: string,
+  entry: { dtype: string; shape: readonly number[] } | undefined,
+  shape: readonly number[],
+  because: string,
+): void {
+  if (entry === undefined) throw new UsageError(`${path}: tensor ${key} is missing`);
+  if (!STORED_AS_FLOAT.includes(entry.dtype)) {
+    throw new UsageError(
+      `${path}: tensor ${key} must be stored as one of ${STORED_AS_FLOAT.join(", ")}, but it is ${entry.dtype}`,
+    );
+  }
+  if (entry.shape.join() === shape.join()) return;
+  throw new UsageError(
+    `${path}: tensor ${key} must have shape [${shape.join(", ")}] ${because}, but it has [${entry.shape.join(", ")}]`,
+  );
+}
+
+/**
+ * A tensor that was read, in another type and on another device. Refuses infinite and NaN weights, with which a model
+ * generates only nonsense.
  *
  * @throws UsageError naming the file and the tensor
  */
-export function requireFinite(tensor: Tensor, path: string, key: string): void {
-  if (tensor.numel() === 0) return;
+export function finite(
+  stored: Tensor,
+  path: string,
+  key: string,
+  { dtype, device }: { dtype: DType; device: Device },
+): Tensor {
+  const tensor = stored.dtype === dtype && stored.device === device ? stored : stored.to({ dtype, device });
+  if (tensor.numel() === 0) return tensor;
   // One pass without a copy; min and max are NaN if any element is.
   const extremes = noGrad(() =>
     scope(() => {
@@ -141,7 +160,7 @@ export function requireFinite(tensor: Tensor, path: string, key: string): void {
       return comparable.aminmax().map((extreme) => extreme.item());
     }),
   );
-  if (extremes.every(Number.isFinite)) return;
+  if (extremes.every(Number.isFinite)) return tensor;
   throw new UsageError(
     `${path}: tensor ${key} must hold finite numbers, but some are infinite or NaN; the file is damaged, or the training ` +
       `that wrote it had diverged`,

@@ -95,16 +95,14 @@ export class Tokenizer {
       modelType,
     });
     const definition = new Part(settings.definition, file);
-    const part = (name: string) =>
-      definition.has(name) ? new Part(definition.values[name], `${file}: ${JSON.stringify(name)}`) : null;
     const optional = <T>(name: string, reader: (part: Part) => T): T | null => {
-      const found = part(name);
-      return found === null ? null : reader(found);
+      const found = definition.nested(name);
+      return found && found.read(reader);
     };
-    const model = part("model");
+    const model = definition.nested("model");
     if (model === null)
       throw new UsageError(`${file}: is not a tokenizer that can be used: it has no "model"`);
-    this.#model = readModel(model);
+    this.#model = model.read(readModel);
     this.#normalizer = optional("normalizer", readNormalizer);
     this.#preTokenizer = optional("pre_tokenizer", readPreTokenizer);
     this.#decoder = optional("decoder", readDecoder);

@@ -16,6 +16,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM } from "./causal-lm.js";
+import { checkStored, finite } from "./read-parameters.js";
 
 /** Stored next to a checkpoint's weights; ignored when only the model is loaded. */
 const FILE = "value_head.safetensors";
@@ -83,13 +84,9 @@ export class ValueHead {
     try {
       scope(() => {
         const own = [...this.#named()];
-        const stored = own.map(([name, { shape }]) => {
-          const found = file.tensors.get(name);
-          if (found !== undefined && String(found.shape) === String(shape)) return file.read(name);
-          throw new UsageError(
-            `${path}: "${name}" must have shape [${shape.join(", ")}], as this tester's hidden states need, but ` +
-              (found === undefined ? "is missing" : `has [${found.shape.join(", ")}]`),
-          );
+        const stored = own.map(([name, { shape, dtype, device }]) => {
+          checkStored(path, name, file.tensors.get(name), shape, "for this tester's hidden states");
+          return finite(file.read(name), path, name, { dtype, device });
         });
         noGrad(() => own.forEach(([, tensor], at) => tensor.copy_(stored[at]!)));
       });

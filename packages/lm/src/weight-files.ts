@@ -1,11 +1,16 @@
-import { readdir, stat } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { mkdir, readdir, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import {
   checkDigest,
   describeValue,
+  makeFolder,
   openSafetensors,
   openStateDict,
+  replaceFolder,
   UsageError,
+  writeDigests,
+  writeFileAtomic,
+  writeSafetensors,
   type SafetensorsFile,
   type StateDictFile,
   type Tensor,
@@ -121,11 +126,7 @@ export function parseIndex(
   { ending }: WeightFormat,
 ): Map<string, string> {
   const fields = new JsonFields(parseJsonObject(bytes, place), place);
-  const map = fields.values["weight_map"];
-  if (typeof map !== "object" || map === null || Array.isArray(map)) {
-    throw fields.error("weight_map", "an object that gives each tensor's file");
-  }
-  const entries = Object.entries(map as Record<string, unknown>).map(([key, name]): [string, string] => {
+  const entries = Object.entries(fields.object("weight_map")).map(([key, name]): [string, string] => {
     const plain = typeof name === "string" && basename(name) === name && !name.includes("\0");
     if (plain && name.endsWith(ending)) return [key, name];
     throw new UsageError(
@@ -152,6 +153,32 @@ export function missingWeights(place: string, names: readonly string[]): string 
       ? ""
       : `; ${other} is in a format that is not supported: save it once in Python with save_pretrained(folder)`)
   );
+}
+
+/**
+ * Writes weights with their checksum, and JSON files beside them. The write is atomic: an existing folder is replaced by
+ * a rename once everything is written.
+ *
+ * @param files contents by file name
+ * @param more writes further files into the folder
+ */
+export async function saveFolder(
+  directory: string,
+  [name, tensors]: readonly [name: string, tensors: ReadonlyMap<string, Tensor>],
+  files: Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+  more?: (folder: string) => Promise<void>,
+): Promise<void> {
+  const target = resolve(directory);
+  makeFolder(dirname(target));
+  await replaceFolder(target, async (temporary) => {
+    await mkdir(temporary);
+    const digests = new Map<string, string>();
+    writeSafetensors(join(temporary, name), tensors, { format: "pt" }, digests);
+    writeDigests(temporary, digests);
+    for (const [file, content] of Object.entries(files))
+      writeFileAtomic(join(temporary, file), [`${JSON.stringify(content, null, 2)}\n`]);
+    await more?.(temporary);
+  });
 }
 
 /** Stored size of a checkpoint's weights; 0 for a folder that does not exist, which loading will report. */

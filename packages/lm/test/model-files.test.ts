@@ -260,7 +260,7 @@ describe("other files of a model", () => {
       // Somebody else's adapter: ours would be refused for its digest before it is read.
       rmSync(path("SHA256SUMS"));
       await expectRefusal(
-        /adapter_model\.safetensors: ".*" must be stored as one of float32, .* but it is int32/,
+        /adapter_model\.safetensors: tensor .* must be stored as one of float32, .* but it is int32/,
         load,
       );
     });

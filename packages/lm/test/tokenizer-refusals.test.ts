@@ -56,7 +56,7 @@ describe("a tokenizer that might differ from Python's", () => {
       "a missing option",
       { decoder: { type: "WordPiece", prefix: "##" } },
       {},
-      /"decoder" \(WordPiece\): "cleanup" must be true or false, got nothing/,
+      /"decoder" \(WordPiece\): "cleanup" must be true or false, but it is missing/,
     ],
     ["a behaviour", split({ behavior: "removed" }), {}, /"behavior".*one of Removed/],
     [

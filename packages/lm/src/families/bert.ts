@@ -10,8 +10,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
-import type { SequenceClassifier, SequenceClassifierConfig } from "../sequence-classifier.js";
-import type { TextEncoder } from "../text-encoder.js";
+import type { SequenceClassifier, SequenceClassifierConfig, TextEncoder } from "../text-encoder.js";
 import { attend, attentionBiases } from "./attention.js";
 
 /**
@@ -19,7 +18,8 @@ import { attend, attentionBiases } from "./attention.js";
  * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
  * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
-export interface BertConfig extends SequenceClassifierConfig, Pick<Variant, "prefix" | "names" | "head"> {
+export interface BertConfig extends SequenceClassifierConfig {
+  readonly variant: Variant;
   /** Position of the first token: in RoBERTa, positions start after the padding id. */
   readonly firstPosition: number;
   readonly positions: number;
@@ -143,7 +143,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
   const variant = VARIANTS.get(modelType);
   if (variant === undefined) throw fields.error("model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
-  const { className: architecture, prefix, keys, names, head, positionsAfterPad } = variant;
+  const { className: architecture, keys, positionsAfterPad } = variant;
   const hiddenSize = fields.integer(keys.hiddenSize);
   const heads = fields.integer(keys.heads);
   if (hiddenSize % heads !== 0)
@@ -159,9 +159,7 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
   return {
     architecture,
     modelType,
-    prefix,
-    names,
-    head,
+    variant,
     vocabSize: fields.integer("vocab_size"),
     contextLength: positions - firstPosition,
     labels: parseLabels(fields),
@@ -180,20 +178,18 @@ export function parseBertConfig(fields: JsonFields): BertConfig {
 
 /** Labels of `id2label` in the order of their ids; transformers omits it if there are two unnamed labels. */
 function parseLabels(fields: JsonFields): readonly string[] {
-  if (!fields.has("id2label")) return ["LABEL_0", "LABEL_1"];
-  const map = fields.values["id2label"] as Record<string, unknown>;
-  const count = typeof map === "object" ? Object.keys(map).length : 0;
-  const own = (key: string) => (Object.hasOwn(map, key) ? map[key] : undefined);
-  const labels = Array.from({ length: count }, (_, index) => own(String(index)));
-  if (count === 0 || !labels.every((label) => typeof label === "string")) {
+  const map = fields.object("id2label", { fallback: { 0: "LABEL_0", 1: "LABEL_1" } });
+  const entries = Object.entries(map); // integer keys come first, in ascending order
+  const labels = entries.map(([key, label], index) => (key === String(index) ? label : null));
+  if (labels.length === 0 || !labels.every((label) => typeof label === "string"))
     throw fields.error("id2label", `an object from "0", "1", … to names`);
-  }
-  return labels as string[];
+  return labels;
 }
 
 /** Names and shapes of an encoder's tensors. */
 export function bertEncoderShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { prefix, names, hiddenSize, intermediateSize, tokenTypes } = config;
+  const { hiddenSize, intermediateSize, tokenTypes } = config;
+  const { prefix, names } = config.variant;
   const shapes = new Map<string, readonly number[]>();
   const dense = denseShapes(shapes);
   const norm = (name: string) => shapes.set(`${name}.weight`, [hiddenSize]).set(`${name}.bias`, [hiddenSize]);
@@ -216,7 +212,8 @@ export function bertEncoderShapes(config: BertConfig): Map<string, readonly numb
 
 /** Names and shapes of a classifier's tensors. */
 export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { head, hiddenSize } = config;
+  const { hiddenSize } = config;
+  const { head } = config.variant;
   const shapes = bertEncoderShapes(config);
   const dense = denseShapes(shapes);
   dense(head.dense, hiddenSize, hiddenSize);
@@ -238,7 +235,7 @@ export class BertEncoder implements TextEncoder {
     readonly config: BertConfig,
     private readonly parameters: Map<string, Tensor>,
   ) {
-    const first = this.#parameter(`${config.prefix}.embeddings.word_embeddings.weight`);
+    const first = this.#parameter(`${config.variant.prefix}.embeddings.word_embeddings.weight`);
     this.dtype = first.dtype;
     this.device = first.device;
     this.#releaseThreads = claimThreads([...parameters.values()]);
@@ -250,7 +247,8 @@ export class BertEncoder implements TextEncoder {
 
   forward(ids: Tensor, mask: Tensor): Tensor {
     const { config, device, dtype } = this;
-    const { prefix, names, layers, firstPosition, tokenTypes } = config;
+    const { layers, firstPosition, tokenTypes } = config;
+    const { prefix, names } = config.variant;
     const length = ids.shape[1]!;
     // Padding is on the right, so positions count from the left in every row.
     const positions = arange(firstPosition, firstPosition + length, 1, { dtype: "int64", device });
@@ -283,17 +281,19 @@ export class BertEncoder implements TextEncoder {
   }
 
   #attention(x: Tensor, place: string, biases: Tensor[]): Tensor {
-    const { heads, hiddenSize, names } = this.config;
+    const { heads, hiddenSize } = this.config;
     const [batch, length] = x.shape as [number, number, number];
     const size = hiddenSize / heads;
     // [B, T, D] → [B, H, T, E]
     const split = (part: "query" | "key" | "value") =>
-      this.dense(x, `${place}.${names[part]}`).view([batch, length, heads, size]).transpose(1, 2);
+      this.dense(x, `${place}.${this.config.variant.names[part]}`)
+        .view([batch, length, heads, size])
+        .transpose(1, 2);
     return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
   /** x·Wᵀ + b with the named weight and bias. */
-  dense(x: Tensor, name: string): Tensor {
+  protected dense(x: Tensor, name: string): Tensor {
     return linear(x, this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`));
   }
 
@@ -315,38 +315,12 @@ export class BertEncoder implements TextEncoder {
   }
 }
 
-export class BertClassifier implements SequenceClassifier {
-  readonly #encoder: BertEncoder;
-
-  /** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
-  constructor(
-    readonly config: BertConfig,
-    parameters: Map<string, Tensor>,
-  ) {
-    this.#encoder = new BertEncoder(config, parameters);
-  }
-
-  get dtype(): DType {
-    return this.#encoder.dtype;
-  }
-
-  get device(): Device {
-    return this.#encoder.device;
-  }
-
-  namedParameters(): Map<string, Tensor> {
-    return this.#encoder.namedParameters();
-  }
-
-  forward(ids: Tensor, mask: Tensor): Tensor {
-    const encoder = this.#encoder;
-    const first = encoder.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
-    const { head } = this.config;
-    return encoder.dense(encoder.dense(first, head.dense)[head.activation](), head.output);
-  }
-
-  dispose(): void {
-    this.#encoder.dispose();
+/** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
+export class BertClassifier extends BertEncoder implements SequenceClassifier {
+  override forward(ids: Tensor, mask: Tensor): Tensor {
+    const first = super.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
+    const { head } = this.config.variant;
+    return this.dense(this.dense(first, head.dense)[head.activation](), head.output);
   }
 }
 
@@ -379,9 +353,10 @@ export const bertEncoders = families.map(({ className, ...family }) => ({
   ...family,
   architectures: [`${className}Model`, `${className}ForSequenceClassification`],
   parameterShapes: bertEncoderShapes,
-  parameterName: (key: string, { prefix }: BertConfig) => {
+  parameterName: (key: string, { variant }: BertConfig) => {
     const name = parameterName(key);
-    return name !== null && /^(embeddings|encoder|transformer)\./.test(name) ? `${prefix}.${name}` : name;
+    const isBare = name !== null && /^(embeddings|encoder|transformer)\./.test(name);
+    return isBare ? `${variant.prefix}.${name}` : name;
   },
   create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertEncoder(config, parameters),
 }));

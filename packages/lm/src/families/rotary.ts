@@ -1,5 +1,5 @@
 import { arange, tensor, type Device, type Tensor } from "@astra-rl/torch";
-import { JsonFields } from "../json-fields.js";
+import type { JsonFields } from "../json-fields.js";
 
 /**
  * Rotary position embeddings (Su et al. 2021, arXiv 2104.09864) and the context extensions that checkpoints use.
@@ -25,8 +25,8 @@ export interface RotarySettings {
 }
 
 export function parseRotarySettings(fields: JsonFields): RotarySettings {
-  const parameters = nested(fields, "rope_parameters");
-  const scaling = parameters ?? nested(fields, "rope_scaling");
+  const parameters = fields.nested("rope_parameters");
+  const scaling = parameters ?? fields.nested("rope_scaling");
   const theta =
     parameters?.positive("rope_theta", { fallback: null }) ??
     fields.positive("rope_theta", { fallback: 10000 });
@@ -64,14 +64,6 @@ export function parseRotarySettings(fields: JsonFields): RotarySettings {
     default:
       throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3"`);
   }
-}
-
-function nested(fields: JsonFields, name: string): JsonFields | null {
-  if (!fields.has(name)) return null;
-  const value = fields.values[name];
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw fields.error(name, "an object");
-  return new JsonFields(value as Record<string, unknown>, `${fields.where}: "${name}"`);
 }
 
 /** Angle per position of each channel pair: E/2 numbers, radians per token. */

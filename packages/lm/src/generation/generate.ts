@@ -1,5 +1,6 @@
 import type { CausalLM } from "../causal-lm.js";
-import { GenerationSession, type Generation, type SessionOptions } from "./session.js";
+import { GenerationSession, type Generation } from "./session.js";
+import type { SessionOptions } from "./session-arguments.js";
 import type { TokenDecoder } from "./stop.js";
 import type { DrawKey } from "./keyed-random.js";
 import type { Sampling } from "./sampling.js";

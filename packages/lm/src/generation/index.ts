@@ -11,13 +11,8 @@ export {
   type ResolvedSampling,
   type Sampling,
 } from "./sampling.js";
-export {
-  GenerationSession,
-  type Generation,
-  type ReadOptions,
-  type ScoredSpan,
-  type SessionOptions,
-} from "./session.js";
+export { GenerationSession, type Generation } from "./session.js";
+export type { ReadOptions, ScoredSpan, SessionOptions } from "./session-arguments.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason } from "./session-decode.js";

@@ -5,11 +5,11 @@ import {
   searchsorted,
   selectiveLogSoftmax,
   sortedTopK,
-  tensor,
   where,
   zeros,
   type Tensor,
 } from "@astra-rl/torch";
+import { idTensor } from "../token-ids.js";
 
 // From logits to one sampled token per row, as pure functions: B rows, V vocabulary, n candidates. The order is that of
 // transformers' logits processors: repetition penalty, minimum length, temperature, top-k, top-p.
@@ -153,17 +153,6 @@ export function candidateIds(candidates: Candidates, drawn: Tensor): Tensor {
   return candidates.ids === null ? drawn : candidates.ids.gather(1, drawn);
 }
 
-/** Scatters candidates over the vocabulary: log-probabilities float32 [B, V]. For inspection and tests. */
-export function spread(candidates: Candidates, vocabulary: number): Tensor {
-  const { logprobs, ids } = candidates;
-  if (ids === null) return logprobs;
-  return full([logprobs.size(0), vocabulary], -Infinity, { device: logprobs.device }).scatter(
-    1,
-    ids,
-    logprobs,
-  );
-}
-
 /**
  * Log-probability of one token per row under the full distribution: float32 [B, 1].
  *
@@ -177,8 +166,4 @@ export function sampledLogprobs(logits: Tensor, ids: Tensor): Tensor {
     logits.device,
   );
   return selectiveLogSoftmax(logits, starts.add(ids.view([rows])), "float32").view([rows, 1]);
-}
-
-export function idTensor(ids: readonly number[], device: string): Tensor {
-  return tensor(Int32Array.from(ids), { dtype: "int64", device });
 }

@@ -2,7 +2,8 @@ import { keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM, ForwardOptions } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
 import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
-import { idTensor, sampledLogprobs } from "./sampling-filters.js";
+import { sampledLogprobs } from "./sampling-filters.js";
+import { idTensor } from "../token-ids.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
 import type { SessionRow } from "./session-row.js";
@@ -14,8 +15,13 @@ const LOGIT_LIMIT = 2 ** 24;
 /** Padding tokens in a pass above which a separate pass is cheaper. */
 const MOST_PADDING = 128;
 
-/** Indices of the ids to score, ascending, by row. */
-export type Scored = ReadonlyMap<SessionRow, readonly number[]>;
+/** Ids to score while pending ids are processed, by the row's index in the session. */
+export interface Scoring {
+  /** Indices of the row's ids, ascending, all pending. */
+  indices: readonly (readonly number[])[];
+  /** Receives the ids' log-probabilities given all preceding ids, under the full distribution. */
+  logprobs: number[][];
+}
 
 /** Options shared by the batches of a session. */
 export interface BatchOptions {
@@ -35,14 +41,13 @@ export interface BatchOptions {
  */
 export class RowBatch implements CacheHolder {
   readonly options: BatchOptions;
-  #rows: readonly SessionRow[];
+  #rows: readonly SessionRow[] = [];
   #cache: KeyValueCache | null = null;
   #last: Tensor | null = null;
 
   constructor(rows: readonly SessionRow[], options: BatchOptions) {
-    this.#rows = rows;
     this.options = options;
-    this.#number();
+    this.#assignSlots(rows);
     options.budget.touch(this);
   }
 
@@ -78,7 +83,7 @@ export class RowBatch implements CacheHolder {
     this.#last?.dispose();
     this.#cache = null;
     this.#last = null;
-    for (const row of this.#rows) row.evict();
+    for (const row of this.#rows) row.rewind(0);
   }
 
   dispose(): void {
@@ -87,80 +92,67 @@ export class RowBatch implements CacheHolder {
   }
 
   /**
-   * Creates a batch whose rows continue rows of this one, which may repeat. If the budget does not hold both caches,
-   * the new batch starts without one.
+   * Creates a batch of children of this one's rows. If the budget does not hold both caches, it starts without one.
    *
+   * @param children in any order; several may have the same parent
    * @param room additional columns to reserve per row
    * @param options of the children's session
    * @param consume this batch is not used afterwards: its memory may be freed while it is copied
-   * @returns the batch, and its rows in the order of their parents
    */
-  children(
-    parents: readonly SessionRow[],
-    room: number,
-    options: BatchOptions,
-    consume: boolean,
-  ): [batch: RowBatch, rows: SessionRow[]] {
+  fork(children: readonly SessionRow[], room: number, options: BatchOptions, consume: boolean): RowBatch {
     const { budget, leastSaving } = options;
-    const order = longestFirst(parents.map((parent, at) => ({ parent, at, ids: parent.ids })));
-    const capacities = order.map(({ ids }) => ids.length + room);
-    const bytes = rowBytes(parents, room, options);
-    const cached = this.#cache !== null && this.#last !== null && budget.makeRoom(bytes, [this]);
-    const forks = new Map(parents.map((row) => [row, {}]));
-    const rows = parents.map((row) => row.child(cached, forks.get(row)!));
-    const batch = new RowBatch(
-      order.map(({ at }) => rows[at]!),
-      options,
-    );
-    if (cached) {
-      const slots = order.map(({ parent }) => parent.slot);
-      const lengths = order.map(({ parent }) => parent.cached);
-      batch.#last = scope(() => keep(this.#last!.indexSelect(0, idTensor(slots, this.#last!.device))));
-      batch.#cache = this.#cache!.select(slots, lengths, capacities, leastSaving, { consume });
-    }
-    return [batch, rows];
+    const batch = new RowBatch(longestFirst(children), options);
+    if (this.#cache === null || this.#last === null) return batch;
+    if (!budget.makeRoom(rowBytes(children, room, options), [this])) return batch;
+    for (const child of batch.rows) child.inherit();
+    const slots = batch.rows.map(({ parent }) => parent!.slot);
+    const lengths = batch.rows.map(({ cached }) => cached);
+    const capacities = batch.rows.map(({ ids }) => ids.length + room);
+    batch.#last = selected(this.#last, slots);
+    batch.#cache = this.#cache.select(slots, lengths, capacities, leastSaving, { consume });
+    return batch;
   }
 
   /** Reserves columns for every row's pending ids and `more` further tokens. Slots may change. */
   makeRoom(more: number): void {
     const { model, budget, leastSaving } = this.options;
-    const cache = this.#cache;
-    const room = cache?.capacities();
-    if (room !== undefined && this.#rows.every((row, slot) => row.ids.length + more <= room[slot]!)) return;
-    const order = longestFirst(this.#rows);
+    const capacities = this.#cache?.capacities();
+    if (
+      capacities !== undefined &&
+      this.#rows.every(({ ids, slot }) => ids.length + more <= capacities[slot]!)
+    )
+      return;
     budget.makeRoom(Math.max(0, this.bytesWith(more) - this.cacheBytes), [this]);
-    const capacities = order.map(({ ids }) => ids.length + more);
-    const slots = order.map((row) => row.slot);
-    if (cache === null) {
-      this.#cache = KeyValueCache.make(cacheShape(model), capacities, leastSaving);
-    } else {
-      const lengths = order.map((row) => row.cached);
-      this.#cache = cache.select(slots, lengths, capacities, leastSaving, { consume: true });
-    }
-    this.#rows = order;
-    this.#number();
+    const order = longestFirst(this.#rows);
+    const slots = order.map(({ slot }) => slot);
+    const lengths = order.map(({ cached }) => cached);
+    const needed = order.map(({ ids }) => ids.length + more);
+    this.#cache =
+      this.#cache?.select(slots, lengths, needed, leastSaving, { consume: true }) ??
+      KeyValueCache.make(cacheShape(model), needed, leastSaving);
+    this.#assignSlots(order);
     const last = this.#last;
-    if (last === null) return;
-    this.#last = scope(() => keep(last.indexSelect(0, idTensor(slots, last.device))));
-    last.dispose();
+    this.#last = last && selected(last, slots);
+    last?.dispose();
   }
 
   /**
    * Prefills pending ids.
    *
    * @param chosen the rows to prefill; absent = all
-   * @param scored by row: indices of the ids to score; ascending, all pending
+   * @param scoring absent = nothing is scored
    * @param room additional columns to reserve
-   * @returns by row: log-probabilities of the scored ids given all preceding ids, under the full distribution
    */
-  catchUp(chosen?: ReadonlySet<SessionRow>, scored?: Scored, room = 0): Map<SessionRow, number[]> {
-    const results = new Map<SessionRow, number[]>();
-    const due = this.#rows.filter((row) => row.pending > 0 && (chosen === undefined || chosen.has(row)));
-    if (due.length === 0) return results;
+  prefill({
+    chosen,
+    scoring,
+    room = 0,
+  }: { chosen?: ReadonlySet<SessionRow>; scoring?: Scoring; room?: number } = {}): void {
+    const due = this.#rows.filter((row) => row.pending > 0 && chosen?.has(row) !== false);
+    if (due.length === 0) return;
     this.options.budget.touch(this);
     this.makeRoom(room);
-    for (const rows of this.#passes(due)) this.#run(rows, scored, results);
-    return results;
+    for (const rows of this.#passes(due)) this.#run(rows, scoring);
   }
 
   /** Stores the hidden state [1, D] of a row's last cached id. */
@@ -171,18 +163,16 @@ export class RowBatch implements CacheHolder {
   /** Log-probability of one id after each row, under the full distribution; no row may have pending ids. */
   peek(rows: readonly SessionRow[], ids: readonly number[]): number[] {
     if (rows.length === 0) return [];
-    return scope(() => {
-      const last = this.#last;
-      const slots = idTensor(
-        rows.map((row) => row.slot),
-        last!.device,
-      );
-      return this.#score(last!, slots, ids);
-    });
+    return this.#score(
+      this.#last!,
+      rows.map(({ slot }) => slot),
+      ids,
+    );
   }
 
-  #number(): void {
-    this.#rows.forEach((row, slot) => (row.slot = slot));
+  #assignSlots(rows: readonly SessionRow[]): void {
+    this.#rows = rows;
+    rows.forEach((row, slot) => (row.slot = slot));
   }
 
   /**
@@ -210,18 +200,16 @@ export class RowBatch implements CacheHolder {
   }
 
   /** Runs the forward passes over all pending ids of some rows, ordered by slot. */
-  #run(rows: readonly SessionRow[], scored: Scored | undefined, results: Map<SessionRow, number[]>): void {
+  #run(rows: readonly SessionRow[], scoring: Scoring | undefined): void {
     const { model, tokenBudget } = this.options;
     const starts = rows.map((row) => row.cached);
     const counts = rows.map((row) => row.pending);
     const longest = Math.max(...counts);
-    for (const row of rows) if (scored?.has(row)) results.set(row, []);
-    this.#scoreFirst(rows, scored, results);
+    this.#scoreFirst(rows, scoring);
+    const columns = Math.max(...rows.map(({ ids }) => ids.length));
     const perPass = Math.min(
       Math.floor(tokenBudget / rows.length),
-      Math.floor(
-        SCORE_LIMIT / (rows.length * model.config.heads * Math.max(...rows.map(({ ids }) => ids.length))),
-      ),
+      Math.floor(SCORE_LIMIT / (rows.length * model.config.heads * columns)),
     );
     const step = Math.max(1, Math.min(longest, perPass));
     using view = new CacheView(
@@ -235,39 +223,40 @@ export class RowBatch implements CacheHolder {
         counts.map((count) => Math.max(0, Math.min(width, count - from))),
         width,
       );
-      const ending = rows.flatMap((row, at) => {
-        const column = counts[at]! - 1 - from;
-        return column >= 0 && column < width ? [{ slot: row.slot, place: at * width + column }] : [];
+      // Tokens whose hidden state is needed, by their flat index: each row's last one, and those before a scored id.
+      const ending: { slot: number; place: number }[] = [];
+      const scored: { row: number; id: number; place: number }[] = [];
+      rows.forEach((row, at) => {
+        const first = starts[at]! + from;
+        const place = (index: number) => at * width + index - first;
+        const isInside = (index: number) => index >= first && index < first + width;
+        if (isInside(row.ids.length - 1)) ending.push({ slot: row.slot, place: place(row.ids.length - 1) });
+        for (const index of scoring?.indices[row.index] ?? []) {
+          if (isInside(index - 1))
+            scored.push({ row: row.index, id: row.ids[index]!, place: place(index - 1) });
+        }
       });
-      const wanted = this.#predicted(rows, starts, from, width, scored);
+      const places = [...new Set([...ending, ...scored].map(({ place }) => place))];
       // A pass from which only keys and values are needed still computes one state, because products with zero rows
       // would need special handling.
-      const places = [...new Set([...ending, ...wanted].map(({ place }) => place))];
       if (places.length === 0) places.push(0);
-      const indices = new Map(places.map((place, index) => [place, index]));
+      const stateOf = new Map(places.map((place, index) => [place, index]));
       scope(() => {
         const [ids, options] = this.#inputs(rows, starts, counts, from, width, view);
         const states = model.forward(ids, { ...options, places: idTensor(places, model.device) }).squeeze(0);
-        this.#last ??= keep(
-          zeros([this.#rows.length, states.size(-1)], { dtype: states.dtype, device: states.device }),
-        );
-        const chosen = (of: readonly { place: number }[]) =>
-          idTensor(
-            of.map(({ place }) => indices.get(place)!),
-            states.device,
-          );
+        const { dtype, device } = states;
+        this.#last ??= keep(zeros([this.#rows.length, states.size(-1)], { dtype, device }));
         if (ending.length > 0) {
-          const slots = idTensor(
-            ending.map(({ slot }) => slot),
-            states.device,
-          );
-          this.#last.indexCopy_(0, slots, states.indexSelect(0, chosen(ending)));
+          const slots = ending.map(({ slot }) => slot);
+          const indices = ending.map(({ place }) => stateOf.get(place)!);
+          this.#last.indexCopy_(0, idTensor(slots, device), states.indexSelect(0, idTensor(indices, device)));
         }
-        if (wanted.length === 0) return;
-        const ofWanted = wanted.map(({ id }) => id);
-        this.#score(states, chosen(wanted), ofWanted).forEach((logprob, at) =>
-          results.get(wanted[at]!.row)!.push(logprob),
+        const logprobs = this.#score(
+          states,
+          scored.map(({ place }) => stateOf.get(place)!),
+          scored.map(({ id }) => id),
         );
+        scored.forEach(({ row }, at) => scoring!.logprobs[row]!.push(logprobs[at]!));
       });
     }
     this.#countRead(rows, counts, longest);
@@ -275,46 +264,21 @@ export class RowBatch implements CacheHolder {
   }
 
   /** Log-probabilities of scored ids that come first among the pending ones: predicted by the stored hidden state. */
-  #scoreFirst(
-    rows: readonly SessionRow[],
-    scored: Scored | undefined,
-    results: Map<SessionRow, number[]>,
-  ): void {
-    const early = rows.filter((row) => scored?.get(row)?.[0] === row.cached);
+  #scoreFirst(rows: readonly SessionRow[], scoring: Scoring | undefined): void {
+    const early = rows.filter((row) => scoring?.indices[row.index]?.[0] === row.cached);
     const ids = early.map((row) => row.ids[row.cached]!);
-    this.peek(early, ids).forEach((logprob, at) => results.get(early[at]!)!.push(logprob));
-  }
-
-  /**
-   * The scored ids predicted by new columns `from` … `from + width` − 1, with the flat index of the predicting token.
-   */
-  #predicted(
-    rows: readonly SessionRow[],
-    starts: readonly number[],
-    from: number,
-    width: number,
-    scored: Scored | undefined,
-  ): { row: SessionRow; place: number; id: number }[] {
-    return rows.flatMap((row, at) =>
-      (scored?.get(row) ?? []).flatMap((index) => {
-        const column = index - starts[at]! - 1 - from;
-        return column < 0 || column >= width
-          ? []
-          : [{ row, place: at * width + column, id: row.ids[index]! }];
-      }),
-    );
+    this.peek(early, ids).forEach((logprob, at) => scoring!.logprobs[early[at]!.index]!.push(logprob));
   }
 
   /** log P(ids[i]) under hidden state `states[sources[i]]`, in float32, in chunks of bounded size. */
-  #score(states: Tensor, sources: Tensor, ids: readonly number[]): number[] {
+  #score(states: Tensor, sources: readonly number[], ids: readonly number[]): number[] {
     const { model } = this.options;
     const part = Math.max(1, Math.floor(LOGIT_LIMIT / model.config.vocabSize));
     const logprobs: number[] = [];
     for (let from = 0; from < ids.length; from += part) {
-      const count = Math.min(part, ids.length - from);
       const values = scope(() => {
-        const hidden = states.indexSelect(0, sources.narrow(0, from, count));
-        const targets = idTensor(ids.slice(from, from + count), states.device).view([count, 1]);
+        const hidden = states.indexSelect(0, idTensor(sources.slice(from, from + part), states.device));
+        const targets = idTensor(ids.slice(from, from + part), states.device).unsqueeze(1);
         return sampledLogprobs(model.logits(hidden), targets).toTypedArray();
       });
       for (const value of values) logprobs.push(Number(value));
@@ -362,6 +326,11 @@ export class RowBatch implements CacheHolder {
       tokensPadded: rows.length * longest - forwarded,
     });
   }
+}
+
+/** The rows of a batch's last hidden states at these slots; the caller owns them. */
+function selected(last: Tensor, slots: readonly number[]): Tensor {
+  return scope(() => keep(last.indexSelect(0, idTensor(slots, last.device))));
 }
 
 /** Sorts rows by length, so that rows of similar cache width are adjacent. */

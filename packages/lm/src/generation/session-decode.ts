@@ -1,5 +1,7 @@
 import {
   cast,
+  cat,
+  dispose,
   keep,
   NotFiniteError,
   TorchError,
@@ -11,7 +13,7 @@ import {
 } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
-import { decodeUtterance, StopDetector, type TokenDecoder } from "./stop.js";
+import { decodeText, StopDetector, type Cut, type TokenDecoder } from "./stop.js";
 import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
 import {
@@ -19,11 +21,11 @@ import {
   drawCandidate,
   filterLogits,
   holdBack,
-  idTensor,
   likeliest,
   penalizeRepetition,
   sampledLogprobs,
 } from "./sampling-filters.js";
+import { idTensor } from "../token-ids.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
 import { sharedColumns } from "./shared-columns.js";
@@ -51,7 +53,8 @@ export interface DecodeOptions {
 /** Why a generation ended: an end id, a stop id or stop string, or maxNewTokens. */
 export type FinishReason = "eos" | "stop" | "length";
 
-export interface Utterance {
+/** What one row generated. */
+export interface GeneratedRow {
   ids: number[];
   text: string;
   /** Log-probability of each id under the full distribution; empty if not recorded. */
@@ -64,25 +67,20 @@ export interface Utterance {
 }
 
 /** A row that is being decoded. */
-interface Speaker {
+interface Decoding {
   row: SessionRow;
   /** Columns before the generation. */
   start: number;
-  output: number[];
+  /** What was sampled up to the last check; logprobs and behaviour are empty if not recorded. */
+  ids: number[];
+  logprobs: number[];
+  behaviour: number[];
   isFinished: boolean;
 }
 
-/** Device tensors of the rows still being decoded; row i of each belongs to `#speakers[i]`. */
-interface DecodeState {
-  /** The last few hidden states [n, D], newest last: each after `tokens` sampled tokens. */
-  history: { tokens: number; hidden: Tensor }[];
-  /** int64 [n, longest context + maxNewTokens]: ids for the repetition penalty; null = no penalty. */
-  seen: Tensor | null;
-  /** float64 [n, maxNewTokens]; null = greedy. */
-  uniforms: Tensor | null;
-  /** int64 [n, maxNewTokens]. */
-  sampled: Tensor;
-  /** float32 [n, maxNewTokens]; null = not recorded. */
+/** One token of every row being decoded, each [n, 1]; null = not recorded. */
+interface SampledTokens {
+  ids: Tensor;
   logprobs: Tensor | null;
   behaviour: Tensor | null;
 }
@@ -90,335 +88,288 @@ interface DecodeState {
 /**
  * Samples one continuation for every row of a batch without pending ids, and appends it to the row, except an end id
  * without text. The last id is then pending, unless it was cut off.
+ *
+ * @param keys by the row's index in the session; not needed for greedy decoding
+ * @param onFinish called once for each row
  */
 export function decode(
   batch: RowBatch,
-  keys: ReadonlyMap<SessionRow, DrawKey>,
+  keys: readonly DrawKey[],
   options: DecodeOptions,
-): Map<SessionRow, Utterance> {
-  const decoder = new Decoder(batch, keys, options);
+  onFinish: (row: SessionRow, generated: GeneratedRow) => void,
+): void {
+  const decoder = new Decoder(batch, keys, options, onFinish);
   try {
     decoder.run();
-    return decoder.utterances;
   } finally {
     decoder.dispose();
   }
 }
 
+/** Row i of each of its tensors belongs to `#rows[i]`. */
 class Decoder {
-  readonly utterances = new Map<SessionRow, Utterance>();
-  readonly #batch: RowBatch;
-  readonly #options: DecodeOptions;
   readonly #stops: StopDetector;
   readonly #ends: Map<number, FinishReason>;
-  readonly #endTensor: Tensor | null;
-  /** Number of ids before the first sampled one in `seen`. */
-  readonly #seenBefore: number;
-  #state: DecodeState;
-  /** Rows being computed, by slot; finished ones stay until the batch is compacted. */
-  #speakers: Speaker[];
+  /** Ids that may not be sampled in the first `minNewTokens` steps. */
+  readonly #heldBack: Tensor | null = null;
+  /** Rows being computed; finished ones stay until the batch is compacted. */
+  #rows: Decoding[];
   #view: CacheView;
+  /** The last few hidden states [n, D], newest last: that after `#forwarded` sampled tokens. */
+  #history: Tensor[];
+  /** int64 [n, T]: ids for the repetition penalty; null = no penalty. */
+  #seen: Tensor | null = null;
+  /** The last sampled id of each row, int64 [n, 1], which the model has not processed; null at the beginning. */
+  #next: Tensor | null = null;
+  /** Sampled since the last check. */
+  #unchecked: SampledTokens[] = [];
   /** Number of sampled tokens per row that went through the model. */
   #forwarded = 0;
   #computed = 0;
   #useful = 0;
 
-  constructor(batch: RowBatch, keys: ReadonlyMap<SessionRow, DrawKey>, options: DecodeOptions) {
+  constructor(
+    readonly batch: RowBatch,
+    readonly keys: readonly DrawKey[],
+    readonly options: DecodeOptions,
+    readonly onFinish: (row: SessionRow, generated: GeneratedRow) => void,
+  ) {
     const { model, sampling, endIds, tokenizer } = options;
-    this.#batch = batch;
-    this.#options = options;
+    const { rows } = batch;
     this.#stops = new StopDetector(tokenizer, sampling.stopStrings);
     this.#ends = new Map([
       ...sampling.stopIds.map((id) => [id, "stop"] as const),
       ...endIds.map((id) => [id, "eos"] as const),
     ]);
     const held = [...this.#ends.keys()].filter((id) => id < model.config.vocabSize);
-    this.#endTensor =
-      held.length > 0 && sampling.minNewTokens > 0 ? keep(idTensor(held, model.device)) : null;
-    this.#seenBefore = batch.rows.reduce((most, row) => Math.max(most, row.ids.length), 0);
-    this.#speakers = batch.rows.map((row) => ({ row, start: row.cached, output: [], isFinished: false }));
-    this.#view = this.#viewOf(this.#speakers);
-    this.#state = scope(() => keep(this.#initialState(keys)));
+    if (held.length > 0 && sampling.minNewTokens > 0) this.#heldBack = keep(idTensor(held, model.device));
+    this.#rows = rows.map((row) => {
+      return { row, start: row.cached, ids: [], logprobs: [], behaviour: [], isFinished: false };
+    });
+    this.#view = this.#makeView();
+    this.#history = [keep(batch.last!.clone())];
+    if (sampling.repetitionPenalty === 1) return;
+    const longest = Math.max(...rows.map(({ ids }) => ids.length));
+    // Shorter rows are padded with their first id: repeats do not matter.
+    const seen = rows.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
+    this.#seen = keep(scope(() => idTensor(seen, model.device).view([rows.length, longest])));
   }
 
   run(): void {
-    const { sampling, checkInterval } = this.#options;
+    const { sampling, checkInterval } = this.options;
     const { maxNewTokens } = sampling;
-    let looked = 0;
     for (let step = 0; step < maxNewTokens; step += 1) {
-      scope(() => this.#sample(step));
-      const last = step === maxNewTokens - 1;
-      if (last || step + 1 - looked >= checkInterval) {
-        this.#look(looked, step + 1, last);
-        looked = step + 1;
-        if (this.#speakers.every(({ isFinished }) => isFinished)) break;
+      this.#sample(step);
+      const isLast = step === maxNewTokens - 1;
+      if (isLast || this.#unchecked.length >= checkInterval) {
+        this.#check(isLast);
+        if (this.#rows.every(({ isFinished }) => isFinished)) break;
         this.#shrink(maxNewTokens - 1 - step);
       }
-      scope(() => this.#forward(step));
+      this.#forward();
     }
-    this.#batch.options.count({ tokensForwarded: this.#useful, tokensPadded: this.#computed - this.#useful });
+    this.batch.options.count({ tokensForwarded: this.#useful, tokensPadded: this.#computed - this.#useful });
   }
 
   dispose(): void {
     this.#view.dispose();
-    for (const tensor of tensorsOf(this.#state)) tensor.dispose();
-    this.#endTensor?.dispose();
+    dispose([this.#history, this.#seen, this.#next, this.#unchecked, this.#heldBack]);
   }
 
-  #viewOf(speakers: readonly Speaker[]): CacheView {
-    const { model } = this.#options;
-    const rows = speakers.map(({ row }) => row);
-    const share = (places: readonly number[]) =>
+  #makeView(): CacheView {
+    const { model } = this.options;
+    const rows = this.#rows.map(({ row }) => row);
+    const share = (indices: readonly number[]) =>
       sharedColumns(
-        places.map((place) => rows[place]!),
+        indices.map((index) => rows[index]!),
         model.device,
       );
-    const slots = rows.map((row) => row.slot);
     // Only this kernel can use shared columns: see decodeAttention.
     const isShared = readsSharedColumns({ device: model.device, dtype: model.computeDtype });
-    return new CacheView(this.#batch.cache!, slots, isShared ? share : undefined);
+    return new CacheView(
+      this.batch.cache!,
+      rows.map((row) => row.slot),
+      isShared ? share : undefined,
+    );
   }
 
-  #initialState(keys: ReadonlyMap<SessionRow, DrawKey>): DecodeState {
-    const { sampling, model } = this.#options;
-    const { maxNewTokens, greedy, repetitionPenalty, recordLogprobs, recordBehaviour } = sampling;
-    const { rows, last } = this.#batch;
-    const { device } = model;
-    const count = rows.length;
-    const record = (wanted: boolean) =>
-      wanted ? zeros([count, maxNewTokens], { dtype: "float32", device }) : null;
-
-    let seen: Tensor | null = null;
-    if (repetitionPenalty !== 1) {
-      const wide = this.#seenBefore + maxNewTokens;
-      const ids = new Int32Array(count * wide);
-      // Shorter rows are padded with their first id: repeats do not matter.
-      rows.forEach((row, slot) =>
-        ids.fill(row.ids[0]!, slot * wide, (slot + 1) * wide).set(row.ids, slot * wide),
-      );
-      seen = tensor(ids, { dtype: "int64", shape: [count, wide], device });
-    }
-
-    let uniforms: Tensor | null = null;
-    if (!greedy) {
-      const values = new Float64Array(count * maxNewTokens);
-      rows.forEach((row, slot) => {
-        const key = keys.get(row)!;
-        for (let at = 0; at < maxNewTokens; at += 1) values[slot * maxNewTokens + at] = keyedUniform(key, at);
-      });
-      uniforms = tensor(values, { dtype: "float64", shape: [count, maxNewTokens], device });
-    }
-
-    return {
-      history: [{ tokens: 0, hidden: last!.clone() }],
-      seen,
-      uniforms,
-      sampled: zeros([count, maxNewTokens], { dtype: "int64", device }),
-      logprobs: record(recordLogprobs),
-      behaviour: record(recordBehaviour),
-    };
-  }
-
-  /** Samples token number `step` of every row into `sampled`. */
+  /** Samples token number `step` of every row. */
   #sample(step: number): void {
-    const logits = this.#options.model.logits(this.#state.history.at(-1)!.hidden);
-    // Whatever makes later logits non-finite almost always makes the first ones so, too; otherwise sampling fails
-    // there.
-    if (step === 0) checkLogits(logits);
-    try {
-      this.#draw(step, logits);
-    } catch (error) {
-      if (error instanceof TorchError) checkLogits(logits);
-      throw error;
-    }
+    const [next, seen, sampled] = scope(() => {
+      const logits = this.options.model.logits(this.#history.at(-1)!);
+      // Whatever makes later logits non-finite almost always makes the first ones so, too; otherwise sampling fails
+      // there.
+      if (step === 0) checkLogits(logits);
+      try {
+        const tokens = this.#draw(step, logits);
+        return keep([
+          tokens.ids.clone(),
+          this.#seen === null ? null : cat([this.#seen, tokens.ids], 1),
+          tokens,
+        ] as const);
+      } catch (error) {
+        if (error instanceof TorchError) checkLogits(logits);
+        throw error;
+      }
+    });
+    dispose([this.#next, this.#seen]);
+    this.#next = next;
+    this.#seen = seen;
+    this.#unchecked.push(sampled);
   }
 
-  #draw(step: number, logits: Tensor): void {
-    const { sampling } = this.#options;
-    const { greedy, repetitionPenalty, minNewTokens } = sampling;
-    const { seen, uniforms, sampled, logprobs, behaviour } = this.#state;
+  #draw(step: number, logits: Tensor): SampledTokens {
+    const { sampling, model } = this.options;
+    const { greedy, repetitionPenalty, minNewTokens, recordLogprobs, recordBehaviour } = sampling;
     let shaped = logits;
-    if (seen !== null) {
-      shaped = penalizeRepetition(
-        cast(logits, "float32"),
-        seen.narrow(1, 0, this.#seenBefore + step),
-        repetitionPenalty,
-      );
-    }
-    if (step < minNewTokens && this.#endTensor !== null) shaped = holdBack(shaped, this.#endTensor);
+    if (this.#seen !== null)
+      shaped = penalizeRepetition(cast(logits, "float32"), this.#seen, repetitionPenalty);
+    if (step < minNewTokens && this.#heldBack !== null) shaped = holdBack(shaped, this.#heldBack);
     let ids: Tensor;
+    let behaviour: Tensor | null = null;
     if (greedy) {
-      // The choice is deterministic: its behaviour log-probability is 0, the initial value of `behaviour`.
       ids = likeliest(shaped).unsqueeze(1);
+      // The choice is deterministic.
+      if (recordBehaviour) behaviour = zeros(ids.shape, { device: model.device });
     } else {
       const candidates = filterLogits(shaped, sampling);
-      const drawn = drawCandidate(candidates, uniforms!.narrow(1, step, 1));
+      const values = Float64Array.from(this.#rows, ({ row }) => keyedUniform(this.keys[row.index]!, step));
+      const uniforms = tensor(values, { dtype: "float64", shape: [values.length, 1], device: model.device });
+      const drawn = drawCandidate(candidates, uniforms);
       ids = candidateIds(candidates, drawn);
-      behaviour?.narrow(1, step, 1).copy_(candidates.logprobs.gather(1, drawn));
+      if (recordBehaviour) behaviour = candidates.logprobs.gather(1, drawn);
     }
-    sampled.narrow(1, step, 1).copy_(ids);
-    logprobs?.narrow(1, step, 1).copy_(sampledLogprobs(logits, ids));
-    seen?.narrow(1, this.#seenBefore + step, 1).copy_(ids);
+    return { ids, logprobs: recordLogprobs ? sampledLogprobs(logits, ids) : null, behaviour };
   }
 
   /** Runs the model on the last sampled tokens. */
-  #forward(step: number): void {
-    const { model, checkInterval } = this.#options;
-    const { history, sampled } = this.#state;
-    const starts = this.#speakers.map(({ start }) => start + this.#forwarded);
+  #forward(): void {
+    const { model, checkInterval } = this.options;
+    const starts = this.#rows.map(({ start }) => start + this.#forwarded);
     this.#reserve(this.#forwarded + 1);
     this.#view.begin(
       starts,
       starts.map(() => 1),
       1,
     );
-    // A token's position equals its column.
-    const positions = idTensor(starts, model.device).view([starts.length, 1]);
-    const hidden = model.forward(sampled.narrow(1, step, 1), { positions, mask: null, cache: this.#view });
+    const hidden = scope(() => {
+      // A token's position equals its column.
+      const positions = idTensor(starts, model.device).view([starts.length, 1]);
+      const states = model.forward(this.#next!, { positions, mask: null, cache: this.#view });
+      return keep(states.reshape([states.size(0), states.size(-1)]));
+    });
     this.#forwarded += 1;
-    this.#computed += this.#speakers.length;
-    history.push({
-      tokens: this.#forwarded,
-      hidden: keep(hidden.reshape([hidden.size(0), hidden.size(-1)])),
-    });
-    if (history.length > this.#stops.reach + checkInterval) history.shift()!.hidden.dispose();
+    this.#computed += this.#rows.length;
+    this.#history.push(hidden);
+    if (this.#history.length > this.#stops.reach + checkInterval) this.#history.shift()!.dispose();
   }
 
-  /** Processes the tokens `from` … `to` − 1, sampled since the last check, and finishes rows. */
-  #look(from: number, to: number, last: boolean): void {
-    const count = to - from;
-    const block = scope(() => this.#state.sampled.narrow(1, from, count).toTypedArray());
-    this.#speakers.forEach((speaker, slot) => {
-      if (speaker.isFinished) return;
-      for (let at = 0; at < count; at += 1) {
-        if (this.#hear(speaker, slot, Number(block[slot * count + at]))) return;
+  /** Processes the tokens sampled since the last check, and finishes rows. */
+  #check(isLast: boolean): void {
+    const count = this.#unchecked.length;
+    /** By row, then by token; null if not recorded. */
+    const read = (name: keyof SampledTokens): number[] | null => {
+      const columns = this.#unchecked.flatMap((tokens) => tokens[name] ?? []);
+      return columns.length === 0
+        ? null
+        : Array.from(
+            scope(() => cat(columns, 1).toTypedArray()),
+            Number,
+          );
+    };
+    const [ids, logprobs, behaviour] = [read("ids")!, read("logprobs"), read("behaviour")];
+    dispose(this.#unchecked);
+    this.#unchecked = [];
+    this.#rows.forEach((decoding, at) => {
+      for (let token = at * count; token < (at + 1) * count && !decoding.isFinished; token += 1) {
+        decoding.ids.push(ids[token]!);
+        if (logprobs !== null) decoding.logprobs.push(logprobs[token]!);
+        if (behaviour !== null) decoding.behaviour.push(behaviour[token]!);
+        this.#checkEnd(decoding, at);
       }
-      if (last) this.#finish(speaker, slot, "length", speaker.output.length);
+      if (isLast && !decoding.isFinished) this.#finish(decoding, at, "length");
     });
   }
 
-  /** Processes one sampled id; true if it ended the generation. */
-  #hear(speaker: Speaker, slot: number, id: number): boolean {
-    const { tokenizer, sampling } = this.#options;
-    const { output } = speaker;
-    output.push(id);
+  /** Finishes a row if its last id ends the generation. */
+  #checkEnd(decoding: Decoding, at: number): void {
+    const { tokenizer, sampling } = this.options;
+    const { ids } = decoding;
+    const id = ids.at(-1)!;
     const reason = this.#ends.get(id);
     if (reason !== undefined) {
       // An end id without text (a special token) is not part of the conversation; one with text, such as "\n", is.
-      const silent = decodeUtterance(tokenizer, [id]) === "";
-      this.#finish(speaker, slot, reason, output.length - (silent ? 1 : 0));
-      return true;
+      const kept = ids.length - (decodeText(tokenizer, [id]) === "" ? 1 : 0);
+      this.#finish(decoding, at, reason, { kept });
+      return;
     }
-    const cut = this.#stops.find(output);
-    if (cut === null) return false;
-    if (sampling.keepStopString) this.#finish(speaker, slot, "stop", output.length);
-    else this.#finish(speaker, slot, "stop", cut.kept, cut);
-    return true;
+    const cut = this.#stops.find(ids);
+    if (cut !== null) this.#finish(decoding, at, "stop", sampling.keepStopString ? {} : { cut });
   }
 
   /**
    * Ends a row's generation.
    *
-   * @param staying how many of its ids remain in the row
-   * @param cut where a stop string truncates it; absent = all its ids are kept
+   * @param options.kept how many of its ids remain in the row; default: all
+   * @param options.cut where a stop string truncates it; default: nowhere
    */
   #finish(
-    speaker: Speaker,
-    slot: number,
+    decoding: Decoding,
+    at: number,
     finished: FinishReason,
-    staying: number,
-    cut?: { kept: number; text: string },
+    { cut, kept = cut?.kept ?? decoding.ids.length }: { kept?: number; cut?: Cut } = {},
   ): void {
-    const { row, output } = speaker;
-    const { history, logprobs, behaviour } = this.#state;
-    const count = cut?.kept ?? output.length;
-    const ids = output.slice(0, count);
-    const read = (record: Tensor | null) =>
-      record === null || count === 0
-        ? []
-        : Array.from(
-            scope(() => record.narrow(0, slot, 1).narrow(1, 0, count).toTypedArray()),
-            Number,
-          );
-    const utterance: Utterance = {
-      ids,
-      text: cut?.text ?? decodeUtterance(this.#options.tokenizer, ids),
-      logprobs: read(logprobs),
-      behaviour: read(behaviour),
-      finished,
-      kept: staying,
-    };
-    if (utterance.logprobs.some(Number.isNaN)) throw noFiniteLogits(NaN);
-    this.utterances.set(row, utterance);
-    speaker.isFinished = true;
+    const { row, ids: sampled } = decoding;
+    const count = cut?.kept ?? sampled.length;
+    const ids = sampled.slice(0, count);
+    const logprobs = decoding.logprobs.slice(0, count);
+    if (logprobs.some(Number.isNaN)) throw noFiniteLogits(NaN);
+    const text = cut?.text ?? decodeText(this.options.tokenizer, ids);
+    const behaviour = decoding.behaviour.slice(0, count);
+    this.onFinish(row, { ids, text, logprobs, behaviour, finished, kept });
+    decoding.isFinished = true;
 
+    const forwarded = Math.min(kept, this.#forwarded);
+    let cached = forwarded;
     // The hidden state after the row's last kept id is available only if that id was processed within the last few
     // steps.
-    let cached = Math.min(staying, this.#forwarded);
-    const state = history.find(({ tokens }) => tokens === staying);
-    if (state !== undefined && staying > 0) {
-      scope(() => this.#batch.remember(row, state.hidden.narrow(0, slot, 1)));
-    } else if (staying > 0 && staying <= this.#forwarded) {
-      cached = staying - 1; // no longer available: the last id has to be processed again
-    }
-    row.say(output.slice(0, staying), Math.min(staying, this.#forwarded), cached);
-    this.#useful += Math.min(output.length, this.#forwarded);
-    this.#batch.options.count({ tokensGenerated: output.length });
+    const state = this.#history[this.#history.length - 1 - (this.#forwarded - kept)];
+    if (kept > 0 && state !== undefined) scope(() => this.batch.remember(row, state.narrow(0, at, 1)));
+    else if (kept > 0 && kept <= this.#forwarded) cached = kept - 1; // the last id has to be processed again
+    row.appendSampled(sampled.slice(0, kept), forwarded, cached);
+    this.#useful += Math.min(sampled.length, this.#forwarded);
+    this.batch.options.count({ tokensGenerated: sampled.length });
   }
 
   /** Makes room for `tokens` tokens of this generation; if the cache is full, it grows by more than needed. */
   #reserve(tokens: number): void {
-    const cache = this.#batch.cache!;
-    const capacities = cache.capacities();
-    if (this.#speakers.every(({ row, start }) => start + tokens <= capacities[row.slot]!)) return;
-    for (const { row, start } of this.#speakers) {
-      capacities[row.slot] = Math.max(capacities[row.slot]!, start + tokens);
-    }
-    cache.reserve(capacities);
+    const cache = this.batch.cache!;
+    const columns = cache.capacities();
+    for (const { row, start } of this.#rows) columns[row.slot] = Math.max(columns[row.slot]!, start + tokens);
+    cache.reserve(columns);
   }
 
   /** Removes finished rows from the batch if it pays. */
   #shrink(stepsToGo: number): void {
-    const kept = this.#speakers.flatMap(({ isFinished }, slot) => (isFinished ? [] : [slot]));
-    const finished = this.#speakers.length - kept.length;
-    if (!this.#options.compaction || stepsToGo < LEAST_STEPS_TO_SHRINK) return;
-    if (finished < Math.max(1, this.#speakers.length / 8)) return;
-    const speakers = kept.map((from) => this.#speakers[from]!);
-    this.#speakers = speakers;
+    const kept = [...this.#rows.keys()].filter((at) => !this.#rows[at]!.isFinished);
+    const finished = this.#rows.length - kept.length;
+    if (!this.options.compaction || stepsToGo < LEAST_STEPS_TO_SHRINK) return;
+    if (finished < Math.max(1, this.#rows.length / 8)) return;
+    this.#rows = kept.map((at) => this.#rows[at]!);
     this.#view.dispose();
-    this.#view = this.#viewOf(speakers);
-    const index = idTensor(kept, this.#options.model.device);
-    try {
-      this.#state = replaceTensors(this.#state, (old) => {
-        const smaller = keep(old.indexSelect(0, index));
+    this.#view = this.#makeView();
+    scope(() => {
+      const index = idTensor(kept, this.options.model.device);
+      const smaller = (old: Tensor) => {
+        const chosen = keep(old.indexSelect(0, index));
         old.dispose();
-        return smaller;
-      });
-    } finally {
-      index.dispose();
-    }
+        return chosen;
+      };
+      this.#history = this.#history.map(smaller);
+      this.#next = smaller(this.#next!);
+      this.#seen = this.#seen && smaller(this.#seen);
+    });
   }
-}
-
-function tensorsOf(state: DecodeState): Tensor[] {
-  const tensors: Tensor[] = [];
-  replaceTensors(state, (each) => {
-    tensors.push(each);
-    return each;
-  });
-  return tensors;
-}
-
-function replaceTensors(state: DecodeState, replace: (old: Tensor) => Tensor): DecodeState {
-  const optional = (old: Tensor | null) => (old === null ? null : replace(old));
-  return {
-    history: state.history.map(({ tokens, hidden }) => ({ tokens, hidden: replace(hidden) })),
-    seen: optional(state.seen),
-    uniforms: optional(state.uniforms),
-    sampled: replace(state.sampled),
-    logprobs: optional(state.logprobs),
-    behaviour: optional(state.behaviour),
-  };
 }
 
 /** @throws NotFiniteError if a logit is NaN or +∞, so that nothing can be sampled */

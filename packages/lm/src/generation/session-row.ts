@@ -1,7 +1,6 @@
-/** A row from which this one inherited its first columns. */
+/** A row from which another one inherited its first columns. */
 interface Ancestor {
-  /** The same object in all rows created by one fork. */
-  fork: object;
+  row: SessionRow;
   columns: number;
 }
 
@@ -24,26 +23,34 @@ export class SessionRow {
   /** Oldest first. */
   #ancestors: Ancestor[] = [];
 
-  /** @param pinned number of leading ids that truncation keeps; at most all given ids */
-  constructor(ids: readonly number[], pinned = 0) {
+  /**
+   * @param index position in the session
+   * @param pinned number of leading ids that truncation keeps; at most all given ids
+   * @param parent the row that it was forked from
+   */
+  constructor(
+    ids: readonly number[],
+    readonly index = 0,
+    pinned = 0,
+    readonly parent: SessionRow | null = null,
+  ) {
     this.#ids = [...ids];
     this.#pinned = Math.min(pinned, ids.length);
   }
 
-  /**
-   * A row with the same ids.
-   *
-   * @param fork the same object for all children of this row created together
-   */
-  child(cached: boolean, fork: object): SessionRow {
-    const row = new SessionRow(this.#ids, this.#pinned);
+  /** A row with the same ids, none of them cached. */
+  child(index: number): SessionRow {
+    const row = new SessionRow(this.#ids, index, this.#pinned, this);
     row.#furthest = this.#furthest;
     row.#sampledPending = this.#sampledPending;
-    if (cached && this.cached > 0) {
-      row.#cached = this.cached;
-      row.#ancestors = [...this.#ancestors, { fork, columns: this.cached }];
-    }
     return row;
+  }
+
+  /** Takes over the cached columns of its parent. */
+  inherit(): void {
+    const { cached } = this.parent!;
+    this.#cached = cached;
+    if (cached > 0) this.#ancestors = [...this.parent!.#ancestors, { row: this.parent!, columns: cached }];
   }
 
   get ids(): readonly number[] {
@@ -89,7 +96,7 @@ export class SessionRow {
    * @param forwarded how many of them went through the model
    * @param cached how many of these count as cached; the rest is pending
    */
-  say(ids: readonly number[], forwarded: number, cached: number): void {
+  appendSampled(ids: readonly number[], forwarded: number, cached: number): void {
     const before = this.#ids.length;
     this.#ids.push(...ids);
     this.extend(cached);
@@ -121,17 +128,12 @@ export class SessionRow {
     if (this.#sampledPending !== null && this.#sampledPending < this.#cached) this.#sampledPending = null;
   }
 
-  /** Discards all but the first `count` cached columns, if there are more. */
+  /** Discards all but the first `count` cached columns, if there are more; the other ids are pending again. */
   rewind(count: number): void {
     this.#cached = Math.min(this.#cached, count);
     this.#ancestors = this.#ancestors
-      .map(({ fork, columns }) => ({ fork, columns: Math.min(columns, count) }))
+      .map(({ row, columns }) => ({ row, columns: Math.min(columns, count) }))
       .filter(({ columns }) => columns > 0);
-  }
-
-  /** Discards all columns: every id is pending again. */
-  evict(): void {
-    this.rewind(0);
   }
 
   /**
@@ -147,6 +149,6 @@ export class SessionRow {
       const wasDropped = this.#sampledPending >= pinned && this.#sampledPending < pinned + count;
       this.#sampledPending = wasDropped ? null : shifted(this.#sampledPending);
     }
-    this.evict();
+    this.rewind(0);
   }
 }

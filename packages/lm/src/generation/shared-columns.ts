@@ -13,11 +13,11 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
   let isShared = false;
 
   /** Adds the pieces of rows (given by slot) that share their first `from` columns and `level` ancestors. */
-  const tell = (slots: readonly number[], level: number, from: number): void => {
+  const add = (slots: readonly number[], level: number, from: number): void => {
     const families = new Map<object, number[]>();
     for (const slot of slots) {
-      const fork = rows[slot]!.ancestors[level]?.fork ?? {};
-      families.set(fork, [...(families.get(fork) ?? []), slot]);
+      const ancestor = rows[slot]!.ancestors[level]?.row ?? {};
+      families.set(ancestor, [...(families.get(ancestor) ?? []), slot]);
     }
     for (const family of families.values()) {
       const [first] = family as [number];
@@ -28,17 +28,13 @@ export function sharedColumns(rows: readonly SessionRow[], device: Device): Shar
       } else if (to > from) {
         isShared = true;
         pieces.push([first, from, to, order.length, family.length]);
-        tell(family, level + 1, to);
+        add(family, level + 1, to);
       } else {
-        tell(family, level + 1, from);
+        add(family, level + 1, from);
       }
     }
   };
-  tell(
-    rows.map((_, slot) => slot),
-    0,
-    0,
-  );
+  add([...rows.keys()], 0, 0);
   if (!isShared) return null;
   const integers = (values: number[], shape: number[]) =>
     tensor(Int32Array.from(values), { dtype: "int32", shape, device });

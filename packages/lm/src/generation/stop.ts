@@ -4,7 +4,7 @@ export interface TokenDecoder {
 }
 
 /** Text of sampled ids, without special tokens. */
-export function decodeUtterance(tokenizer: TokenDecoder, ids: readonly number[]): string {
+export function decodeText(tokenizer: TokenDecoder, ids: readonly number[]): string {
   return ids.length === 0 ? "" : tokenizer.decode(ids, { skipSpecialTokens: true });
 }
 
@@ -44,7 +44,7 @@ export class StopDetector {
   /** The cut caused by the last of these ids, or null. Earlier ids must have been checked before. */
   find(ids: readonly number[]): Cut | null {
     if (this.#stops.length === 0 || ids.length === 0 || !this.#mayEnd(ids)) return null;
-    const text = decodeUtterance(this.#tokenizer, ids);
+    const text = decodeText(this.#tokenizer, ids);
     let at = -1;
     for (const stop of this.#stops) {
       const found = text.indexOf(stop);
@@ -52,7 +52,7 @@ export class StopDetector {
     }
     if (at < 0) return null;
     for (let kept = ids.length - 1; kept > 0; kept -= 1) {
-      const beginning = decodeUtterance(this.#tokenizer, ids.slice(0, kept));
+      const beginning = decodeText(this.#tokenizer, ids.slice(0, kept));
       if (beginning.length <= at && text.startsWith(beginning)) return { kept, text: beginning };
     }
     return { kept: 0, text: "" };
@@ -65,7 +65,7 @@ export class StopDetector {
     // Decoders may trim the first token, which may also be an incomplete character: hence the margin.
     while (from > 0 && tail.length < this.#longest + 16) {
       from = Math.max(0, from - this.reach - 4);
-      tail = decodeUtterance(this.#tokenizer, ids.slice(from));
+      tail = decodeText(this.#tokenizer, ids.slice(from));
     }
     return this.#stops.some((stop) => tail.includes(stop));
   }

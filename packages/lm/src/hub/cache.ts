@@ -115,13 +115,6 @@ export function isCommit(revision: string): boolean {
 /** File names come from the server: each must be a normalized path within the snapshot's folder. */
 export function checkRelativePath(repository: Repository, file: string): void {
   const parts = file.split("/");
-  // A lone surrogate has no UTF-8 encoding: two names could become one.
-  if (/\p{Surrogate}/u.test(file)) {
-    throw new UsageError(
-      `hub: ${titleOf(repository)} lists a file whose name is not Unicode: ${JSON.stringify(file)}; ` +
-        `do not use this repository`,
-    );
-  }
   const bad =
     file === "" ||
     file.includes("\0") ||

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { UsageError } from "@astra-rl/torch";
+import { JsonFields } from "../json-fields.js";
 import {
   HubCache,
   checkDistinctPaths,
@@ -63,6 +64,12 @@ export interface RepositoryFile {
   size: number;
   /** Name of the blob in the cache: SHA-256 of large files, git's SHA-1 of small ones. */
   etag: string;
+}
+
+interface Listing {
+  commit: string;
+  /** By path. */
+  files: ReadonlyMap<string, RepositoryFile>;
 }
 
 export interface DownloadProgress {
@@ -153,11 +160,12 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
 
   if (settings.offline) return cachedSnapshot(cache, revision, select, "HF_HUB_OFFLINE is set");
 
-  let listing: { commit: string; files: RepositoryFile[] };
+  let listing: Listing;
   try {
     listing = await listRepository(settings, repository, revision, options.retryDelay);
   } catch (error) {
-    if (error instanceof HubRequestError && error.status === null && cache.readReference(revision) !== null) {
+    const isUnreachable = error instanceof HubRequestError && error.failure.status === undefined;
+    if (isUnreachable && cache.readReference(revision) !== null) {
       const folder = await cachedSnapshot(cache, revision, select, "the hub cannot be reached");
       options.onWarning?.(`hub: ${error.message}; using the cached copy of "${repository.id}"`);
       return folder;
@@ -165,11 +173,11 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
     throw explain(error, repository, revision, settings);
   }
 
-  const byPath = new Map(listing.files.map((file) => [file.path, file]));
+  const { commit, files } = listing;
   const bring = async (path: string) => {
-    const file = byPath.get(path);
+    const file = files.get(path);
     if (!file) throw new Error(`internal: hub selection returned an unlisted path: ${path}`);
-    const url = `${settings.endpoint}/${pathOf(repository)}/resolve/${listing.commit}/${encodePath(path)}`;
+    const url = `${settings.endpoint}/${pathOf(repository)}/resolve/${commit}/${encodePath(path)}`;
     try {
       await downloadBlob(cache, file, url, {
         token: settings.token,
@@ -177,43 +185,39 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
         stallTimeout: options.stallTimeout,
         onBytes: (received) => options.onProgress?.({ file: path, received, total: file.size }),
       });
-      await cache.link(listing.commit, path, file.etag);
+      await cache.link(commit, path, file.etag);
     } catch (error) {
-      if (!isFileSystemError(error)) throw error;
-      throw new UsageError(
-        `hub: ${title}: the file ${JSON.stringify(path)} cannot be put into the cache: ${storageRule(error)}`,
-        { cause: error },
+      throw storageError(
+        `${title}: the file ${JSON.stringify(path)} cannot be put into the cache`,
+        error,
+        error,
       );
     }
   };
 
   try {
-    const selected = await select([...byPath.keys()], async (path) => {
-      const size = byPath.get(path)?.size ?? 0;
+    const selected = await select([...files.keys()], async (path) => {
+      const size = files.get(path)?.size ?? 0;
       if (size > LONGEST_READ) {
         throw new UsageError(
           `hub: ${title}: ${JSON.stringify(path)} must have at most ${LONGEST_READ} bytes, but it is listed with ${size}`,
         );
       }
       await bring(path);
-      return readFile(join(cache.snapshot(listing.commit), path));
+      return readFile(join(cache.snapshot(commit), path));
     });
     const wanted = [...new Set(selected)];
     await mkdir(cache.folder, { recursive: true }).catch(() => undefined); // Reported below, on writing.
     checkDistinctPaths(repository, wanted, { ignoreCase: ignoresCase(cache.folder) });
     await inParallel(wanted, options.parallel ?? 4, bring);
-    await cache.writeReference(revision, listing.commit).catch((error: unknown) => {
+    await cache.writeReference(revision, commit).catch((error: unknown) => {
       const reason = isFileSystemError(error) ? error : (error as Error).cause;
-      if (!isFileSystemError(reason)) throw error;
-      throw new UsageError(
-        `hub: ${title}: the revision "${revision}" cannot be noted in the cache: ${storageRule(reason)}`,
-        { cause: error },
-      );
+      throw storageError(`${title}: the revision "${revision}" cannot be noted in the cache`, error, reason);
     });
   } catch (error) {
     throw explain(error, repository, revision, settings);
   }
-  return cache.snapshot(listing.commit);
+  return cache.snapshot(commit);
 }
 
 /** Requests the commit of a revision and its files with sizes and checksums (one request). */
@@ -222,38 +226,40 @@ async function listRepository(
   repository: Repository,
   revision: string,
   retryDelay?: number,
-): Promise<{ commit: string; files: RepositoryFile[] }> {
+): Promise<Listing> {
   const url = `${settings.endpoint}/api/${repository.kind}s/${repository.id}/revision/${encodeURIComponent(revision)}?blobs=true`;
   const answer = await requestJson(url, { token: settings.token, retryDelay });
-  const malformed = (what: string) =>
-    new UsageError(
-      `hub: the answer for ${titleOf(repository)} from ${settings.endpoint} is malformed: ${what}; is HF_ENDPOINT a model hub?`,
+  let listing: Listing;
+  try {
+    listing = readListing(answer, revision);
+  } catch (cause) {
+    if (!(cause instanceof UsageError)) throw cause;
+    throw new UsageError(
+      `hub: the answer for ${titleOf(repository)} from ${settings.endpoint} is malformed: ${cause.message}; ` +
+        `is HF_ENDPOINT a model hub?`,
+      { cause },
     );
-  if (typeof answer !== "object" || answer === null) throw malformed("not an object");
-  const { sha, siblings } = answer as { sha?: unknown; siblings?: unknown };
-  if (typeof sha !== "string" || !isCommit(sha)) throw malformed(`"sha" is not a commit`);
-  if (isCommit(revision) && sha !== revision) throw malformed(`"sha" is not the commit that was asked for`);
-  if (!Array.isArray(siblings)) throw malformed(`"siblings" is not a list`);
-  const files = siblings.map((sibling: unknown): RepositoryFile => {
-    const { rfilename, size, blobId, lfs } = (sibling ?? {}) as Record<string, unknown>;
-    if (typeof rfilename !== "string") throw malformed(`a sibling without "rfilename"`);
-    checkRelativePath(repository, rfilename);
-    const sha256 = (lfs as { sha256?: unknown } | undefined | null)?.sha256;
-    const etag = sha256 ?? blobId;
-    if (typeof etag !== "string" || !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag)) {
-      throw malformed(`no checksum for ${JSON.stringify(rfilename)}`);
-    }
-    if (typeof size !== "number" || !Number.isSafeInteger(size) || size < 0) {
-      throw malformed(`no size for ${JSON.stringify(rfilename)}`);
-    }
-    return { path: rfilename, size, etag };
-  });
-  const seen = new Set<string>();
-  for (const { path } of files) {
-    if (seen.has(path)) throw malformed(`${JSON.stringify(path)} is listed twice`);
-    seen.add(path);
   }
-  return { commit: sha, files };
+  for (const path of listing.files.keys()) checkRelativePath(repository, path);
+  return listing;
+}
+
+function readListing(answer: unknown, revision: string): Listing {
+  const fields = new JsonFields(answer, "the listing");
+  const commit = fields.string("sha");
+  if (!isCommit(commit)) throw fields.error("sha", "a commit");
+  if (isCommit(revision) && commit !== revision) throw fields.error("sha", "the commit that was asked for");
+  const files = new Map<string, RepositoryFile>();
+  for (const [index, sibling] of fields.list("siblings").entries()) {
+    const file = new JsonFields(sibling, `${fields.inside("siblings")}[${index}]`);
+    const path = file.string("rfilename");
+    if (files.has(path)) throw new UsageError(`${JSON.stringify(path)} is listed twice`);
+    const [of, name] = file.has("lfs") ? [file.nested("lfs")!, "sha256"] : [file, "blobId"];
+    const etag = of.string(name);
+    if (!/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag)) throw of.error(name, "a checksum");
+    files.set(path, { path, size: file.integer("size", { minimum: 0 }), etag });
+  }
+  return { commit, files };
 }
 
 async function cachedSnapshot(
@@ -293,7 +299,7 @@ function explain(error: unknown, repository: Repository, revision: string, setti
   const page = `${settings.endpoint}/${pathOf(repository)}`;
   const title = titleOf(repository);
   const sentence = (() => {
-    switch (error.status) {
+    switch (error.failure.status) {
       case 401:
         return settings.token === null
           ? `${title} does not exist, or is private or gated: check the spelling, or set HF_TOKEN to a token of an account that may read it`
@@ -302,7 +308,7 @@ function explain(error: unknown, repository: Repository, revision: string, setti
         return `${title} is gated: accept its conditions on ${page} with your account, and set HF_TOKEN to that account's token`;
       case 404:
         return `${title} has no revision "${revision}" with that file, or does not exist: check the spelling`;
-      case null:
+      case undefined:
         return `${title} could not be fetched: ${error.message}; check the connection and HF_ENDPOINT, or give a local folder`;
       default:
         return `${title} could not be fetched: ${error.message}; try again later`;
@@ -311,19 +317,17 @@ function explain(error: unknown, repository: Repository, revision: string, setti
   return new UsageError(`hub: ${sentence}`, { cause: error });
 }
 
-function storageRule(error: NodeJS.ErrnoException): string {
-  switch (error.code) {
-    case "ENAMETOOLONG":
-      return "its name is too long for this file system";
-    case "EEXIST":
-    case "EISDIR":
-    case "ENOTDIR":
-    case "ENOTEMPTY":
-    case "ELOOP":
-      return `something else of that name is in the way (${error.code} at ${error.path ?? "?"}); remove it and try again`;
-    default:
-      return error.message;
-  }
+/** The error with what to do, if its reason is an error of a file operation; otherwise the error itself. */
+function storageError(what: string, error: unknown, reason: unknown): unknown {
+  if (!isFileSystemError(reason)) return error;
+  const { code = "", path = "?", message } = reason;
+  const isInTheWay = ["EEXIST", "EISDIR", "ENOTDIR", "ENOTEMPTY", "ELOOP"].includes(code);
+  const rule = isInTheWay
+    ? `something else of that name is in the way (${code} at ${path}); remove it and try again`
+    : code === "ENAMETOOLONG"
+      ? "its name is too long for this file system"
+      : message;
+  return new UsageError(`hub: ${what}: ${rule}`, { cause: error });
 }
 
 /** Path of a repository on the hub. */
@@ -339,18 +343,16 @@ async function inParallel<T>(
   limit: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
-  let next = 0;
-  let failure: { error: unknown } | null = null;
+  const waiting = [...items];
   const worker = async () => {
-    while (next < items.length && failure === null) {
-      const item = items[next++]!;
-      try {
-        await work(item);
-      } catch (error) {
-        failure ??= { error };
-      }
+    while (waiting.length > 0) {
+      await work(waiting.shift()!).catch((error: unknown) => {
+        waiting.length = 0;
+        throw error;
+      });
     }
   };
-  await Promise.all(Array.from({ length: Math.max(1, Math.min(limit, items.length)) }, worker));
-  if (failure !== null) throw (failure as { error: unknown }).error;
+  const results = await Promise.allSettled(Array.from({ length: Math.max(1, limit) }, worker));
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
 }

@@ -1,23 +1,35 @@
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
-import { mkdir, open, readFile, rename, rm, stat, utimes } from "node:fs/promises";
+import { mkdir, open, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { diskError, UsageError } from "@astra-rl/torch";
 import { type HubCache, sizeOf, titleOf } from "./cache.js";
 
-/** A request that failed permanently. `status` is null if there was no response (no connection, drops, stalls). */
+interface Failure {
+  /** Absent if there was no usable response (no connection, drops, stalls, damaged content). */
+  status?: number;
+  /** Whether another attempt may succeed. Default false. */
+  isRetryable?: boolean;
+  /** The delay that the server requested, milliseconds. */
+  after?: number | null;
+}
+
 export class HubRequestError extends Error {
+  override readonly name = "HubRequestError";
+
   constructor(
     message: string,
-    readonly status: number | null,
-    options?: ErrorOptions,
+    readonly failure: Failure,
+    cause?: unknown,
   ) {
-    super(message, options);
-    this.name = "HubRequestError";
+    super(message, { cause });
   }
 }
+
+const retryable = (message: string, cause?: unknown) =>
+  new HubRequestError(message, { isRetryable: true }, cause);
 
 /**
  * Whether this is an error of a file operation: unlike connection errors it has a path, except for reads of an open
@@ -54,10 +66,11 @@ export async function requestJson(url: string, options: RequestOptions): Promise
     try {
       return JSON.parse(text) as unknown;
     } catch (cause) {
+      const { status } = response;
       throw new HubRequestError(
         `${new URL(url).origin} answered something that is not JSON`,
-        response.status,
-        { cause },
+        { status },
+        cause,
       );
     }
   });
@@ -72,7 +85,7 @@ async function boundedText(response: Response): Promise<string> {
     if (bytes > LONGEST_ANSWER) {
       throw new HubRequestError(
         `${new URL(response.url).origin} answered with more than ${LONGEST_ANSWER} bytes where a list of files was asked for`,
-        response.status,
+        { status: response.status },
       );
     }
     chunks.push(chunk);
@@ -121,7 +134,7 @@ export async function downloadBlob(
             `hub: ${titleOf(cache.repository)}: ${sentence}, twice; the server or a proxy alters files: check HF_ENDPOINT`,
           );
         }
-        throw new RetryableError(sentence, null);
+        throw retryable(sentence);
       }
     });
     await rename(partial, blob);
@@ -152,7 +165,7 @@ async function transfer(
   if (response.status === 206 && !continues) {
     await response.body?.cancel();
     await rm(partial, { force: true });
-    throw new RetryableError(`the server answered another range than the one asked for`, null);
+    throw retryable("the server answered another range than the one asked for");
   }
   if (!continues) received = 0;
   const handle = await open(partial, continues ? "a" : "w").catch(refuse(partial));
@@ -160,7 +173,7 @@ async function transfer(
     for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
       if (received + chunk.length > file.size) {
         await handle.truncate(0);
-        throw new RetryableError(`"${file.path}" is longer than its listed ${file.size} bytes`, null);
+        throw retryable(`"${file.path}" is longer than its listed ${file.size} bytes`);
       }
       await handle.appendFile(chunk).catch(refuse(partial));
       received += chunk.length;
@@ -172,7 +185,7 @@ async function transfer(
     await handle.close();
   }
   if (received !== file.size) {
-    throw new RetryableError(`"${file.path}" ended after ${received} of ${file.size} bytes`, null);
+    throw retryable(`"${file.path}" ended after ${received} of ${file.size} bytes`);
   }
 }
 
@@ -182,25 +195,13 @@ function startOfRange(response: Response): number | null {
 }
 
 async function checksum(path: string, file: BlobFile): Promise<string> {
-  const hash: Hash =
+  const hash =
     file.etag.length === 64
       ? createHash("sha256")
       : // git's object id: SHA-1 over a header and the content
         createHash("sha1").update(`blob ${file.size}\0`);
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
   return hash.digest("hex");
-}
-
-/** Should be retried. `after`: the delay that the server requested in milliseconds, or null. */
-class RetryableError extends Error {
-  constructor(
-    message: string,
-    readonly status: number | null,
-    readonly after: number | null = null,
-    options?: ErrorOptions,
-  ) {
-    super(message, options);
-  }
 }
 
 async function request(
@@ -222,17 +223,17 @@ async function request(
       signal,
     });
   } catch (cause) {
-    throw new RetryableError(`no answer from ${new URL(url).origin}`, null, null, { cause });
+    throw retryable(`no answer from ${new URL(url).origin}`, cause);
   }
   if (response.ok) return response;
   await response.body?.cancel();
-  const sentence = `${new URL(url).origin} answered ${response.status}`;
-  if (response.status === 429 || response.status >= 500 || response.status === 408) {
-    throw new RetryableError(sentence, response.status, retryAfter(response));
-  }
-  // 416: the partial file is longer than the server's: start again.
-  if (response.status === 416) throw new RetryableError(sentence, response.status);
-  throw new HubRequestError(sentence, response.status);
+  const { status } = response;
+  throw new HubRequestError(`${new URL(url).origin} answered ${status}`, {
+    status,
+    // 416: the partial file is longer than the server's, and is started again.
+    isRetryable: [408, 416, 429].includes(status) || status >= 500,
+    after: retryAfter(response),
+  });
 }
 
 function retryAfter(response: Response): number | null {
@@ -269,16 +270,16 @@ async function withRetries<T>(
     try {
       return await attempt(controller.signal, alive);
     } catch (cause) {
-      if (cause instanceof HubRequestError || cause instanceof UsageError) throw cause;
-      // An error of the local disk; retrying would not help.
-      if (isFileSystemError(cause)) throw cause;
-      const retryable = cause instanceof RetryableError ? cause : null;
-      const message = retryable?.message ?? "the connection was lost";
-      const pause = retryable?.after ?? (options.retryDelay ?? RETRY_DELAY) * 2 ** (tries - 1);
+      // Retrying does not help against errors of the local disk.
+      if (cause instanceof UsageError || isFileSystemError(cause)) throw cause;
+      const error = cause instanceof HubRequestError ? cause : retryable("the connection was lost", cause);
+      const { isRetryable, status, after } = error.failure;
+      if (isRetryable !== true) throw error;
+      const pause = after ?? (options.retryDelay ?? RETRY_DELAY) * 2 ** (tries - 1);
       if (tries >= ATTEMPTS || pause > LONGEST_WAIT) {
         const tail =
           pause > LONGEST_WAIT ? ` and asks to wait ${Math.ceil(pause / 1000)} s` : ` (${tries} attempts)`;
-        throw new HubRequestError(message + tail, retryable?.status ?? null, { cause });
+        throw new HubRequestError(error.message + tail, { status }, cause);
       }
       await wait(pause);
     } finally {
@@ -306,9 +307,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
   const stale = 20_000;
   for (;;) {
     try {
-      const handle = await open(path, "wx");
-      await handle.writeFile(`${hostname()}:${process.pid}`);
-      await handle.close();
+      await writeFile(path, `${hostname()}:${process.pid}`, { flag: "wx" });
       break;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") refuse(path)(error);

@@ -1,7 +1,8 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { checkId, type Model } from "./model.js";
 import type { Normalizer } from "./normalizers.js";
-import { isText, Part } from "./part.js";
+import { isObject, isText } from "../json-fields.js";
+import { Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import type { Piece } from "./split.js";
 import { Trie } from "./trie.js";
@@ -34,25 +35,26 @@ export function readAddedToken(
     const rest = { singleWord: false, lstrip: false, rstrip: false };
     return checkLength({ content: value, special, normalized: !special, ...rest }, place);
   }
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  if (!isObject || typeof (value as { content?: unknown }).content !== "string") {
+  if (!isObject(value) || typeof value["content"] !== "string") {
     throw new UsageError(
       `${place}: an added token must have its text under "content", got ${describeValue(value)}`,
     );
   }
   const part = new Part(value, place);
-  part.string("__type", { fallback: null });
-  part.has("id");
-  const special = part.boolean("special", { fallback: false });
-  const token: AddedToken = {
-    content: part.string("content"),
-    special: options.special ?? special,
-    normalized: part.boolean("normalized", { fallback: !(options.special ?? special) }),
-    singleWord: part.boolean("single_word", { fallback: false }),
-    lstrip: part.boolean("lstrip", { fallback: false }),
-    rstrip: part.boolean("rstrip", { fallback: false }),
-  };
-  part.done();
+  const token = part.read((): AddedToken => {
+    part.string("__type", { fallback: null });
+    part.has("id");
+    const given = part.boolean("special", { fallback: false });
+    const special = options.special ?? given;
+    return {
+      content: part.string("content"),
+      special,
+      normalized: part.boolean("normalized", { fallback: !special }),
+      singleWord: part.boolean("single_word", { fallback: false }),
+      lstrip: part.boolean("lstrip", { fallback: false }),
+      rstrip: part.boolean("rstrip", { fallback: false }),
+    };
+  });
   return checkLength(token, place);
 }
 

@@ -89,7 +89,7 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
   const merges = new Map<number, Merge>();
   for (const [rank, line] of part.list("merges").entries()) {
     const pair: unknown = typeof line === "string" ? line.split(" ") : line;
-    const where = `${part.place}."merges"[${rank}]`;
+    const where = `${part.where}."merges"[${rank}]`;
     if (!Array.isArray(pair) || pair.length !== 2 || !pair.every((token) => typeof token === "string")) {
       throw new UsageError(
         `${where} must be two tokens ("a b" or ["a", "b"]), got ${describeValue(line)}; ` +
@@ -115,100 +115,64 @@ function readMerges(part: Part, idOf: ReadonlyMap<string, number>, prefix: strin
   return merges;
 }
 
-/** Keeps the tokens of a piece as a linked list and the possible merges in a heap. */
-function mergeAll(symbols: number[], merges: Merges): readonly number[] {
-  const length = symbols.length;
-  if (length < 2) return symbols;
-  return length <= 24 ? mergeShort(symbols, merges) : mergeLong(symbols, merges);
-}
+/** Above any piece's number of characters; a rank times this is exact as a double. */
+const POSITIONS = 2 ** 27;
 
-/** Scans all pairs for each merge: the fastest method for words. */
-function mergeShort(symbols: number[], merges: Merges): readonly number[] {
-  const ranks: number[] = [];
-  const targets: number[] = [];
-  const look = (index: number) => {
-    const merge = merges.get(symbols[index]! * PAIR + symbols[index + 1]!);
-    ranks[index] = merge?.rank ?? Infinity;
-    targets[index] = merge?.id ?? -1;
-  };
-  for (let index = 0; index + 1 < symbols.length; index++) look(index);
-  for (;;) {
-    let [best, lowest] = [-1, Infinity];
-    for (let index = 0; index + 1 < symbols.length; index++) {
-      if (ranks[index]! < lowest) [best, lowest] = [index, ranks[index]!];
-    }
-    if (best < 0) return symbols;
-    symbols[best] = targets[best]!;
-    symbols.splice(best + 1, 1);
-    ranks.splice(best, 1);
-    targets.splice(best, 1);
-    if (best > 0) look(best - 1);
-    if (best + 1 < symbols.length) look(best);
-  }
-}
+/** No pair with this has a merge. */
+const REMOVED = -1;
 
-function mergeLong(symbols: number[], merges: Merges): readonly number[] {
-  const length = symbols.length;
-  const ids = Int32Array.from(symbols);
-  const next = Int32Array.from({ length }, (_, index) => (index + 1 < length ? index + 1 : -1));
-  const previous = Int32Array.from({ length }, (_, index) => index - 1);
-  const alive = new Uint8Array(length).fill(1);
-  // A binary heap of (rank, position, pair, id), lowest rank first, then leftmost.
-  const ranks: number[] = [];
-  const positions: number[] = [];
-  const targets: number[] = [];
-  const less = (one: number, other: number) => {
-    const difference = ranks[one]! - ranks[other]!;
-    return difference < 0 || (difference === 0 && positions[one]! < positions[other]!);
+/** Keeps the tokens of a piece as a linked list, and the possible merges in a heap. */
+function mergeAll(ids: number[], merges: Merges): readonly number[] {
+  const next = ids.map((_, index) => index + 1);
+  const previous = ids.map((_, index) => index - 1);
+  const mergeAt = (position: number) => merges.get(ids[position]! * PAIR + (ids[next[position]!] ?? REMOVED));
+  // Each candidate is rank · POSITIONS + position: the lowest rank first, then the leftmost.
+  const candidates: number[] = [];
+  const offer = (position: number) => {
+    const merge = mergeAt(position);
+    if (merge !== undefined) pushHeap(candidates, merge.rank * POSITIONS + position);
   };
-  const swap = (one: number, other: number) => {
-    for (const list of [ranks, positions, targets]) [list[one], list[other]] = [list[other]!, list[one]!];
-  };
-  const push = (position: number) => {
-    const after = next[position]!;
-    if (after < 0) return;
-    const merge = merges.get(ids[position]! * PAIR + ids[after]!);
-    if (merge === undefined) return;
-    let index = ranks.push(merge.rank) - 1;
-    positions.push(position);
-    targets.push(merge.id);
-    while (index > 0 && less(index, (index - 1) >> 1)) {
-      swap(index, (index - 1) >> 1);
-      index = (index - 1) >> 1;
-    }
-  };
-  const pop = () => {
-    swap(0, ranks.length - 1);
-    ranks.pop();
-    positions.pop();
-    targets.pop();
-    for (let index = 0; ;) {
-      let least = index;
-      for (const child of [2 * index + 1, 2 * index + 2]) {
-        if (child < ranks.length && less(child, least)) least = child;
-      }
-      if (least === index) return;
-      swap(index, least);
-      index = least;
-    }
-  };
-  for (let index = 0; index < length; index++) push(index);
-  while (ranks.length > 0) {
-    const [position, target] = [positions[0]!, targets[0]!];
-    pop();
-    if (alive[position] === 0) continue;
-    const after = next[position]!;
-    if (after < 0) continue;
+  for (let index = 0; index < ids.length; index++) offer(index);
+  while (candidates.length > 0) {
+    const candidate = popHeap(candidates);
+    const position = candidate % POSITIONS;
     // A neighbour may have changed since: compare with what the pair merges to now.
-    if (merges.get(ids[position]! * PAIR + ids[after]!)?.id !== target) continue;
-    ids[position] = target;
-    alive[after] = 0;
+    const merge = mergeAt(position);
+    if (merge?.rank !== Math.floor(candidate / POSITIONS)) continue;
+    const after = next[position]!;
+    ids[position] = merge.id;
+    ids[after] = REMOVED;
     next[position] = next[after]!;
-    if (next[after]! >= 0) previous[next[after]!] = position;
-    if (previous[position]! >= 0) push(previous[position]!);
-    push(position);
+    previous[next[after]!] = position;
+    if (previous[position]! >= 0) offer(previous[position]!);
+    offer(position);
   }
-  const merged: number[] = [];
-  for (let index = 0; index >= 0; index = next[index]!) merged.push(ids[index]!);
-  return merged;
+  return ids.filter((id) => id !== REMOVED);
+}
+
+/** Adds a value to a binary heap, whose least value comes first. */
+function pushHeap(heap: number[], value: number): void {
+  let index = heap.push(value) - 1;
+  while (index > 0) {
+    const parent = (index - 1) >> 1;
+    if (heap[parent]! <= value) break;
+    heap[index] = heap[parent]!;
+    index = parent;
+  }
+  heap[index] = value;
+}
+
+/** Removes the least value of a heap that is not empty. */
+function popHeap(heap: number[]): number {
+  const least = heap[0]!;
+  const value = heap.pop()!;
+  let index = 0;
+  for (let child = 1; child < heap.length; child = 2 * index + 1) {
+    if (heap[child + 1]! < heap[child]!) child++;
+    if (heap[child]! >= value) break;
+    heap[index] = heap[child]!;
+    index = child;
+  }
+  if (heap.length > 0) heap[index] = value;
+  return least;
 }

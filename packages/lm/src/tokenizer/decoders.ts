@@ -1,39 +1,25 @@
 import { pushBytes } from "./byte-chars.js";
 import { replace } from "./normalizers.js";
-import { checkGrowth, type Part } from "./part.js";
+import { inOrder, type Part } from "./part.js";
 import { readMetaspaceOptions } from "./pre-tokenizers.js";
 import { readPattern } from "./split.js";
 
 /** Converts tokens to texts, which are finally concatenated. */
 export type Decoder = (tokens: readonly string[]) => readonly string[];
 
-/** Creates the decoder described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
-export function readDecoder(part: Part): Decoder {
-  const decoder = read(part);
-  part.done();
-  return decoder;
-}
-
 /** Invalid bytes decode to U+FFFD, and U+FEFF is kept as an ordinary character. */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 const strictDecoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-function read(part: Part): Decoder {
+/** Creates the decoder described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
+export function readDecoder(part: Part): Decoder {
   switch (part.type) {
     case "Sequence": {
-      const all = part.parts("decoders").map(readDecoder);
-      const length = (texts: readonly string[]) => texts.reduce((sum, text) => sum + text.length + 1, 0);
-      return (tokens) =>
-        all.reduce((current, each) => {
-          const next = each(current);
-          checkGrowth(part.place, length(tokens), length(next));
-          return next;
-        }, tokens);
+      const all = part.parts("decoders").map((each) => each.read(readDecoder));
+      return inOrder(part, all, (texts) => texts.reduce((sum, text) => sum + text.length + 1, 0));
     }
     case "ByteLevel":
-      for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
-        part.boolean(name, { fallback: true }); // affect encoding only
-      }
+      part.ignore(["add_prefix_space", "trim_offsets", "use_regex"]); // affect encoding only
       return (tokens) => {
         const bytes: number[] = [];
         for (const token of tokens) pushBytes(token, bytes);
@@ -45,7 +31,7 @@ function read(part: Part): Decoder {
       return (tokens) => [tokens.join("")];
     case "Metaspace": {
       const { replacement, scheme } = readMetaspaceOptions(part);
-      part.boolean("split", { fallback: true }); // affects encoding only
+      part.ignore(["split"]); // affects encoding only
       return (tokens) =>
         tokens.map((token, index) => {
           return token.replaceAll(replacement, index === 0 && scheme !== "never" ? "" : " ");
@@ -70,12 +56,13 @@ function read(part: Part): Decoder {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.place));
+      return (tokens) => tokens.map((token) => replace(token, pattern.matches(token), content, part.where));
     }
     case "Strip": {
       const content = part.character("content");
-      const start = part.integer("start");
-      if (part.integer("stop") !== 0) throw part.refuse("stop", "stripping the end is not supported");
+      const start = part.integer("start", { minimum: 0 });
+      if (part.integer("stop", { minimum: 0 }) !== 0)
+        throw part.refuse("stop", "stripping the end is not supported");
       return (tokens) =>
         tokens.map((token) => {
           let cut = 0;

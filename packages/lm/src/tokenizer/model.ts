@@ -1,6 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { readBpe } from "./bpe.js";
-import { isText, type Part } from "./part.js";
+import { isText } from "../json-fields.js";
+import type { Part } from "./part.js";
 import { Trie } from "./trie.js";
 import { readUnigram } from "./unigram.js";
 
@@ -21,12 +22,6 @@ export const LONGEST_TOKEN = 1024;
 
 /** Creates the model described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readModel(part: Part): Model {
-  const model = read(part);
-  part.done();
-  return model;
-}
-
-function read(part: Part): Model {
   // Files of the first releases have no "type".
   const { vocab, merges } = part.values;
   const type = part.has("type")
@@ -46,9 +41,7 @@ function read(part: Part): Model {
     case "WordLevel":
       return readWordLevel(part, readVocabulary(part));
     default:
-      throw new UsageError(
-        `${part.place}: "type" must be one of BPE, WordPiece, WordLevel, Unigram, got ${describeValue(type)}`,
-      );
+      throw part.error("type", "one of BPE, WordPiece, WordLevel, Unigram");
   }
 }
 
@@ -59,22 +52,18 @@ export interface Vocabulary {
 
 /** {token: id, …}. */
 function readVocabulary(part: Part): Vocabulary {
-  const given = part.part("vocab");
-  if (given === null) {
-    throw new UsageError(
-      `${part.place}: "vocab" must be an object, got ${describeValue(part.values["vocab"])}`,
-    );
-  }
+  const given = part.nested("vocab");
+  if (given === null) throw part.error("vocab", "an object");
   const idOf = new Map<string, number>();
   const tokenOf = new Map<number, string>();
   for (const [token, id] of Object.entries(given.values)) {
-    checkId(given.place, token, id);
+    checkId(given.where, token, id);
     if (!isText(token))
-      throw new UsageError(`${given.place}: ${describeValue(token)} holds half a character`);
+      throw new UsageError(`${given.where}: ${describeValue(token)} holds half a character`);
     const other = tokenOf.get(id);
     if (other !== undefined) {
       throw new UsageError(
-        `${given.place}: each id must belong to one token, but ${describeValue(other)} and ` +
+        `${given.where}: each id must belong to one token, but ${describeValue(other)} and ` +
           `${describeValue(token)} both have ${id}; Python decodes such an id at random`,
       );
     }
@@ -104,7 +93,7 @@ function unknownId(part: Part, idOf: ReadonlyMap<string, number>): number {
 function readWordPiece(part: Part, { idOf, tokenOf }: Vocabulary): Model {
   const unknown = unknownId(part, idOf);
   const prefix = part.string("continuing_subword_prefix", { fallback: "##" });
-  const longestWord = part.integer("max_input_chars_per_word", { fallback: 100 });
+  const longestWord = part.integer("max_input_chars_per_word", { minimum: 0, fallback: 100 });
   const spellings = new Trie();
   for (const [token, id] of idOf) {
     if (token.length > LONGEST_TOKEN) {

@@ -1,35 +1,25 @@
-import { checkGrowth, type Part } from "./part.js";
+import { checkGrowth, inOrder, type Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import { bytesToChars } from "./byte-chars.js";
 import { readPrecompiled } from "./precompiled.js";
 import { readPattern } from "./split.js";
 
 export interface Normalizer {
-  normalize(text: string): string;
+  readonly normalize: (text: string) => string;
   /** Whether it can remove the start of a text, so that the rest no longer counts as the start. */
-  dropsBeginning: boolean;
+  readonly dropsBeginning: boolean;
 }
 
 /** Creates the normalizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readNormalizer(part: Part): Normalizer {
-  const normalizer = read(part);
-  part.done();
-  return normalizer;
-}
-
-function read(part: Part): Normalizer {
   const simple = (normalize: (text: string) => string): Normalizer => ({ normalize, dropsBeginning: false });
   const dropping = (normalize: (text: string) => string): Normalizer => ({ normalize, dropsBeginning: true });
   switch (part.type) {
     case "Sequence": {
-      const all = part.parts("normalizers").map(readNormalizer);
+      const all = part.parts("normalizers").map((each) => each.read(readNormalizer));
+      const steps = all.map(({ normalize }) => normalize);
       return {
-        normalize: (text) =>
-          all.reduce((current, normalizer) => {
-            const next = normalizer.normalize(current);
-            checkGrowth(part.place, text.length, next.length);
-            return next;
-          }, text),
+        normalize: inOrder(part, steps, (text: string) => text.length),
         dropsBeginning: all.some(({ dropsBeginning }) => dropsBeginning),
       };
     }
@@ -62,7 +52,7 @@ function read(part: Part): Normalizer {
     case "Replace": {
       const pattern = readPattern(part);
       const content = part.string("content");
-      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.place);
+      const normalize = (text: string) => replace(text, pattern.matches(text), content, part.where);
       return { normalize, dropsBeginning: content === "" };
     }
     case "ByteLevel":

@@ -1,79 +1,38 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
+import { isText, JsonFields } from "../json-fields.js";
 
 /** Maximum number of components in a sequence, and of nesting levels; no real tokenizer reaches it. */
 const MOST_PARTS = 64;
-const DEEPEST = 8;
+const DEEPEST = 9;
 
 /**
- * One object in a tokenizer's files: every field read is validated, and fields that were never read are refused, so
- * that no option is ignored. Every error names the file, component and option, the reason, and a remedy.
+ * One object in a tokenizer's files: fields that were never read are refused, so that no option is ignored. Every error
+ * names the file, component and option, the reason, and a remedy.
  */
-export class Part {
-  readonly values: Readonly<Record<string, unknown>>;
-  readonly #asked = new Set<string>(["type"]);
-
+export class Part extends JsonFields {
   constructor(
     value: unknown,
-    /** File and path within it, the start of every error message: `tokenizer.json: "decoder"`. */
-    readonly place: string,
+    /** File and path within it: `tokenizer.json: "decoder"`. */
+    where: string,
     readonly depth = 0,
   ) {
-    if (depth > DEEPEST) throw new UsageError(`${place.slice(0, 200)}…: parts are nested too deep`);
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
-      throw new UsageError(`${place} must be an object, got ${describeValue(value)}`);
-    }
-    this.values = value as Record<string, unknown>;
+    if (depth > DEEPEST) throw new UsageError(`${where.slice(0, 200)}…: parts are nested too deep`);
+    super(value, where);
+    this.asked.add("type");
   }
 
   get type(): string {
     return this.string("type");
   }
 
-  has(name: string): boolean {
-    this.#asked.add(name);
-    return Object.hasOwn(this.values, name) && this.values[name] !== null;
-  }
-
-  string<F = never>(name: string, options: { fallback?: F } = {}): string | F {
-    return this.#read(name, options, "a string of whole characters", isText);
-  }
-
   /** A string of exactly one code point. */
-  character<F = never>(name: string, options: { fallback?: F } = {}): string | F {
-    return this.#read(
-      name,
-      options,
-      "one character",
-      (value): value is string => isText(value) && Array.from(value).length === 1,
-    );
-  }
-
-  boolean<F = never>(name: string, options: { fallback?: F } = {}): boolean | F {
-    return this.#read(
-      name,
-      options,
-      "true or false",
-      (value): value is boolean => typeof value === "boolean",
-    );
-  }
-
-  integer<F = never>(
-    name: string,
-    options: { fallback?: F; minimum?: number; maximum?: number } = {},
-  ): number | F {
-    const { minimum = 0, maximum = 2 ** 31 } = options;
-    const rule = `an integer from ${minimum} to ${maximum}`;
-    return this.#read(name, options, rule, (value): value is number => {
-      return Number.isSafeInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
+  character(name: string): string {
+    return this.field(name, {}, "one character", (value): value is string => {
+      return isText(value) && Array.from(value).length === 1;
     });
   }
 
-  list<F = never>(name: string, options: { fallback?: F } = {}): readonly unknown[] | F {
-    return this.#read(name, options, "a list", (value): value is unknown[] => Array.isArray(value));
-  }
-
-  /** The object in a field; null if absent or null. */
-  part(name: string): Part | null {
+  override nested(name: string): Part | null {
     return this.has(name) ? new Part(this.values[name], this.inside(name), this.depth + 1) : null;
   }
 
@@ -84,47 +43,31 @@ export class Part {
     return list.map((value, index) => new Part(value, `${this.inside(name)}[${index}]`, this.depth + 1));
   }
 
-  inside(name: string): string {
-    return `${this.place}.${JSON.stringify(name)}`;
+  override inside(name: string): string {
+    return this.depth === 0 ? super.inside(name) : `${this.where}.${JSON.stringify(name)}`;
+  }
+
+  /** Reads flags that change nothing here. */
+  ignore(names: readonly string[]): void {
+    for (const name of names) this.boolean(name, { fallback: true });
   }
 
   /** An error about one option. `remedy`, the end of the message, says what to do instead. */
   refuse(name: string, why: string, remedy = RESAVE): UsageError {
-    const type = typeof this.values["type"] === "string" ? ` (${this.values["type"]})` : "";
     return new UsageError(
-      `${this.place}${type}: "${name}" is ${describeValue(this.values[name])}: ${why}; ${remedy}`,
+      `${this.title}: "${name}" is ${describeValue(this.values[name])}: ${why}; ${remedy}`,
     );
   }
 
-  /** Call after all fields were read: throws for any other field. */
-  done(): void {
+  /** What a reader makes of this object. Throws for fields that it did not read. */
+  read<T>(reader: (part: this) => T): T {
+    const made = reader(this);
     for (const name of Object.keys(this.values)) {
-      if (this.#asked.has(name)) continue;
+      if (this.asked.has(name)) continue;
       throw this.refuse(name, "this option is not known here, so the ids might differ from Python's");
     }
+    return made;
   }
-
-  #read<T, F>(
-    name: string,
-    options: { fallback?: F },
-    rule: string,
-    accepts: (value: unknown) => value is T,
-  ): T | F {
-    this.#asked.add(name);
-    const value = Object.hasOwn(this.values, name) ? this.values[name] : undefined;
-    if ((value === undefined || value === null) && "fallback" in options) return options.fallback as F;
-    if (accepts(value)) return value;
-    const type =
-      typeof this.values["type"] === "string" && name !== "type" ? ` (${this.values["type"]})` : "";
-    throw new UsageError(
-      `${this.place}${type}: "${name}" must be ${rule}, got ${value === undefined ? "nothing" : describeValue(value)}`,
-    );
-  }
-}
-
-/** Lone surrogates are not valid text; Python refuses them. */
-export function isText(value: unknown): value is string {
-  return typeof value === "string" && !/\p{Cs}/u.test(value);
 }
 
 /** Maximum growth factor of a text: no real component exceeds it, unless it was made to exhaust memory. */
@@ -135,6 +78,22 @@ export function checkGrowth(place: string, before: number, after: number): void 
   throw new UsageError(
     `${place}: makes a text of ${before} characters longer than ${MOST_GROWTH} times that`,
   );
+}
+
+/** Applies the components of a sequence in order. Throws if one makes the value too long. */
+export function inOrder<T>(
+  { where }: Part,
+  components: readonly ((value: T) => T)[],
+  lengthOf: (value: T) => number,
+): (value: T) => T {
+  return (value) => {
+    const before = lengthOf(value);
+    return components.reduce((current, component) => {
+      const next = component(current);
+      checkGrowth(where, before, lengthOf(next));
+      return next;
+    }, value);
+  };
 }
 
 export const RESAVE = "use a checkpoint whose tokenizer does without it, or tokenize in Python";

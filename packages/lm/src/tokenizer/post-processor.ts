@@ -12,17 +12,11 @@ export const NO_FRAME: Frame = { prefix: [], suffix: [] };
 
 /** Reads the post-processor of a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPostProcessor(part: Part): Frame {
-  const frame = read(part);
-  part.done();
-  return frame;
-}
-
-function read(part: Part): Frame {
   switch (part.type) {
     case "Sequence":
       return part
         .parts("processors")
-        .map(readPostProcessor)
+        .map((each) => each.read(readPostProcessor))
         .reduce(
           (inner, outer) => ({
             prefix: [...outer.prefix, ...inner.prefix],
@@ -30,16 +24,12 @@ function read(part: Part): Frame {
           }),
           NO_FRAME,
         );
-    case "ByteLevel": // affects offsets only, not ids
-      for (const name of ["add_prefix_space", "trim_offsets", "use_regex"]) {
-        part.boolean(name, { fallback: true });
-      }
+    case "ByteLevel":
+      part.ignore(["add_prefix_space", "trim_offsets", "use_regex"]); // affect offsets only, not ids
       return NO_FRAME;
     case "RobertaProcessing":
-      part.boolean("trim_offsets", { fallback: true });
-      part.boolean("add_prefix_space", { fallback: true });
-      return { prefix: [idOfPair(part, "cls")], suffix: [idOfPair(part, "sep")] };
     case "BertProcessing":
+      if (part.type === "RobertaProcessing") part.ignore(["trim_offsets", "add_prefix_space"]);
       return { prefix: [idOfPair(part, "cls")], suffix: [idOfPair(part, "sep")] };
     case "TemplateProcessing":
       return readTemplate(part);
@@ -57,27 +47,27 @@ function idOfPair(part: Part, name: string): number {
 
 function readTemplate(part: Part): Frame {
   part.list("pair", { fallback: null });
-  const tokens = part.part("special_tokens") ?? new Part({}, part.inside("special_tokens"));
+  const tokens = part.nested("special_tokens") ?? new Part({}, part.inside("special_tokens"));
   const prefix: number[] = [];
   const suffix: number[] = [];
   let side = prefix;
   for (const piece of part.parts("single")) {
-    const special = piece.part("SpecialToken");
-    const sequence = piece.part("Sequence");
+    const special = piece.nested("SpecialToken");
+    const sequence = piece.nested("Sequence");
     if (sequence?.string("id") === "A" && special === null && side === prefix) {
       side = suffix;
     } else if (special !== null && sequence === null) {
       const name = special.string("id");
-      const token = tokens.part(name);
+      const token = tokens.nested(name);
       if (token === null) {
-        throw new UsageError(`${piece.place}: "special_tokens" must list ${describeValue(name)}`);
+        throw new UsageError(`${piece.where}: "special_tokens" must list ${describeValue(name)}`);
       }
       for (const id of token.list("ids")) {
-        checkId(token.place, name, id);
+        checkId(token.where, name, id);
         side.push(id);
       }
     } else {
-      throw new UsageError(`${piece.place} must be {"SpecialToken": …}, or once {"Sequence": {"id": "A"}}`);
+      throw new UsageError(`${piece.where} must be {"SpecialToken": …}, or once {"Sequence": {"id": "A"}}`);
     }
   }
   if (side === prefix) {

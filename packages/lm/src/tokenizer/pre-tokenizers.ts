@@ -1,5 +1,5 @@
 import { CodePointSet, setOf } from "./code-points.js";
-import { checkGrowth, type Part } from "./part.js";
+import { inOrder, type Part } from "./part.js";
 import { bytesToChars } from "./byte-chars.js";
 import { BYTE_LEVEL_PATTERN, Pattern } from "./pattern.js";
 import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
@@ -8,28 +8,14 @@ export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
 
 /** Creates the pre-tokenizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPreTokenizer(part: Part): PreTokenizer {
-  const preTokenizer = read(part);
-  part.done();
-  return preTokenizer;
-}
-
-function read(part: Part): PreTokenizer {
   const perPiece =
     (split: (piece: Piece) => Piece[]): PreTokenizer =>
     (pieces) =>
       pieces.flatMap(split);
   switch (part.type) {
     case "Sequence": {
-      const all = part.parts("pretokenizers").map(readPreTokenizer);
-      const length = (pieces: readonly Piece[]) => pieces.reduce((sum, { text }) => sum + text.length, 0);
-      return (pieces) => {
-        const before = length(pieces);
-        return all.reduce((current, preTokenizer) => {
-          const next = preTokenizer(current);
-          checkGrowth(part.place, before, length(next));
-          return next;
-        }, pieces);
-      };
+      const all = part.parts("pretokenizers").map((each) => each.read(readPreTokenizer));
+      return inOrder(part, all, (pieces) => pieces.reduce((sum, { text }) => sum + text.length, 0));
     }
     case "ByteLevel":
       return readByteLevel(part);
@@ -81,7 +67,7 @@ function read(part: Part): PreTokenizer {
 
 function readByteLevel(part: Part): PreTokenizer {
   const addPrefixSpace = part.boolean("add_prefix_space");
-  part.boolean("trim_offsets", { fallback: true }); // affects offsets only, not ids
+  part.ignore(["trim_offsets"]); // affects offsets only, not ids
   const pattern = part.boolean("use_regex", { fallback: true })
     ? new Pattern(BYTE_LEVEL_PATTERN, (why) => part.refuse("use_regex", why))
     : null;
@@ -114,7 +100,7 @@ export function readMetaspaceOptions(part: Part): { replacement: string; scheme:
   const replacement = part.character("replacement");
   const scheme = part.string("prepend_scheme", { fallback: "always" });
   if (!["always", "first", "never"].includes(scheme)) {
-    throw part.refuse("prepend_scheme", "it must be always, first or never");
+    throw part.error("prepend_scheme", "always, first or never");
   }
   // Older files also give the scheme as a boolean. Python refuses files in which the two disagree.
   if (part.boolean("add_prefix_space", { fallback: null }) === false && scheme !== "never") {

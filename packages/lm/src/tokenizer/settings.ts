@@ -1,6 +1,7 @@
 // Effects of tokenizer_config.json, special_tokens_map.json and added_tokens.json, as in `transformers` 5
 // (docs/decisions/0060). Must not know: texts.
 import { describeValue, UsageError } from "@astra-rl/torch";
+import { isCount, isObject, JsonFields } from "../json-fields.js";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
 import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES } from "./tokenizer-classes.js";
 
@@ -34,61 +35,50 @@ const NAMES = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", 
 export function readSettings(files: SettingsFiles): Settings {
   const { place, definition, settings } = files;
   const where = place("tokenizer_config.json");
+  const fields = new JsonFields(settings, where);
   const className = classOf(files);
   const values = new Map(Object.entries(settings));
-  const isToken = (value: unknown) => typeof value === "string" || isObject(value);
 
   // Tokens with flags, by id and by text.
   const byId = new Map<number, AddedToken>();
   const add = (id: unknown, token: AddedToken, from: string) => {
-    if (!Number.isSafeInteger(id) || (id as number) < 0) {
+    if (!isCount(id)) {
       throw new UsageError(`${from}: an added token must have an id, got ${describeValue(id)}`);
     }
-    byId.set(id as number, token);
+    byId.set(id, token);
   };
-  let extra = listed(settings["extra_special_tokens"], `${where}: "extra_special_tokens"`);
   const namedExtra = isObject(settings["extra_special_tokens"]) ? settings["extra_special_tokens"] : {};
-  if (extra.length === 0 && Object.keys(namedExtra).length === 0) {
-    extra = listed(settings["additional_special_tokens"], `${where}: "additional_special_tokens"`);
-  }
-  const listedFlags = settings["added_tokens_decoder"];
-  if (listedFlags !== undefined && listedFlags !== null) {
-    if (!isObject(listedFlags)) {
-      throw new UsageError(
-        `${where}: "added_tokens_decoder" must be an object, got ${describeValue(listedFlags)}`,
-      );
-    }
-    for (const [id, token] of Object.entries(listedFlags)) {
-      const from = `${where}: "added_tokens_decoder"[${JSON.stringify(id)}]`;
+  let extra = listed(fields, "extra_special_tokens");
+  if (extra.length === 0 && Object.keys(namedExtra).length === 0)
+    extra = listed(fields, "additional_special_tokens");
+  if (fields.has("added_tokens_decoder")) {
+    for (const [id, token] of Object.entries(fields.object("added_tokens_decoder"))) {
+      const from = `${fields.inside("added_tokens_decoder")}[${JSON.stringify(id)}]`;
       add(Number(id), readAddedToken(token, from, isObject(token) ? {} : { special: true }), from);
     }
   } else {
-    const mapPlace = place("special_tokens_map.json");
-    for (const [name, value] of Object.entries(files.specialTokensMap ?? {})) {
+    const map = new JsonFields(files.specialTokensMap ?? {}, place("special_tokens_map.json"));
+    for (const [name, value] of Object.entries(map.values)) {
       if (name === "additional_special_tokens" || name === "extra_special_tokens") {
-        if (Array.isArray(value)) {
-          const more = listed(value, `${mapPlace}: ${JSON.stringify(name)}`);
-          // Python uses "additional_special_tokens" of this file only if there are no others.
-          if (name === "extra_special_tokens" || extra.length === 0) extra = [...extra, ...more];
-        }
+        // Python uses "additional_special_tokens" of this file only if there are no others.
+        if (Array.isArray(value) && (name === "extra_special_tokens" || extra.length === 0))
+          extra = [...extra, ...(value as unknown[])];
       } else {
         values.set(name, isObject(value) ? { ...value, special: true } : value);
       }
     }
+    const from = place("added_tokens.json");
     for (const [content, id] of Object.entries(files.addedTokens ?? {})) {
-      const known = [...NAMES.map((name) => values.get(name)), ...extra].some(
+      const special = [...NAMES.map((name) => values.get(name)), ...extra].some(
         (token) => (isObject(token) ? token["content"] : token) === content,
       );
-      add(
-        id,
-        readAddedToken(content, place("added_tokens.json"), { special: known }),
-        place("added_tokens.json"),
-      );
+      add(id, readAddedToken(content, from, { special }), from);
     }
-    for (const value of Array.isArray(definition["added_tokens"]) ? definition["added_tokens"] : []) {
-      const from = `${place("tokenizer.json")}: "added_tokens"`;
-      const token = readAddedToken(value, from);
-      add((value as { id?: unknown }).id, token, from);
+    const own = definition["added_tokens"];
+    for (const value of Array.isArray(own) ? (own as unknown[]) : []) {
+      const listPlace = `${place("tokenizer.json")}: "added_tokens"`;
+      const token = readAddedToken(value, listPlace);
+      add(isObject(value) ? value["id"] : undefined, token, listPlace);
     }
   }
   const bySpelling = new Map([...byId.values()].map((token) => [token.content, token]));
@@ -96,9 +86,6 @@ export function readSettings(files: SettingsFiles): Settings {
   const named = new Map<string, AddedToken>();
   const name = (key: string, value: unknown) => {
     if (value === null || value === undefined) return;
-    if (!isToken(value)) {
-      throw new UsageError(`${where}: ${JSON.stringify(key)} must be a token, got ${describeValue(value)}`);
-    }
     const token = readAddedToken(value, `${where}: ${JSON.stringify(key)}`);
     if (token.content === "") return;
     named.set(key, NAMES.includes(key) ? (bySpelling.get(token.content) ?? token) : token);
@@ -132,29 +119,21 @@ export function readSettings(files: SettingsFiles): Settings {
       tokens.push(readAddedToken(content, where));
   }
 
-  const flag = (key: string) => {
-    const value = settings[key] ?? false;
-    if (typeof value === "boolean") return value;
-    throw new UsageError(
-      `${where}: ${JSON.stringify(key)} must be true or false, got ${describeValue(value)}`,
-    );
-  };
   return {
     definition: rebuild ?? definition,
     tokens,
     named: new Map([...named].map(([key, { content }]) => [key, content])),
-    splitSpecialTokens: flag("split_special_tokens"),
-    cleanUpSpaces: flag("clean_up_tokenization_spaces"),
+    splitSpecialTokens: fields.boolean("split_special_tokens", { fallback: false }),
+    cleanUpSpaces: fields.boolean("clean_up_tokenization_spaces", { fallback: false }),
   };
 }
 
 /** "added_tokens" of tokenizer.json. */
 export function readListed(definition: Json, place: string): AddedToken[] {
-  const list = definition["added_tokens"] ?? [];
-  if (!Array.isArray(list)) {
-    throw new UsageError(`${place}: "added_tokens" must be a list, got ${describeValue(list)}`);
-  }
-  return list.map((value) => readAddedToken(value, `${place}: "added_tokens"`));
+  const fields = new JsonFields(definition, place);
+  return fields
+    .list("added_tokens", { fallback: [] })
+    .map((value) => readAddedToken(value, fields.inside("added_tokens")));
 }
 
 /** The Python class that would load the folder. "" uses tokenizer.json unchanged. */
@@ -164,23 +143,18 @@ export function classOf({
   place,
 }: Pick<SettingsFiles, "settings" | "modelType" | "place">): string {
   const where = place("tokenizer_config.json");
-  const given = settings["tokenizer_class"] ?? null;
-  if (given !== null && typeof given !== "string") {
-    throw new UsageError(`${where}: "tokenizer_class" must be a string, got ${describeValue(given)}`);
-  }
+  const fields = new JsonFields(settings, where);
+  const given = fields.string("tokenizer_class", { fallback: null });
   const autoMap = settings["auto_map"];
-  if (autoMap !== undefined && autoMap !== null) {
-    const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
-    if (code !== undefined && code !== null) {
-      throw new UsageError(
-        `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is Python code of the checkpoint's own, ` +
-          `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
-      );
-    }
+  const code = isObject(autoMap) ? autoMap["AutoTokenizer"] : autoMap;
+  if (code !== undefined && code !== null) {
+    throw new UsageError(
+      `${where}: "auto_map" is ${describeValue(autoMap)}: this tokenizer is Python code of the checkpoint's own, ` +
+        `which cannot be run here; use a checkpoint without it, or tokenize in Python`,
+    );
   }
-  const plain = (name: string | null) => (name === null ? null : name.replace(/Fast$/, ""));
   const registered = modelType !== null && Object.hasOwn(CLASSES, modelType) ? CLASSES[modelType]! : null;
-  let name = plain(given);
+  let name = given?.replace(/Fast$/, "") ?? null;
   // Without Mistral's own package, its class is not used, and tokenizer.json applies whatever class the settings name.
   if (name === null || registered === "") name = registered;
   if (name === null) return "";
@@ -194,12 +168,7 @@ export function classOf({
   return name;
 }
 
-function listed(value: unknown, place: string): unknown[] {
-  if (value === undefined || value === null || isObject(value)) return [];
-  if (Array.isArray(value)) return value as unknown[];
-  throw new UsageError(`${place} must be a list of tokens, got ${describeValue(value)}`);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/** The tokens in a list; none if the field is absent, null or an object of named tokens. */
+function listed(fields: JsonFields, name: string): readonly unknown[] {
+  return isObject(fields.values[name]) ? [] : fields.list(name, { fallback: [] });
 }

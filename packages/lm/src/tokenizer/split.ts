@@ -1,4 +1,3 @@
-import { describeValue } from "@astra-rl/torch";
 import type { CodePointSet } from "./code-points.js";
 import type { Part } from "./part.js";
 import { Pattern } from "./pattern.js";
@@ -38,24 +37,20 @@ export function eachOf(set: CodePointSet): Finder {
 
 /** Reads {"Regex": …} or {"String": …}. */
 export function readPattern(part: Part): Pattern {
-  const given = part.part("pattern");
-  if (given === null) throw part.refuse("pattern", 'it must be {"Regex": …} or {"String": …}');
-  const regex = given.string("Regex", { fallback: null });
-  const literal = given.string("String", { fallback: null });
-  given.done();
-  if ((regex === null) === (literal === null)) {
-    throw part.refuse("pattern", 'it must be {"Regex": …} or {"String": …}');
-  }
+  const [regex = null, literal = null] =
+    part.nested("pattern")?.read((given) => {
+      return ["Regex", "String"].map((name) => given.string(name, { fallback: null }));
+    }) ?? [];
+  if ((regex === null) === (literal === null)) throw part.error("pattern", '{"Regex": …} or {"String": …}');
   const refuse = (why: string) =>
     part.refuse("pattern", `a pattern is used only where it matches as in Python: ${why}`);
   return regex === null ? Pattern.literal(literal!, refuse) : new Pattern(regex, refuse);
 }
 
 export function readBehavior(part: Part, options: { fallback?: Behavior } = {}): Behavior {
-  const name = part.string("behavior", options);
-  const known = BEHAVIORS.find((behavior) => behavior === name);
-  if (known !== undefined) return known;
-  throw part.refuse("behavior", `it must be one of ${BEHAVIORS.join(", ")}, not ${describeValue(name)}`);
+  return part.field("behavior", options, `one of ${BEHAVIORS.join(", ")}`, (value): value is Behavior => {
+    return BEHAVIORS.includes(value as Behavior);
+  });
 }
 
 /** Splits a piece at separators, which are handled according to `behavior`. No resulting piece is empty. */

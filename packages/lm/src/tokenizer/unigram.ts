@@ -1,7 +1,8 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { byteTokens } from "./byte-tokens.js";
 import { LONGEST_TOKEN, type Model } from "./model.js";
-import { isText, type Part } from "./part.js";
+import { isText } from "../json-fields.js";
+import type { Part } from "./part.js";
 import { Trie } from "./trie.js";
 
 /** Score penalty of an unknown character below the least likely token. */
@@ -17,11 +18,11 @@ export function readUnigram(part: Part): Model {
     const [token, score] = Array.isArray(entry) && entry.length === 2 ? (entry as unknown[]) : [];
     if (!isText(token) || !Number.isFinite(score)) {
       throw new UsageError(
-        `${part.place}."vocab"[${id}] must be a token and its score, got ${describeValue(entry)}`,
+        `${part.where}."vocab"[${id}] must be a token and its score, got ${describeValue(entry)}`,
       );
     }
     if (token.length > LONGEST_TOKEN) {
-      throw new UsageError(`${part.place}."vocab"[${id}] must have ${LONGEST_TOKEN} characters at most`);
+      throw new UsageError(`${part.where}."vocab"[${id}] must have ${LONGEST_TOKEN} characters at most`);
     }
     scores.push(score as number);
     tokenOf.set(id, token);
@@ -29,8 +30,8 @@ export function readUnigram(part: Part): Model {
     if (token === "") continue;
     root.insert(token, id, true);
   }
-  if (scores.length === 0) throw new UsageError(`${part.place}: "vocab" must not be empty`);
-  const unknown = part.integer("unk_id", { fallback: null, maximum: scores.length - 1 });
+  if (scores.length === 0) throw new UsageError(`${part.where}: "vocab" must not be empty`);
+  const unknown = part.integer("unk_id", { fallback: null, minimum: 0, maximum: scores.length - 1 });
   const bytesOf = part.boolean("byte_fallback", { fallback: false }) ? byteTokens(idOf) : null;
   let lowest = Infinity;
   for (const score of scores) lowest = Math.min(lowest, score);
@@ -63,7 +64,7 @@ export function readUnigram(part: Part): Model {
         if (unknown === null) {
           throw new UsageError(
             `Tokenizer.encode: ${describeValue(text.slice(start, charEnd))} is not in the vocabulary, and ` +
-              `${part.place} names no "unk_id"`,
+              `${part.where} names no "unk_id"`,
           );
         }
         offer(charEnd, start, unknown, unknownScore);

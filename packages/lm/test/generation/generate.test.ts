@@ -217,7 +217,7 @@ describe("generation with the golden GPT-2", () => {
   it("refuses what cannot work, and says what would", () => {
     const open = (prompts: number[][]) => GenerationSession.open(model, tokenizer, prompts);
     expect(() => open([[1], [320_000]])).toThrow(
-      /^GenerationSession\.open: prompt 1: a token id must be a whole number from 0 to \d+, got 320000$/u,
+      /^GenerationSession\.open: prompt 1: a token id must be an integer from 0 to \d+, got 320000$/u,
     );
     expect(() => generate(model, tokenizer, [[1]], { maxNewTokens: 64, greedy: true })).toThrow(
       "sampling.maxNewTokens: must leave at least one token of context in the model's window of 64, got 64",

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
+import { full, liveTensors, scope, tensor, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { SeededStream } from "../support/seeded-stream.js";
 import {
@@ -7,12 +7,12 @@ import {
   drawCandidate,
   filterLogits,
   holdBack,
-  idTensor,
   likeliest,
   penalizeRepetition,
   sampledLogprobs,
-  spread,
+  type Candidates,
 } from "../../src/generation/sampling-filters.js";
+import { idTensor } from "../../src/token-ids.js";
 import { resolveSampling, type Sampling } from "../../src/generation/sampling.js";
 import { logSoftmax, referenceFilter } from "../reference-decoding.js";
 
@@ -30,6 +30,12 @@ const expected = JSON.parse(
 let before = 0;
 beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
+
+/** Scatters candidates over the vocabulary: log-probabilities [B, V]. */
+function spread({ logprobs, ids }: Candidates, vocabulary: number): Tensor {
+  if (ids === null) return logprobs;
+  return full([logprobs.size(0), vocabulary], -Infinity).scatter(1, ids, logprobs);
+}
 
 /** Next-token probabilities after the whole chain of filters. */
 function filtered(

@@ -19,24 +19,30 @@ function row(columns: number): SessionRow {
   return made;
 }
 
+/** A child of a row that inherits its columns. */
+function childOf(parent: SessionRow): SessionRow {
+  const child = parent.child(0);
+  child.inherit();
+  return child;
+}
+
 describe("sharedColumns", () => {
   it("tells nothing where no rows have an ancestor in common", () => {
     expect(read([row(8), row(8)])).toBeNull();
-    expect(read([row(8).child(true, {}), row(8).child(true, {})])).toBeNull();
-    const fork = {};
+    expect(read([childOf(row(8)), childOf(row(8))])).toBeNull();
     const parent = row(8);
-    expect(read([parent.child(false, fork), parent.child(false, fork)])).toBeNull();
+    expect(read([parent.child(0), parent.child(1)])).toBeNull();
     // Nothing was read yet.
-    expect(read([row(0).child(true, fork), row(0).child(true, fork)])).toBeNull();
+    const unread = row(0);
+    expect(read([childOf(unread), childOf(unread)])).toBeNull();
   });
 
   it("tells each generation's columns once", () => {
-    const [first, second, third] = [{}, {}, {}];
     const root = row(10);
-    const [left, right] = [root.child(true, first), root.child(true, first)];
+    const [left, right] = [childOf(root), childOf(root)];
     left.extend(7);
     right.extend(3);
-    const rows = [left.child(true, second), right.child(true, third), left.child(true, second), row(20)];
+    const rows = [childOf(left), childOf(right), childOf(left), row(20)];
     expect(read(rows)).toEqual({
       order: [0, 2, 1, 3],
       pieces: [
@@ -51,13 +57,12 @@ describe("sharedColumns", () => {
   });
 
   it("no longer tells what a row has given up", () => {
-    const fork = {};
     const parent = row(12);
-    const [one, other] = [parent.child(true, fork), parent.child(true, fork)];
+    const [one, other] = [childOf(parent), childOf(parent)];
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 12, 0, 2]);
     one.rewind(9);
     expect(read([one, other])!.pieces[0]).toEqual([0, 0, 9, 0, 2]);
-    other.evict();
+    other.rewind(0);
     expect(read([one, other])).toBeNull();
   });
 
@@ -80,14 +85,9 @@ describe("sharedColumns", () => {
             const chosen = rows[which % rows.length]!;
             if (event === "extend") chosen.extend(Math.min(amount, chosen.pending));
             else if (event === "rewind") chosen.rewind(Math.max(0, chosen.cached - amount));
-            else if (event === "evict") chosen.evict();
+            else if (event === "evict") chosen.rewind(0);
             else if (rows.length < 12) {
-              const fork = {};
-              rows = [
-                ...rows.filter((each) => each !== chosen),
-                chosen.child(true, fork),
-                chosen.child(true, fork),
-              ];
+              rows = [...rows.filter((each) => each !== chosen), childOf(chosen), childOf(chosen)];
             }
           }
           const told = read(rows);

@@ -374,7 +374,9 @@ describe("a listing of a hostile hub", () => {
     ["nothing", ""],
     ["half a pair of surrogates", "a\ud800"],
   ])("may not name %s", async (_, name) => {
-    expect(await refusal(listing(content, name))).toMatch(/lists a file (that|whose)/);
+    expect(await refusal(listing(content, name))).toMatch(
+      /lists a file that|must be a string of whole characters/,
+    );
     expect(everything(root)).toEqual([]);
   });
 
@@ -449,7 +451,9 @@ describe("a listing of a hostile hub", () => {
 
   it("may not answer for another commit than the one that was asked for", async () => {
     const other = "f".repeat(40);
-    expect(await refusal(listing(content, "a"), { revision: other })).toMatch(/"sha" is not the commit/);
+    expect(await refusal(listing(content, "a"), { revision: other })).toMatch(
+      /"sha" must be the commit that was asked for/,
+    );
   });
 
   it("may not have a file so large read whole before it is known", async () => {
