@@ -35,6 +35,7 @@ const unitProject = {
     name: "unit",
     include: unit,
     pool: "threads" as const,
+    isolate: false,
     env: { ASTRA_TORCH_BUILD: source("no-engine-in-unit-tests") },
   },
 };
