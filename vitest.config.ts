@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
@@ -7,6 +7,11 @@ import { emulatedTiles, hasInstructionSet } from "./scripts/emulated-tiles.mjs";
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 const everything = ["packages/*/test/**/*.test.ts", "scripts/test/**/*.test.ts"];
+/** Test files that need no native addon; every other file, so every new one, is a test of the engine. */
+const unit = JSON.parse(readFileSync(source("scripts/unit-tests.json"), "utf8")) as string[];
+const missing = unit.filter((file) => !existsSync(source(file)));
+if (missing.length > 0) throw new Error(`scripts/unit-tests.json lists no file: ${missing.join(", ")}`);
+
 /** What the instruction set may change. */
 const numerical = [
   "packages/torch/test/**/*.test.ts",
@@ -23,20 +28,36 @@ const elsewhere = [
   "packages/astra-rl/test/training/{run-directory,run-lock,training-configuration}.test.ts",
 ];
 
+/** Unit tests run with the addon out of reach, so that one that begins to load it fails. */
+const unitProject = {
+  extends: true as const,
+  test: {
+    name: "unit",
+    include: unit,
+    pool: "threads" as const,
+    isolate: false,
+    env: { ASTRA_TORCH_BUILD: source("no-engine-in-unit-tests") },
+  },
+};
+const engineProject = {
+  extends: true as const,
+  test: { name: "engine", include: everything, exclude: unit },
+};
+
 /**
  * ASTRA_TEST_ISAS=amx,avx2: other instruction sets, within which the numerical tests run once more: smaller ones, and tiles
  * (AMX), which are emulated where the processor has none. All are counted in one closing line.
  */
-function projects() {
+function otherInstructionSets() {
   const wanted = (process.env["ASTRA_TEST_ISAS"] ?? "").split(",").filter((isa) => isa !== "");
   const preload = source("packages/torch/build/preload.node");
-  if (wanted.length === 0 || !existsSync(preload)) return undefined;
+  if (wanted.length === 0 || !existsSync(preload)) return [];
   const { instructionSets } = createRequire(import.meta.url)(preload) as {
     instructionSets: () => [string, string];
   };
   const known = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"];
   const [inForce] = instructionSets();
-  const others = wanted.flatMap((isa) => {
+  return wanted.flatMap((isa) => {
     if (!known.includes(isa))
       throw new Error(`ASTRA_TEST_ISAS: no instruction set ${isa} in ${known.join(", ")}`);
     const again = (name: string, env: Record<string, string>) => [
@@ -49,10 +70,7 @@ function projects() {
     console.warn(`SKIPPED: tests within ${isa}: ${tiles.why}`);
     return [];
   });
-  return [{ extends: true as const, test: { name: inForce, include: everything } }, ...others];
 }
-
-const within = projects();
 
 export default defineConfig({
   resolve: {
@@ -67,8 +85,8 @@ export default defineConfig({
     ],
   },
   test: {
-    // A project adds to what it extends: its own files are then all there are.
-    ...(within === undefined ? { include: everything } : { projects: within }),
+    // A project adds to what it extends, so the files are named in the projects alone.
+    projects: [unitProject, engineProject, ...otherInstructionSets()],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 60_000,
