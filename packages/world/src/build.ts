@@ -1,10 +1,10 @@
 /**
  * Makes everything of the embedded world (packages/astra-rl/world) that is not written by hand, from a seed:
  *
- *   npx tsx packages/world/src/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,scorer,desk]
+ *   npx tsx packages/world/src/build.ts [--seed 1] [--steps 1500] [--only prompts,chatter,chat,scorer,desk]
  *
  * prompts/*.json (splits of the opening lines), chatter/ (tokenizer and language model), scorer/ (classifier and
- * its held-out examples), desk/ (tokenizer and language model of the second world) and desk-prompts/*.json (its opening
+ * its held-out examples), chat/ (the chatter, trained further to chat through a template), desk/ (tokenizer and language model of the second world) and desk-prompts/*.json (its opening
  * lines), and manifest.json (checksums, seed, sizes and the engine that made them).
  */
 import { createHash } from "node:crypto";
@@ -12,17 +12,19 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "n
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { saveCausalLM, Tokenizer } from "@astra-rl/lm";
-import { dispose, engineInformation, writeSafetensors } from "@astra-rl/torch";
+import { initializeGPT2, loadCausalLM, saveCausalLM, Tokenizer } from "@astra-rl/lm";
+import { dispose, engineInformation, noGrad, writeSafetensors } from "@astra-rl/torch";
 import { deskConversationText, splitDeskPrompts, trainHouses } from "./desk/conversation.js";
 import { drawHeldOut } from "./labelled/draw.js";
 import { SeededStream } from "./seeded-stream.js";
 import type { Random } from "./template.js";
+import { CHAT_TEMPLATE, chatConversationText } from "./training/chat-conversation.js";
 import { splitOpeningLines } from "./training/opening-lines.js";
 import {
   CHATTER_SIZES,
   conversationText,
   trainChatter,
+  tuneChatter,
   type ChatterSizes,
 } from "./training/train-chatter.js";
 import { SCORER_CONFIGURATION, trainScorer } from "./training/train-scorer.js";
@@ -30,6 +32,8 @@ import { END_OF_TEXT, trainTokenizer } from "./training/train-tokenizer.js";
 
 const WORLD = fileURLToPath(new URL("../../astra-rl/world/", import.meta.url));
 const VOCABULARY = 1536;
+/** The chatter knows the conversations; it learns only how they are written. */
+const CHAT_STEPS = 400;
 const DESK_VOCABULARY = 640;
 const DESK_SIZES: ChatterSizes = { hiddenSize: 96, layers: 2, heads: 4, contextLength: 160 };
 /** Conversations that the tokenizer learns from; the grammar's words are few, so these are plenty. */
@@ -46,7 +50,7 @@ const { values } = parseArgs({
   options: {
     seed: { type: "string", default: "1" },
     steps: { type: "string", default: "1500" },
-    only: { type: "string", default: "prompts,chatter,scorer,desk" },
+    only: { type: "string", default: "prompts,chatter,chat,scorer,desk" },
   },
 });
 const seed = Number(values.seed);
@@ -113,6 +117,30 @@ if (parts.has("chatter")) {
   await makeChatter("chatter", VOCABULARY, { corpus: "tokenizer", sizes: CHATTER_SIZES, draw });
 }
 
+if (parts.has("chat")) {
+  const chatter = await loadCausalLM(join(WORLD, "chatter"));
+  const files = new Map(chatter.tokenizer.directoryFiles);
+  const settings = JSON.parse(new TextDecoder().decode(files.get("tokenizer_config.json"))) as object;
+  const template = { ...settings, chat_template: CHAT_TEMPLATE };
+  files.set("tokenizer_config.json", new TextEncoder().encode(`${JSON.stringify(template)}\n`));
+  const tokenizer = Tokenizer.fromFiles(files);
+  const [eosId] = tokenizer.encode(END_OF_TEXT);
+  const config = { ...CHATTER_SIZES, vocabSize: tokenizer.vocabSize, eosId: eosId! };
+  const model = initializeGPT2(config, seed);
+  const from = chatter.model.namedParameters();
+  noGrad(() => {
+    for (const [name, parameter] of model.namedParameters()) parameter.copy_(from.get(name)!);
+  });
+  chatter.model.dispose();
+  const draw = (random: Random) => chatConversationText(random, lines.train);
+  tuneChatter(model, { seed, steps: CHAT_STEPS, tokenizer, draw, log });
+  const stored = model.copy("float16");
+  await saveCausalLM(join(WORLD, "chat"), stored, tokenizer);
+  stored.dispose();
+  model.dispose();
+  log("chat/ written");
+}
+
 if (parts.has("desk")) {
   const draw = (from: Random) => deskConversationText(from, trainHouses);
   await makeChatter("desk", DESK_VOCABULARY, { corpus: "desk/tokenizer", sizes: DESK_SIZES, draw });
@@ -141,7 +169,7 @@ if (parts.has("scorer")) {
 }
 
 const files: Record<string, { bytes: number; sha256: string }> = {};
-for (const folder of ["prompts", "chatter", "scorer", "desk", "desk-prompts"]) {
+for (const folder of ["prompts", "chatter", "chat", "scorer", "desk", "desk-prompts"]) {
   for (const name of readdirSync(join(WORLD, folder)).sort()) {
     const path = `${folder}/${name}`;
     const bytes = readFileSync(join(WORLD, path));

@@ -3,6 +3,7 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { AstraError, writeFileAtomic } from "@astra-rl/torch";
 import {
   checkpointOf,
+  EMBEDDED,
   kindsOf,
   parseOverride,
   readConfiguration,
@@ -46,18 +47,19 @@ export function demoCommand(streams: Streams) {
         kindsOf("algorithm").map(({ name }) => name),
       ),
     )
+    .option("--chat", "with a model that reads conversations through a chat template", false)
     .option("--novelty", "pay for probes that were not tried before as well", false)
     .option("--run-dir <folder>", "where to keep the run (default: runs/demo-<time>)")
     .addOption(setOption())
     .option("--json", "print the comparison as JSON instead of a table", false)
     .addOption(quietOption())
-    .action(async ({ seed, algorithm, novelty, runDir, set, json, quiet }) => {
+    .action(async ({ seed, algorithm, chat, novelty, runDir, set, json, quiet }) => {
       const output = createOutput(streams, {
         quiet,
         mayOutlive: "the demo goes on; report.txt has its table",
       });
       const started = performance.now();
-      const configuration = await demoConfiguration(seed, algorithm, novelty, set ?? []);
+      const configuration = await demoConfiguration(seed, algorithm, { chat, novelty, set: set ?? [] });
       const folder = runDir ?? defaultRunFolder("demo.yaml");
       checkNewRunFolder(folder);
       const prompts = await loadPrompts(configuration, "test");
@@ -141,10 +143,11 @@ export function demoCommand(streams: Streams) {
 async function demoConfiguration(
   seed: number | undefined,
   algorithm: string | undefined,
-  novelty: boolean,
-  set: readonly Override[],
+  { chat, novelty, set }: { chat: boolean; novelty: boolean; set: readonly Override[] },
 ): Promise<Configuration> {
   const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
+  const model = `${EMBEDDED}:chat`;
+  if (chat) chosen.push(...["tester", "target"].map((role) => parseOverride(`models.${role}=${model}`)));
   const configuration = await readConfiguration(embeddedConfigurationPath(algorithm, { novelty }), {
     overrides: [...chosen, ...set],
   });

@@ -13,7 +13,7 @@ import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 export const EMBEDDED = "embedded";
 
 /** The models included in the package, named `embedded:<name>`. */
-export const EMBEDDED_MODELS = ["chatter", "desk"] as const;
+export const EMBEDDED_MODELS = ["chatter", "chat", "desk"] as const;
 
 const whole = (least: number) => z.number().int().min(least);
 const seed = whole(0).max(Number.MAX_SAFE_INTEGER);
@@ -33,7 +33,9 @@ const moduleSection = z.looseObject({
 /** A checkpoint, and how it reads conversations. */
 const formattedModel = z
   .strictObject({
-    path: model.describe("The checkpoint: a folder, a hub id, embedded:chatter or embedded:desk"),
+    path: model.describe(
+      "The checkpoint: a folder, a hub id, embedded:chatter, embedded:chat or embedded:desk",
+    ),
     ...modelFormatShape,
   })
   .superRefine((given, context) =>
@@ -68,11 +70,11 @@ const lora = z.strictObject({
 
 const models = z.strictObject({
   tester: tester.describe(
-    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter or " +
+    "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter, embedded:chat or " +
       "embedded:desk; or a section with this as its path, and how it reads conversations beside it",
   ),
   target: target.describe(
-    "The model under test; writes responses. A folder, a hub id, embedded:chatter or embedded:desk, or one of your own: " +
+    "The model under test; writes responses. A folder, a hub id, embedded:chatter, embedded:chat or embedded:desk, or one of your own: " +
       "./file.js#name, or a section with this as its type and options beside it; or a section with the checkpoint as its " +
       "path, and how it reads conversations beside it",
   ),
@@ -121,7 +123,7 @@ const models = z.strictObject({
     .optional()
     .describe(
       "Whose tokenizer testers and baseline take where their checkpoints have none of their own: a folder, a hub id, " +
-        "or embedded:chatter or embedded:desk",
+        "or embedded:chatter, embedded:chat or embedded:desk",
     ),
   targetTokenizer: model
     .optional()
@@ -137,7 +139,7 @@ const models = z.strictObject({
       "Where the baseline lives; elsewhere than the tester, it needs weights of its own. Default: device",
     ),
   date: z.iso
-    .date()
+    .date("must be a date such as 2026-02-03")
     .optional()
     .describe("The date, YYYY-MM-DD, that chat templates write. Default: the day on which the run begins"),
   dtype: dtype

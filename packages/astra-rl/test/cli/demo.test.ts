@@ -64,6 +64,11 @@ test("the same seed gives the same evaluations, another seed others; --algorithm
   expect(readFileSync(path("a", "config.resolved.yaml"), "utf8")).toContain("type: ipo");
   expect(await summary("b", "--seed", "3", "--algorithm", "ipo")).toBe(first);
   expect(await summary("c", "--seed", "4", "--algorithm", "ipo")).not.toBe(first);
+  expect(await summary("chat", "--seed", "3", "--algorithm", "ipo", "--chat")).not.toBe(first);
+  expect(JSON.parse(readFileSync(path("chat", "run.json"), "utf8"))).toMatchObject({
+    models: { tester: { model: "embedded:chat" } },
+    formats: { tester: "chat", target: "chat" },
+  });
   const { code, out } = await demo("--run-dir", path("d"), "--json", "--quiet", "--seed", "3", "--novelty");
   expect(code).toBe(0);
   expect(readFileSync(path("d", "config.resolved.yaml"), "utf8")).toContain("type: selfBleu");

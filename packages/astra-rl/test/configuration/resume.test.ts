@@ -102,7 +102,8 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "modules") return [{}, { "/x.js": "0".repeat(64) }];
   if (name === "checkpointEvery") return ["auto", 7];
   if (name === "category") return ["toxicity", "insult"];
-  if (schema.kind === "target") return ["/runs/one", "/runs/two"];
+  if (name === "date") return ["2026-02-03", "2026-02-04"];
+  if (schema.kind === "target" || name === "tester") return ["/runs/one", "/runs/two"];
   if (schema["anyOf"] !== undefined) return ["one", 2];
   if (schema["path"] === "file") return [join(folder, "one.json"), join(folder, "two.json")];
   if (type === "boolean") return [standard ?? false, !(standard ?? false)];

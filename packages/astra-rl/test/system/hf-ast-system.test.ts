@@ -416,7 +416,7 @@ describe("HFASTSystem with models of different kinds", () => {
     ["Llama", LLAMA],
     ["Qwen", QWEN],
   ])("talks to a target with another tokenizer (%s): texts cross, ids do not", async (_, target) => {
-    const system = await load({ target });
+    const system = await load({ target: { path: target, format: "plain" } });
     expect(system.target.tokens).not.toBe(system.tester.tokens);
     const graph = await new ASTSampler(system, PROMPTS, { width: 2, depth: 2 }).rollout(4);
     const nodes = [...graph.nodes()];

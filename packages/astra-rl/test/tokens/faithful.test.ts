@@ -69,8 +69,9 @@ class WholeCharacters extends HFASTSystem {
 
 const load = (tester: string, target: string, options: Partial<HFASTSystemOptions> = {}) =>
   WholeCharacters.load({
-    tester,
-    target,
+    // Rows of chat templates are compared with the templates' texts elsewhere.
+    tester: { path: tester, format: "plain" },
+    target: { path: target, format: "plain" },
     scorer: new KeywordScorer([{ pattern: "a", weight: 0.3 }]),
     inferenceDtype: "float32",
     generation: { tester: { maxNewTokens: 4, topK: 0 }, target: { maxNewTokens: 3, topK: 0 } },
