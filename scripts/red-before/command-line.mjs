@@ -237,8 +237,8 @@ export const COMMAND_LINE = [
     file: runs,
     test: "weights that are NaN are refused when they are loaded, with the tensor",
     source: "packages/lm/src/read-parameters.ts",
-    from: "  if (extremes.every(Number.isFinite)) return;\n",
-    to: "  return;\n",
+    from: "  if (extremes.every(Number.isFinite)) return tensor;\n",
+    to: "  return tensor;\n",
   },
   {
     line: "10.2 a flipped byte in a checkpoint of our own is not seen",
@@ -470,7 +470,7 @@ export const COMMAND_LINE = [
     file: test("cli/run-record"),
     test: "a run says when, where and from what it was made, with copies of what is small",
     source: source("cli/train"),
-    from: "          await recordSession(folder, configuration, { resume });\n",
+    from: "          await recordSession(folder, configuration, { resume, formats });\n",
     to: "",
   },
   {

@@ -53,8 +53,8 @@ export const MODELS = [
     line: "8.4 mutated tokenizers give raw TypeErrors",
     file: lm("tokenizer-refusals"),
     test: "load and work, or are refused by an error that names the file",
-    source: source("tokenizer/part"),
-    from: "    if (accepts(value)) return value;",
+    source: source("json-fields"),
+    from: "    if (!accepts(value)) throw this.error(name, rule);\n    return value;",
     to: "    return value as T;",
   },
   {
@@ -70,7 +70,7 @@ export const MODELS = [
     file: lm("hub/hub"),
     test: "may not name a file twice",
     source: source("hub/repository"),
-    from: "    if (seen.has(path)) throw malformed(`${JSON.stringify(path)} is listed twice`);\n",
+    from: "    if (files.has(path)) throw new UsageError(`${JSON.stringify(path)} is listed twice`);\n",
     to: "",
   },
   {
@@ -190,7 +190,7 @@ export const MODELS = [
     file: golden,
     test: recipe("config-split-special"),
     source: source("tokenizer/settings"),
-    from: 'splitSpecialTokens: flag("split_special_tokens"),',
+    from: 'splitSpecialTokens: fields.boolean("split_special_tokens", { fallback: false }),',
     to: "splitSpecialTokens: false,",
   },
   {
@@ -206,7 +206,7 @@ export const MODELS = [
     file: lm("tokenizer-refusals"),
     test: "is refused with the name of what it is: an option",
     source: source("tokenizer/part"),
-    from: "      if (this.#asked.has(name)) continue;",
+    from: "      if (this.asked.has(name)) continue;",
     to: "      continue;",
   },
 ];

@@ -112,12 +112,10 @@ export class ChatFormat implements Format {
     const isCued = message.from === this.#role && before?.last.from !== this.#role;
     if (!isCued) return this.#piece(slot, message, own);
     // The cue before the model's own message includes what the template writes there.
-    const { ids, body } = this.#piece(
-      { ...slot, front: before === null ? [] : this.cue(before) },
-      message,
-      own,
-    );
-    return pieceOf([], ids.slice(...body));
+    const after = before === null ? [] : this.cue(before);
+    // Sampled ids directly follow it, without the white space that the template writes once they are history.
+    const space = own === null ? slot.space : "";
+    return this.#piece({ ...slot, front: [], after, space }, message, own);
   }
 
   cue(conversation: Conversation): readonly number[] {

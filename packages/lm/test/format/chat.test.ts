@@ -198,6 +198,26 @@ describe("the chat format", () => {
     expect(ended("role-tokens")).toEqual(["<|end|>"]);
   });
 
+  it("has sampled ids directly follow the cue, where the template writes a space once they are history", () => {
+    const given = cases.find((each) => each.template === "inst-sys" && each.family === "qwen3")!;
+    const made = tokenizerWith(given);
+    const ids = Codec.of(made).continue("Because.");
+    const conversation = talk("tester", ["Why?"]);
+    for (const [history, front] of [
+      ["verbatim", []],
+      ["template", Codec.of(made).continue(" ")],
+    ] as const) {
+      const format = formatWith(made, { role: "tester", history });
+      const said = new Message("tester", "Because.");
+      const piece = format.layout?.(conversation.append(said), ({ from }) =>
+        from === "tester" ? ids : null,
+      );
+      expect(format.write(conversation, said, ids).ids).toEqual(ids);
+      if (piece === undefined) expect(front).toEqual([]);
+      else expect(piece[1]!.ids.slice(-ids.length - 1)).toEqual([...front, ...ids]);
+    }
+  });
+
   it("omits earlier reasoning as the template does, keeping the sampled ids of the answer", () => {
     const given = cases.find((each) => each.template === "thinking" && each.family === "qwen3")!;
     const thinking = tokenizerWith(given);
