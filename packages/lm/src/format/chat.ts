@@ -107,8 +107,10 @@ export class ChatFormat implements Format {
 
   write(before: Conversation | null, message: Message, own: readonly number[] | null): Piece {
     const messages = [...(before?.messages() ?? []), message];
-    const slot = this.#slots(messages).at(-1)!;
-    if (slot === null) return EMPTY_PIECE;
+    const written = this.#slots(messages).at(-1)!;
+    if (written === null) return EMPTY_PIECE;
+    // What was read and sampled stays, reasoning included.
+    const slot: Slot = { ...written, omits: null };
     const isCued = message.from === this.#role && before?.last.from !== this.#role;
     if (!isCued) return this.#piece(slot, message, own);
     // The cue before the model's own message includes what the template writes there.
@@ -183,8 +185,8 @@ export class ChatFormat implements Format {
     }
     if (ids !== null) {
       // Sampled white space takes the place of the template's.
-      const own = space === "" || /^\s/u.test(text) ? [] : this.codec.continue(space);
-      return pieceOf([...front, ...own], ids);
+      const between = space === "" || /^\s/u.test(text) ? [] : this.codec.continue(space);
+      return pieceOf([...front, ...between], ids);
     }
     if (slot.trimsStart) text = text.trimStart();
     if (slot.trimsEnd) text = text.trimEnd();
@@ -201,8 +203,8 @@ export class ChatFormat implements Format {
   }
 
   /** Python encodes what follows a special token as a text of its own, to which some tokenizers add a space. */
-  #encode(front: readonly number[], text: string): readonly number[] {
-    const last = front.at(-1);
+  #encode(after: readonly number[], text: string): readonly number[] {
+    const last = after.at(-1);
     return last !== undefined && this.codec.isSpecial(last)
       ? this.codec.whole(text)
       : this.codec.continue(text);

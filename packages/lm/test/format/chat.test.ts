@@ -218,29 +218,40 @@ describe("the chat format", () => {
     }
   });
 
-  it("omits earlier reasoning as the template does, keeping the sampled ids of the answer", () => {
-    const given = cases.find((each) => each.template === "thinking" && each.family === "qwen3")!;
-    const thinking = tokenizerWith(given);
-    const own = Codec.of(thinking);
-    // Two ids where the tokenizer may have one for the whole word.
-    const answer = [...own.continue("la"), ...own.continue("te")];
-    const ids = [...own.continue("<think>\nHm.\n</think>\n\n"), ...answer];
-    const said = new Message("target", own.decode(ids, { skipSpecialTokens: false }), {
-      by: "target",
-      tokens: thinking.fingerprint,
-      ids,
-      kept: ids.length,
-      logprobs: ids.map(() => -1),
-      finished: "length",
-      after: Conversation.of("x"),
-    });
-    const conversation = Conversation.of("", new Message("tester", "Hi"), said, new Message("tester", "So?"));
-    const anew = rowOf(formatWith(thinking, { role: "target" }), "target", conversation);
-    expect(anew[2]!.ids.slice(...anew[2]!.body)).toEqual(answer);
-    const verbatim = formatWith(thinking, { role: "target", history: "verbatim" });
-    const kept = rowOf(verbatim, "target", conversation);
-    expect(kept[2]!.ids.slice(...kept[2]!.body)).toEqual(ids);
-  });
+  it.each([
+    ["thinking", ""],
+    ["always-thinking", "\n\n"],
+  ])(
+    "omits earlier reasoning as the template %s does, keeping the sampled ids of the answer",
+    (name, space) => {
+      const given = cases.find((each) => each.template === name && each.family === "qwen3")!;
+      const thinking = tokenizerWith(given);
+      const own = Codec.of(thinking);
+      // Two ids where the tokenizer may have one for the whole word.
+      const answer = [...own.continue("la"), ...own.continue("te")];
+      const ids = [...own.continue("<think>\nHm.\n</think>\n\n"), ...answer];
+      const said = new Message("target", own.decode(ids, { skipSpecialTokens: false }), {
+        by: "target",
+        tokens: thinking.fingerprint,
+        ids,
+        kept: ids.length,
+        logprobs: ids.map(() => -1),
+        finished: "length",
+        after: Conversation.of("x"),
+      });
+      const conversation = Conversation.of(
+        "",
+        new Message("tester", "Hi"),
+        said,
+        new Message("tester", "So?"),
+      );
+      const anew = rowOf(formatWith(thinking, { role: "target" }), "target", conversation);
+      expect(anew[2]!.ids.slice(...anew[2]!.body)).toEqual([...own.continue(space), ...answer]);
+      const verbatim = formatWith(thinking, { role: "target", history: "verbatim" });
+      const kept = rowOf(verbatim, "target", conversation);
+      expect(kept[2]!.ids.slice(...kept[2]!.body)).toEqual(ids);
+    },
+  );
 
   it("refuses a template that leaves out, repeats or changes what is said, and names it", () => {
     for (const source of [
