@@ -58,6 +58,8 @@ const FOLDER_LAW = {
   // Checkpoints in memory, for whatever role.
   models: ["core"],
   tester: ["core", "options", "models"],
+  // Models of servers.
+  http: ["core", "kinds", "options"],
   // Some scorers are models.
   scorer: ["core", "kinds", "models", "options", "text"],
   // What is trained is kept in the folder of a run.
@@ -65,7 +67,7 @@ const FOLDER_LAW = {
   // A system is put together from parts.
   system: ["core", "options", "records", "models", "tester", "reward"],
   // What may be configured is what the stages bring.
-  configuration: ["core", "kinds", "models", "options", "records", "run", "text", ...STAGES],
+  configuration: ["core", "http", "kinds", "models", "options", "records", "run", "text", ...STAGES],
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],

@@ -14,6 +14,7 @@ export * from "./evaluation/index.js";
 export * from "./records/index.js";
 export * from "./sampler/index.js";
 export * from "./scorer/index.js";
+export * from "./http/index.js";
 export * from "./kinds/index.js";
 export * from "./models/index.js";
 export * from "./options/index.js";

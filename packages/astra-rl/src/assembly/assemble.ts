@@ -3,6 +3,7 @@ import { UsageError } from "@astra-rl/torch";
 import {
   checkpointOf,
   configurationSettings,
+  configuredModels,
   findKind,
   type Configuration,
   type KindSection,
@@ -87,26 +88,33 @@ async function loadModels(
 ): Promise<System> {
   const { models, generation, seed } = configuration;
   const made: Model[] = [];
-  const load = async (target: ModelSetting) => {
-    if (checkpointOf(target) !== null) return loadable(target);
-    const own = await makePart("target", target as KindSection, { generation: generation.target, seed });
-    made.push(own);
-    return own;
-  };
+  const loaded: Record<string, unknown> = { otherTesters: [], otherTargets: [] };
   try {
-    const target = await load(models.target);
-    const otherTargets: Awaited<ReturnType<typeof load>>[] = [];
-    for (const other of models.otherTargets) otherTargets.push(await load(other));
-    return await Class.load({
-      ...modelOptions(configuration, hub),
-      target,
-      otherTargets,
-      ...options,
-    } as never);
+    for (const { path, name, tokenizerOnly } of configuredModels(configuration)) {
+      const [key, at] = path as [keyof Configuration["models"], number | undefined];
+      const given = models[key] as ModelSetting | readonly ModelSetting[];
+      const setting = Array.isArray(given) ? (given[at!] as ModelSetting) : (given as ModelSetting);
+      if (tokenizerOnly || checkpointOf(setting) !== null) {
+        place(loaded, path, loadable(setting));
+        continue;
+      }
+      const role = /^(tester|otherTesters)$/.test(key) ? "tester" : "target";
+      const parts = { generation: generation[role], seed, role, name } as const;
+      const own = await makePart("target", setting as KindSection, parts);
+      made.push(own);
+      place(loaded, path, own);
+    }
+    return await Class.load({ ...modelOptions(configuration, hub), ...loaded, ...options } as never);
   } catch (error) {
     for (const model of made) disposeOnce(model);
     throw error;
   }
+}
+
+/** Sets the value of a key, or of a place in the list of that key. */
+function place(into: Record<string, unknown>, [key, at]: readonly (string | number)[], value: unknown): void {
+  if (at === undefined) into[key!] = value;
+  else (into[key!] as unknown[]).push(value);
 }
 
 /** Creates a system from a user module, together with the run's scorer and embedder. */
@@ -129,13 +137,20 @@ async function ownSystem(
     const { tester } = configuration.models as { tester?: ModelSetting };
     // A system loaded with models has already loaded its tester.
     if (purpose === "evaluate" && tester !== undefined && !isLoaded)
-      await restoreTester(system, checkpointOf(tester)!);
+      await restoreTester(system, savedTester(tester));
     const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
     // If the system does not use these judges itself, it cannot free them.
     if (!judgesOwn) disposeTogether(system, Object.values(judges));
     judgesOf.set(system, judges);
     return system;
   });
+}
+
+/** The folder from which a custom system restores its tester. */
+function savedTester(tester: ModelSetting): string {
+  const folder = checkpointOf(tester);
+  if (folder !== null) return folder;
+  throw new UsageError("models.tester: a system of your own restores its tester from a folder; name one");
 }
 
 /** The scorer and embedder of runs with a custom system. */
@@ -214,21 +229,11 @@ function loadable(model: ModelSetting): unknown {
   return { ...model, path: modelSource(checkpointOf(model)!) };
 }
 
-const isModelKey = (key: string) =>
-  /^(tester|otherTesters|baseline|likelihood|testerTokenizer|targetTokenizer)$/.test(key);
-
-/**
- * The options of `load` from the `models` section, with model names replaced by what to load; targets are created
- * separately.
- */
+/** The options of `load` from the `models` section, but for the models themselves. */
 function modelOptions({ models, generation }: Configuration, hub: HubOptions): Record<string, unknown> {
-  const { target: _, otherTargets: __, lora: ___, dtype, date, ...given } = models;
-  const entries = Object.entries(given).map(([key, value]) => {
-    if (!isModelKey(key) || value === undefined) return [key, value];
-    return [key, Array.isArray(value) ? value.map(loadable) : loadable(value as ModelSetting)];
-  });
+  const { lora: _, dtype, date, ...given } = models;
   const day = date === undefined ? {} : { date: new Date(`${date}T00:00:00`) };
-  return { ...Object.fromEntries(entries), hub, inferenceDtype: dtype, generation, ...day };
+  return { ...given, hub, inferenceDtype: dtype, generation, ...day };
 }
 
 /**

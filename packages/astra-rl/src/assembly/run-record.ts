@@ -12,14 +12,12 @@ import {
   writeFileAtomic,
 } from "@astra-rl/torch";
 import {
-  checkpointOf,
   configuredFiles,
   configuredModels,
   EMBEDDED,
   partModels,
   type Configuration,
-  type KindSection,
-  type ModelSetting,
+  type ConfiguredModel,
 } from "../configuration/index.js";
 import {
   defaultPrompts,
@@ -36,6 +34,7 @@ import {
   type ModelIdentity,
   type RunRecord,
   type RunSession,
+  type ServerRecord,
 } from "../records/index.js";
 import { savedStep } from "../run/index.js";
 import type { ModelFormats } from "./model-formats.js";
@@ -69,7 +68,14 @@ export async function recordSession(
     hub = {} as HubOptions,
     now = new Date(),
     formats,
-  }: { resume?: boolean; hub?: HubOptions; now?: Date; formats?: ModelFormats["formats"] } = {},
+    servers = {},
+  }: {
+    resume?: boolean;
+    hub?: HubOptions;
+    now?: Date;
+    formats?: ModelFormats["formats"];
+    servers?: Record<string, ServerRecord>;
+  } = {},
 ): Promise<void> {
   const path = join(folder, FILE);
   const session = describeSession(now, resume ? savedStep(folder) : null);
@@ -81,6 +87,7 @@ export async function recordSession(
           seed: configuration.seed,
           models: await modelIdentities(configuration, hub),
           ...(formats === undefined ? {} : { formats }),
+          ...serversIn(servers),
           files: await fileIdentities(folder, configuration, hub),
           sessions: [session],
           version: 1,
@@ -164,14 +171,27 @@ async function modelIdentities(
     identities[name] = identityOf(model, folder, (file) => TOKENIZER_FILES.includes(file));
   }
   const whole = configuredModels(configuration).filter((each) => !each.tokenizerOnly);
-  const parts = partModels(configuration).map(({ key, model }) => ({ name: key, model, isModule: false }));
-  for (const { name, model, isModule } of [...whole, ...parts]) {
-    const identity =
-      known.get(model) ?? (isModule ? moduleIdentity(configuration, model) : await modelIdentity(model, hub));
-    known.set(model, identity);
+  const source = "checkpoint" as const;
+  const parts = partModels(configuration).map(({ key, model }) => ({ name: key, model, source }));
+  for (const { name, ...model } of [...whole, ...parts]) {
+    const identity = known.get(model.model) ?? (await configuredIdentity(configuration, model, hub));
+    known.set(model.model, identity);
     identities[name] = identity;
   }
   return identities;
+}
+
+const serversIn = (servers: Record<string, ServerRecord>) =>
+  Object.keys(servers).length === 0 ? {} : { servers };
+
+/** Identifies a model by its files; a server shows none. */
+async function configuredIdentity(
+  configuration: Configuration,
+  { model, source }: Pick<ConfiguredModel, "model" | "source">,
+  hub: HubOptions,
+): Promise<ModelIdentity> {
+  if (source === "checkpoint") return modelIdentity(model, hub);
+  return source === "module" ? moduleIdentity(configuration, model) : { model, files: {} };
 }
 
 /**
@@ -236,13 +256,14 @@ export interface MeasuredOptions {
   /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
   formats?: ModelFormats;
+  servers?: Record<string, ServerRecord>;
   hub?: HubOptions;
 }
 
 /** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
-  { split, prompts, dtype, tester, formats, hub = {} }: MeasuredOptions,
+  { split, prompts, dtype, tester, formats, servers = {}, hub = {} }: MeasuredOptions,
 ): Promise<MeasuredRecord> {
   const { models, scorer, generation, sampler, evaluation, seed } = configuration;
   const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
@@ -250,19 +271,20 @@ export async function describeMeasured(
   const identities = await Promise.all(judges.map(({ model }) => modelIdentity(model, hub)));
   const { depth } = evaluation;
   const others: Record<string, ModelIdentity> = {};
-  for (const { path, name, model, isModule } of configuredModels(configuration)) {
-    if (path.length === 1) continue;
-    others[name] = isModule ? moduleIdentity(configuration, model) : await modelIdentity(model, hub);
+  const named = configuredModels(configuration);
+  for (const { path, name, ...model } of named) {
+    if (path.length > 1) others[name] = await configuredIdentity(configuration, model, hub);
   }
   // A role without a model is implemented by the custom system.
   const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
-    const given = models[role] as ModelSetting | undefined;
+    const given = named.find(({ name }) => name === role);
     if (given === undefined)
       return { model: configuration.system!.type, files: { ...configuration.modules } };
-    const model = checkpointOf(given);
-    if (model === null) return moduleIdentity(configuration, (given as KindSection).type);
+    const { model, source } = given;
     const saved = join(model, "state", "parameters.safetensors");
-    if (configuration.system === undefined || !existsSync(saved)) return modelIdentity(model, hub);
+    if (source !== "checkpoint" || configuration.system === undefined || !existsSync(saved)) {
+      return configuredIdentity(configuration, given, hub);
+    }
     return { model, files: { "state/parameters.safetensors": fileDigest(saved) } };
   };
   return {
@@ -284,6 +306,7 @@ export async function describeMeasured(
     },
     generation,
     ...(formats === undefined ? {} : { formats: formats.formats }),
+    ...serversIn(servers),
     ...(formats?.readsDate === true && models.date !== undefined ? { date: models.date } : {}),
     sampler: depth === undefined ? sampler : { ...sampler, depth },
     dtype,

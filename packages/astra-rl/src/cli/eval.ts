@@ -1,20 +1,24 @@
+import { rmSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
+  keepAnswers,
   loadPrompts,
-  modelFormats,
+  spendingNotes,
   trustsEmbeddedScorer,
   withToday,
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
+import type { AnswerJournal } from "../http/index.js";
 import { PROMPT_SPLITS } from "../datasets/index.js";
 import { doubtsOfEvaluation, stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
+import { introduceModels } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, testerOption } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -45,15 +49,19 @@ export function evalCommand(streams: Streams) {
       if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
       const prompts = await loadPrompts(configuration, split, downloadNotes(output));
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+      let journal: AnswerJournal | null = null;
       try {
-        const { notes, warnings } = modelFormats(system);
-        for (const line of notes) output.note(line);
-        for (const line of warnings) output.alert(line);
-        const record = await evaluate(configuration, system, output, { split, prompts });
         if (toFile) {
           makeFolder(dirname(resolve(file)));
-          writeFileAtomic(file, [stringifyEvaluation(record)]);
+          journal = await keepAnswers(system, `${file}.answers.jsonl`);
+          if (journal !== null && journal.size > 0) output.alert(reusedAnswers(journal));
         }
+        const { formats, servers } = await introduceModels(system, output);
+        const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
+        if (toFile) writeFileAtomic(file, [stringifyEvaluation(record)]);
+        // The record has them now; another evaluation shall ask anew.
+        if (journal !== null) rmSync(journal.path, { force: true });
+        for (const line of spendingNotes(system)) output.note(line);
         if (json || file === "-") output.json(record);
         else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
         if (toFile) output.note(`Wrote ${file}`);
@@ -61,6 +69,11 @@ export function evalCommand(streams: Streams) {
         if (doubts.length > 0) throw new NoVerdictError("eval", doubts);
       } finally {
         system.dispose();
+        journal?.close();
       }
     });
 }
+
+const reusedAnswers = ({ size, path }: AnswerJournal) =>
+  `An earlier evaluation was interrupted: its ${size} answers in ${path} are used where the same is asked; delete the file to ` +
+  "ask everything anew";

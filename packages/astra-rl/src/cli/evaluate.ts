@@ -1,8 +1,8 @@
-import { assembleEvaluator, describeMeasured, modelFormats } from "../assembly/index.js";
+import { assembleEvaluator, describeMeasured, modelFormats, type ModelFormats } from "../assembly/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import type { PromptSplit } from "../datasets/index.js";
-import type { EvaluationRecord, ModelIdentity } from "../records/index.js";
+import type { EvaluationRecord, ModelIdentity, ServerRecord } from "../records/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import type { Output } from "./output.js";
@@ -13,6 +13,9 @@ export interface EvaluateOptions {
   prompts: readonly string[];
   /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
+  /** How local models read conversations, and what servers do. */
+  formats?: ModelFormats;
+  servers?: Record<string, ServerRecord>;
   /** Called after each rollout; an exception ends the evaluation. */
   onRollout?: (done: number, total: number) => void;
 }
@@ -22,7 +25,7 @@ export async function evaluate(
   configuration: Configuration,
   system: System,
   output: Output,
-  { split, prompts, tester, onRollout }: EvaluateOptions,
+  { split, prompts, tester, formats = modelFormats(system), servers = {}, onRollout }: EvaluateOptions,
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, batchSize } = configuration.evaluation;
   const evaluator = await assembleEvaluator(configuration, system, prompts);
@@ -46,7 +49,8 @@ export async function evaluate(
     split,
     prompts,
     dtype,
-    formats: modelFormats(system),
+    formats,
+    servers,
     ...(tester === undefined ? {} : { tester }),
   });
   return { measured, ...figures };

@@ -4,7 +4,8 @@ import { withMemoryAdvice } from "../training/memory-advice.js";
 import type { Graph, Node, System } from "../core/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import { assembleSampler, assembleEvaluationSystem, loadPrompts, modelFormats } from "../assembly/index.js";
+import { assembleSampler, assembleEvaluationSystem, loadPrompts, spendingNotes } from "../assembly/index.js";
+import { introduceModels } from "./models.js";
 import {
   downloadNotes,
   quietOption,
@@ -42,9 +43,7 @@ export function rolloutCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       const teller = system as unknown as Partial<TokenTeller>;
       try {
-        const { notes, warnings } = modelFormats(system);
-        for (const line of notes) output.note(line);
-        for (const line of warnings) output.alert(line);
+        await introduceModels(system, output);
         if (tokens && teller.tokensOf === undefined) {
           throw new UsageError(
             "--tokens: the system of this configuration does not tell token ids (tokensOf)",
@@ -65,6 +64,7 @@ export function rolloutCommand(streams: Streams) {
           progress.update(done + starts.length);
         }
         progress.end();
+        for (const line of spendingNotes(system)) output.note(line);
       } finally {
         system.dispose();
       }

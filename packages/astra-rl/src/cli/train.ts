@@ -7,15 +7,18 @@ import {
   assembleSystem,
   assembleTrainer,
   engineChange,
-  modelFormats,
+  keepAnswers,
   recordSession,
+  spendingNotes,
   withComputeTypes,
   withRecordedTypes,
   withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
+import type { AnswerJournal } from "../http/index.js";
 import {
+  ANSWERS,
   checkNewRunFolder,
   checkResumable,
   defaultRunFolder,
@@ -26,6 +29,7 @@ import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
+import { introduceModels } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
@@ -58,16 +62,17 @@ export function trainCommand(streams: Streams) {
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
       let system: System | null = null;
+      let journal: AnswerJournal | null = null;
       let interruption: Interruption | null = null;
       try {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
         const dated = withToday(wanted);
         system = await assembleSystem<System>(dated, downloadNotes(output));
-        const { formats, notes, warnings, readsDate } = modelFormats(system);
-        for (const line of notes) output.note(line);
-        for (const line of warnings) output.alert(line);
-        const configuration = withComputeTypes(readsDate ? dated : wanted, computeTypesOf(system));
+        // What an earlier process spent counts from the first call on.
+        if (resume) journal = await keepAnswers(system, join(folder, ANSWERS));
+        const { formats, servers } = await introduceModels(system, output);
+        const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
@@ -100,9 +105,10 @@ export function trainCommand(streams: Streams) {
         try {
           lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
+          journal ??= await keepAnswers(system, join(folder, ANSWERS));
           const change = resume ? engineChange(folder) : null;
           if (change !== null) output.alert(change);
-          await recordSession(folder, configuration, { resume, formats });
+          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
           await interruption.orStopped(trainer.train());
           // A resumed run may have changed options, such as more steps; written only after they were accepted.
           lock.check();
@@ -119,6 +125,7 @@ export function trainCommand(streams: Streams) {
           trainer.dispose();
         }
         progress.end();
+        for (const line of spendingNotes(system)) output.note(line);
         if (signal.aborted && trainer.step < trainingSteps) {
           const goOn = `--run-dir ${folder} --resume`;
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
@@ -139,6 +146,7 @@ export function trainCommand(streams: Streams) {
       } finally {
         interruption?.end();
         system?.dispose();
+        journal?.close();
         lock?.release();
       }
     });

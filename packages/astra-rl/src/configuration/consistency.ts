@@ -9,7 +9,20 @@ import type { Configuration } from "./schema.js";
  * @param trains whether the algorithm will be used
  */
 export const misfitOf = async (configuration: Configuration, trains: boolean): Promise<Misfit | null> =>
-  tooManyTurns(configuration) ?? (trains ? await algorithmMisfit(configuration) : null);
+  tooManyTurns(configuration) ??
+  (trains ? (remoteTester(configuration) ?? (await algorithmMisfit(configuration))) : null);
+
+/** A tester is trained by its weights, which a server keeps to itself. */
+function remoteTester({ models }: Configuration): Misfit | null {
+  const { type } = (models.tester ?? {}) as { type?: string };
+  if (type === undefined) return null;
+  return {
+    path: ["models", "tester"],
+    message:
+      "a tester that is trained must be a checkpoint, since its weights change with each step, and a server keeps its own; " +
+      "`rollout` and `eval` take one of a server",
+  };
+}
 
 /** Checks the number of parallel turns against the sampler's limit. */
 function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit | null {

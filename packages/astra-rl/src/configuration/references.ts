@@ -10,9 +10,9 @@ export interface ConfiguredModel {
   path: readonly (string | number)[];
   /** Its name in the system and in records: the role, with a number if the role has several models. */
   name: string;
+  /** A checkpoint, an export of a module, or the URL and name of a model of a server. */
   model: string;
-  /** Whether `model` is an export of a module rather than a checkpoint. */
-  isModule: boolean;
+  source: "checkpoint" | "module" | "server";
   /** Whether only its tokenizer is loaded. */
   tokenizerOnly: boolean;
 }
@@ -20,10 +20,17 @@ export interface ConfiguredModel {
 /** A model of a configuration: a checkpoint, one with its format, or a module's. */
 export type ModelSetting = Configuration["models"]["target"];
 
-/** The checkpoint that a setting names; null for a model of a module. */
+/** The checkpoint that a setting names; null for a model of a module or a server. */
 export function checkpointOf(model: ModelSetting): string | null {
   if (typeof model === "string") return model;
   return "path" in model && !("type" in model) ? (model.path as string) : null;
+}
+
+/** A setting that is no checkpoint: its section, and whether the package's own kinds make it. */
+function sourceOf(section: KindSection): Pick<ConfiguredModel, "model" | "source"> {
+  if (findKind("target", section.type) === null) return { model: section.type, source: "module" };
+  const { baseURL, model } = section as KindSection & { baseURL: string; model: string };
+  return { model: `${baseURL} ${model}`, source: "server" };
 }
 
 const MODEL_KEYS = [
@@ -47,14 +54,14 @@ export function configuredModels({ models }: Pick<Configuration, "models">): Con
     const several = Array.isArray(given);
     return [given ?? []].flat().map((model: ModelSetting, at) => {
       const checkpoint = checkpointOf(model);
-      const isModule = checkpoint === null;
       return {
         path: several ? [key, at] : [key],
         name: several ? furtherName(key, at) : key,
-        model: checkpoint ?? (model as KindSection).type,
-        isModule,
+        ...(checkpoint === null
+          ? sourceOf(model as KindSection)
+          : { model: checkpoint, source: "checkpoint" as const }),
         tokenizerOnly: key.endsWith("Tokenizer"),
-      } as ConfiguredModel;
+      };
     });
   });
 }

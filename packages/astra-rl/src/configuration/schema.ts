@@ -42,19 +42,22 @@ const formattedModel = z
     checkModelFormat(given, (key, message) => context.addIssue({ code: "custom", path: [key], message })),
   );
 
+/** A model behind an API. */
+const served = kindSchema("target", {});
+
 const tester = z
-  .union([model, formattedModel], {
+  .union([model, formattedModel, served], {
     error:
-      "must be a folder, a hub id, or a section with path, the checkpoint, and how it reads conversations",
+      "must be a folder, a hub id, a section with path, the checkpoint, and how it reads conversations, or one with type: openai",
   })
-  .meta({ path: "model" });
+  .meta({ path: "model", kind: "target" });
 
 /** A checkpoint, or a custom target. */
 const target = z
-  .union([model, formattedModel, moduleSection], {
+  .union([model, formattedModel, served, moduleSection], {
     error:
-      "must be a folder, a hub id, an export of a module such as ./file.js#name, or a section with path, the checkpoint, " +
-      "and how it reads conversations",
+      "must be a folder, a hub id, an export of a module such as ./file.js#name, a section with path, the checkpoint, and how it " +
+      "reads conversations, or one with type: openai",
   })
   .meta({ path: "model", kind: "target" });
 
@@ -71,12 +74,13 @@ const lora = z.strictObject({
 const models = z.strictObject({
   tester: tester.describe(
     "The policy that is trained; writes probes. A folder in Hugging Face format, a hub id, embedded:chatter, embedded:chat or " +
-      "embedded:desk; or a section with this as its path, and how it reads conversations beside it",
+      "embedded:desk; or a section with this as its path, and how it reads conversations beside it; for rollouts and " +
+      "evaluations alone, a model of a server: {type: openai, …}",
   ),
   target: target.describe(
     "The model under test; writes responses. A folder, a hub id, embedded:chatter, embedded:chat or embedded:desk, or one of your own: " +
       "./file.js#name, or a section with this as its type and options beside it; or a section with the checkpoint as its " +
-      "path, and how it reads conversations beside it",
+      "path, and how it reads conversations beside it; or a model of a server: {type: openai, …}",
   ),
   otherTargets: z
     .array(target)

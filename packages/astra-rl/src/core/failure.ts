@@ -6,6 +6,13 @@ import { DeadlineError } from "./within.js";
 
 const NEVER_DATA = [UsageError, TorchError, NotFiniteError, ContractError, ReferenceError];
 
+/**
+ * Why a server gave no answer: its content filter, reasoning without an answer, an answer that is none, an error status, no
+ * connection, or no answer in time.
+ */
+export const failureCause = z.enum(["filtered", "reasoning", "answer", "status", "connection", "timeout"]);
+export type FailureCause = z.infer<typeof failureCause>;
+
 export const failureSchema = z.object({
   /** Stage whose call failed. */
   stage: z.enum(["tester", "target", "scorer", "likelihood", "reward"]),
@@ -13,6 +20,8 @@ export const failureSchema = z.object({
   message: z.string(),
   /** Number of attempts. */
   attempts: z.int().nonnegative(),
+  /** Absent for a failure of a part in this process. */
+  cause: failureCause.optional(),
 });
 
 /** A call that failed after its retries, kept as data alongside the successful results. */

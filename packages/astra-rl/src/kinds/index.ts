@@ -25,7 +25,7 @@ export interface Made {
   sampler: Sampler;
   algorithm: Algorithm;
   logger: MetricsLogger;
-  /** A target that is not a checkpoint; only user modules create these. */
+  /** A model that is not a checkpoint: of a server, or of a user module. */
   target: Model;
   system: System;
   evaluator: Evaluator;
@@ -60,8 +60,11 @@ export interface KindParts {
   sampler: { system: System; prompts: readonly string[]; seed: number };
   algorithm: { system: System; seed: number };
   logger: { seed: number };
-  /** `generation`: the configuration's decoding options for targets, which the model has to apply itself. */
-  target: { generation: object; seed: number };
+  /**
+   * `generation`: the configuration's decoding options of its role, which the model has to apply itself; `name`: its name in
+   * records, such as "target-2".
+   */
+  target: { generation: object; seed: number; role: "tester" | "target"; name: string };
   /**
    * The run's scorer and embedder, and its purpose; `load` loads a class that extends `HFASTSystem` with the
    * configured models.

@@ -123,7 +123,8 @@ function nodeRecord<S, A>(
     record.likelihood = { nll: likelihood.nll, total: likelihood.total, tokens: likelihood.tokens };
   }
   if (failure !== undefined) {
-    record.failure = { stage: failure.stage, message: failure.message, attempts: failure.attempts };
+    const { stage, message, attempts, cause } = failure;
+    record.failure = { stage, message, attempts, ...(cause === undefined ? {} : { cause }) };
   }
   const credit = source === null ? undefined : options.credit?.get(source);
   if (credit !== undefined && Number.isFinite(credit)) record.credit = credit;

@@ -54,6 +54,7 @@ export {
   type FileIdentity,
   type MeasuredRecord,
   type ModelIdentity,
+  type ServerRecord,
   type RunRecord,
   type RunSession,
 } from "./run-record.js";

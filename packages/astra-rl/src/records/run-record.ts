@@ -14,6 +14,22 @@ const modelIdentity = z.looseObject({
 /** How local models read conversations: with the checkpoint's chat template, or as plain text. */
 const formats = z.record(z.string(), z.enum(["chat", "plain"]));
 
+/** What the server of a model was seen to do at the start. */
+const server = z.looseObject({
+  /** The name that it gives its model. */
+  model: z.string().nullable(),
+  /** The parameter that limits an answer, and whether answers keep to it; null where it counts no tokens. */
+  limit: z.string(),
+  limit_holds: z.boolean().nullable(),
+  /** Parameters that it refuses, and that were not sent. */
+  omitted: z.array(z.string()),
+  /** The share of an answer's tokens with log-probabilities. */
+  logprobs: z.number(),
+  /** Whether a seed repeats an answer; null if answers did not vary. */
+  seed_repeats: z.boolean().nullable(),
+});
+const servers = z.record(z.string(), server);
+
 /** A file that a configuration names. */
 const fileIdentity = z.looseObject({
   /** The dotted key that names it, such as `prompts.train` or `scorer.file`. */
@@ -62,12 +78,15 @@ export const runRecordSchema = z.looseObject({
   models: z.record(z.string(), modelIdentity),
   /** How local models read conversations, by their names; absent in older runs. */
   formats: formats.optional(),
+  /** Servers, by the names of their models; absent without any. */
+  servers: servers.optional(),
   files: z.array(fileIdentity),
   /** In chronological order. */
   sessions: z.array(session).min(1),
   version: z.int().positive(),
 });
 
+export type ServerRecord = z.infer<typeof server>;
 export type ModelIdentity = z.infer<typeof modelIdentity>;
 export type FileIdentity = z.infer<typeof fileIdentity>;
 export type RunSession = z.infer<typeof session>;
@@ -94,6 +113,8 @@ export const measuredSchema = z.looseObject({
   generation: z.looseObject({ tester: z.looseObject({}), target: z.looseObject({}) }),
   /** How local models read conversations, by their names; absent in older records. */
   formats: formats.optional(),
+  /** Servers, by the names of their models; absent without any. */
+  servers: servers.optional(),
   /** The date that chat templates wrote; absent if none did. */
   date: z.string().optional(),
   /** Sampler options; the depth is the evaluation's. */

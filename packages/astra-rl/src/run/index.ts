@@ -9,6 +9,7 @@ export {
   type CheckpointTag,
 } from "./run-directory.js";
 export {
+  ANSWERS,
   checkNewRunFolder,
   defaultRunFolder,
   prepareRunFolder,

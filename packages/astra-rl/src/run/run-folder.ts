@@ -8,6 +8,9 @@ import { LOCK_FILE, RunLock, type RunLockOptions } from "./run-lock.js";
 /** File with the run's configuration, all defaults filled in. */
 export const RESOLVED_CONFIGURATION = "config.resolved.yaml";
 
+/** File with the answers of servers; kept when a run is resumed, so that nothing is asked twice. */
+export const ANSWERS = "answers.jsonl";
+
 /** The default run folder of a configuration file: runs/<file>-<time>. */
 export function defaultRunFolder(configurationPath: string, now = new Date()): string {
   const stamp = now.toISOString().slice(0, 19).replace("T", "-").replaceAll(":", "");
@@ -50,6 +53,7 @@ export function checkNewRunFolder(folder: string): void {
  * Files that a run and its loggers write before the first step. If a run ended before that, its folder can be reused.
  */
 const BEFORE_THE_FIRST_STEP = [
+  ANSWERS,
   "tensorboard",
   "mlflow.json",
   "wandb.json",

@@ -11,7 +11,7 @@ import {
 } from "../tester/index.js";
 import { ASTSystem, foreignBaseline } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, isModel, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
 
 export interface HFASTSystemOptions extends HFSystemOptions {
   /** Frozen reference for the tester. Default: the tester's initial checkpoint. */
@@ -62,6 +62,11 @@ export class HFASTSystem extends ASTSystem {
     options: HFASTSystemOptions,
   ): Promise<T> {
     checkHFOptions(this.name, options, ["baseline", "lora", "gradientCheckpointing", "valueHead"]);
+    if (isModel(options.tester)) {
+      throw new UsageError(
+        `${this.name}.load: tester must be a checkpoint, since its weights are trained, got the model ${options.tester.name}`,
+      );
+    }
     const { gradientCheckpointing = false, valueHead = false, testerDevice, device = "cpu" } = options;
     if (gradientCheckpointing && (testerDevice ?? device) !== "cpu") {
       throw new UsageError(
@@ -116,7 +121,9 @@ async function trainedWeights(
         `${updateDtype}; leave it out, or set inferenceDtype to it`,
     );
   }
-  return shelf.own(new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(sourceOf(tester)), lora));
+  return shelf.own(
+    new LoRAWeights(await shelf.frozen("tester"), adapterBaseName(sourceOf(tester as ModelSource)), lora),
+  );
 }
 
 function makeValueHead(shelf: ModelShelf, { model }: TesterWeights): ValueHead {

@@ -1,14 +1,14 @@
-import type { Model } from "../core/index.js";
-import { FrozenWeights, type LocalTester } from "../tester/index.js";
+import type { Model, Tester } from "../core/index.js";
+import { FrozenWeights } from "../tester/index.js";
 import { ASTSystem } from "./ast-system.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
-import { checkHFOptions, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
+import { checkHFOptions, isModel, loadHFSystem, type HFSystemOptions } from "./hf-parts.js";
 
 export type HFEvaluationSystemOptions = HFSystemOptions;
 
 /** The parts of an evaluation on Hugging Face checkpoints. */
 export interface HFEvaluationParts extends SystemParts {
-  tester: LocalTester;
+  tester: Tester;
   target: Model;
 }
 
@@ -35,11 +35,11 @@ export class HFEvaluationSystem extends ASTSystem {
   ): Promise<T> {
     checkHFOptions(this.name, options);
     return loadHFSystem(this, options, async (shelf) => {
-      return { weights: new FrozenWeights(await shelf.frozen("tester")) };
+      return isModel(options.tester) ? {} : { weights: new FrozenWeights(await shelf.frozen("tester")) };
     });
   }
 
-  get tester(): LocalTester {
+  get tester(): Tester {
     return this.parts.tester;
   }
 

@@ -2,7 +2,7 @@ import { totalmem } from "node:os";
 import { CacheBudget, LocalModel, type Format, type Sampling } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import type { Embedder, Model, Scorer } from "../core/index.js";
+import type { Embedder, Model, Scorer, Tester } from "../core/index.js";
 import {
   makeFormat,
   ModelShelf,
@@ -32,9 +32,9 @@ export const DEFAULT_SAMPLING: Readonly<Sampling> = { maxNewTokens: 32, temperat
  */
 export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   /** Alone, or with how it reads conversations: `{ path, format, system, … }`. The baseline reads as it does. */
-  tester: ModelSource | FormattedModel;
+  tester: ModelSource | FormattedModel | Tester;
   /** Further testers, never trained; with the tester's tokenizer. Default: none. */
-  otherTesters?: readonly (ModelSource | FormattedModel)[];
+  otherTesters?: readonly (ModelSource | FormattedModel | Model)[];
   /** A checkpoint, alone or with how it reads conversations; or a custom Model. */
   target: ModelSource | FormattedModel | Model;
   /** Further models under test. Default: none. */
@@ -112,7 +112,8 @@ export function checkHFOptions<T extends HFSystemOptions>(
 
 /** What one kind of system adds to the common parts. */
 export interface OwnParts {
-  weights: TesterWeights;
+  /** Absent for a tester that is no checkpoint. */
+  weights?: TesterWeights;
   testerOptions?: Pick<LocalTesterOptions, "gradientCheckpointing" | "valueHead">;
   /** Whether to load a baseline. */
   hasBaseline?: boolean;
@@ -129,24 +130,25 @@ export async function loadHFSystem<S>(
   given: HFSystemOptions & { baseline?: ModelSource },
   loadOwn: (shelf: ModelShelf) => Promise<OwnParts>,
 ): Promise<S> {
-  const { tester, target, likelihood, baseline = sourceOf(tester), date = new Date() } = given;
+  const { tester, target, likelihood, date = new Date() } = given;
   const { otherTesters = [], otherTargets = [] } = given;
   const { generation = {}, cacheBytes = defaultCacheBytes(), log = (text) => console.error(text) } = given;
   const { scorer, reward, embedder } = given;
-  const targets = [target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])].flatMap(
-    (each) => (isModel(each) ? [] : [sourceOf(each)]),
-  );
-  for (const name of ["targetDevice", "targetTokenizer"] as const) {
-    if (targets.length > 0 || given[name] === undefined) continue;
+  const checkpoints = (models: readonly (ModelSource | FormattedModel | Model)[]) =>
+    models.flatMap((each) => (isModel(each) ? [] : [sourceOf(each)]));
+  const sources = {
+    tester: checkpoints([tester, ...otherTesters]),
+    target: checkpoints([target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])]),
+    baseline: checkpoints([given.baseline ?? tester]),
+  };
+  for (const name of ["testerDevice", "testerTokenizer", "targetDevice", "targetTokenizer"] as const) {
+    const role = name.startsWith("tester") ? "tester" : "target";
+    if (sources[role].length > 0 || given[name] === undefined) continue;
     throw new UsageError(
-      `${System.name}.load: ${name} is for checkpoints, but every target is a model of your own; leave it out`,
+      `${System.name}.load: ${name} is for checkpoints, but every ${role} is a model of another kind; leave it out`,
     );
   }
-  const shelf = await ModelShelf.open(given, {
-    tester: [tester, ...otherTesters].map(sourceOf),
-    target: targets,
-    baseline: [baseline],
-  });
+  const shelf = await ModelShelf.open(given, sources);
   const shared = {
     cacheBudget: new CacheBudget(cacheBytes),
     onTruncate: log,
@@ -167,31 +169,39 @@ export async function loadHFSystem<S>(
     const format = readsAs ?? makeFormat(name, tokenizer, options.role, formatOf(given), date);
     return new LocalModel(name, { ...options, tokenizer, format, model: () => model });
   };
-  const loadTarget = async (name: string, given: ModelSource | FormattedModel | Model): Promise<Model> =>
-    isModel(given) ? given : load(name, "target", given);
+  const loadAny = async (name: string, role: ModelRole, given: ModelSource | FormattedModel | Model) =>
+    isModel(given) ? given : load(name, role, given);
+  const loadTester = ({ weights, testerOptions }: OwnParts): [Tester, Format?] => {
+    if (isModel(tester)) return [tester];
+    const format = makeFormat("tester", weights!.tokenizer, "tester", formatOf(tester), date);
+    return [new LocalTester(weights!, { ...optionsOf("tester"), format, ...testerOptions }), format];
+  };
   try {
-    const { weights, testerOptions, hasBaseline = false } = await loadOwn(shelf);
-    const format = makeFormat("tester", weights.tokenizer, "tester", formatOf(tester), date);
+    const own = await loadOwn(shelf);
+    const [speaker, format] = loadTester(own);
     const parts = {
-      tester: new LocalTester(weights, { ...optionsOf("tester"), format, ...testerOptions }),
-      otherTesters: await inOrder(otherTesters, (each, at) => load(`tester-${at + 2}`, "tester", each)),
-      target: await loadTarget("target", target),
-      otherTargets: await inOrder(otherTargets, (each, at) => loadTarget(`target-${at + 2}`, each)),
-      ...(hasBaseline ? { baseline: await load("baseline", "baseline", baseline, format) } : {}),
+      tester: speaker,
+      otherTesters: await inOrder(otherTesters, (each, at) => loadAny(`tester-${at + 2}`, "tester", each)),
+      target: await loadAny("target", "target", target),
+      otherTargets: await inOrder(otherTargets, (each, at) => loadAny(`target-${at + 2}`, "target", each)),
+      ...(own.hasBaseline === true
+        ? { baseline: await load("baseline", "baseline", sources.baseline[0]!, format) }
+        : {}),
       ...(likelihood === undefined ? {} : { likelihood: await load("likelihood", "target", likelihood) }),
       scorer,
       ...(reward === undefined ? {} : { reward }),
       ...(embedder === undefined ? {} : { embedder }),
     };
-    const own = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
-    return new System(parts as never, Object.fromEntries(own.map((name) => [name, given[name]])));
+    const names = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
+    return new System(parts as never, Object.fromEntries(names.map((name) => [name, given[name]])));
   } catch (error) {
     shelf.dispose();
     throw error;
   }
 }
 
-const isModel = (given: ModelSource | FormattedModel | Model): given is Model =>
+/** Whether it is a model already, rather than what one is loaded from. */
+export const isModel = <M extends Model>(given: ModelSource | FormattedModel | M): given is M =>
   typeof given === "object" && "generate" in given;
 
 const isFormatted = (given: ModelSource | FormattedModel): given is FormattedModel =>

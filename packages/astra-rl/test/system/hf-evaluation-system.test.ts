@@ -4,7 +4,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { probes, talks } from "../support/values.js";
 import { HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
-import { localTarget } from "../support/local-target.js";
+import { localTarget, localTester } from "../support/local-target.js";
 
 const GPT2 = fileURLToPath(new URL("../../../lm/test/golden/gpt2", import.meta.url));
 const PROMPTS = ["Hello there. ", "How are you? ", "I like 👋 tea. ", "日本 ", ""];
@@ -20,7 +20,7 @@ it("rolls out what the training system rolls out, with one set of weights", asyn
   } as const;
   const training = await HFASTSystem.load(options);
   const evaluation = await HFEvaluationSystem.load(options);
-  expect(evaluation.tester.model).toBe(localTarget(evaluation).model);
+  expect(localTester(evaluation).model).toBe(localTarget(evaluation).model);
   const starts = [...PROMPTS, 3];
   const [a, b] = [
     await new ASTSampler(training, PROMPTS).evalRolloutMany(starts, { seed: 2 }),

@@ -8,7 +8,7 @@ import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../../src/system/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
-import { localTarget } from "../support/local-target.js";
+import { localTarget, localTester } from "../support/local-target.js";
 
 const golden = (name: string) => fileURLToPath(new URL(`../../../lm/test/golden/${name}`, import.meta.url));
 const GPT2 = golden("gpt2");
@@ -74,7 +74,7 @@ describe("a checkpoint without a tokenizer of its own", () => {
       target: folder,
       targetTokenizer: GPT2,
     });
-    expect(localTarget(system).model).toBe(system.tester.model);
+    expect(localTarget(system).model).toBe(localTester(system).model);
     system.dispose();
   });
 

@@ -1,0 +1,20 @@
+import { modelFormats, probeServers, type ModelFormats } from "../assembly/index.js";
+import type { System } from "../core/index.js";
+import type { ServerRecord } from "../records/index.js";
+import type { Output } from "./output.js";
+
+/** How the models of a system read conversations, and what their servers do; said before anything else is generated. */
+export async function introduceModels(
+  system: System,
+  output: Output,
+): Promise<{ formats: ModelFormats; servers: Record<string, ServerRecord> }> {
+  const formats = modelFormats(system);
+  const tell = ({ notes, warnings }: { notes: string[]; warnings: string[] }) => {
+    for (const line of notes) output.note(line);
+    for (const line of warnings) output.alert(line);
+  };
+  tell(formats);
+  const found = await probeServers(system);
+  tell(found);
+  return { formats, servers: found.servers };
+}

@@ -1,0 +1,233 @@
+import { z } from "zod";
+import type { FailureCause, ResponseNote } from "../core/index.js";
+
+/** Tokens that a server counted. */
+export interface Usage {
+  input: number;
+  output: number;
+}
+
+/** A usable answer. */
+export interface Answer {
+  text: string;
+  note: ResponseNote | null;
+  /** null where the server does not tell. */
+  usage: Usage | null;
+  /** Tokens with log-probabilities; null where there are none. */
+  logprobs: number | null;
+}
+
+/** An answer that is none. */
+export class AnswerError extends Error {
+  override name = "AnswerError";
+
+  constructor(
+    message: string,
+    /** What the failure is recorded as. */
+    readonly outcome: FailureCause,
+    readonly options: {
+      /** Whether the server decided so, and asking again would change nothing. */
+      isFinal?: boolean;
+      usage?: Usage | null;
+      /** Milliseconds in which the server wants no further call. */
+      busy?: number;
+      /** Wait in milliseconds that the server asks for. */
+      wait?: number | null;
+      /** Whether nothing was computed, so that nothing is paid for. */
+      isFree?: boolean;
+      /** Whether the run cannot go on: no key, no money. */
+      stops?: boolean;
+    } = {},
+  ) {
+    super(message);
+  }
+}
+
+const text = z.string().nullish();
+const parts = z.array(z.looseObject({ text: text }));
+
+const choice = z.looseObject({
+  finish_reason: text,
+  message: z
+    .looseObject({
+      content: z.union([z.string(), parts]).nullish(),
+      refusal: text,
+      /** Newer and older name of a reasoning model's reasoning. */
+      reasoning: text,
+      reasoning_content: text,
+    })
+    .nullish(),
+  text,
+  /** Azure OpenAI: what its content filter found in the answer, or that it failed. */
+  content_filter_results: z.unknown(),
+  content_filter_result: z.unknown(),
+  logprobs: z
+    .looseObject({ content: z.array(z.unknown()).nullish(), tokens: z.array(z.unknown()).nullish() })
+    .nullish(),
+});
+
+const count = z.number().int().nonnegative();
+
+const completion = z.looseObject({
+  model: text,
+  choices: z.array(choice),
+  usage: z.looseObject({ prompt_tokens: count, completion_tokens: count.optional() }).nullish(),
+});
+
+const errorBody = z.looseObject({
+  error: z.union([
+    z.string(),
+    z.looseObject({
+      message: text,
+      code: z.union([z.string(), z.number()]).nullish(),
+      type: text,
+      param: text,
+    }),
+  ]),
+});
+
+const MOST_SHOWN = 300;
+
+/** A short piece of a text for messages, on one line. */
+export const shortened = (given: string): string => {
+  const line = given.replaceAll(/\s+/gu, " ").trim();
+  return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN - 1)}…` : line;
+};
+
+/** What a server says about an error: its message, its code and the parameter that it is about. */
+export interface ServerError {
+  message: string;
+  code: string;
+  param: string | null;
+}
+
+/** Reads the error in a body; null where there is none in any known form. */
+export function errorIn(body: unknown): ServerError | null {
+  const read = errorBody.safeParse(body);
+  if (read.success) {
+    const { error } = read.data;
+    if (typeof error === "string") return { message: shortened(error), code: "", param: null };
+    const { message, code, type, param } = error;
+    const named = [code, type].filter((each) => each !== null && each !== undefined).map(String);
+    return {
+      message: shortened(message ?? JSON.stringify(error)),
+      code: named.join(" "),
+      param: param ?? null,
+    };
+  }
+  const { detail } = (body ?? {}) as { detail?: unknown };
+  if (detail === undefined) return null;
+  const message = shortened(typeof detail === "string" ? detail : JSON.stringify(detail));
+  return { message, code: "", param: null };
+}
+
+/**
+ * Reads the body of an answer with status 200.
+ *
+ * @param model the name that the server gives its model; null if it is not known yet
+ * @throws AnswerError for anything that is no answer
+ */
+export function readAnswer(body: unknown, model: string | null): Answer {
+  const error = errorIn(body);
+  if (error !== null) throw new AnswerError(`an error with status 200: ${error.message}`, "answer");
+  const read = completion.safeParse(body);
+  if (!read.success) {
+    const { path, message } = read.error.issues[0]!;
+    throw new AnswerError(`no completion: ${path.join(".") || "the body"}: ${shortened(message)}`, "answer");
+  }
+  const { choices, usage: told, model: by } = read.data;
+  const usage =
+    told?.completion_tokens === undefined
+      ? null
+      : { input: told.prompt_tokens, output: told.completion_tokens };
+  if (model !== null && typeof by === "string" && by !== model) {
+    throw new AnswerError(`answered by ${shortened(by)} instead of ${model}`, "answer", { usage });
+  }
+  const [first] = choices;
+  if (first === undefined) throw new AnswerError("no choices in the answer", "answer", { usage });
+  const { message, finish_reason: finish } = first;
+  if (finish === "content_filter" || isFiltered(first.content_filter_results)) {
+    throw new AnswerError("the server's content filter withheld the answer", "filtered", {
+      isFinal: true,
+      usage,
+    });
+  }
+  const isUnfiltered =
+    filterFailed(first.content_filter_results) || filterFailed(first.content_filter_result);
+  const content = contentOf(message?.content) ?? first.text ?? "";
+  const refusal = message?.refusal ?? "";
+  const reasoning = message?.reasoning ?? message?.reasoning_content ?? "";
+  if (message === null || message === undefined) {
+    if (typeof first.text !== "string")
+      throw new AnswerError("no message in the answer", "answer", { usage });
+  }
+  if (content === "" && refusal === "" && reasoning !== "") {
+    throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
+      isFinal: true,
+      usage,
+    });
+  }
+  const { content: scored, tokens } = first.logprobs ?? {};
+  return {
+    text: content === "" ? refusal : content,
+    note: content === "" && refusal !== "" ? "refused" : isUnfiltered ? "unfiltered" : null,
+    usage,
+    logprobs: scored?.length ?? tokens?.length ?? null,
+  };
+}
+
+function contentOf(content: string | z.infer<typeof parts> | null | undefined): string | null {
+  if (Array.isArray(content)) return content.map((part) => part.text ?? "").join("");
+  return content ?? null;
+}
+
+/** `{hate: {filtered: true, severity: "high"}, …}` */
+const isFiltered = (results: unknown): boolean =>
+  Object.values(results ?? {}).some((each) => (each as { filtered?: unknown } | null)?.filtered === true);
+
+/** `{error: {code: "content_filter_error", …}}`: the filter did not run. */
+const filterFailed = (results: unknown): boolean =>
+  (results as { error?: { code?: unknown } } | null)?.error?.code === "content_filter_error";
+
+const BUSY = new Set([429, 503]);
+const REPEATED = new Set([408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529]);
+
+/**
+ * What an answer with another status than 200 means.
+ *
+ * @param body as JSON, or the text where it is none
+ * @param wait milliseconds of its Retry-After; null without one
+ */
+export function readStatus(status: number, body: unknown, wait: number | null): AnswerError {
+  const error = errorIn(body);
+  const shown = error?.message ?? shortened(typeof body === "string" ? body : JSON.stringify(body));
+  const message = `status ${status}${shown === "" ? "" : `: ${shown}`}`;
+  const code = error?.code ?? "";
+  if (code.includes("content_filter")) {
+    return new AnswerError(`the server's content filter refused the conversation (${message})`, "filtered", {
+      isFinal: true,
+      isFree: true,
+    });
+  }
+  if (status === 401 || status === 402 || code.includes("insufficient_quota")) {
+    return new AnswerError(message, "status", { isFree: true, stops: true });
+  }
+  if (!REPEATED.has(status)) return new AnswerError(message, "status", { isFinal: true, isFree: true });
+  return new AnswerError(message, "status", {
+    isFree: true,
+    wait,
+    ...(BUSY.has(status) ? { busy: wait ?? 0 } : {}),
+  });
+}
+
+/** Milliseconds that Retry-After asks for; null for none and for one that makes no sense. */
+export function retryAfter(headers: Headers, now: number): number | null {
+  const exact = Number(headers.get("retry-after-ms") ?? NaN);
+  if (exact >= 0) return exact;
+  const given = headers.get("retry-after");
+  if (given === null) return null;
+  const seconds = Number(given);
+  if (!Number.isNaN(seconds)) return seconds >= 0 ? 1000 * seconds : null;
+  const until = Date.parse(given);
+  return Number.isNaN(until) ? null : Math.max(0, until - now);
+}

@@ -1,0 +1,187 @@
+import { UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+
+const FREE = { resume: "free" };
+
+/** The API of OpenAI itself, the only one that gets OPENAI_API_KEY without being told so. */
+export const OPENAI_URL = "https://api.openai.com/v1";
+
+/** Longest timeout in seconds: Node.js gives up on a connection that is silent for longer. */
+const MOST_SECONDS = 300;
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+/** The name of an environment variable. Messages never show what was given: it may be the secret itself. */
+const variable = z.string().refine((name) => VARIABLE.test(name), {
+  error:
+    "names an environment variable that holds the secret, never the secret itself: letters, digits and underscores, such as " +
+    "MY_API_KEY",
+});
+
+const whole = (least: number) => z.int().min(least);
+const label = z.string().optional();
+
+/** Options of a model behind an OpenAI-compatible API. */
+export const serverShape = {
+  baseURL: z
+    .string()
+    .default(OPENAI_URL)
+    .meta(FREE)
+    .describe("Where the API is, such as http://localhost:8000/v1; /chat/completions is added"),
+  model: z.string().min(1).describe("The model's name on the server"),
+  api: z
+    .enum(["chat", "completions"])
+    .default("chat")
+    .describe("chat: /chat/completions. completions: /completions, which continues a text, for base models"),
+  apiKeyEnv: variable
+    .optional()
+    .meta(FREE)
+    .describe(
+      "The environment variable with the key. Default: OPENAI_API_KEY where baseURL is OpenAI's own, else no key",
+    ),
+  headers: z
+    .record(z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "must be the name of a header"), variable)
+    .default({})
+    .meta(FREE)
+    .describe("Further headers, each with the environment variable that holds its value: {api-key: MY_KEY}"),
+  system: z.string().min(1).optional().describe("chat: the system prompt"),
+  labels: z
+    .strictObject({ prompt: label, tester: label, target: label })
+    .optional()
+    .describe(
+      'completions: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}',
+    ),
+  separator: z.string().optional().describe('completions: text between two messages, such as "\\n"'),
+  concurrency: whole(1)
+    .max(1024)
+    .default(64)
+    .meta(FREE)
+    .describe("Most calls in flight; fewer while the server answers 429 (too many requests)"),
+  timeout: z
+    .number()
+    .positive()
+    .max(MOST_SECONDS)
+    .default(120)
+    .meta(FREE)
+    .describe("Seconds until an answer must be complete; a late one counts as a failed attempt"),
+  retry: z
+    .strictObject({
+      attempts: whole(1).default(8).describe("Attempts at each message"),
+      delay: z
+        .number()
+        .min(0)
+        .default(1)
+        .describe("Seconds before the second attempt; doubles with each one"),
+      maxWait: z
+        .number()
+        .min(0)
+        .default(60)
+        .describe("Longest wait in seconds, even where the server asks for a longer one (Retry-After)"),
+    })
+    .prefault({})
+    .meta(FREE)
+    .describe("How failed attempts are repeated"),
+  budget: z
+    .strictObject({
+      calls: whole(1).optional().describe("Most calls, repeated ones included"),
+      tokens: whole(1).optional().describe("Most tokens, of inputs and answers together"),
+      dollars: z.number().positive().optional().describe("Most money, at the price below"),
+    })
+    .prefault({})
+    .meta(FREE)
+    .describe(
+      "Limits of spending, never passed: each call reserves the most that it can cost. A run that has spent one stops, and " +
+        "goes on with a higher one",
+    ),
+  price: z
+    .strictObject({
+      input: z.number().min(0).describe("Dollars for a million tokens of input"),
+      output: z.number().min(0).describe("Dollars for a million tokens of answers"),
+    })
+    .optional()
+    .meta(FREE)
+    .describe("What tokens cost, for budget.dollars and the summary"),
+};
+
+export const serverOptions = z.strictObject(serverShape).superRefine((given, context) => {
+  const issue = (path: string[], message: string) => context.addIssue({ code: "custom", path, message });
+  const problem = urlProblem(given.baseURL);
+  if (problem !== null) issue(["baseURL"], problem);
+  for (const key of given.api === "chat" ? (["labels", "separator"] as const) : (["system"] as const)) {
+    if (given[key] === undefined) continue;
+    const other = given.api === "chat" ? "completions" : "chat";
+    issue([key], `belongs to api: ${other}; leave it out, or set api to ${other}`);
+  }
+  if (given.budget.dollars !== undefined && given.price === undefined) {
+    issue(["budget", "dollars"], "needs the price of tokens; add price: {input: …, output: …}");
+  }
+});
+
+export type ServerOptions = z.output<typeof serverOptions>;
+
+/** Why a URL is refused; never shows it, since it may hold a password. */
+function urlProblem(text: string): string | null {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol)) return "is no URL of the form https://host/v1";
+  if (url.username !== "" || url.password !== "") {
+    return "holds a user name or a password; put them into an environment variable, and name it in headers or apiKeyEnv";
+  }
+  if (url.search !== "" || url.hash !== "") {
+    return "holds a query (?…) or a fragment (#…), which may be secret and is not sent; leave it out";
+  }
+  return null;
+}
+
+/** The headers of every request, and the secret values among them, which must never be shown. */
+export interface Credentials {
+  headers: Record<string, string>;
+  secrets: string[];
+}
+
+/**
+ * Reads the secrets that the options name from the environment.
+ *
+ * @param where begins messages
+ * @throws UsageError for a variable that is not set or no value for a header
+ */
+export function readCredentials(
+  where: string,
+  { baseURL, apiKeyEnv, headers }: Pick<ServerOptions, "baseURL" | "apiKeyEnv" | "headers">,
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): Credentials {
+  const made: Credentials = { headers: {}, secrets: [] };
+  const read = (key: string, name: string): string => {
+    const value = environment[name]?.trim();
+    if (value === undefined || value === "") {
+      throw new UsageError(
+        `${where}.${key}: the environment variable that it names is not set; export it first`,
+      );
+    }
+    if (!/^[\x20-\x7e]*$/.test(value)) {
+      throw new UsageError(
+        `${where}.${key}: the environment variable holds characters that no header may have`,
+      );
+    }
+    made.secrets.push(value);
+    return value;
+  };
+  const isOpenAI = new URL(baseURL).host === new URL(OPENAI_URL).host;
+  const keyName = apiKeyEnv ?? (isOpenAI ? "OPENAI_API_KEY" : null);
+  if (keyName !== null) made.headers["authorization"] = `Bearer ${read("apiKeyEnv", keyName)}`;
+  for (const [name, variableName] of Object.entries(headers)) {
+    made.headers[name.toLowerCase()] = read(`headers.${name}`, variableName);
+  }
+  return made;
+}
+
+/** Shorter values are no secrets, such as the key "EMPTY" of local servers, and occur in ordinary texts. */
+const LEAST_SECRET = 8;
+
+/** A function that removes secrets from a text. */
+export function redactor(secrets: readonly string[]): (text: string) => string {
+  const hidden = secrets
+    .flatMap((secret) => [secret, ...secret.split(" ")])
+    .filter(({ length }) => length >= LEAST_SECRET)
+    .sort((a, b) => b.length - a.length);
+  return (text) => hidden.reduce((shown, secret) => shown.replaceAll(secret, "[secret]"), text);
+}

@@ -1,0 +1,224 @@
+import { AstraError, UsageError } from "@astra-rl/torch";
+import type { Failure, FailureCause } from "../core/index.js";
+import { AnswerError, readAnswer, readStatus, retryAfter, type Answer, type Usage } from "./answer.js";
+import { Budget, type Cost } from "./budget.js";
+import type { AnswerJournal } from "./journal.js";
+import { CLOCK, Limiter, type Clock } from "./limiter.js";
+import { readCredentials, redactor, type ServerOptions } from "./options.js";
+
+/** What tests replace. */
+export interface ServerSurroundings {
+  clock?: Clock;
+  fetch?: typeof fetch;
+  environment?: Readonly<Record<string, string | undefined>>;
+}
+
+/** A request, and the most that an answer can cost. */
+export interface ServerRequest {
+  body: Record<string, unknown>;
+  most: Usage;
+  /** Identifies the request in the journal; absent for one that is not kept. */
+  identity?: string;
+}
+
+/** An answer, or why there is none. */
+export type Reply =
+  { answer: Answer; failure?: undefined } | { answer?: undefined; failure: Failure; usage: Usage | null };
+
+/** Larger bodies are no answers. */
+const MOST_BYTES = 8 << 20;
+
+const FREE: Usage = { input: 0, output: 0 };
+
+/**
+ * One model of an OpenAI-compatible server: repeats failed calls, adapts to the server's load, and keeps to a budget.
+ *
+ * Node.js's `fetch` is used rather than the `openai` package, whose timeout ends with the headers, whose waits cannot be
+ * interrupted and know no limit, and which takes HTML with status 200 for an answer.
+ */
+export class Server {
+  readonly budget: Budget;
+  readonly redact: (text: string) => string;
+  /** Calls and their answers; null before a run has a folder. */
+  journal: AnswerJournal | null = null;
+  /** The name that the server gives its model; answers of another one are refused. */
+  model: string | null = null;
+  readonly #url: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+  readonly #fetch: typeof fetch;
+  readonly #limiter: Limiter;
+  readonly #end = new AbortController();
+
+  /**
+   * @param where begins messages: the key of its section
+   * @throws UsageError for an environment variable that is not set
+   */
+  constructor(
+    readonly where: string,
+    readonly options: ServerOptions,
+    { clock = CLOCK, fetch: fetcher = fetch, environment }: ServerSurroundings = {},
+  ) {
+    const { headers, secrets } = readCredentials(where, options, environment);
+    const path = options.api === "chat" ? "chat/completions" : "completions";
+    this.#url = `${options.baseURL.replace(/\/+$/, "")}/${path}`;
+    this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
+    this.redact = redactor(secrets);
+    this.#clock = clock;
+    this.#fetch = fetcher;
+    this.#limiter = new Limiter(options.concurrency, clock);
+    this.budget = new Budget(where, options.budget, options.price);
+  }
+
+  /**
+   * Asks until there is an answer or the attempts are used up.
+   *
+   * @throws BudgetError before a limit is passed; UsageError for a key or an account that the server refuses
+   */
+  async ask(request: ServerRequest): Promise<Reply> {
+    const { attempts } = this.options.retry;
+    for (let tried = 1; ; tried++) {
+      const result = await this.#attempt(request);
+      if (!(result instanceof AnswerError)) return { answer: result };
+      const { isFinal = false, usage = null, wait = null, stops = false } = result.options;
+      const message = this.redact(result.message);
+      if (stops)
+        throw new UsageError(`${this.where}: ${this.#url} refuses to serve this account: ${message}`);
+      if (isFinal || tried >= attempts) {
+        return { failure: this.#failure(result.outcome, message, tried), usage: isFinal ? usage : null };
+      }
+      await this.#clock.sleep(this.#waitAfter(tried, wait), this.#end.signal);
+    }
+  }
+
+  /** Ends waits and calls in flight. */
+  dispose(): void {
+    this.#end.abort(new AstraError(`${this.where}: is disposed of`));
+  }
+
+  #failure(cause: FailureCause, message: string, attempts: number): Failure {
+    return { stage: "target", message: `${this.options.model}: ${message}`, attempts, cause };
+  }
+
+  /** Doubles with each attempt and varies by a quarter, so that rows that failed together do not return together. */
+  #waitAfter(tried: number, asked: number | null): number {
+    const { delay, maxWait } = this.options.retry;
+    const own = 1000 * delay * 2 ** (tried - 1) * (0.75 + Math.random() / 2);
+    return Math.min(Math.max(own, asked ?? 0), 1000 * maxWait);
+  }
+
+  /** One call: a place, a reservation, the request, what it cost. */
+  async #attempt({ body, most, identity }: ServerRequest): Promise<Answer | AnswerError> {
+    const reserved: Cost = { calls: 1, ...most };
+    const place = await this.#limiter.enter(this.#end.signal);
+    let busy: number | null = null;
+    try {
+      await this.budget.reserve(reserved);
+      let used = reserved;
+      try {
+        const call = (await this.journal?.reserve(this.where, reserved)) ?? 0;
+        const result = await this.#send(body);
+        const isError = result instanceof AnswerError;
+        const usage = isError ? result.options.usage : result.usage;
+        if (isError && result.options.isFree === true) used = { calls: 1, ...FREE };
+        else if (usage !== null && usage !== undefined) used = { calls: 1, ...usage };
+        const isKept = identity !== undefined && (!isError || result.options.isFinal === true);
+        const kept = isKept ? this.#kept(result) : undefined;
+        await this.journal?.settle(call, used, isKept ? identity : undefined, kept);
+        if (isError) busy = result.options.busy ?? null;
+        return result;
+      } finally {
+        this.budget.settle(reserved, used);
+      }
+    } finally {
+      // A pause never lasts longer than a wait.
+      this.#limiter.leave(place, busy === null ? null : Math.min(busy, 1000 * this.options.retry.maxWait));
+    }
+  }
+
+  /** What the journal keeps of an answer, or of a server's decision to give none. */
+  #kept(result: Answer | AnswerError): Reply {
+    if (!(result instanceof AnswerError)) return { answer: result };
+    const { outcome, message, options } = result;
+    return { failure: this.#failure(outcome, this.redact(message), 1), usage: options.usage ?? null };
+  }
+
+  async #send(body: Record<string, unknown>): Promise<Answer | AnswerError> {
+    // One deadline for headers and body.
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), 1000 * this.options.timeout);
+    const signal = AbortSignal.any([late.signal, this.#end.signal]);
+    try {
+      const response = await this.#fetch(this.#url, {
+        method: "POST",
+        headers: this.#headers,
+        body: JSON.stringify(body),
+        // A redirect could take the key to another host.
+        redirect: "manual",
+        signal,
+      });
+      const text = await readBody(response);
+      const wait = retryAfter(response.headers, this.#clock.now());
+      const parsed = jsonOf(text);
+      if (response.status !== 200) return readStatus(response.status, parsed ?? text, wait);
+      if (parsed === undefined) {
+        return new AnswerError(`no JSON with status 200: ${this.redact(text).trim().slice(0, 80)}`, "answer");
+      }
+      const answer = readAnswer(parsed, this.model);
+      if (this.model === null) this.model = modelOf(parsed);
+      return { ...answer, text: this.redact(answer.text) };
+    } catch (error) {
+      if (error instanceof AnswerError) return error;
+      if (this.#end.signal.aborted) throw this.#end.signal.reason;
+      if (late.signal.aborted) {
+        return new AnswerError(`no complete answer within ${this.options.timeout} s`, "timeout");
+      }
+      return connectionError(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function modelOf(body: unknown): string | null {
+  const { model } = body as { model?: unknown };
+  return typeof model === "string" ? model : null;
+}
+
+/** undefined for a text that is no JSON. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+async function readBody(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += (chunk as Uint8Array).length;
+    if (bytes > MOST_BYTES) throw new AnswerError(`more than ${MOST_BYTES} bytes`, "answer");
+    chunks.push(chunk as Uint8Array);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+/** Errors after which the server cannot have computed anything. */
+const NEVER_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
+
+/** `fetch` hides the reason behind "fetch failed" and "terminated". */
+function connectionError(error: unknown): AnswerError {
+  const codes: string[] = [];
+  let message = error instanceof Error ? error.message : String(error);
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const { code } = at as NodeJS.ErrnoException;
+    if (code !== undefined) codes.push(code);
+    if (at.message !== "") message = at.message;
+  }
+  const isFree = codes.some((code) => NEVER_SENT.includes(code));
+  return new AnswerError(`no connection: ${[...codes.slice(0, 1), message].join(": ")}`, "connection", {
+    isFree,
+  });
+}
