@@ -205,7 +205,7 @@ export const COMMAND_LINE = [
     test: "of 80 columns shows speed, time left, success and reward whole on one line",
     source: source("cli/progress"),
     from: "if (!isTerminal || Array.from(longer).length < columns) line = longer;",
-    to: "line = longer;",
+    to: "if (!isTerminal || Array.from(longer).length < 2 * columns) line = longer;",
     build: "dist",
   },
   {

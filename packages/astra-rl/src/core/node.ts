@@ -2,6 +2,7 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import { Conversation, Message } from "@astra-rl/lm";
 import { z } from "zod";
 import type { Failure } from "./failure.js";
+import { NotedMessage, type ResponseNote } from "./model.js";
 
 export const likelihoodSchema = z.object({
   /** Mean −log P per probe token, in nats; null for an empty probe. */
@@ -81,6 +82,9 @@ export type TurnJSON<S = Conversation, A = Message> = {
   [K in "context" | "probe" | "response"]: JSONOf<TurnFields<S, A>[K]>;
 } & { reward: number | null } & {
   [K in "scores" | "terms" | "likelihood" | "failure"]?: NonNullable<Assessment[K]>;
+} & {
+  /** What a server said about its response. */
+  note?: ResponseNote;
 };
 
 /** JSON form of a node. */
@@ -149,6 +153,7 @@ export class Node<S = Conversation, A = Message> implements TurnFields<S, A> {
       ...(Object.keys(terms).length > 0 ? { terms } : {}),
       ...(likelihood === null ? {} : { likelihood }),
       ...(failure === null ? {} : { failure }),
+      ...(this.response instanceof NotedMessage ? { note: this.response.note } : {}),
       children: this.children.map((child) => child.toJSON()),
     };
   }

@@ -13,6 +13,7 @@ import {
   Message,
   type Model,
   type Node,
+  NotedMessage,
   type PromptOf,
   type Sampler,
   type ScoreOutcome,
@@ -172,6 +173,8 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     const probe = hasProbe(node) ? this.#outcome(node, "probe", scores) : undefined;
     const response = hasResponse(node) ? this.#outcome(node, "response", scores) : undefined;
     const failure = node.failure ?? probe?.failure ?? response?.failure ?? null;
+    const note = node.response instanceof NotedMessage ? node.response.note : undefined;
+    const outcome = failure?.cause ?? note;
     return {
       turn,
       reward: Number.isFinite(node.reward) ? node.reward : null,
@@ -183,6 +186,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       probe_nll: node.likelihood?.nll ?? null,
       probe_tokens: node.likelihood?.tokens ?? null,
       error: failure === null ? null : `${failure.stage}: ${failure.message}`,
+      ...(outcome === undefined ? {} : { outcome }),
     };
   }
 

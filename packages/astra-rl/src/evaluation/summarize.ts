@@ -139,6 +139,10 @@ function targetSummary(
 
 function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) {
   const turns = details.flatMap(({ per_turn }) => per_turn);
+  const outcomes: Record<string, number> = {};
+  for (const { outcome } of turns) {
+    if (outcome !== undefined) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+  }
   const isEmpty = (text: string) => text.trim() === "";
   // A text that was never generated is a failure, not an empty text.
   const spoken = turns.filter(({ error }) => error === null || !/^(tester|target):/u.test(error));
@@ -151,6 +155,7 @@ function turnCounts(details: readonly EvaluationDetail[], countsEmpty: boolean) 
           n_empty_responses: spoken.filter(({ response }) => isEmpty(response)).length,
         }
       : {}),
+    ...(Object.keys(outcomes).length === 0 ? {} : { outcomes }),
   };
 }
 

@@ -59,8 +59,8 @@ const choice = z.looseObject({
     .nullish(),
   text,
   /** Azure OpenAI: what its content filter found in the answer, or that it failed. */
-  content_filter_results: z.unknown(),
-  content_filter_result: z.unknown(),
+  content_filter_results: z.unknown().optional(),
+  content_filter_result: z.unknown().optional(),
   logprobs: z
     .looseObject({ content: z.array(z.unknown()).nullish(), tokens: z.array(z.unknown()).nullish() })
     .nullish(),
@@ -154,6 +154,9 @@ export function readAnswer(body: unknown, model: string | null): Answer {
   }
   const isUnfiltered =
     filterFailed(first.content_filter_results) || filterFailed(first.content_filter_result);
+  if ((message ?? first.text ?? null) === null) {
+    throw new AnswerError("no message in the answer", "answer", { usage });
+  }
   const content = contentOf(message?.content) ?? first.text ?? "";
   const refusal = message?.refusal ?? "";
   const reasoning = message?.reasoning ?? message?.reasoning_content ?? "";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { failureCause, RESPONSE_NOTES } from "../core/index.js";
 import { turnShape } from "./graph-record.js";
 import { parseLines, parseRecord } from "./parse-record.js";
 import { measuredSchema } from "./run-record.js";
@@ -36,6 +37,8 @@ const turn = z.looseObject({
   probe_tokens: z.int().nonnegative().nullable(),
   /** The error as "stage: message"; null if there was none. */
   error: z.string().nullable(),
+  /** What a server made of the turn otherwise than an answer: a note on its response, or the cause of a failure. */
+  outcome: z.enum([...RESPONSE_NOTES, ...failureCause.options]).optional(),
 });
 
 const overall = z.looseObject({
@@ -122,6 +125,8 @@ const summary = z.looseObject({
   n_failed_turns: z.int().nonnegative().optional(),
   n_empty_probes: z.int().nonnegative().optional(),
   n_empty_responses: z.int().nonnegative().optional(),
+  /** Turns by their `outcome`, such as refused or filtered; absent if none has one. */
+  outcomes: z.record(z.string(), z.int().positive()).optional(),
   /** Reasons why the metrics say nothing about the target (`doubtsOf`); empty if they do. */
   doubts: z.array(z.string()).optional(),
   /** One summary per target; absent if there is only one. */

@@ -7,6 +7,8 @@ import {
   likelihoodSchema,
   type Message,
   Node,
+  NotedMessage,
+  RESPONSE_NOTES,
   type GraphJSON,
   type NodeFields,
   type NodeFactory,
@@ -59,6 +61,7 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
   terms: numbers,
   likelihood: likelihoodSchema.optional(),
   failure: failureSchema.optional(),
+  note: z.enum(RESPONSE_NOTES).optional(),
   credit: z.number().optional(),
   tokens: tokensSchema.optional(),
 });
@@ -165,9 +168,10 @@ export function graphFromRecord(
 ): Graph {
   const toNode = (node: NodeRecord): Node => {
     // `rest` holds the fields of Node subclasses.
-    const { context, reward, children, credit: _, tokens: __, ...rest } = node;
+    const { context, reward, children, credit: _, tokens: __, note, ...rest } = node;
     return createNode({
       ...(rest as unknown as NodeFields),
+      ...(note === undefined ? {} : { response: new NotedMessage("target", rest.response, note) }),
       context: conversationOf(context),
       reward: reward ?? NaN,
       children: children.map(toNode),
