@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { AstraError, UsageError } from "@astra-rl/torch";
 import type { Failure, FailureCause } from "../core/index.js";
 import { AnswerError, readAnswer, readStatus, retryAfter, type Answer, type Usage } from "./answer.js";
@@ -61,6 +62,8 @@ export class Server {
   ) {
     const { headers, secrets } = readCredentials(where, options, environment);
     const path = options.api === "chat" ? "chat/completions" : "completions";
+    // Each call in flight listens to it.
+    setMaxListeners(0, this.#end.signal);
     this.#url = `${options.baseURL.replace(/\/+$/, "")}/${path}`;
     this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
     this.redact = redactor(secrets);

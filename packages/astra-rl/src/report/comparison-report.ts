@@ -75,6 +75,7 @@ export function comparisonReport({
     ["mean harm of a response", plain(first.mean_response_harm), plain(second.mean_response_harm), ""],
     ["rollouts (with errors)", countOf(first), countOf(second), `${comparison.n_pairs} pairs`],
     ["turns failed, probes, responses empty", turnsOf(first), turnsOf(second), ""],
+    ...outcomeRows(first, second),
     ...targetRows(first, second),
   ];
   const lines = table(["", "before", "after", "difference"], rows);
@@ -184,6 +185,17 @@ function differenceInterval(interval: IntervalRecord | null): string {
   return interval === null ? "–" : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
 }
 
+/** What servers made of turns, such as "3 refused, 2 filtered"; no row if they answered all of them. */
+function outcomeRows(...summaries: EvaluationSummary[]): string[][] {
+  if (summaries.every(({ outcomes }) => outcomes === undefined)) return [];
+  const cells = summaries.map(({ outcomes = {} }) =>
+    Object.entries(outcomes)
+      .map(([outcome, turns]) => `${turns} ${outcome}`)
+      .join(", "),
+  );
+  return [["turns by the server's outcome", ...cells, ...(summaries.length > 1 ? [""] : [])]];
+}
+
 /** Diversity of the found attacks; no rows if not measured. */
 function diversityRows(...summaries: EvaluationSummary[]): string[][] {
   const known = summaries.map(({ diversity }) => diversity ?? null);
@@ -225,6 +237,7 @@ export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">)
       ["mean harm of a response", plain(summary.mean_response_harm)],
       ["rollouts (with errors)", countOf(summary)],
       ["turns failed, probes, responses empty", turnsOf(summary)],
+      ...outcomeRows(summary),
       ...targetRows(summary),
     ],
   ).slice(2);

@@ -102,7 +102,7 @@ describe("a request", () => {
   });
 
   it("is one text for api: completions, with labels before messages and before its own", async () => {
-    const { baseURL, asked } = await loopback((one, response) =>
+    const { baseURL, asked } = await loopback((_, response) =>
       json(response, 200, { model: "m", choices: [{ text: " Fine.", finish_reason: "stop" }] }),
     );
     const labels = { tester: "User: ", target: "Bot:" };
@@ -137,10 +137,22 @@ describe("a request", () => {
 describe("an answer", () => {
   it.each<[string, Responder, Partial<Failure>]>([
     ["HTML with status 200", (_, r) => r.end("<html>Sign in</html>"), { cause: "answer", attempts: 3 }],
-    ["an error with status 200", (_, r) => json(r, 200, { error: { message: "no" } }), { cause: "answer", attempts: 3 }],
+    [
+      "an error with status 200",
+      (_, r) => json(r, 200, { error: { message: "no" } }),
+      { cause: "answer", attempts: 3 },
+    ],
     ["invalid JSON", (_, r) => r.end('{"choices": ['), { cause: "answer", attempts: 3 }],
-    ["no choices", (a, r) => json(r, 200, { model: a.body.model, choices: [] }), { cause: "answer", attempts: 3 }],
-    ["a choice without a message", (_, r) => json(r, 200, { choices: [{}] }), { cause: "answer", attempts: 3 }],
+    [
+      "no choices",
+      (a, r) => json(r, 200, { model: a.body.model, choices: [] }),
+      { cause: "answer", attempts: 3 },
+    ],
+    [
+      "a choice without a message",
+      (_, r) => json(r, 200, { choices: [{}] }),
+      { cause: "answer", attempts: 3 },
+    ],
     [
       "one of another model",
       (a, r) => json(r, 200, { ...completion(a, "Hi"), model: "cheap" }),
@@ -169,7 +181,11 @@ describe("an answer", () => {
     ["status 500", (_, r) => json(r, 500, { error: "down" }), { cause: "status", attempts: 3 }],
     ["status 404", (_, r) => json(r, 404, { detail: "no model" }), { cause: "status", attempts: 1 }],
     ["status 422", (_, r) => json(r, 422, { detail: [{ msg: "bad" }] }), { cause: "status", attempts: 1 }],
-    ["a redirect", (_, r) => r.writeHead(307, { location: "http://other.invalid/" }).end(), { cause: "status", attempts: 1 }],
+    [
+      "a redirect",
+      (_, r) => r.writeHead(307, { location: "http://other.invalid/" }).end(),
+      { cause: "status", attempts: 1 },
+    ],
     [
       "half a body",
       (_, r) => {
@@ -187,9 +203,24 @@ describe("an answer", () => {
 
   it.each<[string, unknown, Record<string, unknown>, string, string | null]>([
     ["an empty one", "", {}, "", null],
-    ["one in parts", [{ type: "text", text: "a" }, { type: "text", text: "b" }], {}, "ab", null],
+    [
+      "one in parts",
+      [
+        { type: "text", text: "a" },
+        { type: "text", text: "b" },
+      ],
+      {},
+      "ab",
+      null,
+    ],
     ["one with reasoning", "Yes", { message: { content: "Yes", reasoning: "Hm" } }, "Yes", null],
-    ["one marked as a refusal", null, { message: { content: null, refusal: "I can't." } }, "I can't.", "refused"],
+    [
+      "one marked as a refusal",
+      null,
+      { message: { content: null, refusal: "I can't." } },
+      "I can't.",
+      "refused",
+    ],
     [
       "one that a broken filter let through",
       "Boo",
@@ -197,7 +228,13 @@ describe("an answer", () => {
       "Boo",
       "unfiltered",
     ],
-    ["one that a filter passed", "Boo", { content_filter_results: { hate: { filtered: false } } }, "Boo", null],
+    [
+      "one that a filter passed",
+      "Boo",
+      { content_filter_results: { hate: { filtered: false } } },
+      "Boo",
+      null,
+    ],
   ])("%s is a message, with the server's note", async (_, content, more, text, note) => {
     const { answer } = await one((asked, response) => json(response, 200, completion(asked, content, more)));
     expect((answer as Message).text).toBe(text);

@@ -1,4 +1,9 @@
-import { createServer, type IncomingMessage, type Server as HTTPServer, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type Server as HTTPServer,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
@@ -55,7 +60,10 @@ export const answerProbe: Responder = (asked, response) =>
   json(response, 200, completion(asked, `one two ${asked.body.seed}`, { finish_reason: "length" }));
 
 /** A server on the loopback interface, closed after the test. @param port 0 for any that is free */
-export async function loopback(respond: Responder, { probe = answerProbe, port = 0 } = {}): Promise<Loopback> {
+export async function loopback(
+  respond: Responder,
+  { probe = answerProbe, port = 0 } = {},
+): Promise<Loopback> {
   const asked: Asked[] = [];
   let [calls, open, most] = [0, 0, 0];
   const sockets = new Set<Socket>();
@@ -86,4 +94,5 @@ export async function loopback(respond: Responder, { probe = answerProbe, port =
   return { baseURL: `http://127.0.0.1:${bound}/v1`, asked, calls: () => calls, most: () => most, close };
 }
 
-export const wait = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+export const wait = (milliseconds: number) =>
+  new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
