@@ -1,0 +1,173 @@
+import { createHash } from "node:crypto";
+import type { ServerResponse } from "node:http";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { expect, it } from "vitest";
+import { Conversation, Message } from "../../src/core/index.js";
+import { AnswerJournal, HTTPModel } from "../../src/http/index.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
+import { completion, json, lastText, loopback, type Asked, type Responder } from "./loopback.js";
+
+/** A number of 32 bits that depends on the text alone. */
+const numberOf = (text: string) => createHash("sha256").update(text).digest().readUInt32BE(0);
+
+/** Times of the real world are 200 times as long: latencies to 30 s, a deadline of 60 s, a minute without a server. */
+const SECOND = 5;
+
+/** ASTRA_FAULT_ROWS=10000 for a longer trial. */
+const ROWS = Number(process.env["ASTRA_FAULT_ROWS"] ?? 2000);
+
+const FAULTS: readonly ((asked: Asked, response: ServerResponse) => unknown)[] = [
+  (_, r) => json(r, 429, { error: { message: "slow down" } }, { "retry-after": "3600" }),
+  (_, r) => json(r, 429, {}, { "retry-after": new Date(Date.now() + 3_600_000).toUTCString() }),
+  (_, r) => json(r, 429, {}, { "retry-after": "-1" }),
+  (_, r) => json(r, 429, {}),
+  (_, r) => json(r, 500, { error: "boom" }),
+  (_, r) => json(r, 503, "overloaded"),
+  (_, r) => r.socket!.resetAndDestroy(),
+  (_, r) => {
+    r.writeHead(200, { "content-length": 1000 });
+    r.write('{"choices": [{"mess', () => r.destroy());
+  },
+  (_, r) => {
+    r.writeHead(200, { "content-type": "application/json" });
+    // Never ends.
+    r.write('{"choices": [');
+  },
+  (_, r) => r.writeHead(200, { "content-type": "text/html" }).end("<html>Sign in</html>"),
+  (_, r) => json(r, 200, { error: { message: "internal" } }),
+  (_, r) => r.writeHead(200).end('{"choices": [{]'),
+  (a, r) => json(r, 200, { model: a.body.model, choices: [] }),
+  (a, r) => json(r, 200, { ...completion(a, "cheap"), model: "cheap" }),
+];
+
+/** What becomes of a row however often it is asked. */
+const FINAL: readonly ((asked: Asked, response: ServerResponse) => unknown)[] = [
+  (a, r) => json(r, 200, completion(a, "", { finish_reason: "content_filter" })),
+  (_, r) => json(r, 400, { error: { code: "content_filter", message: "policy" } }),
+  (_, r) => json(r, 200, { choices: [{ message: { content: "", reasoning: "Hm." } }] }),
+];
+
+it("thousands of rows with faults of every kind: each has its own answer or a failure with its cause, none twice", async () => {
+  const attempts = new Map<string, number>();
+  const answered = new Map<string, number>();
+  let deadUntil = 0;
+  const respond: Responder = async (asked, response) => {
+    const text = lastText(asked);
+    const number = numberOf(text);
+    if (Date.now() < deadUntil) return void response.socket!.destroy();
+    const tried = attempts.get(text) ?? 0;
+    attempts.set(text, tried + 1);
+    // One row in 20 never gets an answer, one in 200 waits long, one in 8 fails once or twice.
+    if (number % 20 === 0) return void FINAL[number % FINAL.length]!(asked, response);
+    const faults = number % 8 === 1 ? 1 + ((number >>> 8) % 2) : 0;
+    if (tried < faults) return void FAULTS[(number >>> 4) % FAULTS.length]!(asked, response);
+    await pause(number % 200 === 1 ? 30 * SECOND : number % 3);
+    answered.set(text, (answered.get(text) ?? 0) + 1);
+    json(response, 200, completion(asked, `answer to ${text}`));
+  };
+  const { baseURL, calls } = await loopback(respond);
+  const file = join(temporaryFolder(), "answers.jsonl");
+  const journal = new AnswerJournal(file);
+  const model = new HTTPModel(
+    "target",
+    "target",
+    {
+      server: {
+        baseURL,
+        model: "m",
+        concurrency: 256,
+        timeout: (60 * SECOND) / 1000,
+        retry: { attempts: 40, delay: SECOND / 1000, maxWait: (6 * SECOND) / 1000 },
+        budget: { calls: 20 * ROWS },
+      },
+      sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 },
+    },
+    { environment: {} },
+  );
+  await model.keepAnswers(journal);
+  let failures = 0;
+  let grown = 0;
+  const size = 500;
+  for (let start = 0; start < ROWS; start += size) {
+    // The server is dead for a minute in the middle.
+    if (start === ROWS / 2) deadUntil = Date.now() + 60 * SECOND;
+    const texts = Array.from({ length: size }, (_, at) => `row ${start + at}`);
+    const said = await model.generate(
+      texts.map((text) => Conversation.of(new Message("tester", text))),
+      { keys: texts.map((_, at) => ({ seed: 1, episode: 0, node: start + at })) },
+    );
+    for (const [at, each] of said.entries()) {
+      const isLost = numberOf(texts[at]!) % 20 === 0;
+      if (each instanceof Message) expect([each.text, isLost]).toEqual([`answer to ${texts[at]}`, false]);
+      else {
+        expect([isLost, ["filtered", "reasoning"].includes(each.cause!)], each.message).toEqual([true, true]);
+        failures++;
+      }
+    }
+    if (start === 500) grown = process.memoryUsage().heapUsed;
+  }
+  expect(failures).toBe(
+    Array.from({ length: ROWS }, (_, row) => numberOf(`row ${row}`) % 20).filter((each) => each === 0).length,
+  );
+  // Some answers were computed and did not arrive; none was asked again once it had.
+  expect([...answered.values()].filter((times) => times > 1)).toEqual([]);
+  expect(model.spent.calls).toBe(calls());
+  expect(process.memoryUsage().heapUsed - grown).toBeLessThan(100e6);
+  expect(journal.size).toBe(ROWS);
+  const before = calls();
+  // A process that starts again asks nothing.
+  const again = await model.generate([Conversation.of(new Message("tester", "row 77"))], {
+    keys: [{ seed: 1, episode: 0, node: 77 }],
+  });
+  expect([(again[0] as Message).text, calls()]).toEqual(["answer to row 77", before]);
+  model.dispose();
+  journal.close();
+}, 120_000);
+
+it("a limit of calls is never passed, and nothing that was paid for is lost", async () => {
+  const { baseURL, calls } = await loopback((asked, response) =>
+    asked.call % 3 === 0 ? json(response, 500, {}) : json(response, 200, completion(asked, lastText(asked))),
+  );
+  const file = join(temporaryFolder(), "answers.jsonl");
+  const rows = Array.from({ length: 60 }, (_, row) => row);
+  const run = async (limit: number) => {
+    const journal = new AnswerJournal(file);
+    const model = new HTTPModel(
+      "target",
+      "target",
+      {
+        server: {
+          baseURL,
+          model: "m",
+          concurrency: 7,
+          retry: { attempts: 8, delay: 0.001 },
+          budget: { calls: limit },
+        },
+        sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 },
+      },
+      { environment: {} },
+    );
+    try {
+      await model.keepAnswers(journal);
+      return await model.generate(
+        rows.map((row) => Conversation.of(new Message("tester", `${row}`))),
+        { keys: rows.map((node) => ({ seed: 1, episode: 0, node })) },
+      );
+    } finally {
+      model.dispose();
+      journal.close();
+    }
+  };
+  await expect(run(40)).rejects.toThrow(
+    "target.budget.calls: the limit of 40 leaves no room for another call",
+  );
+  expect(calls()).toBe(40);
+  await expect(run(60)).rejects.toThrow("the limit of 60");
+  expect(calls()).toBe(60);
+  const said = await run(1000);
+  expect(said.map((each) => (each as Message).text)).toEqual(rows.map(String));
+  const kept = new AnswerJournal(file);
+  expect(kept.spent("target").calls).toBe(calls());
+  kept.close();
+});
