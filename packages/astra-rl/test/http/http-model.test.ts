@@ -119,7 +119,7 @@ describe("a request", () => {
   it("goes out with the others of a level: 64 rows at 200 ms take less than two such times", async () => {
     const { baseURL, most } = await loopback(async (asked, response) => {
       await wait(200);
-      echo(asked, response);
+      await echo(asked, response);
     });
     const made = model(baseURL);
     await made.probe();
@@ -194,7 +194,7 @@ describe("an answer", () => {
       },
       { cause: "connection", attempts: 3 },
     ],
-    ["a reset", (_, r) => r.socket!.resetAndDestroy() && undefined, { cause: "connection", attempts: 3 }],
+    ["a reset", (_, r) => void r.socket!.resetAndDestroy(), { cause: "connection", attempts: 3 }],
   ])("%s is a failure with its cause, no message", async (_, respond, expected) => {
     const { answer, asked } = await one(respond);
     expect(failureOf(answer)).toMatchObject({ stage: "target", ...expected });

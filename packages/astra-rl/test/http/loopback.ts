@@ -75,9 +75,9 @@ export async function loopback(
       const one: Asked = { body, headers: request.headers, url: request.url!, call: calls++ };
       most = Math.max(most, ++open);
       response.on("close", () => open--);
-      if (isProbe(one)) return void probe(one, response);
-      asked.push(one);
-      void respond(one, response);
+      const isOfProbe = isProbe(one);
+      if (!isOfProbe) asked.push(one);
+      void (isOfProbe ? probe : respond)(one, response);
     });
   });
   server.on("connection", (socket) => {

@@ -114,7 +114,7 @@ it("finds that seeds repeat nothing", async () => {
 });
 
 it("says what is wrong with a server that does not answer", async () => {
-  await expect(traitsOf((_, response) => response.end("<html>"))).rejects.toThrow(
+  await expect(traitsOf((_, response) => void response.end("<html>"))).rejects.toThrow(
     /no answer from http:\/\/127.*no JSON with status 200: <html>; check baseURL and model/,
   );
   await expect(
