@@ -98,5 +98,6 @@ function refusedBy({ reply, body }: Asked): string | null {
 
 function keepsLimit({ reply, most }: Asked): boolean | null {
   const { answer } = reply;
-  return answer?.usage == null ? null : answer.usage.output <= most.output;
+  const usage = answer?.usage ?? null;
+  return usage === null ? null : usage.output <= most.output;
 }
