@@ -181,7 +181,7 @@ test("what is missing or of the wrong shape is said with its place", async () =>
   expect(await refused("target: ./bots.mjs#Mute")).toContain("DIR/bots.mjs#Mute: must make a Model");
   expect(await refused("target: ./bots.mjs#Unknowing")).toContain("must make a Model");
   expect(await refused("target: ./bots.mjs#Knowing, targetDevice: cpu")).toContain(
-    "targetDevice is for checkpoints, but every target is a model of your own; leave it out",
+    "targetDevice is for checkpoints, but every target is a model of another kind; leave it out",
   );
   // Nobody says how likely probes are.
   expect(await refused("target: ./bots.mjs#Grumpy")).toContain(

@@ -227,7 +227,7 @@ describe("mistakes point at the place", () => {
     [`${MINIMAL}training: {optimizer: adamW}\n`, "; did you mean adamw?"],
     [
       "models: {tester: x}\n",
-      "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, an export of a module such as ./file.js#name, or a section with path",
+      "/runs/run.yaml:1:1: models.target is required (a folder, a hub id, an export of a module such as ./file.js#name, a section with path",
     ],
     ["", "/runs/run.yaml:1:1: models is required (an object)"],
     ["- 1\n", "/runs/run.yaml:1:1: must hold sections"],
