@@ -40,8 +40,11 @@ export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
 
 /** The alternatives for a value; if they are distinguished by `type` and the value has one, only the matching one. */
 export function formsOf(given: JsonSchema, root: JsonSchema, value?: unknown): JsonSchema[] {
-  const schema = resolved(given, root);
-  const forms = [schema, ...(schema.oneOf ?? []), ...(schema.anyOf ?? [])];
+  const within = (each: JsonSchema): JsonSchema[] => {
+    const schema = resolved(each, root);
+    return [schema, ...[...(schema.oneOf ?? []), ...(schema.anyOf ?? [])].flatMap(within)];
+  };
+  const forms = within(given);
   const type = typeof value === "object" && value !== null ? (value as { type?: unknown }).type : undefined;
   if (typeof type !== "string") return forms;
   const chosen = forms.filter((form) => form.properties?.["type"]?.const === type);

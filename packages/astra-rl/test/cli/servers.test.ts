@@ -1,0 +1,238 @@
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, expect, it } from "vitest";
+import { parseEvaluationRecord, parseGraphLines, parseRunRecord } from "../../src/records/index.js";
+import { completion, json, lastText, loopback, type Responder } from "../http/loopback.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
+import { runCommand } from "./run-command.js";
+
+const SECRETS = { MY_KEY: "sk-planted-secret-1", MY_HEADER: "planted-header-22" };
+
+afterEach(() => {
+  for (const name of Object.keys(SECRETS)) delete process.env[name];
+});
+
+function configuration(models: string, training = "trainingSteps: 2, checkpointEvery: 1"): string {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, "prompts.txt"), "Hello. \nIt rained. \nWhat now? \n");
+  const file = join(folder, "run.yaml");
+  writeFileSync(
+    file,
+    `
+seed: 5
+models: { ${models} }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+sampler: { width: 2, depth: 2 }
+scorer: { type: keyword, entries: [{ term: fool, weight: 0.9 }] }
+generation: { tester: { maxNewTokens: 4, minNewTokens: 3 }, target: { maxNewTokens: 4, topK: 0 } }
+training: { ${training}, evaluateEvery: 1, numEpisodesPerExperience: 2 }
+`,
+  );
+  return file;
+}
+
+const server = (baseURL: string, more = "") =>
+  `{ type: openai, baseURL: "${baseURL}", model: m, retry: { attempts: 2, delay: 0.001 }${more} }`;
+
+const local = (baseURL: string, more = "") =>
+  `tester: embedded:chatter, target: ${server(baseURL, more)}, likelihood: embedded:chatter`;
+
+/** Rude to every other text, and the same to the same. */
+const rude: Responder = (asked, response) =>
+  json(response, 200, completion(asked, lastText(asked).length % 2 === 0 ? "You fool." : "Fine."));
+
+const filesIn = (folder: string): string[] =>
+  readdirSync(folder, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+
+it("rollout and eval ask a server, count what it made of turns, and tell what was spent", async () => {
+  const { baseURL, asked } = await loopback((one, response) => {
+    const number = lastText(one).length % 4;
+    if (number === 0)
+      return json(response, 200, completion(one, null, { message: { content: null, refusal: "I can't." } }));
+    if (number === 1) return json(response, 400, { error: { code: "content_filter", message: "policy" } });
+    return rude(one, response);
+  });
+  const file = configuration(local(baseURL));
+  const rolled = await runCommand("rollout", file, "--episodes", "4", "--json");
+  expect([rolled.code, rolled.err]).toEqual([
+    0,
+    expect.stringMatching(/target: m at .*\ntarget: \d+ calls, .* tokens read/s),
+  ]);
+  const graphs = parseGraphLines(rolled.out);
+  const nodes = graphs.flatMap(({ children }) => [...children, ...children.flatMap((each) => each.children)]);
+  for (const { response, note, failure } of nodes) {
+    if (note === "refused") expect(response).toBe("I can't.");
+    if (failure !== undefined) expect([failure.stage, failure.cause]).toEqual(["target", "filtered"]);
+  }
+  expect(nodes.some(({ note }) => note === "refused")).toBe(true);
+  expect(nodes.some(({ failure }) => failure !== undefined)).toBe(true);
+
+  const output = join(file, "..", "evaluation.json");
+  const before = asked.length;
+  const evaluated = await runCommand("eval", file, "--output", output);
+  expect([0, 3]).toContain(evaluated.code);
+  const { summary, details, measured } = parseEvaluationRecord(readFileSync(output, "utf8"));
+  const turns = details.flatMap(({ per_turn }) => per_turn);
+  const filtered = turns.filter(({ outcome }) => outcome === "filtered");
+  expect(summary.outcomes?.["filtered"] ?? 0).toBe(filtered.length);
+  for (const { error, response_harm } of filtered)
+    expect([error, response_harm]).toEqual([expect.stringContaining("filter"), null]);
+  expect(measured!.target).toEqual({ model: `${baseURL} m`, files: {} });
+  expect(measured!["servers"]).toMatchObject({ target: { limit: "max_tokens", limit_holds: true } });
+  expect(asked.length).toBeGreaterThan(before);
+  // What a complete evaluation was told is in its record alone.
+  expect(existsSync(`${output}.answers.jsonl`)).toBe(false);
+});
+
+it("an evaluation that was interrupted goes on with the answers that it has", async () => {
+  let limit = 4;
+  const { baseURL, asked } = await loopback((one, response) =>
+    limit-- > 0 ? rude(one, response) : json(response, 401, { error: { message: "key revoked" } }),
+  );
+  const file = configuration(local(baseURL));
+  const output = join(file, "..", "evaluation.json");
+  const broken = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
+  expect([broken.code, broken.err]).toEqual([
+    2,
+    expect.stringContaining("refuses to serve this account: status 401: key revoked"),
+  ]);
+  const told = asked.length - 1;
+  limit = Infinity;
+  const whole = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
+  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`its ${told} answers in `)]);
+  const texts = asked
+    .filter((_, at) => at !== told)
+    .map(({ body }) => JSON.stringify([body.messages, body.seed]));
+  expect(new Set(texts).size).toBe(texts.length);
+});
+
+it("a run that was stopped and resumed equals one that was not, and asks nothing twice", async () => {
+  const { baseURL, asked } = await loopback(rude);
+  const whole = join(temporaryFolder(), "whole");
+  const parts = join(temporaryFolder(), "parts");
+  const file = configuration(local(baseURL));
+  expect(await runCommand("train", file, "--run-dir", whole, "--quiet")).toMatchObject({ err: "" });
+  const told = asked
+    .splice(0)
+    .map(({ body }) => JSON.stringify(body))
+    .sort();
+  await runCommand("train", file, "--run-dir", parts, "--quiet", "--set", "training.trainingSteps=1");
+  const resumed = await runCommand("train", file, "--run-dir", parts, "--resume", "--quiet");
+  expect(resumed.err).toBe("");
+  expect(asked.map(({ body }) => JSON.stringify(body)).sort()).toEqual(told);
+  for (const name of ["graphs.jsonl", "evaluations.jsonl"]) {
+    expect(readFileSync(join(parts, name), "utf8")).toBe(readFileSync(join(whole, name), "utf8"));
+  }
+  const record = parseRunRecord(readFileSync(join(whole, "run.json"), "utf8"));
+  expect(record.models["target"]).toEqual({ model: `${baseURL} m`, files: {} });
+  expect(record.servers).toMatchObject({ target: { seed_repeats: true } });
+  // As if it was killed in the second step, after its answers came and before its checkpoint: they are taken from the disk.
+  const before = asked.length;
+  const late = join(temporaryFolder(), "late");
+  await runCommand("train", file, "--run-dir", late, "--quiet", "--set", "training.trainingSteps=1");
+  copyFileSync(join(parts, "answers.jsonl"), join(late, "answers.jsonl"));
+  const first = asked.length;
+  await runCommand("train", file, "--run-dir", late, "--resume", "--quiet");
+  expect(first).toBeGreaterThan(before);
+  expect(asked.length).toBe(first);
+  expect(readFileSync(join(late, "graphs.jsonl"), "utf8")).toBe(
+    readFileSync(join(whole, "graphs.jsonl"), "utf8"),
+  );
+});
+
+it("a spent budget stops the run in order; it goes on with a higher one", async () => {
+  const { baseURL, calls } = await loopback(rude);
+  const file = configuration(
+    local(baseURL, ", budget: { calls: 25 }"),
+    "trainingSteps: 3, checkpointEvery: 1",
+  );
+  const run = join(temporaryFolder(), "run");
+  const stopped = await runCommand("train", file, "--run-dir", run);
+  expect([stopped.code, stopped.err]).toEqual([
+    2,
+    expect.stringContaining(
+      "models.target.budget.calls: the limit of 25 leaves no room for another call, after 25 calls",
+    ),
+  ]);
+  expect(calls()).toBe(25);
+  const again = await runCommand("train", file, "--run-dir", run, "--resume");
+  expect([again.code, calls()]).toEqual([2, 25]);
+  const whole = await runCommand(
+    "train",
+    file,
+    "--run-dir",
+    run,
+    "--resume",
+    "--set",
+    "models.target.budget.calls=500",
+  );
+  expect([whole.code, whole.err]).toEqual([0, expect.not.stringContaining("budget")]);
+});
+
+it("a tester of a server speaks in rollouts and evaluations, and is not trained; targets mix", async () => {
+  const { baseURL, asked } = await loopback((one, response) =>
+    json(response, 200, completion(one, " Well?")),
+  );
+  const models = `tester: ${server(baseURL)}, target: embedded:chatter, otherTargets: [${server(baseURL)}], likelihood: embedded:chatter`;
+  const file = configuration(models);
+  const evaluated = await runCommand("eval", file, "--json");
+  // Nine probes that are one text are no evidence (3).
+  expect([evaluated.code, evaluated.err]).toEqual([3, expect.stringContaining("tester: m at ")]);
+  const { summary, details } = parseEvaluationRecord(evaluated.out);
+  expect(details.flatMap(({ per_turn }) => per_turn).every(({ probe }) => probe === " Well?")).toBe(true);
+  expect(summary.mean_probe_nll).toBeGreaterThan(0);
+  expect(asked[0]!.body.messages).toEqual([{ role: "user", content: expect.any(String) as string }]);
+  const trained = await runCommand("train", file, "--run-dir", join(file, "..", "run"));
+  expect([trained.code, trained.err]).toEqual([
+    2,
+    expect.stringContaining("a tester that is trained must be a checkpoint"),
+  ]);
+});
+
+it("no secret is in any file or line, though the server repeats them everywhere", async () => {
+  Object.assign(process.env, SECRETS);
+  const all = Object.values(SECRETS);
+  const leaks = ({ headers }: { headers: object }) => `you sent ${JSON.stringify(headers)} ${all.join(" ")}`;
+  let seen = 0;
+  const { baseURL } = await loopback((one, response) => {
+    if (one.headers["authorization"] === `Bearer ${all[0]}` && one.headers["x-own"] === all[1]) seen++;
+    if (one.call % 3 === 0) return json(response, 500, { error: { message: leaks(one) } });
+    return json(response, 200, completion(one, leaks(one)));
+  });
+  const file = configuration(local(baseURL, ", apiKeyEnv: MY_KEY, headers: { X-Own: MY_HEADER }"));
+  const run = join(temporaryFolder(), "run");
+  const output = join(run, "evaluation.json");
+  const results = [
+    await runCommand("train", file, "--run-dir", run),
+    await runCommand("rollout", file, "--json"),
+    await runCommand("eval", file, "--output", output),
+    await runCommand("report", run),
+    await runCommand("eval", file, "--set", "models.target.apiKeyEnv=sk-planted-secret-1"),
+    await runCommand("eval", file, "--set", "models.target.baseURL=http://me:planted-header-22@localhost/v1"),
+    await runCommand("eval", file, "--set", "models.target.headers.X-Own=planted-header-22"),
+  ];
+  expect(seen).toBeGreaterThan(10);
+  expect(results.slice(4).map(({ code }) => code)).toEqual([2, 2, 2]);
+  const shown = [
+    ...results.flatMap(({ out, err }) => [out, err]),
+    ...filesIn(run).map((path) => readFileSync(path, "latin1")),
+  ];
+  for (const text of shown) for (const secret of all) expect(text).not.toContain(secret);
+});
+
+it("a server needs a likelihood model beside it; one that is not there leaves no run folder", async () => {
+  const { baseURL } = await loopback(rude);
+  const bare = configuration(`tester: embedded:chatter, target: ${server(baseURL)}`);
+  const refused = await runCommand("train", bare, "--run-dir", join(bare, "..", "run"));
+  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("likelihood")]);
+  const gone = configuration(local("http://127.0.0.1:9/v1"));
+  const run = join(gone, "..", "run");
+  const answer = await runCommand("train", gone, "--run-dir", run);
+  expect([answer.code, answer.err]).toEqual([
+    2,
+    expect.stringMatching(/no answer from http:\/\/127.0.0.1:9\/v1: m: no connection/),
+  ]);
+  expect(existsSync(join(run, "config.resolved.yaml"))).toBe(false);
+});
