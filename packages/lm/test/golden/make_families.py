@@ -162,11 +162,15 @@ def wordpiece(vocab_size):
 
 
 def gemma_tokenizer(vocab_size):
-    """Gemma's own class, over pieces with ▁ for spaces."""
+    """Gemma's own class, over pieces with ▁ for spaces, and as published with a begin-of-text token."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     model = json.loads(sentencepiece_bpe(vocab_size, ["<unk>", "<s>", *specials[:3], "<mask>"]).to_str())["model"]
     merges = [tuple(merge) for merge in model["merges"]]
-    return transformers.GemmaTokenizer(vocab=model["vocab"], merges=merges)
+    tokenizer = transformers.GemmaTokenizer(vocab=model["vocab"], merges=merges)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", pair="<bos> $A <bos>:1 $B:1", special_tokens=[("<bos>", tokenizer.bos_token_id)]
+    )
+    return tokenizer
 
 
 def gpt_neox_tokenizer(vocab_size):
