@@ -9,8 +9,8 @@ import { tokenLogprobs } from "../src/logprobs.js";
 import { goldenCausal } from "./golden/families.js";
 import { parseSafetensors, renderSafetensors, type RawTensor } from "./safetensors-bytes.js";
 
-/** One case of make_windows.py. */
-interface WindowCase {
+/** One case of make_variants.py. */
+interface Variant {
   name: string;
   family: string;
   changed: Record<string, unknown>;
@@ -21,15 +21,15 @@ interface WindowCase {
 }
 
 const { cases } = JSON.parse(
-  readFileSync(new URL("golden/windows-expected.json", import.meta.url), "utf8"),
-) as { cases: WindowCase[] };
+  readFileSync(new URL("golden/variants-expected.json", import.meta.url), "utf8"),
+) as { cases: Variant[] };
 
 let folder: string;
-beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "windows-"))));
+beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "variants-"))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
 /** The family's checkpoint with another config.json; layer i has the weights of layer i mod 2. */
-async function checkpoint({ family, changed, removed, layers = 2 }: Omit<WindowCase, "logprobs">) {
+async function checkpoint({ family, changed, removed, layers = 2 }: Omit<Variant, "logprobs">) {
   await cp(goldenCausal.find(({ name }) => name === family)!.folder, folder, { recursive: true });
   const path = join(folder, "config.json");
   const config = JSON.parse(readFileSync(path, "utf8")) as Record<string, unknown>;
@@ -49,8 +49,8 @@ async function checkpoint({ family, changed, removed, layers = 2 }: Omit<WindowC
   writeFileSync(weights, renderSafetensors(repeated));
 }
 
-describe("sliding windows", () => {
-  it.each(cases)("of $family as in transformers: $name", async (given) => {
+describe("config.json", () => {
+  it.each(cases)("of $family, read as in transformers: $name", async (given) => {
     await checkpoint(given);
     const { model } = await loadCausalLM(folder);
     const { length = 40, logprobs } = given;
