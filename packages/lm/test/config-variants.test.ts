@@ -63,7 +63,37 @@ describe("config.json", () => {
     expect(worst).toBeLessThan(2e-4);
   });
 
-  it("must be one where layer_types names one", async () => {
+  const longrope = { rope_scaling: { type: "longrope", short_factor: [1, 1], long_factor: [1, 1, 1] } };
+  it.each<[family: string, changed: Record<string, unknown>, message: RegExp]>([
+    ["gemma3", { final_logit_softcapping: 30 }, /"final_logit_softcapping" must be null: capped/],
+    ["gemma3", { attn_logit_softcapping: 50 }, /"attn_logit_softcapping" must be null: capped/],
+    ["gemma3", { use_bidirectional_attention: true }, /"use_bidirectional_attention" must be false/],
+    ["gemma3", { hidden_activation: "swish2" }, /"hidden_activation" must be one of those supported/],
+    ["gemma3", { layer_types: ["full_attention"] }, /"layer_types" must be a list of 2/],
+    ["gemma3-multimodal", { text_config: { head_dim: 3 } }, /"text_config": "head_dim" must be even/],
+    ["gemma3-multimodal", { text_config: 3 }, /"text_config" must be an object/],
+    ["phi3", { rope_parameters: { rope_type: "yarn" } }, /"rope_type" must be one of .*"longrope"/],
+    ["phi3", { rope_parameters: { partial_rotary_factor: 0.4 } }, /"partial_rotary_factor" must be a share/],
+    ["phi3", { rope_parameters: { partial_rotary_factor: 2 } }, /"partial_rotary_factor" must be a share/],
+    ["phi4-mini", longrope, /"rope_scaling" \(longrope\): "short_factor" must be a list of 3 numbers/],
+    ["smollm3", { no_rope_layers: [1] }, /"no_rope_layers" must be a list of 0 or 1 for each of 2 layers/],
+    ["smollm3", { layer_types: ["sliding_attention", "full_attention"] }, /"layer_types" must be "full_att/],
+    ["gpt-neox", { rotary_pct: 0.01 }, /"rotary_pct" must be a share of the head size \(16\)/],
+    ["gpt-neox", { num_attention_heads: 3 }, /"num_attention_heads" must be a divisor of hidden_size/],
+  ])("of %s is refused by naming the field: %j", async (family, changed, message) => {
+    await checkpoint({ name: "", family, changed, removed: [] });
+    await expect(loadCausalLM(folder)).rejects.toThrow(message);
+  });
+
+  it("of a model with LongRoPE ends the context where other frequencies begin", async () => {
+    const changed = { original_max_position_embeddings: 24 };
+    await checkpoint({ name: "", family: "phi4-mini", changed, removed: [] });
+    const { model } = await loadCausalLM(folder);
+    expect(model.config.contextLength).toBe(24);
+    model.dispose();
+  });
+
+  it("must have a window where layer_types names one", async () => {
     const layer_types = ["sliding_attention", "full_attention"];
     await checkpoint({ name: "", family: "qwen2", changed: { layer_types }, removed: [] });
     await expect(loadCausalLM(folder)).rejects.toThrow(

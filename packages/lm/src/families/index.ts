@@ -14,17 +14,17 @@ import { qwen2, qwen3 } from "./qwen.js";
 import { smollm3 } from "./smollm3.js";
 
 const families: readonly CausalFamily[] = [
-  gemma3,
-  gemma3Multimodal,
   gpt2,
-  gptNeoX,
   llama,
   mistral,
-  olmo2,
-  phi3,
   qwen2,
   qwen3,
+  gemma3,
+  gemma3Multimodal,
+  phi3,
+  olmo2,
   smollm3,
+  gptNeoX,
 ];
 
 /** The family for a config.json. Throws UsageError, listing the supported ones, if there is none. */
