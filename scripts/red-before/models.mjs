@@ -43,7 +43,7 @@ export const MODELS = [
   },
   {
     line: "8.4 Qwen2 with use_sliding_window and no max_window_layers",
-    file: lm("sliding-windows"),
+    file: lm("config-variants"),
     test: "as in transformers",
     source: source("families/qwen"),
     from: 'fields.integer("max_window_layers", { minimum: 0, fallback: 28 })',

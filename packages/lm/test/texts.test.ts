@@ -16,6 +16,8 @@ it("the golden texts are of every causal family, with and without a beginning-of
   expect(goldenTexts.map(({ name }) => name)).toEqual(["gpt2", ...goldenCausal.map(({ name }) => name)]);
   const begun = goldenTexts.filter(({ prompts }) => new Set(prompts.map(({ ids }) => ids[0])).size === 1);
   expect(begun.map(({ name }) => name)).toEqual([
+    "gemma3",
+    "gemma3-multimodal",
     "llama-dynamic",
     "llama-linear",
     "llama2",
@@ -23,6 +25,7 @@ it("the golden texts are of every causal family, with and without a beginning-of
     "llama31-old-spelling",
     "llama32-new-spelling",
     "mistral",
+    "phi3",
     "qwen2-bos",
   ]);
 });

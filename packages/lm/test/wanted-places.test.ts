@@ -103,7 +103,7 @@ describe.each(models)("%s", (_, settings) => {
       }),
     );
     const names = [...rowsRead.keys()];
-    const lastOutput = names.findLast((name) => /attn\.(c_proj|o_proj)$/.test(name))!;
+    const lastOutput = names.findLast((name) => /(attn\.(c_proj|o_proj)|attention\.dense)$/.test(name))!;
     for (const [name, rows] of rowsRead) {
       expect([name, rows]).toEqual([
         name,

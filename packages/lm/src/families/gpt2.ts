@@ -3,7 +3,6 @@
 import {
   autocastLayerNorm,
   autocastLinear,
-  geluTanh,
   keep,
   noGrad,
   scope,
@@ -12,16 +11,10 @@ import {
 } from "@astra-rl/torch";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
+import { activate, activationOf } from "./activations.js";
 import { attend, attendCached, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { ParameterizedModel } from "./parameterized-model.js";
-
-const activations: Readonly<Record<string, (hidden: Tensor) => Tensor>> = {
-  gelu_new: geluTanh,
-  gelu_pytorch_tanh: geluTanh,
-  gelu: (hidden) => hidden.gelu(),
-  relu: (hidden) => hidden.relu(),
-};
 
 export interface GPT2Config extends ModelConfig {
   readonly innerSize: number;
@@ -43,13 +36,6 @@ function parseConfig(fields: JsonFields): GPT2Config {
   const heads = fields.integer("n_head");
   if (hiddenSize % heads !== 0) throw fields.error("n_head", `a divisor of "n_embd" (${hiddenSize})`);
   const vocabSize = fields.integer("vocab_size");
-  const activation = fields.string("activation_function", { fallback: "gelu_new" });
-  if (!Object.hasOwn(activations, activation)) {
-    throw fields.error(
-      "activation_function",
-      `one of those supported (${Object.keys(activations).join(", ")})`,
-    );
-  }
   if (fields.boolean("add_cross_attention", { fallback: false })) {
     throw fields.error("add_cross_attention", "false: only decoders on their own are supported");
   }
@@ -72,7 +58,7 @@ function parseConfig(fields: JsonFields): GPT2Config {
     raw: fields.values,
     generation: null,
     innerSize: fields.integer("n_inner", { fallback: 4 * hiddenSize }),
-    activation,
+    activation: activationOf(fields, "activation_function", "gelu_new"),
     normEpsilon: fields.positive("layer_norm_epsilon", { fallback: 1e-5 }),
     scaleAttention: fields.boolean("scale_attn_weights", { fallback: true }),
     scaleByLayer: fields.boolean("scale_attn_by_inverse_layer_idx", { fallback: false }),
@@ -231,7 +217,7 @@ class GPT2 extends ParameterizedModel {
     const middle = this.projected(names.attentionOutput, this.chosen(attended, places), residual);
 
     const inner = this.projected(names.feedForwardInput, this.#norm(names.feedForwardNorm, middle));
-    const active = activations[this.config.activation]!(inner);
+    const active = activate(this.config.activation, inner);
     return this.projected(names.feedForwardOutput, active, middle);
   }
 

@@ -3,12 +3,29 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 import type { CausalFamily } from "./family.js";
 import { bertClassifiers, bertEncoders } from "./bert.js";
+import { gemma3, gemma3Multimodal } from "./gemma3.js";
 import { gpt2 } from "./gpt2.js";
+import { gptNeoX } from "./gpt-neox.js";
 import { llama } from "./llama.js";
 import { mistral } from "./mistral.js";
+import { olmo2 } from "./olmo2.js";
+import { phi3 } from "./phi3.js";
 import { qwen2, qwen3 } from "./qwen.js";
+import { smollm3 } from "./smollm3.js";
 
-const families: readonly CausalFamily[] = [gpt2, llama, mistral, qwen2, qwen3];
+const families: readonly CausalFamily[] = [
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  gemma3,
+  gemma3Multimodal,
+  phi3,
+  olmo2,
+  smollm3,
+  gptNeoX,
+];
 
 /** The family for a config.json. Throws UsageError, listing the supported ones, if there is none. */
 export const familyOf = (fields: JsonFields): CausalFamily => found(fields, families);

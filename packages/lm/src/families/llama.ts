@@ -8,10 +8,6 @@ function parseLlamaConfig(fields: JsonFields): RotaryDecoderConfig {
     queryKeyValueBias: attentionBias,
     outputBias: attentionBias,
     feedForwardBias: fields.boolean("mlp_bias", { fallback: false }),
-    headNorms: false,
-    slidingWindow: null,
-    slides: () => false,
-    tiedByDefault: false,
   });
 }
 

@@ -10,13 +10,8 @@ function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
   const slidingWindow = slidingWindowOf(fields);
   return parseRotaryDecoderConfig(fields, {
     architecture: "MistralForCausalLM",
-    queryKeyValueBias: false,
-    outputBias: false,
-    feedForwardBias: false,
-    headNorms: false,
     slidingWindow,
     slides: () => slidingWindow !== null,
-    tiedByDefault: false,
   });
 }
 

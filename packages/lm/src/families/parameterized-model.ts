@@ -61,9 +61,10 @@ export abstract class ParameterizedModel implements CausalLM {
   }
 
   projections(): Map<string, Projection> {
+    const embeddings = /(^|\.)(wte|wpe|embed_tokens|embed_in|lm_head|embed_out)\.weight$/;
     const projections = new Map<string, Projection>();
     for (const [name, { shape }] of this.parameters) {
-      if (shape.length !== 2 || /(^|\.)(wte|wpe|embed_tokens|lm_head)\.weight$/.test(name)) continue;
+      if (shape.length !== 2 || embeddings.test(name)) continue;
       const [rows, columns] = shape as [number, number];
       const transposed = this.family.projectionsTransposed;
       const [output, input] = transposed ? [columns, rows] : [rows, columns];

@@ -1,75 +1,116 @@
-// The decoder that Llama, Mistral and Qwen share. Results and names follow Hugging Face's LlamaForCausalLM.
-import {
-  autocastLinear,
-  autocastRmsNorm,
-  cast,
-  dispose,
-  embedding,
-  keep,
-  ones,
-  rotaryEmbedding,
-  scope,
-  swiglu,
-  type DType,
-  type Tensor,
-} from "@astra-rl/torch";
+// The decoder that Llama and its relatives share. Results and names follow Hugging Face's LlamaForCausalLM.
+import { autocastLinear, autocastRmsNorm, cast, ones, scope, type DType, type Tensor } from "@astra-rl/torch";
 import type { Adapter } from "../adapter.js";
 import type { AttentionCache, CausalLM, ForwardOptions, ModelConfig } from "../causal-lm.js";
-import type { JsonFields } from "../json-fields.js";
+import { JsonFields } from "../json-fields.js";
+import { activationOf, gated } from "./activations.js";
 import { attend, attendCached, attentionBias, attentionBiases } from "./attention.js";
 import type { CausalFamily } from "./family.js";
 import { ParameterizedModel } from "./parameterized-model.js";
-import { parseRotarySettings, rotaryTables, type RotarySettings } from "./rotary.js";
+import { parseRotarySettings, rotated, RotaryTables, type Rotation, type RotarySettings } from "./rotary.js";
 
 /**
- * The decoder that Llama, Mistral and Qwen share: RMS norms before each block, rotary positions,
- * grouped-query attention and a gated feed-forward block. Families differ only in their configuration.
+ * A decoder with RMS norms, rotary positions, grouped-query attention and a gated feed-forward block. Families
+ * differ only in their configuration.
  */
 export interface RotaryDecoderConfig extends ModelConfig {
   readonly intermediateSize: number;
   readonly normEpsilon: number;
-  readonly rotary: RotarySettings;
   /** Whether the output projection is the input embedding. */
   readonly tiedEmbeddings: boolean;
-  /** Biases on the query, key and value projections (Qwen2; Llama where `attention_bias`). */
-  readonly queryKeyValueBias: boolean;
-  /** Bias on the attention's output projection (Llama where `attention_bias`). */
-  readonly outputBias: boolean;
-  /** Biases in the feed-forward block (Llama where `mlp_bias`). */
-  readonly feedForwardBias: boolean;
-  /** RMS norm over each head of queries and keys before rotation (Qwen3). */
-  readonly headNorms: boolean;
+  /** Factor of the token embeddings. */
+  readonly embeddingScale: number;
+  readonly rotary: RotarySettings;
+  /** Of the layers with a sliding window, where they have their own; null = `rotary`. */
+  readonly slidingRotary: RotarySettings | null;
+  /** Whether a layer has rotary positions, rather than none (NoPE; Kazemnejad et al. 2023, arXiv 2305.19466). */
+  readonly rotates: (layer: number) => boolean;
   /** Whether a layer attends only to the last `slidingWindow` tokens. */
   readonly slides: (layer: number) => boolean;
+  /** Factor of the attention scores. */
+  readonly attentionScale: number;
+  /** RMS norm of queries and keys before rotation: over each head, or over all heads together. */
+  readonly queryKeyNorm: "none" | "head" | "projection";
+  readonly normPlacement: NormPlacement;
+  /** Whether the weights of norms are stored as differences from one. */
+  readonly unitOffsetNorms: boolean;
+  /** Whether query, key and value are one projection, and gate and up another one. */
+  readonly fusedProjections: boolean;
+  /** Biases on the query, key and value projections. */
+  readonly queryKeyValueBias: boolean;
+  /** Bias on the attention's output projection. */
+  readonly outputBias: boolean;
+  /** Biases in the feed-forward block. */
+  readonly feedForwardBias: boolean;
+  /** Hugging Face's name of the activation in the feed-forward block. */
+  readonly activation: string;
 }
+
+/**
+ * Where the norms of a layer are: before attention and feed-forward block, behind them (before their outputs are added
+ * to the residual stream), or both.
+ */
+type NormPlacement = "pre" | "post" | "sandwich";
 
 const LAYERS_KEY = "num_hidden_layers";
 
-/**
- * The tables of cosines and sines cover the whole context window up to this size, which trained models stay
- * within. For longer ones they grow with the texts, since nothing backs such a size in config.json.
- */
-const WHOLE_TABLE = 2 ** 18;
+/** What a family says about its models; what it leaves out is as in Llama. */
+export type RotaryDecoderTraits = Pick<RotaryDecoderConfig, "architecture"> &
+  Partial<Omit<RotaryDecoderConfig, Exclude<keyof ModelConfig, "slidingWindow">>>;
 
 /** Parses the fields that all these families share. */
 export function parseRotaryDecoderConfig(
   fields: JsonFields,
-  traits: {
-    architecture: string;
-    queryKeyValueBias: boolean;
-    outputBias: boolean;
-    feedForwardBias: boolean;
-    headNorms: boolean;
-    slidingWindow: number | null;
-    slides: (layer: number) => boolean;
-    tiedByDefault: boolean;
-  },
+  traits: RotaryDecoderTraits,
 ): RotaryDecoderConfig {
-  const hiddenSize = fields.integer("hidden_size");
   const heads = fields.integer("num_attention_heads");
   const keyValueHeads = fields.integer("num_key_value_heads", { fallback: heads });
   if (heads % keyValueHeads !== 0)
     throw fields.error("num_key_value_heads", `a divisor of num_attention_heads (${heads})`);
+  const headDimension = headDimensionOf(fields);
+  const { rotary = parseRotarySettings(fields, { dimension: headDimension }) } = traits;
+  const [bosId] = fields.ids("bos_token_id");
+  const [padId] = fields.ids("pad_token_id");
+  return {
+    modelType: fields.string("model_type"),
+    vocabSize: fields.integer("vocab_size"),
+    hiddenSize: fields.integer("hidden_size"),
+    layers: fields.integer(LAYERS_KEY),
+    heads,
+    keyValueHeads,
+    headDimension,
+    contextLength: rotary.contextLength,
+    slidingWindow: null,
+    bosId: bosId ?? null,
+    eosIds: fields.ids("eos_token_id"),
+    padId: padId ?? null,
+    raw: fields.values,
+    generation: null,
+    intermediateSize: fields.integer("intermediate_size"),
+    normEpsilon: fields.positive("rms_norm_eps", { fallback: 1e-6 }),
+    tiedEmbeddings: fields.boolean("tie_word_embeddings", { fallback: false }),
+    embeddingScale: 1,
+    rotary,
+    slidingRotary: null,
+    rotates: () => true,
+    slides: () => false,
+    attentionScale: 1 / Math.sqrt(headDimension),
+    queryKeyNorm: "none",
+    normPlacement: "pre",
+    unitOffsetNorms: false,
+    fusedProjections: false,
+    queryKeyValueBias: false,
+    outputBias: false,
+    feedForwardBias: false,
+    activation: traits.activation ?? activationOf(fields, "hidden_act", "silu"),
+    ...traits,
+  };
+}
+
+/** Size of each head, even. */
+export function headDimensionOf(fields: JsonFields): number {
+  const hiddenSize = fields.integer("hidden_size");
+  const heads = fields.integer("num_attention_heads");
   if (!fields.has("head_dim") && hiddenSize % heads !== 0) {
     throw fields.error(
       "num_attention_heads",
@@ -78,37 +119,7 @@ export function parseRotaryDecoderConfig(
   }
   const headDimension = fields.integer("head_dim", { fallback: hiddenSize / heads });
   if (headDimension % 2 !== 0) throw fields.error("head_dim", "even, for rotary positions");
-  const activation = fields.string("hidden_act", { fallback: "silu" });
-  if (activation !== "silu")
-    throw fields.error("hidden_act", `"silu", the only activation supported for this family`);
-  const [bosId] = fields.ids("bos_token_id");
-  const [padId] = fields.ids("pad_token_id");
-  return {
-    architecture: traits.architecture,
-    modelType: fields.string("model_type"),
-    vocabSize: fields.integer("vocab_size"),
-    hiddenSize,
-    layers: fields.integer(LAYERS_KEY),
-    heads,
-    keyValueHeads,
-    headDimension,
-    contextLength: fields.integer("max_position_embeddings"),
-    slidingWindow: traits.slidingWindow,
-    bosId: bosId ?? null,
-    eosIds: fields.ids("eos_token_id"),
-    padId: padId ?? null,
-    raw: fields.values,
-    generation: null,
-    intermediateSize: fields.integer("intermediate_size"),
-    normEpsilon: fields.positive("rms_norm_eps", { fallback: 1e-6 }),
-    rotary: parseRotarySettings(fields),
-    tiedEmbeddings: fields.boolean("tie_word_embeddings", { fallback: traits.tiedByDefault }),
-    queryKeyValueBias: traits.queryKeyValueBias,
-    outputBias: traits.outputBias,
-    feedForwardBias: traits.feedForwardBias,
-    headNorms: traits.headNorms,
-    slides: traits.slides,
-  };
+  return headDimension;
 }
 
 /** "sliding_window": null turns it off; if the key is absent, transformers uses 4096. */
@@ -117,34 +128,70 @@ export function slidingWindowOf(fields: JsonFields): number | null {
   return fields.integer("sliding_window", { fallback: absent ? 4096 : null });
 }
 
+/**
+ * Whether a layer has a sliding window according to `layer_types`, which has an entry for each layer; null if the
+ * configuration has none.
+ */
+export function slidesByLayerTypes(
+  fields: JsonFields,
+  slidingWindow: number | null,
+): ((layer: number) => boolean) | null {
+  if (!fields.has("layer_types")) return null;
+  const kinds = fields.values["layer_types"];
+  const layers = fields.integer(LAYERS_KEY);
+  // "attention" is transformers' former name of "full_attention".
+  const known: readonly unknown[] = ["full_attention", "attention", "sliding_attention"];
+  if (!Array.isArray(kinds) || kinds.length !== layers || !kinds.every((kind) => known.includes(kind))) {
+    throw fields.error("layer_types", `a list of ${layers} of "full_attention" or "sliding_attention"`);
+  }
+  if (slidingWindow === null && kinds.includes("sliding_attention")) {
+    throw fields.error("layer_types", `"full_attention" in every layer where no sliding window is used`);
+  }
+  return (layer) => kinds[layer] === "sliding_attention";
+}
+
 /** Projections are stored [out, in]. */
 function parameterShapes(config: RotaryDecoderConfig): Map<string, readonly number[]> {
-  const { hiddenSize, headDimension, intermediateSize, vocabSize } = config;
+  const { hiddenSize, headDimension, intermediateSize, vocabSize, feedForwardBias } = config;
   const queries = config.heads * headDimension;
   const keys = config.keyValueHeads * headDimension;
   const shapes = new Map<string, readonly number[]>();
+  const norm = (name: string | null, size = hiddenSize) => {
+    if (name !== null) shapes.set(`${name}.weight`, [size]);
+  };
   const projection = (name: string, output: number, input: number, bias: boolean) => {
     shapes.set(`${name}.weight`, [output, input]);
     if (bias) shapes.set(`${name}.bias`, [output]);
   };
   shapes.set("model.embed_tokens.weight", [vocabSize, hiddenSize]);
   for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = `model.layers.${layer}.`;
-    shapes.set(`${prefix}input_layernorm.weight`, [hiddenSize]);
-    projection(`${prefix}self_attn.q_proj`, queries, hiddenSize, config.queryKeyValueBias);
-    projection(`${prefix}self_attn.k_proj`, keys, hiddenSize, config.queryKeyValueBias);
-    projection(`${prefix}self_attn.v_proj`, keys, hiddenSize, config.queryKeyValueBias);
-    projection(`${prefix}self_attn.o_proj`, hiddenSize, queries, config.outputBias);
-    if (config.headNorms) {
-      shapes.set(`${prefix}self_attn.q_norm.weight`, [headDimension]);
-      shapes.set(`${prefix}self_attn.k_norm.weight`, [headDimension]);
+    const names = moduleNames(layer, config.normPlacement);
+    norm(names.attentionNorm);
+    if (config.fusedProjections) {
+      projection(names.queryKeyValue, queries + 2 * keys, hiddenSize, config.queryKeyValueBias);
+    } else {
+      projection(names.query, queries, hiddenSize, config.queryKeyValueBias);
+      projection(names.key, keys, hiddenSize, config.queryKeyValueBias);
+      projection(names.value, keys, hiddenSize, config.queryKeyValueBias);
     }
-    shapes.set(`${prefix}post_attention_layernorm.weight`, [hiddenSize]);
-    projection(`${prefix}mlp.gate_proj`, intermediateSize, hiddenSize, config.feedForwardBias);
-    projection(`${prefix}mlp.up_proj`, intermediateSize, hiddenSize, config.feedForwardBias);
-    projection(`${prefix}mlp.down_proj`, hiddenSize, intermediateSize, config.feedForwardBias);
+    projection(names.attentionOutput, hiddenSize, queries, config.outputBias);
+    if (config.queryKeyNorm !== "none") {
+      const isWide = config.queryKeyNorm === "projection";
+      norm(names.queryNorm, isWide ? queries : headDimension);
+      norm(names.keyNorm, isWide ? keys : headDimension);
+    }
+    norm(names.attentionOutputNorm);
+    norm(names.feedForwardNorm);
+    if (config.fusedProjections) {
+      projection(names.gateUp, 2 * intermediateSize, hiddenSize, feedForwardBias);
+    } else {
+      projection(names.gate, intermediateSize, hiddenSize, feedForwardBias);
+      projection(names.up, intermediateSize, hiddenSize, feedForwardBias);
+    }
+    projection(names.down, hiddenSize, intermediateSize, feedForwardBias);
+    norm(names.feedForwardOutputNorm);
   }
-  shapes.set("model.norm.weight", [hiddenSize]);
+  norm("model.norm");
   if (!config.tiedEmbeddings) shapes.set("lm_head.weight", [vocabSize, hiddenSize]);
   return shapes;
 }
@@ -153,19 +200,26 @@ function parameterShapes(config: RotaryDecoderConfig): Map<string, readonly numb
 export function rotaryFamily(options: {
   architecture: string;
   modelType: string;
+  /** Values that transformers has for keys that config.json leaves out, where they differ from Llama's. */
+  defaults?: Readonly<Record<string, unknown>>;
   parseConfig: (fields: JsonFields) => RotaryDecoderConfig;
 }): CausalFamily {
+  const { architecture, modelType, defaults = {}, parseConfig } = options;
   const family: CausalFamily = {
-    architectures: [options.architecture],
-    modelType: options.modelType,
+    architectures: [architecture],
+    modelType,
     projectionsTransposed: false,
     layersKey: LAYERS_KEY,
-    parseConfig: options.parseConfig,
+    parseConfig: ({ values, where }) => {
+      const fields = new JsonFields({ ...defaults, ...values }, where);
+      return { ...parseConfig(fields), raw: values };
+    },
     parameterShapes: (config) => parameterShapes(config as RotaryDecoderConfig),
     parameterName: (key, config) => parameterName(key, config as RotaryDecoderConfig),
     initialValue: (name, config) => {
       if (name.endsWith(".bias")) return { constant: 0 };
-      if (name.endsWith("norm.weight")) return { constant: 1 };
+      if (name.endsWith("norm.weight"))
+        return { constant: (config as RotaryDecoderConfig).unitOffsetNorms ? 0 : 1 };
       const deviation = config.raw["initializer_range"];
       return { deviation: typeof deviation === "number" && deviation > 0 ? deviation : 0.02 };
     },
@@ -181,30 +235,57 @@ function parameterName(key: string, config: RotaryDecoderConfig): string | null 
   return key.endsWith("rotary_emb.inv_freq") ? null : key;
 }
 
+/** The norms of a layer, by where they are; null if there is none. */
+const NORMS = {
+  pre: {
+    attentionNorm: "input_layernorm",
+    attentionOutputNorm: null,
+    feedForwardNorm: "post_attention_layernorm",
+    feedForwardOutputNorm: null,
+  },
+  post: {
+    attentionNorm: null,
+    attentionOutputNorm: "post_attention_layernorm",
+    feedForwardNorm: null,
+    feedForwardOutputNorm: "post_feedforward_layernorm",
+  },
+  sandwich: {
+    attentionNorm: "input_layernorm",
+    attentionOutputNorm: "post_attention_layernorm",
+    feedForwardNorm: "pre_feedforward_layernorm",
+    feedForwardOutputNorm: "post_feedforward_layernorm",
+  },
+} as const;
+
 /** The modules of one layer, collected once: names would be looked up for every token. */
-function moduleNames(layer: number) {
+function moduleNames(layer: number, normPlacement: NormPlacement) {
   const prefix = `model.layers.${layer}.`;
+  const norms = NORMS[normPlacement];
+  const norm = (name: string | null) => name && `${prefix}${name}`;
   return {
     prefix,
-    attentionNorm: `${prefix}input_layernorm`,
+    attentionNorm: norm(norms.attentionNorm),
+    queryKeyValue: `${prefix}self_attn.qkv_proj`,
     query: `${prefix}self_attn.q_proj`,
     queryNorm: `${prefix}self_attn.q_norm`,
     key: `${prefix}self_attn.k_proj`,
     keyNorm: `${prefix}self_attn.k_norm`,
     value: `${prefix}self_attn.v_proj`,
     attentionOutput: `${prefix}self_attn.o_proj`,
-    feedForwardNorm: `${prefix}post_attention_layernorm`,
+    attentionOutputNorm: norm(norms.attentionOutputNorm),
+    feedForwardNorm: norm(norms.feedForwardNorm),
+    gateUp: `${prefix}mlp.gate_up_proj`,
     gate: `${prefix}mlp.gate_proj`,
     up: `${prefix}mlp.up_proj`,
     down: `${prefix}mlp.down_proj`,
+    feedForwardOutputNorm: norm(norms.feedForwardOutputNorm),
   };
 }
 
 /** Inputs of a layer besides the hidden states. */
 interface LayerInputs {
-  /** [B, T, E/2] in computeDtype. */
-  cosine: Tensor;
-  sine: Tensor;
+  /** In computeDtype; null = no rotary positions. */
+  rotation: Rotation | null;
   biases: Tensor[];
   cache: AttentionCache | undefined;
   /** Tokens that the last layer computes; undefined = all. */
@@ -215,8 +296,8 @@ class RotaryDecoder extends ParameterizedModel {
   readonly #names: readonly ReturnType<typeof moduleNames>[];
   /** Whether any layer has a sliding window. */
   readonly #slides: boolean;
-  /** [rows, E/2] in computeDtype; created in the first forward pass and shared with views. */
-  #tables: { made: { cosine: Tensor; sine: Tensor } | null } = { made: null };
+  /** By the settings of a layer; shared with views. */
+  #tables: ReadonlyMap<RotarySettings, RotaryTables>;
 
   constructor(
     override readonly config: RotaryDecoderConfig,
@@ -225,26 +306,35 @@ class RotaryDecoder extends ParameterizedModel {
     protected override readonly family: CausalFamily,
   ) {
     super(config, parameters, computeDtype);
-    this.#names = Array.from({ length: config.layers }, (_, layer) => moduleNames(layer));
-    this.#slides = [...Array(config.layers).keys()].some(config.slides);
+    const layers = Array.from({ length: config.layers }, (_, layer) => layer);
+    this.#names = layers.map((layer) => moduleNames(layer, config.normPlacement));
+    this.#slides = layers.some(config.slides);
+    const settings = new Set(layers.flatMap((layer) => this.#rotaryOf(layer) ?? []));
+    const place = { contextLength: config.contextLength, dtype: computeDtype, device: this.device };
+    this.#tables = new Map([...settings].map((each) => [each, new RotaryTables(each, place)]));
   }
 
   forward(ids: Tensor, options: ForwardOptions): Tensor {
     const { positions, cache } = options;
-    const tables = this.#tablesFor(positions);
+    const { embeddingScale, tiedEmbeddings: isProjection } = this.config;
     return scope(() => {
       const { full, sliding } = this.#biases(ids.size(-1), options);
-      const cosine = embedding(tables.cosine, positions);
-      const sine = embedding(tables.sine, positions);
-      const isProjection = this.config.tiedEmbeddings;
+      const rotations = new Map([...this.#tables].map(([key, tables]) => [key, tables.at(positions)]));
       let hidden = this.embedded("model.embed_tokens", ids, { isProjection }); // [B, T, D]
+      // Not rounded to the type of the weights, as transformers does, so that copies in other types agree.
+      if (embeddingScale !== 1) hidden = hidden.mul(embeddingScale);
       for (let layer = 0; layer < this.config.layers; layer++) {
+        const settings = this.#rotaryOf(layer);
+        const rotation = settings && rotations.get(settings)!;
+        const turns = rotation === null ? [] : [rotation.cosine, rotation.sine];
         const wanted = this.placesOf(layer, options);
-        const inputs = [hidden, cosine, sine, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
+        const inputs = [hidden, ...turns, ...wanted, ...(this.config.slides(layer) ? sliding : full)];
         hidden = scope(() =>
-          this.layer(this.#names[layer]!.prefix, options, inputs, (input, cosines, sines, ...biases) => {
-            const [places] = biases.splice(0, wanted.length);
-            return this.#block(layer, input!, { cosine: cosines!, sine: sines!, biases, cache, places });
+          this.layer(this.#names[layer]!.prefix, options, inputs, (input, ...rest) => {
+            const [cosine, sine] = rest.splice(0, turns.length);
+            const [places] = rest.splice(0, wanted.length);
+            const given = rotation === null ? null : { cosine: cosine!, sine: sine! };
+            return this.#block(layer, input!, { rotation: given, biases: rest, cache, places });
           }),
         );
       }
@@ -266,67 +356,88 @@ class RotaryDecoder extends ParameterizedModel {
   override dispose(): void {
     super.dispose();
     if (!this.ownsParameters) return;
-    dispose(this.#tables.made);
-    this.#tables.made = null;
+    for (const tables of this.#tables.values()) tables.dispose();
+  }
+
+  #rotaryOf(layer: number): RotarySettings | null {
+    const { rotary, slidingRotary, rotates, slides } = this.config;
+    if (!rotates(layer)) return null;
+    return slidingRotary !== null && slides(layer) ? slidingRotary : rotary;
   }
 
   #block(layer: number, hidden: Tensor, inputs: LayerInputs): Tensor {
     const names = this.#names[layer]!;
-    const attended = this.#attention(layer, this.#norm(names.attentionNorm, hidden), inputs);
-    const residual = this.chosen(hidden, inputs.places);
-    const middle = this.projected(names.attentionOutput, this.chosen(attended, inputs.places), residual);
-    const normed = this.#norm(names.feedForwardNorm, middle);
-    const gated = swiglu(this.projected(names.gate, normed), this.projected(names.up, normed));
-    return this.projected(names.down, gated, middle);
-  }
-
-  #attention(layer: number, normed: Tensor, { cosine, sine, biases, cache }: LayerInputs): Tensor {
-    const { heads, keyValueHeads, headDimension: E, headNorms } = this.config;
-    const names = this.#names[layer]!;
-    const [B, T] = normed.shape as [number, number, number];
-    // [B, T, H·E] → [B, T, H, E]
-    const split = (name: string, count: number) => this.projected(name, normed).view([B, T, count, E]);
-    const placed = (name: string, norm: string, count: number) => {
-      const states = split(name, count);
-      const scaled = headNorms ? this.#norm(norm, states) : states;
-      return rotaryEmbedding(scaled, cosine, sine).transpose(1, 2); // [B, H, T, E]
-    };
-    const query = placed(names.query, names.queryNorm, heads);
-    const key = placed(names.key, names.keyNorm, keyValueHeads);
-    const value = split(names.value, keyValueHeads).transpose(1, 2);
-    const scale = 1 / Math.sqrt(E);
-    if (cache === undefined) return attend(query, key, value, biases, scale);
-    const window = this.config.slides(layer) ? this.config.slidingWindow : null;
-    return attendCached(query, cache.append(layer, key, value), scale, window);
-  }
-
-  #norm(name: string, x: Tensor): Tensor {
-    const { normEpsilon: epsilon } = this.config;
-    return autocastRmsNorm(x, this.module(name).weight, { epsilon, dtype: this.computeDtype });
-  }
-
-  #tablesFor(positions: Tensor): { cosine: Tensor; sine: Tensor } {
-    const { contextLength } = this.config;
-    const { made } = this.#tables;
-    const rows = made?.cosine.size(0) ?? 0;
-    if (made !== null && rows === contextLength) return made;
-    const reached = contextLength <= WHOLE_TABLE ? contextLength : scope(() => positions.max().item()) + 1;
-    if (made !== null && reached <= rows) return made;
-    // At least doubled, so that the tables are not rebuilt for every token of a growing text.
-    const wanted = Math.min(contextLength, Math.max(reached, 2 * rows, WHOLE_TABLE));
-    const tables = this.#makeTables(wanted);
-    dispose(made);
-    return (this.#tables.made = tables);
-  }
-
-  #makeTables(rows: number): { cosine: Tensor; sine: Tensor } {
-    const { headDimension, rotary } = this.config;
-    return keep(
-      scope(() => {
-        const { cosine, sine } = rotaryTables(rotary, { headDimension, rows, device: this.device });
-        return { cosine: cast(cosine, this.computeDtype), sine: cast(sine, this.computeDtype) };
-      }),
+    const { places } = inputs;
+    const attended = this.#attention(layer, this.#blockInput(names.attentionNorm, hidden), inputs);
+    const residual = this.chosen(hidden, places);
+    const middle = this.#added(
+      names.attentionOutput,
+      names.attentionOutputNorm,
+      this.chosen(attended, places),
+      residual,
     );
+    const [gate, up] = this.#gateAndUp(layer, this.#blockInput(names.feedForwardNorm, middle));
+    const expanded = gated(this.config.activation, gate, up);
+    return this.#added(names.down, names.feedForwardOutputNorm, expanded, middle);
+  }
+
+  /** Hidden states as the projections of a block read them. */
+  #blockInput(norm: string | null, hidden: Tensor): Tensor {
+    return norm === null ? cast(hidden, this.computeDtype) : this.#norm(norm, hidden);
+  }
+
+  /** The residual plus the output of a block's last projection, normed where the block has a norm behind it. */
+  #added(projection: string, norm: string | null, input: Tensor, residual: Tensor): Tensor {
+    if (norm === null) return this.projected(projection, input, residual);
+    return residual.add(this.#norm(norm, this.projected(projection, input), this.residualDtype));
+  }
+
+  #attention(layer: number, input: Tensor, { rotation, biases, cache }: LayerInputs): Tensor {
+    const { heads, keyValueHeads, headDimension: E, queryKeyNorm, attentionScale } = this.config;
+    const names = this.#names[layer]!;
+    const [B, T] = input.shape as [number, number, number];
+    const [queries, keys, values] = this.#queryKeyValue(layer, input);
+    // [B, T, H·E] → [B, T, H, E]
+    const split = (states: Tensor, count: number) => states.view([B, T, count, E]);
+    const placed = (states: Tensor, norm: string, count: number) => {
+      const whole = queryKeyNorm === "projection" ? this.#norm(norm, states) : states;
+      const parts = split(whole, count);
+      const scaled = queryKeyNorm === "head" ? this.#norm(norm, parts) : parts;
+      return (rotation === null ? scaled : rotated(scaled, rotation)).transpose(1, 2); // [B, H, T, E]
+    };
+    const query = placed(queries, names.queryNorm, heads);
+    const key = placed(keys, names.keyNorm, keyValueHeads);
+    const value = split(values, keyValueHeads).transpose(1, 2);
+    if (cache === undefined) return attend(query, key, value, biases, attentionScale);
+    const window = this.config.slides(layer) ? this.config.slidingWindow : null;
+    return attendCached(query, cache.append(layer, key, value), attentionScale, window);
+  }
+
+  /** [B, T, D] → [B, T, H·E], [B, T, G·E], [B, T, G·E] */
+  #queryKeyValue(layer: number, input: Tensor): [Tensor, Tensor, Tensor] {
+    const { heads, keyValueHeads, headDimension, fusedProjections } = this.config;
+    const names = this.#names[layer]!;
+    if (fusedProjections) {
+      const sizes = [heads, keyValueHeads, keyValueHeads].map((count) => count * headDimension);
+      return this.projected(names.queryKeyValue, input).split(sizes, -1) as [Tensor, Tensor, Tensor];
+    }
+    const [query, key, value] = [names.query, names.key, names.value];
+    return [this.projected(query, input), this.projected(key, input), this.projected(value, input)];
+  }
+
+  /** [B, T, D] → [B, T, I] each */
+  #gateAndUp(layer: number, input: Tensor): [Tensor, Tensor] {
+    const { gateUp, gate, up } = this.#names[layer]!;
+    if (this.config.fusedProjections) return this.projected(gateUp, input).chunk(2, -1) as [Tensor, Tensor];
+    return [this.projected(gate, input), this.projected(up, input)];
+  }
+
+  #norm(name: string, x: Tensor, dtype = this.computeDtype): Tensor {
+    const { normEpsilon: epsilon, unitOffsetNorms } = this.config;
+    const { weight } = this.module(name);
+    // 1 + weight would be rounded in 16 bits.
+    const factor = unitOffsetNorms ? cast(weight, this.residualDtype).add(1) : weight;
+    return autocastRmsNorm(x, factor, { epsilon, dtype });
   }
 
   /** Biases for the layers with full attention, and for those with a sliding window. */

@@ -1,4 +1,17 @@
-import { arange, tensor, type Device, type Tensor } from "@astra-rl/torch";
+import {
+  arange,
+  cast,
+  cat,
+  dispose,
+  embedding,
+  keep,
+  rotaryEmbedding,
+  scope,
+  tensor,
+  type Device,
+  type DType,
+  type Tensor,
+} from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
 
 /**
@@ -8,12 +21,14 @@ import type { JsonFields } from "../json-fields.js";
  * of it in `rope_parameters`.
  */
 export interface RotarySettings {
+  /** Rotated channels of each head; the others keep their values. */
+  dimension: number;
   theta: number;
   /**
    * `dynamic` changes frequencies only beyond the trained context length, which this package never exceeds,
    * so it equals `default` here.
    */
-  kind: "default" | "linear" | "dynamic" | "llama3";
+  kind: "default" | "linear" | "dynamic" | "llama3" | "longrope";
   /** Context extension factor (linear, llama3). */
   factor: number;
   /**
@@ -22,21 +37,49 @@ export interface RotarySettings {
   lowFrequencyFactor: number;
   highFrequencyFactor: number;
   originalContextLength: number;
+  /** longrope: divisor of the frequency of each channel pair; empty for other kinds. */
+  shortFactors: readonly number[];
+  /** longrope: factor of cosines and sines, and so of queries and keys. */
+  attentionFactor: number;
+  /**
+   * Number of positions for which these settings hold. longrope has other frequencies for longer texts, with
+   * which the probability of a token would depend on how many tokens follow it.
+   */
+  contextLength: number;
 }
 
-export function parseRotarySettings(fields: JsonFields): RotarySettings {
-  const parameters = fields.nested("rope_parameters");
-  const scaling = parameters ?? fields.nested("rope_scaling");
+/**
+ * Reads the settings of config.json.
+ *
+ * @param options.dimension rotated channels of each head
+ * @param options.parameters the object in the newer format. Default: that in `rope_parameters`
+ * @param options.scaling the object that names the kind. Default: `parameters`, else that in `rope_scaling`
+ * @param options.thetaKey where the older format has theta. Default "rope_theta"
+ */
+export function parseRotarySettings(
+  fields: JsonFields,
+  options: {
+    dimension: number;
+    parameters?: JsonFields | null;
+    scaling?: JsonFields | null;
+    thetaKey?: string;
+  },
+): RotarySettings {
+  const { dimension, parameters = fields.nested("rope_parameters"), thetaKey = "rope_theta" } = options;
+  const { scaling = parameters ?? fields.nested("rope_scaling") } = options;
   const theta =
-    parameters?.positive("rope_theta", { fallback: null }) ??
-    fields.positive("rope_theta", { fallback: 10000 });
+    parameters?.positive("rope_theta", { fallback: null }) ?? fields.positive(thetaKey, { fallback: 10000 });
   const settings: RotarySettings = {
+    dimension,
     theta,
     kind: "default",
     factor: 1,
     lowFrequencyFactor: 1,
     highFrequencyFactor: 1,
     originalContextLength: 1,
+    shortFactors: [],
+    attentionFactor: 1,
+    contextLength: fields.integer("max_position_embeddings"),
   };
   if (scaling === null) return settings;
   const key = scaling.has("rope_type") ? "rope_type" : "type";
@@ -61,17 +104,68 @@ export function parseRotarySettings(fields: JsonFields): RotarySettings {
         originalContextLength: scaling.integer("original_max_position_embeddings"),
       };
     }
+    case "longrope":
+    case "su": // its former name
+      return { ...settings, kind: "longrope", ...parseLongRope(fields, scaling, settings) };
     default:
-      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3"`);
+      throw scaling.error(key, `one of "default", "linear", "dynamic", "llama3", "longrope"`);
   }
 }
 
-/** Angle per position of each channel pair: E/2 numbers, radians per token. */
-export function inverseFrequencies(settings: RotarySettings, headDimension: number): number[] {
-  const { theta, kind, factor, lowFrequencyFactor, highFrequencyFactor, originalContextLength } = settings;
-  return Array.from({ length: headDimension / 2 }, (_, pair) => {
-    const frequency = theta ** ((-2 * pair) / headDimension);
+/** LongRoPE (Ding et al. 2024, arXiv 2402.13753), for texts of up to the original context length. */
+function parseLongRope(
+  fields: JsonFields,
+  scaling: JsonFields,
+  { dimension, contextLength }: RotarySettings,
+): Pick<RotarySettings, "shortFactors" | "attentionFactor" | "contextLength"> {
+  const pairs = dimension / 2;
+  const shortFactors = scaling.field<number[], never>(
+    "short_factor",
+    {},
+    `a list of ${pairs} numbers greater than 0`,
+    (value): value is number[] =>
+      Array.isArray(value) &&
+      value.length === pairs &&
+      value.every((factor) => typeof factor === "number" && factor > 0),
+  );
+  const original =
+    fields.integer("original_max_position_embeddings", { fallback: null }) ??
+    scaling.integer("original_max_position_embeddings", { fallback: contextLength });
+  const factor = scaling.positive("factor", { fallback: contextLength / original });
+  return {
+    shortFactors,
+    attentionFactor: scaling.positive("attention_factor", {
+      fallback: factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original)),
+    }),
+    contextLength: Math.min(original, contextLength),
+  };
+}
+
+/**
+ * Rotated channels of each head where only a part of them is: a share of the head size, which `rope_parameters` has
+ * as "partial_rotary_factor" and the older format under `key`.
+ */
+export function partialRotaryDimension(
+  fields: JsonFields,
+  headDimension: number,
+  { key, fallback }: { key: string; fallback: number },
+): number {
+  const parameters = fields.nested("rope_parameters");
+  const newer = parameters?.has("partial_rotary_factor") === true;
+  const [from, name] = newer ? [parameters, "partial_rotary_factor"] : [fields, key];
+  const dimension = Math.floor(headDimension * from.positive(name, { fallback }));
+  if (dimension >= 2 && dimension % 2 === 0 && dimension <= headDimension) return dimension;
+  throw from.error(name, `a share of the head size (${headDimension}) that is an even number of channels`);
+}
+
+/** Angle per position of each rotated channel pair, radians per token. */
+export function inverseFrequencies(settings: RotarySettings): number[] {
+  const { dimension, theta, kind, factor, shortFactors } = settings;
+  const { lowFrequencyFactor, highFrequencyFactor, originalContextLength } = settings;
+  return Array.from({ length: dimension / 2 }, (_, pair) => {
+    const frequency = theta ** ((-2 * pair) / dimension);
     if (kind === "linear") return frequency / factor;
+    if (kind === "longrope") return frequency / shortFactors[pair]!;
     if (kind !== "llama3") return frequency;
     const wavelength = (2 * Math.PI) / frequency;
     if (wavelength < originalContextLength / highFrequencyFactor) return frequency;
@@ -83,14 +177,79 @@ export function inverseFrequencies(settings: RotarySettings, headDimension: numb
   });
 }
 
-/** Cosines and sines for positions from 0, each float32 [rows, E/2]. The caller owns them. */
-export function rotaryTables(
-  settings: RotarySettings,
-  options: { headDimension: number; rows: number; device: Device },
-): { cosine: Tensor; sine: Tensor } {
-  const { headDimension, rows, device } = options;
-  const frequencies = tensor(inverseFrequencies(settings, headDimension), { device });
-  const positions = arange(0, rows, 1, { dtype: "float32", device });
-  const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, E/2]
-  return { cosine: angles.cos(), sine: angles.sin() };
+/** Cosines and sines of angles, for R rotated channels of each head: [..., R/2] each. */
+export interface Rotation {
+  cosine: Tensor;
+  sine: Tensor;
+}
+
+/**
+ * The tables of cosines and sines cover the whole context window up to this size, which trained models stay
+ * within. For longer ones they grow with the texts, since nothing backs such a size in config.json.
+ */
+const WHOLE_TABLE = 2 ** 18;
+
+/** Cosines and sines by position, made at the first use. */
+export class RotaryTables {
+  /** [rows, R/2] in `dtype`. */
+  #made: Rotation | null = null;
+
+  constructor(
+    private readonly settings: RotarySettings,
+    private readonly options: { contextLength: number; dtype: DType; device: Device },
+  ) {}
+
+  /** @param positions int64 [B, T] */
+  at(positions: Tensor): Rotation {
+    const { cosine, sine } = this.#reaching(positions);
+    return { cosine: embedding(cosine, positions), sine: embedding(sine, positions) };
+  }
+
+  dispose(): void {
+    dispose(this.#made);
+    this.#made = null;
+  }
+
+  #reaching(positions: Tensor): Rotation {
+    const { contextLength } = this.options;
+    const made = this.#made;
+    const rows = made?.cosine.size(0) ?? 0;
+    if (made !== null && rows === contextLength) return made;
+    const reached = contextLength <= WHOLE_TABLE ? contextLength : scope(() => positions.max().item()) + 1;
+    if (made !== null && reached <= rows) return made;
+    // At least doubled, so that the tables are not rebuilt for every token of a growing text.
+    const wanted = Math.min(contextLength, Math.max(reached, 2 * rows, WHOLE_TABLE));
+    const tables = this.#make(wanted);
+    dispose(made);
+    return (this.#made = tables);
+  }
+
+  #make(rows: number): Rotation {
+    const { dtype, device } = this.options;
+    const { attentionFactor } = this.settings;
+    return keep(
+      scope(() => {
+        const frequencies = tensor(inverseFrequencies(this.settings), { device });
+        const positions = arange(0, rows, 1, { dtype: "float32", device });
+        const angles = positions.unsqueeze(1).mul(frequencies.unsqueeze(0)); // [rows, R/2]
+        const table = (values: Tensor) =>
+          cast(attentionFactor === 1 ? values : values.mul(attentionFactor), dtype);
+        return { cosine: table(angles.cos()), sine: table(angles.sin()) };
+      }),
+    );
+  }
+}
+
+/**
+ * Rotates the first R channels of each head.
+ *
+ * @param states [B, T, H, E], R ≤ E
+ * @param rotation [B, T, R/2]
+ */
+export function rotated(states: Tensor, { cosine, sine }: Rotation): Tensor {
+  const dimension = 2 * cosine.size(-1);
+  const rest = states.size(-1) - dimension;
+  if (rest === 0) return rotaryEmbedding(states, cosine, sine);
+  const [turned, kept] = states.split([dimension, rest], -1) as [Tensor, Tensor];
+  return cat([rotaryEmbedding(turned, cosine, sine), kept], -1);
 }

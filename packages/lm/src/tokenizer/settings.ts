@@ -155,7 +155,7 @@ export function classOf({
   }
   const registered = modelType !== null && Object.hasOwn(CLASSES, modelType) ? CLASSES[modelType]! : null;
   let name = given?.replace(/Fast$/, "") ?? null;
-  // Without Mistral's own package, its class is not used, and tokenizer.json applies whatever class the settings name.
+  // For these kinds of models tokenizer.json applies whatever class the settings name (Mistral: without its own package).
   if (name === null || registered === "") name = registered;
   if (name === null) return "";
   if (UNSUPPORTED_CLASSES.has(name)) {

@@ -10,8 +10,13 @@ type Json = Readonly<Record<string, unknown>>;
 export const CLASSES: Readonly<Record<string, string>> = {
   bert: "BertTokenizer",
   distilbert: "BertTokenizer",
+  gemma3: "GemmaTokenizer",
+  gemma3_text: "GemmaTokenizer",
   gpt2: "GPT2Tokenizer",
+  gpt_neox: "GPTNeoXTokenizer",
   mistral: "",
+  olmo2: "",
+  phi3: "",
   qwen2: "Qwen2Tokenizer",
   qwen3: "Qwen2Tokenizer",
   roberta: "RobertaTokenizer",
@@ -23,8 +28,8 @@ export const UNSUPPORTED_CLASSES: ReadonlySet<string> = new Set(
   (
     "Albert Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt Blenderbot BlenderbotSmall ByT5 CLIP CTRL " +
     "Camembert Canine Clvp CodeGen CodeLlama Cohere Cpm CpmAnt DPRContextEncoder DPRQuestionEncoder DPRReader " +
-    "Deberta DebertaV2 Dia Esm Esmc FSMT FastSpeech2Conformer Flaubert Funnel GPTNeoX GPTNeoXJapanese GPTSw3 " +
-    "Gemma Herbert Lasr LayoutLMv2 LayoutLMv3 LayoutXLM Luke M2M100 MBart MBart50 MLuke MPNet Marian MarkupLM " +
+    "Deberta DebertaV2 Dia Esm Esmc FSMT FastSpeech2Conformer Flaubert Funnel GPTNeoXJapanese GPTSw3 " +
+    "Herbert Lasr LayoutLMv2 LayoutLMv3 LayoutXLM Luke M2M100 MBart MBart50 MLuke MPNet Marian MarkupLM " +
     "Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Pegasus Perceiver Phobert Pop2Piano ProphetNet Qwen3_5 Rag Reformer " +
     "RemBert RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5 Splinter T5 Tapas Tipsv2 Udop " +
     "VideoPrism Vits Wav2Vec2CTC Wav2Vec2PhonemeCTC Whisper XGLM XLM XLNet"
@@ -97,6 +102,17 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
       decoder: byteLevel(true),
     }),
   },
+  GPTNeoXTokenizer: {
+    model: "BPE",
+    vocabularyFiles: BPE_FILES,
+    defaults: { unk_token: END, bos_token: END, eos_token: END, pad_token: "<|padding|>" },
+    rebuild: ({ model, flag }) => ({
+      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
+      normalizer: { type: "NFC" },
+      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
+      decoder: byteLevel(true),
+    }),
+  },
   Qwen2Tokenizer: {
     model: "BPE",
     vocabularyFiles: BPE_FILES,
@@ -140,6 +156,42 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
         decoder: { type: "Sequence", decoders },
       };
     },
+  },
+  GemmaTokenizer: {
+    model: "BPE",
+    vocabularyFiles: [],
+    defaults: {
+      unk_token: "<unk>",
+      bos_token: "<bos>",
+      eos_token: "<eos>",
+      pad_token: "<pad>",
+      mask_token: "<mask>",
+    },
+    rebuild: ({ model, token }) => ({
+      model: {
+        type: "BPE",
+        vocab: model["vocab"],
+        merges: model["merges"],
+        unk_token: token("unk_token"),
+        fuse_unk: true,
+        byte_fallback: true,
+      },
+      normalizer: { type: "Replace", pattern: { String: " " }, content: "▁" },
+      pre_tokenizer: {
+        type: "Split",
+        pattern: { String: " " },
+        behavior: "MergedWithPrevious",
+        invert: false,
+      },
+      decoder: {
+        type: "Sequence",
+        decoders: [
+          { type: "Replace", pattern: { String: "▁" }, content: " " },
+          { type: "ByteFallback" },
+          { type: "Fuse" },
+        ],
+      },
+    }),
   },
   BertTokenizer: {
     model: "WordPiece",

@@ -17,7 +17,7 @@ interface Case {
   added: Record<string, number>;
   bos: string;
   eos: string;
-  rows: { turns: number; system: boolean; thought: boolean; ids: number[] }[];
+  rows: { turns: number; system: boolean; thought: boolean; thinking?: true; ids: number[] }[];
 }
 const golden = (name: string) => new URL(`../golden/${name}`, import.meta.url);
 const { system, users, answers, cases } = JSON.parse(
@@ -83,7 +83,8 @@ describe.each(cases)("the chat template $template with the tokenizer of $family"
 
   it.each(["target", "tester"] as const)("gives the %s the ids of apply_chat_template", (role) => {
     for (const row of given.rows) {
-      const options = row.system ? { role, system } : { role };
+      const thinking = row.thinking ?? false;
+      const options = { role, thinking, ...(row.system ? { system } : {}) };
       const conversation = talk(role, textsOf(row.turns, row.thought));
       const anew = rowOf(formatWith(tokenizer, { ...options, history: "template" }), role, conversation);
       expect(idsIn(anew)).toEqual(row.ids);

@@ -15,13 +15,11 @@ import { goldenFolder } from "../golden/gpt2.js";
 import { referenceLogprobs } from "../reference-decoding.js";
 import { SeededStream } from "../support/seeded-stream.js";
 
-const MISTRAL = goldenCausal.find(({ name }) => name === "mistral")!.folder; // sliding window of 8
-const QWEN = goldenCausal.find(({ name }) => name === "qwen3")!.folder;
+const families = ["gemma3", "gpt-neox", "mistral", "qwen3", "smollm3"];
 
 export const goldenModels = [
   ["gpt2", goldenFolder],
-  ["mistral", MISTRAL],
-  ["qwen3", QWEN],
+  ...goldenCausal.flatMap(({ name, folder }) => (families.includes(name) ? [[name, folder] as const] : [])),
 ] as const;
 
 export const stream = new SeededStream(11, "texts");

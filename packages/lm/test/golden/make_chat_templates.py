@@ -63,11 +63,13 @@ def main():
                         given = messages
                         if system and name.startswith("turns-no-system"):
                             given = [dict(messages[1], content=f"{SYSTEM}\n\n{messages[1]['content']}"), *messages[2:]]
-                        ids = tokenizer.apply_chat_template(
-                            given, chat_template=source, add_generation_prompt=True, tokenize=True, return_dict=True,
-                            enable_thinking=False,
-                        )["input_ids"]
-                        rows.append({"turns": turns, "system": system, "thought": thought, "ids": ids})
+                        for thinking in (False, True) if "think" in name and turns in (1, 3) else (False,):
+                            ids = tokenizer.apply_chat_template(
+                                given, chat_template=source, add_generation_prompt=True, tokenize=True, return_dict=True,
+                                enable_thinking=thinking,
+                            )["input_ids"]
+                            row = {"turns": turns, "system": system, "thought": thought, "ids": ids}
+                            rows.append({**row, "thinking": True} if thinking else row)
             cases.append({
                 "template": name.removesuffix(".jinja"),
                 "family": family,

@@ -161,6 +161,24 @@ def wordpiece(vocab_size):
     return tokenizer
 
 
+def gemma_tokenizer(vocab_size):
+    """Gemma's own class, over pieces with ▁ for spaces, and as published with a begin-of-text token."""
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    model = json.loads(sentencepiece_bpe(vocab_size, ["<unk>", "<s>", *specials[:3], "<mask>"]).to_str())["model"]
+    merges = [tuple(merge) for merge in model["merges"]]
+    tokenizer = transformers.GemmaTokenizer(vocab=model["vocab"], merges=merges)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", pair="<bos> $A <bos>:1 $B:1", special_tokens=[("<bos>", tokenizer.bos_token_id)]
+    )
+    return tokenizer
+
+
+def gpt_neox_tokenizer(vocab_size):
+    model = json.loads(byte_bpe(vocab_size, ["<|endoftext|>", "<|padding|>"]).to_str())["model"]
+    merges = [tuple(merge) for merge in model["merges"]]
+    return transformers.GPTNeoXTokenizer(vocab=model["vocab"], merges=merges)
+
+
 def roberta_bpe(vocab_size):
     tokenizer = byte_bpe(vocab_size, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     tokenizer.post_processor = processors.RobertaProcessing(
@@ -186,14 +204,17 @@ def wrap(tokenizer, **specials):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **specials)
 
 
-def randomise(model, seed):
-    """Weights large enough that the distributions are far from uniform, biases and norms far from their defaults."""
+def randomise(model, seed, norm_centre=1.0):
+    """Weights large enough that the distributions are far from uniform, biases and norms far from their defaults.
+
+    norm_centre is 0 where the weights of norms are stored as differences from one.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() == 1:
-                centre = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
+                centre = norm_centre if "norm" in name.lower() and name.endswith("weight") else 0.0
                 parameter.copy_(centre + 0.1 * noise)
             else:
                 parameter.copy_(noise * (1.2 / math.sqrt(parameter.shape[-1])))
@@ -217,10 +238,19 @@ def save(name, model, tokenizer, shard=None, storage=torch.float32):
     return folder
 
 
+def window_of(config):
+    """The context length; with LongRoPE the original one, beyond which transformers has other frequencies."""
+    config = config.get_text_config()
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if parameters.get("rope_type") == "longrope":
+        return config.original_max_position_embeddings
+    return config.max_position_embeddings
+
+
 def causal_values(folder, tokenizer, greedy_lengths=12):
     """Loads what was saved (config spellings included) and computes in float32."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    window = model.config.max_position_embeddings
+    window = window_of(model.config)
     pairs, prompts = [], []
     ids_of = [tokenizer.encode(text, add_special_tokens=False) for text in TEXTS]
     ids_of = [ids for ids in ids_of if ids]
@@ -273,11 +303,11 @@ def write(folder, values):
         file.write("\n")
 
 
-def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch.float32, chat=False, eos=None):
+def causal(name, config, tokenizer, seed, change=None, shard=None, storage=torch.float32, chat=False, eos=None, norm_centre=1.0):
     if ONLY and name not in ONLY:
         return
-    config.pad_token_id = None
-    model = randomise(transformers.AutoModelForCausalLM.from_config(config), seed)
+    config.get_text_config().pad_token_id = None
+    model = randomise(transformers.AutoModelForCausalLM.from_config(config), seed, norm_centre)
     if config.tie_word_embeddings:
         model.tie_weights()
     model.generation_config.eos_token_id = eos if eos is not None else tokenizer.eos_token_id
@@ -439,6 +469,94 @@ def main():
         transformers.MistralConfig(**small, vocab_size=len(sentencepiece), num_key_value_heads=2, sliding_window=8, bos_token_id=1, eos_token_id=2),
         sentencepiece,
         seed=8,
+    )
+
+    gemma = gemma_tokenizer(vocabulary + 60)
+    gemma_settings = dict(
+        **small,
+        vocab_size=len(gemma),
+        num_key_value_heads=2,
+        head_dim=12,
+        query_pre_attn_scalar=20,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        bos_token_id=gemma.bos_token_id,
+        eos_token_id=gemma.eos_token_id,
+    )
+    gemma_rotary = {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    causal("gemma3", transformers.Gemma3TextConfig(**gemma_settings, rope_parameters=gemma_rotary), gemma, seed=14, norm_centre=0.0)
+    causal(
+        "gemma3-multimodal",
+        transformers.Gemma3Config(
+            text_config={**gemma_settings, "rope_parameters": gemma_rotary},
+            vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=3, num_attention_heads=2, image_size=8, patch_size=4),
+            mm_tokens_per_image=4,
+            image_token_index=len(gemma) - 1,
+            boi_token_index=len(gemma) - 2,
+            eoi_token_index=len(gemma) - 3,
+            tie_word_embeddings=True,
+        ),
+        gemma,
+        seed=15,
+        norm_centre=0.0,
+    )
+    causal(
+        "phi3",
+        transformers.Phi3Config(**small, vocab_size=len(sentencepiece), num_key_value_heads=2, sliding_window=8, bos_token_id=1, eos_token_id=2),
+        sentencepiece,
+        seed=16,
+    )
+    longrope = {"short_factor": [1.0, 1.25, 1.5], "long_factor": [1.5, 2.5, 6.0]}
+
+    def as_published(config):
+        old_spelling({"type": "longrope", **longrope})(config)
+        config.update(original_max_position_embeddings=48, partial_rotary_factor=0.75)
+
+    causal(
+        "phi4-mini",
+        transformers.Phi3Config(
+            **small,
+            vocab_size=len(qwen),
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+            original_max_position_embeddings=48,
+            rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75, **longrope},
+            bos_token_id=None,
+            eos_token_id=0,
+        ),
+        qwen,
+        seed=17,
+        change=as_published,
+        storage=torch.bfloat16,
+    )
+    causal(
+        "olmo2",
+        transformers.Olmo2Config(**small, vocab_size=len(qwen), num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 500000.0}, eos_token_id=0),
+        qwen,
+        seed=18,
+    )
+    causal(
+        "smollm3",
+        transformers.SmolLM3Config(**small, vocab_size=len(qwen), num_key_value_heads=2, no_rope_layers=[1, 0], bos_token_id=None, eos_token_id=0),
+        qwen,
+        seed=19,
+    )
+
+    def neox_spelling(config):
+        config.pop("rope_parameters", None)
+        config.update(rotary_pct=0.25, rotary_emb_base=10000)
+
+    neox = gpt_neox_tokenizer(vocabulary)
+    causal(
+        "gpt-neox",
+        transformers.GPTNeoXConfig(**{**small, "num_attention_heads": 2}, vocab_size=len(neox), bos_token_id=0, eos_token_id=0),
+        neox,
+        seed=20,
+        change=neox_spelling,
+        storage=torch.float16,
     )
 
     encoder = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)

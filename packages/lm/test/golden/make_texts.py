@@ -2,16 +2,20 @@
 continuations. Over GPT-2 and the causal families that make_gpt2.py and make_families.py made; nothing is downloaded.
 
     python3 make_texts.py               (torch 2.13, transformers 5.18; versions are written beside the values)
+    python3 make_texts.py phi3 olmo2    only these; the values of the others stay
 
 Writes texts-expected.json.
 """
 
 import json
 import os
+import sys
 
 import tokenizers
 import torch
 import transformers
+
+from make_families import window_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -46,7 +50,7 @@ def tokenizer_of(folder):
 def values(folder):
     tokenizer = tokenizer_of(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    window = model.config.max_position_embeddings
+    window = window_of(model.config)
     pairs, prompts = [], []
     for context, continuation in PAIRS:
         before = tokenizer(context).input_ids
@@ -86,8 +90,15 @@ def main():
     for name in sorted(os.listdir(families)):
         with open(os.path.join(families, name, "config.json")) as file:
             architecture = json.load(file)["architectures"][0]
-        if architecture.endswith("ForCausalLM"):
+        if not architecture.endswith("ForSequenceClassification"):
             folders[name] = os.path.join(families, name)
+    path = os.path.join(HERE, "texts-expected.json")
+    kept = {}
+    if sys.argv[1:]:
+        with open(path) as file:
+            kept = json.load(file)["models"]
+    wanted = lambda name: name in sys.argv[1:] or name not in kept
+    made = {name: values(folder) if wanted(name) else kept[name] for name, folder in folders.items()}
     expected = {
         "versions": {
             "torch": torch.__version__,
@@ -95,9 +106,9 @@ def main():
             "tokenizers": tokenizers.__version__,
         },
         "newTokens": NEW_TOKENS,
-        "models": {name: values(folder) for name, folder in folders.items()},
+        "models": made,
     }
-    with open(os.path.join(HERE, "texts-expected.json"), "w") as file:
+    with open(path, "w") as file:
         json.dump(expected, file, ensure_ascii=False, indent=1)
         file.write("\n")
 

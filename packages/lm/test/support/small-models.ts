@@ -39,4 +39,37 @@ export const smallModels: [name: string, settings: Record<string, unknown>, targ
     { ...rotary, architectures: ["MistralForCausalLM"], model_type: "mistral", sliding_window: 6 },
     ["k_proj", "o_proj"],
   ],
+  [
+    "Gemma 3 with a window of 6",
+    {
+      ...rotary,
+      architectures: ["Gemma3ForCausalLM"],
+      model_type: "gemma3_text",
+      head_dim: 6,
+      sliding_window: 6,
+      sliding_window_pattern: 2,
+    },
+    ["v_proj", "up_proj"],
+  ],
+  [
+    "Phi-3 that rotates half of each head",
+    { ...rotary, architectures: ["Phi3ForCausalLM"], model_type: "phi3", partial_rotary_factor: 0.5 },
+    ["qkv_proj", "gate_up_proj"],
+  ],
+  ["OLMo 2", { ...rotary, architectures: ["Olmo2ForCausalLM"], model_type: "olmo2" }, ["k_proj", "o_proj"]],
+  [
+    "SmolLM3",
+    {
+      ...rotary,
+      architectures: ["SmolLM3ForCausalLM"],
+      model_type: "smollm3",
+      no_rope_layer_interval: 2,
+    },
+    ["q_proj", "down_proj"],
+  ],
+  [
+    "GPT-NeoX",
+    { ...rotary, architectures: ["GPTNeoXForCausalLM"], model_type: "gpt_neox", rotary_pct: 0.5 },
+    ["query_key_value", "dense_4h_to_h"],
+  ],
 ];

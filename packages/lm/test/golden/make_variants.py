@@ -1,8 +1,10 @@
-"""Log-probabilities that transformers gives for the ways in which config.json asks for sliding windows.
+"""Log-probabilities that transformers gives for other settings in config.json: sliding windows, and what the checkpoints
+of the families do not have themselves.
 
-    python3 make_windows.py            (torch 2.13, transformers 5.18, safetensors; versions are written beside the values)
+    python3 make_variants.py           (torch 2.13, transformers 5.18, safetensors; versions are written beside the values)
+    python3 make_variants.py phi3      only the cases of these families; the values of the others stay
 
-Reads the checkpoints of make_families.py and writes windows-expected.json. Each case is a family, the keys of its
+Reads the checkpoints of make_families.py and writes variants-expected.json. Each case is a family, the keys of its
 config.json that are changed (null: set to null) or removed, and how many layers there are: layer i has the weights of
 layer i mod 2 of the checkpoint.
 """
@@ -10,6 +12,7 @@ layer i mod 2 of the checkpoint.
 import json
 import os
 import shutil
+import sys
 import tempfile
 
 import torch
@@ -66,6 +69,38 @@ CASES += [
     {"name": "absent, beyond 4096", "family": "mistral", "changed": {"max_position_embeddings": 8192}, "removed": ["sliding_window"], "length": 4110},
 ]
 
+LOCAL = ["layer_types", "rope_parameters"]
+CASES += [
+    {
+        "name": "as published: every sixth of 12 layers has full attention",
+        "family": "gemma3",
+        "changed": {
+            "sliding_window_pattern": 6,
+            "rope_theta": 1000000,
+            "rope_local_base_freq": 10000,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        },
+        "removed": LOCAL,
+        "layers": 12,
+    },
+    {"name": "nothing about layers and rotation, 7 layers", "family": "gemma3", "changed": {}, "removed": LOCAL, "layers": 7},
+    {"name": "another scale of the scores and another activation", "family": "gemma3", "changed": {"query_pre_attn_scalar": 7, "hidden_activation": "gelu"}, "removed": []},
+    {"name": "no window", "family": "phi3", "changed": {}, "removed": ["sliding_window"]},
+    {"name": "window null, other rotation", "family": "phi3", "changed": {"sliding_window": None, "rope_theta": 500.0, "rope_scaling": None, "partial_rotary_factor": 0.5}, "removed": ["rope_parameters"]},
+    {"name": "a window, and LongRoPE in the newer spelling", "family": "phi4-mini", "changed": {
+        "sliding_window": WINDOW,
+        "rope_parameters": {"rope_type": "longrope", "rope_theta": 500.0, "partial_rotary_factor": 0.5, "short_factor": [1.5, 2.0], "long_factor": [3.0, 5.0], "attention_factor": 1.5},
+    }, "removed": ["rope_theta", "rope_scaling", "partial_rotary_factor"]},
+    {"name": "defaults of OLMo 2", "family": "olmo2", "changed": {}, "removed": ["rms_norm_eps", "rope_parameters"]},
+    {"name": "no list: every fourth of 6 layers has no positions", "family": "smollm3", "changed": {}, "removed": ["no_rope_layers", "layer_types", "rope_parameters"], "layers": 6},
+    {"name": "every other layer has no positions, and a window", "family": "smollm3", "changed": {**USED, "no_rope_layer_interval": 2}, "removed": ["no_rope_layers", "layer_types"], "layers": 4},
+    {"name": "a window in other layers", "family": "smollm3", "changed": {**USED, "layer_types": ["sliding_attention", "full_attention"]}, "removed": []},
+    {"name": "attention before the feed-forward block", "family": "gpt-neox", "changed": {"use_parallel_residual": False}, "removed": []},
+    {"name": "half of each head rotated, another activation", "family": "gpt-neox", "changed": {"rotary_pct": 0.5, "rotary_emb_base": 500, "hidden_act": "gelu_fast"}, "removed": []},
+    {"name": "the newer spelling", "family": "gpt-neox", "changed": {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0, "partial_rotary_factor": 0.5}}, "removed": ["rotary_pct", "rotary_emb_base"]},
+    {"name": "nothing about rotation", "family": "gpt-neox", "changed": {}, "removed": ["rotary_pct", "rotary_emb_base"]},
+]
+
 
 def values(case):
     source = os.path.join(HERE, "families", case["family"])
@@ -101,9 +136,14 @@ def values(case):
 
 
 def main():
-    rows = [{**case, "logprobs": values(case)} for case in CASES]
+    path = os.path.join(HERE, "variants-expected.json")
+    kept = {}
+    if sys.argv[1:]:
+        with open(path) as file:
+            kept = {(case["family"], case["name"]): case for case in json.load(file)["cases"] if case["family"] not in sys.argv[1:]}
+    rows = [kept.get((case["family"], case["name"])) or {**case, "logprobs": values(case)} for case in CASES]
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    with open(os.path.join(HERE, "windows-expected.json"), "w") as file:
+    with open(path, "w") as file:
         json.dump({"versions": versions, "cases": rows}, file, indent=1)
         file.write("\n")
 

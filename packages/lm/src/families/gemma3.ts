@@ -1,0 +1,97 @@
+import { JsonFields } from "../json-fields.js";
+import { activationOf } from "./activations.js";
+import type { CausalFamily } from "./family.js";
+import {
+  headDimensionOf,
+  parseRotaryDecoderConfig,
+  rotaryFamily,
+  slidesByLayerTypes,
+  type RotaryDecoderConfig,
+} from "./rotary-decoder.js";
+import { parseRotarySettings } from "./rotary.js";
+
+function parseGemma3Config(fields: JsonFields): RotaryDecoderConfig {
+  for (const key of ["attn_logit_softcapping", "final_logit_softcapping"])
+    if (fields.has(key)) throw fields.error(key, "null: capped logits are not supported");
+  if (fields.boolean("use_bidirectional_attention", { fallback: false }))
+    throw fields.error("use_bidirectional_attention", "false: a causal model attends to earlier tokens only");
+  const attentionBias = fields.boolean("attention_bias", { fallback: false });
+  const slidingWindow = fields.integer("sliding_window");
+  // Every sixth layer has full attention where `layer_types` does not say it.
+  const pattern = fields.integer("sliding_window_pattern", { fallback: 6 });
+  const dimension = headDimensionOf(fields);
+  const parameters = fields.nested("rope_parameters");
+  const local = parameters?.nested("sliding_attention") ?? null;
+  return parseRotaryDecoderConfig(fields, {
+    architecture: "Gemma3ForCausalLM",
+    embeddingScale: Math.sqrt(fields.integer("hidden_size")),
+    rotary: parseRotarySettings(fields, {
+      dimension,
+      parameters: parameters?.nested("full_attention") ?? null,
+    }),
+    slidingRotary: parseRotarySettings(fields, {
+      dimension,
+      parameters: local,
+      scaling: local,
+      thetaKey: "rope_local_base_freq",
+    }),
+    slidingWindow,
+    slides: slidesByLayerTypes(fields, slidingWindow) ?? ((layer) => (layer + 1) % pattern !== 0),
+    attentionScale: 1 / Math.sqrt(fields.positive("query_pre_attn_scalar")),
+    queryKeyNorm: "head",
+    normPlacement: "sandwich",
+    unitOffsetNorms: true,
+    queryKeyValueBias: attentionBias,
+    outputBias: attentionBias,
+    activation: activationOf(fields, "hidden_activation", "gelu_pytorch_tanh"),
+  });
+}
+
+/**
+ * Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text only: five layers with a sliding window and rotary positions of
+ * their own for each layer with full attention.
+ */
+export const gemma3 = rotaryFamily({
+  architecture: "Gemma3ForCausalLM",
+  modelType: "gemma3_text",
+  // The `text_config` of published multimodal checkpoints relies on most of these.
+  defaults: {
+    model_type: "gemma3_text",
+    vocab_size: 262208,
+    hidden_size: 2304,
+    intermediate_size: 9216,
+    num_hidden_layers: 26,
+    num_attention_heads: 8,
+    num_key_value_heads: 4,
+    head_dim: 256,
+    max_position_embeddings: 131072,
+    query_pre_attn_scalar: 256,
+    sliding_window: 4096,
+    rope_theta: 1e6,
+    tie_word_embeddings: true,
+  },
+  parseConfig: parseGemma3Config,
+});
+
+/** The text decoder of a multimodal checkpoint of Gemma 3, which is saved as one of `gemma3`. */
+export const gemma3Multimodal: CausalFamily = {
+  ...gemma3,
+  architectures: ["Gemma3ForConditionalGeneration"],
+  modelType: "gemma3",
+  parseConfig: (fields) => {
+    const text = fields.object("text_config");
+    // Ids of special tokens are those of the whole model.
+    const ids = Object.fromEntries(
+      ["bos_token_id", "eos_token_id", "pad_token_id"]
+        .filter((key) => fields.has(key))
+        .map((key) => [key, fields.values[key]]),
+    );
+    return gemma3.parseConfig(new JsonFields({ ...text, ...ids }, fields.inside("text_config")));
+  },
+  // Older checkpoints have the text decoder, "model." included, inside "language_model.".
+  parameterName: (key, config) => {
+    if (/(^|\.)(vision_tower|multi_modal_projector)\./.test(key)) return null;
+    const name = key.replace(/^(model\.)?language_model\.(model\.)?/, "model.");
+    return gemma3.parameterName(name.replace(/^model\.lm_head\./, "lm_head."), config);
+  },
+};
