@@ -470,7 +470,7 @@ export const COMMAND_LINE = [
     file: test("cli/run-record"),
     test: "a run says when, where and from what it was made, with copies of what is small",
     source: source("cli/train"),
-    from: "          await recordSession(folder, configuration, { resume, formats });\n",
+    from: "          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });\n",
     to: "",
   },
   {

@@ -208,7 +208,7 @@ it("no secret is in any file or line, though the server repeats them everywhere"
     await runCommand("train", file, "--run-dir", run),
     await runCommand("rollout", file, "--json"),
     await runCommand("eval", file, "--output", output),
-    await runCommand("report", run),
+    await runCommand("report", run, "--output", join(run, "report.html")),
     await runCommand("eval", file, "--set", "models.target.apiKeyEnv=sk-planted-secret-1"),
     await runCommand("eval", file, "--set", "models.target.baseURL=http://me:planted-header-22@localhost/v1"),
     await runCommand("eval", file, "--set", "models.target.headers.X-Own=planted-header-22"),
