@@ -116,7 +116,7 @@ describe("a request", () => {
     expect(asked[0]!.body.prompt).toBe("\nUser: How?\nBot: Well.\nUser: And?\nBot:");
   });
 
-  it("goes out with the others of a level: 64 rows at 200 ms take less than two such times", async () => {
+  it("goes out with the others of a level: 64 rows at 200 ms are all open at once", async () => {
     const { baseURL, most } = await loopback(async (asked, response) => {
       await wait(200);
       await echo(asked, response);
