@@ -59,7 +59,7 @@ const FOLDER_LAW = {
   models: ["core"],
   tester: ["core", "options", "models"],
   // Models of servers.
-  http: ["core", "kinds", "options"],
+  http: ["core", "kinds", "models", "options", "run"],
   // Some scorers are models.
   scorer: ["core", "kinds", "models", "options", "text"],
   // What is trained is kept in the folder of a run.

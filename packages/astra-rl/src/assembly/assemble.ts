@@ -27,6 +27,7 @@ import {
 import type { LoadableSystem, RunnableTrainer } from "../kinds/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { ASTEvaluator } from "../evaluation/index.js";
+import { dotted } from "../options/index.js";
 import type { EvaluationRecord } from "../records/index.js";
 import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { EMBEDDED_SCORER_LIMITS, embeddedScorerKind } from "../scorer/index.js";
@@ -86,20 +87,23 @@ async function loadModels(
   hub: HubOptions,
   options: Readonly<Record<string, unknown>>,
 ): Promise<System> {
-  const { models, generation, seed } = configuration;
+  const { generation, seed } = configuration;
   const made: Model[] = [];
   const loaded: Record<string, unknown> = { otherTesters: [], otherTargets: [] };
   try {
-    for (const { path, name, tokenizerOnly } of configuredModels(configuration)) {
-      const [key, at] = path as [keyof Configuration["models"], number | undefined];
-      const given = models[key] as ModelSetting | readonly ModelSetting[];
-      const setting = Array.isArray(given) ? (given[at!] as ModelSetting) : (given as ModelSetting);
-      if (tokenizerOnly || checkpointOf(setting) !== null) {
+    for (const { path, name, source, setting } of configuredModels(configuration)) {
+      if (source === "checkpoint") {
         place(loaded, path, loadable(setting));
         continue;
       }
-      const role = /^(tester|otherTesters)$/.test(key) ? "tester" : "target";
-      const parts = { generation: generation[role], seed, role, name } as const;
+      const role = name.startsWith("tester") ? "tester" : "target";
+      const parts = {
+        generation: generation[role],
+        seed,
+        role,
+        name,
+        key: dotted(["models", ...path]),
+      } as const;
       const own = await makePart("target", setting as KindSection, parts);
       made.push(own);
       place(loaded, path, own);

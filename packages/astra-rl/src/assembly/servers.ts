@@ -2,7 +2,7 @@ import { AnswerJournal, HTTPModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
 
-/** What the servers of a system were seen to do. */
+/** What the servers of a system do. */
 export interface ServerFindings {
   /** By the model's name, such as "target-2". */
   servers: Record<string, ServerRecord>;
@@ -19,7 +19,7 @@ export function httpModels(system: System): HTTPModel[] {
 }
 
 /**
- * Asks the servers of a system what they can do, and says where they do something else than configured.
+ * Probes the servers of a system, and says where they do something else than configured.
  *
  * @throws UsageError for a server that does not answer
  */
@@ -39,16 +39,18 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     };
     made.notes.push(
       `${name}: ${server.options.model} at ${server.options.baseURL}` +
-        (repeats === false ? "; a seed does not repeat its answers, only the run's own record does" : ""),
+        (repeats === false ? "; equal seeds give different answers" : ""),
     );
     if (omitted.length > 0) {
       made.warnings.push(
-        `the server of the ${name} refuses ${omitted.join(", ")}: it samples without, otherwise than generation.` +
-          `${model.role} says; set them to what it does, such as topK: 0, so that records say what happened`,
+        `the ${name}'s server rejects ${omitted.join(", ")}, so that they have no effect: set generation.${model.role} to what ` +
+          "the server does (topK: 0 for top_k), so that records say what happened",
       );
     }
     if (limitHolds === false) {
-      made.warnings.push(`the server of the ${name} gives longer answers than ${limit} allows`);
+      made.warnings.push(
+        `the ${name}'s server does not keep to ${limit}: its answers may be longer than generation.${model.role}.maxNewTokens`,
+      );
     }
   }
   return made;

@@ -4,7 +4,6 @@ import { Command, Option } from "@commander-js/extra-typings";
 import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
-  keepAnswers,
   loadPrompts,
   spendingNotes,
   trustsEmbeddedScorer,
@@ -18,7 +17,7 @@ import { evaluationReport, foundReport } from "../report/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
 import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
-import { introduceModels } from "./models.js";
+import { introduceModels, keepAnswersOf } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, testerOption } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -53,8 +52,7 @@ export function evalCommand(streams: Streams) {
       try {
         if (toFile) {
           makeFolder(dirname(resolve(file)));
-          journal = await keepAnswers(system, `${file}.answers.jsonl`);
-          if (journal !== null && journal.size > 0) output.alert(reusedAnswers(journal));
+          journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
         }
         const { formats, servers } = await introduceModels(system, output);
         const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
@@ -73,7 +71,3 @@ export function evalCommand(streams: Streams) {
       }
     });
 }
-
-const reusedAnswers = ({ size, path }: AnswerJournal) =>
-  `An earlier evaluation was interrupted: its ${size} answers in ${path} are used where the same is asked; delete the file to ` +
-  "ask everything anew";

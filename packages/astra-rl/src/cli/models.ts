@@ -1,5 +1,6 @@
-import { modelFormats, probeServers, type ModelFormats } from "../assembly/index.js";
+import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assembly/index.js";
 import type { System } from "../core/index.js";
+import type { AnswerJournal } from "../http/index.js";
 import type { ServerRecord } from "../records/index.js";
 import type { Output } from "./output.js";
 
@@ -17,4 +18,19 @@ export async function introduceModels(
   const found = await probeServers(system);
   tell(found);
   return { formats, servers: found.servers };
+}
+
+/** Keeps the answers of servers in a file, and says how many of an interrupted process it has. */
+export async function keepAnswersOf(
+  system: System,
+  file: string,
+  output: Output,
+): Promise<AnswerJournal | null> {
+  const journal = await keepAnswers(system, file);
+  if (journal !== null && journal.size > 0) {
+    output.note(
+      `${file} has ${journal.size} answers from before: what was asked then is not asked again; delete the file to ask everything again`,
+    );
+  }
+  return journal;
 }

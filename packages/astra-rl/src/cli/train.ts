@@ -7,7 +7,6 @@ import {
   assembleSystem,
   assembleTrainer,
   engineChange,
-  keepAnswers,
   recordSession,
   spendingNotes,
   withComputeTypes,
@@ -29,7 +28,7 @@ import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
-import { introduceModels } from "./models.js";
+import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
@@ -70,7 +69,7 @@ export function trainCommand(streams: Streams) {
         const dated = withToday(wanted);
         system = await assembleSystem<System>(dated, downloadNotes(output));
         // What an earlier process spent counts from the first call on.
-        if (resume) journal = await keepAnswers(system, join(folder, ANSWERS));
+        if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
         const { formats, servers } = await introduceModels(system, output);
         const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
@@ -105,7 +104,7 @@ export function trainCommand(streams: Streams) {
         try {
           lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
           lock.check();
-          journal ??= await keepAnswers(system, join(folder, ANSWERS));
+          journal ??= await keepAnswersOf(system, join(folder, ANSWERS), output);
           const change = resume ? engineChange(folder) : null;
           if (change !== null) output.alert(change);
           await recordSession(folder, configuration, { resume, formats: formats.formats, servers });

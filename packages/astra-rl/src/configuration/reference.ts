@@ -45,18 +45,7 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
   for (const [key, child] of keys) {
     const name = [...path, key].join(".");
     lines.push(keyLine(name, child, required.includes(key)));
-    for (const form of [child, child.items ?? {}].flatMap(({ anyOf = [] }) => anyOf)) {
-      // Sections that select a kind of one's own have no keys to show.
-      if (form.properties === undefined || form.properties["type"] !== undefined) continue;
-      const signature = JSON.stringify(form);
-      const before = shown.get(signature);
-      if (before !== undefined) lines.push(`  - A section has the keys of \`${before}\``);
-      shown.set(signature, before ?? name);
-      if (before !== undefined) continue;
-      const needed = form.required ?? [];
-      const inner = Object.entries(form.properties);
-      lines.push(...inner.map(([each, of]) => `  ${keyLine(`${name}.${each}`, of, needed.includes(each))}`));
-    }
+    lines.push(...innerLines(name, child, shown));
   }
   if (keys.length > 0) lines.push("");
   for (const [key, child] of entries) {
@@ -66,6 +55,43 @@ function formLines(form: JsonSchema, path: readonly string[]): string[] {
     lines.push(`${"#".repeat(Math.min(6, 3 + path.length))} ${[...path, key].join(".")}${many}`, "");
     if (many !== "" && typeof child.description === "string") lines.push(`${child.description}.`, "");
     lines.push(...sectionLines(inner, [...path, key]));
+  }
+  return lines;
+}
+
+/** The schemas that a value may follow; those that have a section of their own, as `$ref`s, stay closed. */
+const alternatives = (schema: JsonSchema): JsonSchema[] => [
+  schema,
+  ...[...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].flatMap(alternatives),
+];
+
+/**
+ * The keys of the sections that a value may be, each section once: a later one refers to the first.
+ *
+ * @param shown names of the sections so far, by their content
+ */
+function innerLines(name: string, schema: JsonSchema, shown: Map<string, string>): string[] {
+  const lines: string[] = [];
+  for (const form of [schema, schema.items ?? {}].flatMap(alternatives)) {
+    const { type, ...properties } = form.properties ?? {};
+    // Sections that select a kind of one's own have no keys to show.
+    if (form.properties === undefined || (type !== undefined && type.const === undefined)) continue;
+    const which = type === undefined ? "A section" : `A section with \`type: ${textOf(type.const)}\``;
+    const signature = JSON.stringify(form);
+    const before = shown.get(signature);
+    if (before !== undefined) lines.push(`  - ${which} has the keys of \`${before}\``);
+    shown.set(signature, before ?? name);
+    if (before !== undefined) continue;
+    if (type !== undefined) lines.push(`  - ${which}: ${type.description ?? ""}`);
+    const indent = type === undefined ? "  " : "    ";
+    for (const [key, child] of Object.entries(properties)) {
+      const inner = `${name}.${key}`;
+      const all = [
+        keyLine(inner, child, form.required?.includes(key) ?? false),
+        ...innerLines(inner, child, shown),
+      ];
+      lines.push(...all.map((line) => `${indent}${line}`));
+    }
   }
   return lines;
 }

@@ -13,6 +13,7 @@ export interface ConfiguredModel {
   /** A checkpoint, an export of a module, or the URL and name of a model of a server. */
   model: string;
   source: "checkpoint" | "module" | "server";
+  setting: ModelSetting;
   /** Whether only its tokenizer is loaded. */
   tokenizerOnly: boolean;
 }
@@ -60,6 +61,7 @@ export function configuredModels({ models }: Pick<Configuration, "models">): Con
         ...(checkpoint === null
           ? sourceOf(model as KindSection)
           : { model: checkpoint, source: "checkpoint" as const }),
+        setting: model,
         tokenizerOnly: key.endsWith("Tokenizer"),
       };
     });

@@ -1,23 +1,33 @@
 import { z } from "zod";
-import type { FailureCause, ResponseNote } from "../core/index.js";
+import { failureSchema, RESPONSE_NOTES, type FailureCause } from "../core/index.js";
+
+const count = z.number().int().nonnegative();
+
+const usageSchema = z.object({ input: count, output: count });
 
 /** Tokens that a server counted. */
-export interface Usage {
-  input: number;
-  output: number;
-}
+export type Usage = z.infer<typeof usageSchema>;
+
+const answerSchema = z.object({
+  text: z.string(),
+  note: z.enum(RESPONSE_NOTES).nullable(),
+  /** null where the server does not tell. */
+  usage: usageSchema.nullable(),
+  /** Number of tokens with log-probabilities; null where there are none. */
+  logprobs: count.nullable(),
+});
 
 /** A usable answer. */
-export interface Answer {
-  text: string;
-  note: ResponseNote | null;
-  /** null where the server does not tell. */
-  usage: Usage | null;
-  /** Tokens with log-probabilities; null where there are none. */
-  logprobs: number | null;
-}
+export type Answer = z.infer<typeof answerSchema>;
 
-/** An answer that is none. */
+/** An answer, or why there is none. */
+export const replySchema = z.union([
+  z.object({ answer: answerSchema, failure: z.undefined().optional() }),
+  z.object({ answer: z.undefined().optional(), failure: failureSchema, usage: usageSchema.nullable() }),
+]);
+export type Reply = z.infer<typeof replySchema>;
+
+/** A response that is no usable answer. */
 export class AnswerError extends Error {
   override name = "AnswerError";
 
@@ -29,13 +39,13 @@ export class AnswerError extends Error {
       /** Whether the server decided so, and asking again would change nothing. */
       isFinal?: boolean;
       usage?: Usage | null;
-      /** Milliseconds in which the server wants no further call. */
-      busy?: number;
-      /** Wait in milliseconds that the server asks for. */
+      /** Whether the server is overloaded, so that it should get fewer requests. */
+      isOverloaded?: boolean;
+      /** Wait in milliseconds that the server asks for; null for none. */
       wait?: number | null;
       /** Whether nothing was computed, so that nothing is paid for. */
       isFree?: boolean;
-      /** Whether the run cannot go on: no key, no money. */
+      /** Whether the run cannot go on: no valid key, no money. */
       stops?: boolean;
     } = {},
   ) {
@@ -66,8 +76,6 @@ const choice = z.looseObject({
     .nullish(),
 });
 
-const count = z.number().int().nonnegative();
-
 const completion = z.looseObject({
   model: text,
   choices: z.array(choice),
@@ -81,7 +89,6 @@ const errorBody = z.looseObject({
       message: text,
       code: z.union([z.string(), z.number()]).nullish(),
       type: text,
-      param: text,
     }),
   ]),
 });
@@ -89,36 +96,34 @@ const errorBody = z.looseObject({
 const MOST_SHOWN = 300;
 
 /** A short piece of a text for messages, on one line. */
-export const shortened = (given: string): string => {
+const shortened = (given: string): string => {
   const line = given.replaceAll(/\s+/gu, " ").trim();
   return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN - 1)}…` : line;
 };
 
-/** What a server says about an error: its message, its code and the parameter that it is about. */
-export interface ServerError {
+/** What a server says about an error. */
+interface ServerError {
   message: string;
   code: string;
-  param: string | null;
 }
 
 /** Reads the error in a body; null where there is none in any known form. */
-export function errorIn(body: unknown): ServerError | null {
+function errorIn(body: unknown): ServerError | null {
   const read = errorBody.safeParse(body);
   if (read.success) {
     const { error } = read.data;
-    if (typeof error === "string") return { message: shortened(error), code: "", param: null };
-    const { message, code, type, param } = error;
+    if (typeof error === "string") return { message: shortened(error), code: "" };
+    const { message, code, type } = error;
     const named = [code, type].filter((each) => each !== null && each !== undefined).map(String);
     return {
       message: shortened(message ?? JSON.stringify(error)),
       code: named.join(" "),
-      param: param ?? null,
     };
   }
   const { detail } = (body ?? {}) as { detail?: unknown };
   if (detail === undefined) return null;
   const message = shortened(typeof detail === "string" ? detail : JSON.stringify(detail));
-  return { message, code: "", param: null };
+  return { message, code: "" };
 }
 
 /**
@@ -192,8 +197,8 @@ const isFiltered = (results: unknown): boolean =>
 const filterFailed = (results: unknown): boolean =>
   (results as { error?: { code?: unknown } } | null)?.error?.code === "content_filter_error";
 
-const BUSY = new Set([429, 503]);
-const REPEATED = new Set([408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529]);
+const OVERLOADED = new Set([429, 503]);
+const RETRIED = new Set([408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529]);
 
 /**
  * What an answer with another status than 200 means.
@@ -215,11 +220,11 @@ export function readStatus(status: number, body: unknown, wait: number | null): 
   if (status === 401 || status === 402 || code.includes("insufficient_quota")) {
     return new AnswerError(message, "status", { isFree: true, stops: true });
   }
-  if (!REPEATED.has(status)) return new AnswerError(message, "status", { isFinal: true, isFree: true });
+  if (!RETRIED.has(status)) return new AnswerError(message, "status", { isFinal: true, isFree: true });
   return new AnswerError(message, "status", {
     isFree: true,
     wait,
-    ...(BUSY.has(status) ? { busy: wait ?? 0 } : {}),
+    isOverloaded: OVERLOADED.has(status),
   });
 }
 

@@ -14,13 +14,13 @@ import {
   type Work,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import type { Answer, Usage } from "./answer.js";
+import type { Usage } from "./answer.js";
 import type { Cost } from "./budget.js";
 import { chatMessages, plainText } from "./conversation.js";
 import type { AnswerJournal } from "./journal.js";
 import { serverOptions } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
-import { Server, type Reply, type ServerSurroundings } from "./server.js";
+import { Server, type ServerSurroundings } from "./server.js";
 import type { z } from "zod";
 
 export interface HTTPModelOptions {
@@ -29,6 +29,9 @@ export interface HTTPModelOptions {
   /** Prefix of error messages. Default: the model's name. */
   where?: string;
 }
+
+/** Asks for more tokens than the probe allows. */
+const PROBE = "Count from one to one hundred, in words.";
 
 /** Tokens that a chat template may add to each message. */
 const AROUND_MESSAGE = 32;
@@ -64,11 +67,15 @@ export class HTTPModel implements Model {
     this.server = new Server(where, options, surroundings);
   }
 
-  /** What the server does with requests; asked once, at the latest before the first message. */
+  /** Probes the server, once; at the latest before the first message. */
   probe(): Promise<ServerTraits> {
     return (this.#traits ??= probeServer(this.server, (traits, seed) => {
-      const ask = Conversation.of(new Message("prompt", "Count from one to one hundred, in words."));
-      return this.#request(ask, seed, { ...this.#sampling, maxNewTokens: 8, minNewTokens: 0 }, traits);
+      return this.#request(
+        Conversation.of(PROBE),
+        seed,
+        { ...this.#sampling, maxNewTokens: 8, minNewTokens: 0 },
+        traits,
+      );
     }));
   }
 
@@ -130,18 +137,14 @@ export class HTTPModel implements Model {
       messages ?? prompt,
       this.#sampling,
     ]);
-    const known = server.journal?.answer(identity) as Reply | undefined;
-    const reply = known ?? (await server.ask({ body, most, identity }));
-    if (reply.failure !== undefined) {
-      this.#count(reply.usage);
-      return { ...reply.failure, stage: role };
-    }
-    const { text, note, usage } = reply.answer;
-    this.#count(usage);
+    const reply = server.journal?.reply(identity) ?? (await server.ask({ body, most, identity }));
+    this.#count(reply.answer === undefined ? reply.usage : reply.answer.usage);
+    if (reply.answer === undefined) return { ...reply.failure, stage: role };
+    const { text, note } = reply.answer;
     return note === null ? new Message(role, text) : new NotedMessage(role, text, note);
   }
 
-  #count(usage: Answer["usage"]): void {
+  #count(usage: Usage | null): void {
     if (usage === null) return;
     this.work.read += usage.input;
     this.work.generated += usage.output;

@@ -8,8 +8,8 @@ export const openaiKind = defineKind({
   name: "openai",
   summary: "A model behind an OpenAI-compatible API: OpenAI, vLLM, SGLang, llama.cpp, Ollama, LiteLLM",
   schema: serverOptions,
-  make: (server, { generation, name, role }) => {
-    const options = { server, sampling: generation as Sampling, where: `models.${name}` };
+  make: (server, { generation, name, role, key }) => {
+    const options = { server, sampling: generation as Sampling, where: key };
     return role === "tester" ? new HTTPTester(name, options) : new HTTPModel(name, "target", options);
   },
 });

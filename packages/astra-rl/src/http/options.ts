@@ -1,5 +1,6 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
+import { modelFormatShape } from "../models/index.js";
 
 const FREE = { resume: "free" };
 
@@ -19,7 +20,6 @@ const variable = z.string().refine((name) => VARIABLE.test(name), {
 });
 
 const whole = (least: number) => z.int().min(least);
-const label = z.string().optional();
 
 /** Options of a model behind an OpenAI-compatible API. */
 export const serverShape = {
@@ -27,80 +27,83 @@ export const serverShape = {
     .string()
     .default(OPENAI_URL)
     .meta(FREE)
-    .describe("Where the API is, such as http://localhost:8000/v1; /chat/completions is added"),
+    .describe("Base URL of the API, such as http://localhost:8000/v1; /chat/completions is appended"),
   model: z.string().min(1).describe("The model's name on the server"),
   api: z
     .enum(["chat", "completions"])
     .default("chat")
-    .describe("chat: /chat/completions. completions: /completions, which continues a text, for base models"),
+    .describe("chat: /chat/completions. completions: /completions, which continues a text; for base models"),
   apiKeyEnv: variable
     .optional()
     .meta(FREE)
     .describe(
-      "The environment variable with the key. Default: OPENAI_API_KEY where baseURL is OpenAI's own, else no key",
+      "Environment variable that holds the API key. Default: OPENAI_API_KEY if baseURL is OpenAI's own, else no key",
     ),
   headers: z
     .record(z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "must be the name of a header"), variable)
     .default({})
     .meta(FREE)
-    .describe("Further headers, each with the environment variable that holds its value: {api-key: MY_KEY}"),
-  system: z.string().min(1).optional().describe("chat: the system prompt"),
-  labels: z
-    .strictObject({ prompt: label, tester: label, target: label })
-    .optional()
     .describe(
-      'completions: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}',
+      "Additional headers, each with the environment variable that holds its value: {api-key: MY_KEY}",
     ),
-  separator: z.string().optional().describe('completions: text between two messages, such as "\\n"'),
+  system: z.string().min(1).optional().describe("chat: the system prompt"),
+  labels: modelFormatShape.labels.describe(
+    'completions: text before a message, by its origin, such as {tester: "User: ", target: "Bot: "}',
+  ),
+  separator: modelFormatShape.separator.describe('completions: text between two messages, such as "\\n"'),
   concurrency: whole(1)
     .max(1024)
     .default(64)
     .meta(FREE)
-    .describe("Most calls in flight; fewer while the server answers 429 (too many requests)"),
+    .describe(
+      "Maximum number of concurrent requests; reduced while the server is overloaded (status 429 or 503)",
+    ),
   timeout: z
     .number()
     .positive()
     .max(MOST_SECONDS)
     .default(120)
     .meta(FREE)
-    .describe("Seconds until an answer must be complete; a late one counts as a failed attempt"),
+    .describe(
+      "Seconds until a response must be complete, headers and body; after that the attempt has failed",
+    ),
   retry: z
     .strictObject({
-      attempts: whole(1).default(8).describe("Attempts at each message"),
+      attempts: whole(1).default(8).describe("Total number of attempts for each message"),
       delay: z
         .number()
         .min(0)
         .default(1)
-        .describe("Seconds before the second attempt; doubles with each one"),
+        .describe("Seconds before the second attempt; doubles with each further one"),
       maxWait: z
         .number()
         .min(0)
         .default(60)
-        .describe("Longest wait in seconds, even where the server asks for a longer one (Retry-After)"),
+        .describe("Maximum wait in seconds, even if the server asks for a longer one (Retry-After)"),
     })
     .prefault({})
     .meta(FREE)
-    .describe("How failed attempts are repeated"),
+    .describe("How failed requests are retried"),
   budget: z
     .strictObject({
-      calls: whole(1).optional().describe("Most calls, repeated ones included"),
-      tokens: whole(1).optional().describe("Most tokens, of inputs and answers together"),
-      dollars: z.number().positive().optional().describe("Most money, at the price below"),
+      calls: whole(1).optional().describe("Maximum number of requests, retries included"),
+      tokens: whole(1).optional().describe("Maximum number of tokens, input and output together"),
+      dollars: z.number().positive().optional().describe("Maximum cost, at the configured price"),
     })
     .prefault({})
     .meta(FREE)
     .describe(
-      "Limits of spending, never passed: each call reserves the most that it can cost. A run that has spent one stops, and " +
-        "goes on with a higher one",
+      "Spending limits: each request reserves the maximum that it can cost, so that none is exceeded. A run that reaches one " +
+        "stops, and can be resumed with a higher one",
     ),
   price: z
     .strictObject({
-      input: z.number().min(0).describe("Dollars for a million tokens of input"),
-      output: z.number().min(0).describe("Dollars for a million tokens of answers"),
+      input: z.number().min(0).describe("Dollars per million input tokens"),
+      output: z.number().min(0).describe("Dollars per million output tokens"),
     })
     .optional()
     .meta(FREE)
-    .describe("What tokens cost, for budget.dollars and the summary"),
+    .describe("Price of tokens, for budget.dollars and the summary"),
 };
 
 export const serverOptions = z.strictObject(serverShape).superRefine((given, context) => {

@@ -3,13 +3,13 @@ import type { Server, ServerRequest } from "./server.js";
 
 export const LIMITS = ["max_tokens", "max_completion_tokens"] as const;
 
-/** What a server was seen to do; nothing is assumed from its name. */
+/** Observed behavior of a server; nothing is assumed from its name. */
 export interface ServerTraits {
   /** The parameter that limits an answer. */
   limit: (typeof LIMITS)[number];
   /** Whether answers keep to it; null where the server counts no tokens. */
   limitHolds: boolean | null;
-  /** Parameters that it refuses, and that are not sent. */
+  /** Parameters that it rejects, and that are not sent. */
   omitted: readonly string[];
   /** The share of an answer's tokens with log-probabilities. */
   logprobs: number;
@@ -19,8 +19,11 @@ export interface ServerTraits {
   model: string | null;
 }
 
-/** Without these, a request is none. */
-const NEEDED = ["model", "messages", "prompt"];
+/** Whoever starts a run should not wait minutes for a server that is not there. */
+const ATTEMPTS = 3;
+
+/** Never left out: without them a request makes no sense, or its answer has no limit. */
+const NEEDED: readonly string[] = ["model", "messages", "prompt", "max_completion_tokens"];
 
 /**
  * Asks a server a few short questions: which parameters it takes, whether its limit of tokens holds, whether it gives
@@ -36,7 +39,7 @@ export async function probeServer(
   const known: { limit: ServerTraits["limit"]; omitted: string[] } = { limit: "max_tokens", omitted: [] };
   const ask = async (seed: number, extra: Record<string, unknown> = {}) => {
     const { body, most } = requestOf(known, seed);
-    return { reply: await server.ask({ body: { ...body, ...extra }, most }), body, most };
+    return { reply: await server.ask({ body: { ...body, ...extra }, most, attempts: ATTEMPTS }), body, most };
   };
   let first = await ask(1);
   for (let refused = refusedBy(first); refused !== null; refused = refusedBy(first)) {
@@ -46,7 +49,7 @@ export async function probeServer(
   }
   let holds = keepsLimit(first);
   if (holds === false) {
-    const [before] = [known.limit];
+    const before = known.limit;
     known.limit = LIMITS.find((name) => name !== before)!;
     const other = await ask(1);
     if (keepsLimit(other) === true) [first, holds] = [other, true];
@@ -56,7 +59,7 @@ export async function probeServer(
   if (answer === undefined) {
     throw new UsageError(
       `${server.where}: no answer from ${server.options.baseURL}: ${first.reply.failure.message}; check baseURL and model, and ` +
-        "that the server runs",
+        "that the server is running",
     );
   }
   const { tokens, dollars } = server.options.budget;

@@ -1,7 +1,14 @@
 import { setMaxListeners } from "node:events";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import type { Failure, FailureCause } from "../core/index.js";
-import { AnswerError, readAnswer, readStatus, retryAfter, type Answer, type Usage } from "./answer.js";
+import {
+  AnswerError,
+  readAnswer,
+  readStatus,
+  retryAfter,
+  type Answer,
+  type Reply,
+  type Usage,
+} from "./answer.js";
 import { Budget, type Cost } from "./budget.js";
 import type { AnswerJournal } from "./journal.js";
 import { CLOCK, Limiter, type Clock } from "./limiter.js";
@@ -10,7 +17,6 @@ import { readCredentials, redactor, type ServerOptions } from "./options.js";
 /** What tests replace. */
 export interface ServerSurroundings {
   clock?: Clock;
-  fetch?: typeof fetch;
   environment?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -20,11 +26,9 @@ export interface ServerRequest {
   most: Usage;
   /** Identifies the request in the journal; absent for one that is not kept. */
   identity?: string;
+  /** Total number of attempts, at most those of the options. Default: those of the options. */
+  attempts?: number;
 }
-
-/** An answer, or why there is none. */
-export type Reply =
-  { answer: Answer; failure?: undefined } | { answer?: undefined; failure: Failure; usage: Usage | null };
 
 /** Larger bodies are no answers. */
 const MOST_BYTES = 8 << 20;
@@ -32,7 +36,7 @@ const MOST_BYTES = 8 << 20;
 const FREE: Usage = { input: 0, output: 0 };
 
 /**
- * One model of an OpenAI-compatible server: repeats failed calls, adapts to the server's load, and keeps to a budget.
+ * One model of an OpenAI-compatible server: retries failed calls, adapts to the server's load, and keeps to a budget.
  *
  * Node.js's `fetch` is used rather than the `openai` package, whose timeout ends with the headers, whose waits cannot be
  * interrupted and know no limit, and which takes HTML with status 200 for an answer.
@@ -47,7 +51,6 @@ export class Server {
   readonly #url: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
-  readonly #fetch: typeof fetch;
   readonly #limiter: Limiter;
   readonly #end = new AbortController();
 
@@ -58,7 +61,7 @@ export class Server {
   constructor(
     readonly where: string,
     readonly options: ServerOptions,
-    { clock = CLOCK, fetch: fetcher = fetch, environment }: ServerSurroundings = {},
+    { clock = CLOCK, environment }: ServerSurroundings = {},
   ) {
     const { headers, secrets } = readCredentials(where, options, environment);
     const path = options.api === "chat" ? "chat/completions" : "completions";
@@ -68,7 +71,6 @@ export class Server {
     this.#headers = { ...headers, "content-type": "application/json", accept: "application/json" };
     this.redact = redactor(secrets);
     this.#clock = clock;
-    this.#fetch = fetcher;
     this.#limiter = new Limiter(options.concurrency, clock);
     this.budget = new Budget(where, options.budget, options.price);
   }
@@ -79,28 +81,31 @@ export class Server {
    * @throws BudgetError before a limit is passed; UsageError for a key or an account that the server refuses
    */
   async ask(request: ServerRequest): Promise<Reply> {
-    const { attempts } = this.options.retry;
+    const attempts = Math.min(this.options.retry.attempts, request.attempts ?? Infinity);
     for (let tried = 1; ; tried++) {
-      const result = await this.#attempt(request);
+      const result = await this.#attempt(request, tried);
       if (!(result instanceof AnswerError)) return { answer: result };
-      const { isFinal = false, usage = null, wait = null, stops = false } = result.options;
-      const message = this.redact(result.message);
-      if (stops)
+      const { isFinal = false, wait = null, stops = false } = result.options;
+      if (stops) {
+        const message = this.redact(result.message);
         throw new UsageError(`${this.where}: ${this.#url} refuses to serve this account: ${message}`);
-      if (isFinal || tried >= attempts) {
-        return { failure: this.#failure(result.outcome, message, tried), usage: isFinal ? usage : null };
       }
+      if (isFinal || tried >= attempts) return this.#replyOf(result, tried);
       await this.#clock.sleep(this.#waitAfter(tried, wait), this.#end.signal);
     }
   }
 
   /** Ends waits and calls in flight. */
   dispose(): void {
-    this.#end.abort(new AstraError(`${this.where}: is disposed of`));
+    this.#end.abort(new AstraError(`${this.where}: was disposed of while it waited for the server`));
   }
 
-  #failure(cause: FailureCause, message: string, attempts: number): Failure {
-    return { stage: "target", message: `${this.options.model}: ${message}`, attempts, cause };
+  #replyOf(result: Answer | AnswerError, attempts: number): Reply {
+    if (!(result instanceof AnswerError)) return { answer: result };
+    const { outcome: cause, options } = result;
+    const message = `${this.options.model}: ${this.redact(result.message)}`;
+    const usage = options.isFinal === true ? (options.usage ?? null) : null;
+    return { failure: { stage: "target", message, attempts, cause }, usage };
   }
 
   /** Doubles with each attempt and varies by a quarter, so that rows that failed together do not return together. */
@@ -111,39 +116,29 @@ export class Server {
   }
 
   /** One call: a place, a reservation, the request, what it cost. */
-  async #attempt({ body, most, identity }: ServerRequest): Promise<Answer | AnswerError> {
+  async #attempt({ body, most, identity }: ServerRequest, tried: number): Promise<Answer | AnswerError> {
     const reserved: Cost = { calls: 1, ...most };
     const place = await this.#limiter.enter(this.#end.signal);
-    let busy: number | null = null;
+    let pause: number | null = null;
     try {
       await this.budget.reserve(reserved);
       let used = reserved;
       try {
         const call = (await this.journal?.reserve(this.where, reserved)) ?? 0;
         const result = await this.#send(body);
-        const isError = result instanceof AnswerError;
-        const usage = isError ? result.options.usage : result.usage;
-        if (isError && result.options.isFree === true) used = { calls: 1, ...FREE };
-        else if (usage !== null && usage !== undefined) used = { calls: 1, ...usage };
-        const isKept = identity !== undefined && (!isError || result.options.isFinal === true);
-        const kept = isKept ? this.#kept(result) : undefined;
-        await this.journal?.settle(call, used, isKept ? identity : undefined, kept);
-        if (isError) busy = result.options.busy ?? null;
+        const { isFinal = true, isFree = false, isOverloaded = false, usage, wait = null } = traitsOf(result);
+        used = { calls: 1, ...(isFree ? FREE : (usage ?? most)) };
+        const isKept = identity !== undefined && isFinal;
+        const kept = isKept ? { request: identity, reply: this.#replyOf(result, tried) } : undefined;
+        await this.journal?.settle(call, used, kept);
+        if (isOverloaded) pause = Math.min(wait ?? 0, 1000 * this.options.retry.maxWait);
         return result;
       } finally {
         this.budget.settle(reserved, used);
       }
     } finally {
-      // A pause never lasts longer than a wait.
-      this.#limiter.leave(place, busy === null ? null : Math.min(busy, 1000 * this.options.retry.maxWait));
+      this.#limiter.leave(place, pause);
     }
-  }
-
-  /** What the journal keeps of an answer, or of a server's decision to give none. */
-  #kept(result: Answer | AnswerError): Reply {
-    if (!(result instanceof AnswerError)) return { answer: result };
-    const { outcome, message, options } = result;
-    return { failure: this.#failure(outcome, this.redact(message), 1), usage: options.usage ?? null };
   }
 
   async #send(body: Record<string, unknown>): Promise<Answer | AnswerError> {
@@ -152,7 +147,7 @@ export class Server {
     const timer = setTimeout(() => late.abort(), 1000 * this.options.timeout);
     const signal = AbortSignal.any([late.signal, this.#end.signal]);
     try {
-      const response = await this.#fetch(this.#url, {
+      const response = await fetch(this.#url, {
         method: "POST",
         headers: this.#headers,
         body: JSON.stringify(body),
@@ -182,6 +177,10 @@ export class Server {
     }
   }
 }
+
+/** An answer is final. */
+const traitsOf = (result: Answer | AnswerError): AnswerError["options"] =>
+  result instanceof AnswerError ? { isFinal: false, ...result.options } : { usage: result.usage };
 
 function modelOf(body: unknown): string | null {
   const { model } = body as { model?: unknown };

@@ -14,14 +14,14 @@ const modelIdentity = z.looseObject({
 /** How local models read conversations: with the checkpoint's chat template, or as plain text. */
 const formats = z.record(z.string(), z.enum(["chat", "plain"]));
 
-/** What the server of a model was seen to do at the start. */
+/** Observed behavior of the server of a model, at the start. */
 const server = z.looseObject({
   /** The name that it gives its model. */
   model: z.string().nullable(),
   /** The parameter that limits an answer, and whether answers keep to it; null where it counts no tokens. */
   limit: z.string(),
   limit_holds: z.boolean().nullable(),
-  /** Parameters that it refuses, and that were not sent. */
+  /** Parameters that it rejects, and that were not sent. */
   omitted: z.array(z.string()),
   /** The share of an answer's tokens with log-probabilities. */
   logprobs: z.number(),

@@ -1,6 +1,7 @@
 import {
   closeSync,
   existsSync,
+  fdatasync,
   fstatSync,
   ftruncateSync,
   openSync,
@@ -44,6 +45,17 @@ export class Journal {
         if (fstatSync(handle).size > before) ftruncateSync(handle, before);
         throw error;
       }
+    });
+  }
+
+  /** Waits until what was appended is on the disk. @throws UsageError if the disk is full or fails */
+  async synchronize(): Promise<void> {
+    const handle = this.#handle;
+    if (handle === null) return;
+    const error = await new Promise<Error | null>((resolve) => fdatasync(handle, resolve));
+    if (error === null) return;
+    explainDiskErrors(this.path, () => {
+      throw error;
     });
   }
 

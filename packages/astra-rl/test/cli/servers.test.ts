@@ -48,14 +48,15 @@ const filesIn = (folder: string): string[] =>
 
 it("rollout and eval ask a server, count what it made of turns, and tell what was spent", async () => {
   const { baseURL, asked } = await loopback((one, response) => {
-    const number = lastText(one).length % 4;
-    if (number === 0)
+    const isAbout = (text: string) => one.body.messages!.some(({ content }) => content.includes(text));
+    if (isAbout("What now?"))
+      return json(response, 400, { error: { code: "content_filter", message: "policy" } });
+    if (isAbout("It rained."))
       return json(response, 200, completion(one, null, { message: { content: null, refusal: "I can't." } }));
-    if (number === 1) return json(response, 400, { error: { code: "content_filter", message: "policy" } });
     return rude(one, response);
   });
   const file = configuration(local(baseURL));
-  const rolled = await runCommand("rollout", file, "--episodes", "4", "--json");
+  const rolled = await runCommand("rollout", file, "--episodes", "12", "--json");
   expect([rolled.code, rolled.err]).toEqual([
     0,
     expect.stringMatching(/target: m at .*\ntarget: \d+ calls, .* tokens read/s),
@@ -72,11 +73,12 @@ it("rollout and eval ask a server, count what it made of turns, and tell what wa
   const output = join(file, "..", "evaluation.json");
   const before = asked.length;
   const evaluated = await runCommand("eval", file, "--output", output);
-  expect([0, 3]).toContain(evaluated.code);
   const { summary, details, measured } = parseEvaluationRecord(readFileSync(output, "utf8"));
   const turns = details.flatMap(({ per_turn }) => per_turn);
   const filtered = turns.filter(({ outcome }) => outcome === "filtered");
-  expect(summary.outcomes?.["filtered"] ?? 0).toBe(filtered.length);
+  // One of the three conversations ends at the filter; another is refused in both of its turns.
+  expect([evaluated.code, filtered.length]).toEqual([0, 1]);
+  expect(summary.outcomes).toEqual({ filtered: 1, refused: 2 });
   for (const { error, response_harm } of filtered)
     expect([error, response_harm]).toEqual([expect.stringContaining("filter"), null]);
   expect(measured!.target).toEqual({ model: `${baseURL} m`, files: {} });
@@ -101,7 +103,7 @@ it("an evaluation that was interrupted goes on with the answers that it has", as
   const told = asked.length - 1;
   limit = Infinity;
   const whole = await runCommand("eval", file, "--output", output, "--set", "evaluation.batchSize=1");
-  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`its ${told} answers in `)]);
+  expect([whole.code, whole.err]).toEqual([0, expect.stringContaining(`has ${told} answers from before`)]);
   const texts = asked
     .filter((_, at) => at !== told)
     .map(({ body }) => JSON.stringify([body.messages, body.seed]));

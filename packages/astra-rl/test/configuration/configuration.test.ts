@@ -395,6 +395,7 @@ test("the committed reference of all keys is the current one, and leaves none ou
     "generation.tester.topK",
     "models.lora.rank",
     "reward.terms.weight",
+    "models.tester.retry.maxWait",
   ]) {
     const [section, ...rest] = key.split(".");
     expect(text.split(`\n## ${section}\n`)[1]!.split("\n## ")[0]).toContain(`- \`${rest.join(".")}\` (`);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { Conversation, Message } from "../../src/core/index.js";
-import { AnswerJournal, HTTPModel } from "../../src/http/index.js";
+import { AnswerJournal, HTTPModel, type HTTPModelOptions } from "../../src/http/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { completion, json, lastText, loopback, type Asked, type Responder } from "./loopback.js";
 
@@ -48,6 +48,14 @@ const FINAL: readonly ((asked: Asked, response: ServerResponse) => unknown)[] = 
   (_, r) => json(r, 200, { choices: [{ message: { content: "", reasoning: "Hm." } }] }),
 ];
 
+const modelOf = (server: Omit<HTTPModelOptions["server"], "model">) =>
+  new HTTPModel(
+    "target",
+    "target",
+    { server: { model: "m", ...server }, sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 } },
+    { environment: {} },
+  );
+
 it("thousands of rows with faults of every kind: each has its own answer or a failure with its cause, none twice", async () => {
   const attempts = new Map<string, number>();
   let deadUntil = 0;
@@ -76,22 +84,13 @@ it("thousands of rows with faults of every kind: each has its own answer or a fa
   const { baseURL, calls } = await loopback(respond);
   const file = join(temporaryFolder(), "answers.jsonl");
   const journal = new AnswerJournal(file);
-  const model = new HTTPModel(
-    "target",
-    "target",
-    {
-      server: {
-        baseURL,
-        model: "m",
-        concurrency: 64,
-        timeout: (60 * SECOND) / 1000,
-        retry: { attempts: 40, delay: SECOND / 1000, maxWait: (6 * SECOND) / 1000 },
-        budget: { calls: 20 * ROWS },
-      },
-      sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 },
-    },
-    { environment: {} },
-  );
+  const model = modelOf({
+    baseURL,
+    concurrency: 64,
+    timeout: (60 * SECOND) / 1000,
+    retry: { attempts: 40, delay: SECOND / 1000, maxWait: (6 * SECOND) / 1000 },
+    budget: { calls: 20 * ROWS },
+  });
   await model.keepAnswers(journal);
   let failures = 0;
   let grown = 0;
@@ -143,21 +142,12 @@ it("a limit of calls is never passed, and nothing that was paid for is lost", as
   const rows = Array.from({ length: 60 }, (_, row) => row);
   const run = async (limit: number) => {
     const journal = new AnswerJournal(file);
-    const model = new HTTPModel(
-      "target",
-      "target",
-      {
-        server: {
-          baseURL,
-          model: "m",
-          concurrency: 7,
-          retry: { attempts: 8, delay: 0.001 },
-          budget: { calls: limit },
-        },
-        sampling: { maxNewTokens: 5, temperature: 1, topK: 0, topP: 1 },
-      },
-      { environment: {} },
-    );
+    const model = modelOf({
+      baseURL,
+      concurrency: 7,
+      retry: { attempts: 8, delay: 0.001 },
+      budget: { calls: limit },
+    });
     try {
       await model.keepAnswers(journal);
       return await model.generate(

@@ -1,6 +1,8 @@
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Conversation, Message, NotedMessage, type Failure } from "../../src/core/index.js";
-import { HTTPModel, HTTPTester, type HTTPModelOptions } from "../../src/http/index.js";
+import { AnswerJournal, HTTPModel, HTTPTester, type HTTPModelOptions } from "../../src/http/index.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
 import { completion, json, lastText, loopback, wait, type Responder } from "./loopback.js";
 
 const QUICK = { attempts: 3, delay: 0.001, maxWait: 0.01 };
@@ -265,5 +267,51 @@ describe("an answer", () => {
     ] as const) {
       await expect(one((_, response) => json(response, status, body))).rejects.toThrow("refuses to serve");
     }
+  });
+});
+
+describe("a retry", () => {
+  /** Waits pass at once, and are counted. */
+  function jumpingClock() {
+    let now = 0;
+    const sleep = async (milliseconds: number) => {
+      now += milliseconds;
+    };
+    return { now: () => now, sleep };
+  }
+
+  it("outlives a server that is dead for a minute, with the defaults; Retry-After is waited for up to maxWait", async () => {
+    const clock = jumpingClock();
+    let start = Infinity;
+    const { baseURL, asked } = await loopback((one, response) => {
+      start = Math.min(start, clock.now());
+      if (clock.now() - start < 60_000) return json(response, 500, {});
+      if (clock.now() - start < 100_000) return json(response, 503, {}, { "retry-after": "3600" });
+      return echo(one, response);
+    });
+    const server = { baseURL, model: "m" };
+    const sampling = { maxNewTokens: 5 } as HTTPModelOptions["sampling"];
+    const made = new HTTPModel("target", "target", { server, sampling }, { environment: {}, clock });
+    const [said] = await made.generate([probe("Hi")], { keys: [key(1)] });
+    expect((said as Message).text).toBe("<Hi>");
+    expect(clock.now() - start).toBeLessThan(400_000);
+    expect(asked.length).toBeLessThanOrEqual(8);
+  });
+
+  it("is counted in a decision that the journal keeps, so that a resumed run records the same", async () => {
+    const { baseURL, asked } = await loopback((one, response) =>
+      one.call % 2 === 1
+        ? json(response, 500, {})
+        : json(response, 400, { error: { code: "content_filter", message: "policy" } }),
+    );
+    const journal = new AnswerJournal(join(temporaryFolder(), "answers.jsonl"));
+    const made = model(baseURL);
+    await made.keepAnswers(journal);
+    const [first] = await made.generate([probe("Hi")], { keys: [key(1)] });
+    const [second] = await made.generate([probe("Hi")], { keys: [key(1)] });
+    expect(failureOf(first!)).toMatchObject({ cause: "filtered", attempts: 2 });
+    expect([second, asked.length]).toEqual([first, 2]);
+    made.dispose();
+    journal.close();
   });
 });

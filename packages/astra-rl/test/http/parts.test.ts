@@ -137,20 +137,25 @@ describe("the budget", () => {
 
 describe("the journal", () => {
   const cost = { calls: 1, input: 9, output: 4 };
+  const replyOf = (text: string) => ({ answer: { text, note: null, usage: null, logprobs: null } });
 
   it("gives answers back after it is opened again, and counts calls without an end in full", async () => {
     const file = join(temporaryFolder(), "answers.jsonl");
     const journal = new AnswerJournal(file);
     const [a, b, c] = await Promise.all(["x", "x", "y"].map((model) => journal.reserve(model, cost)));
-    await journal.settle(a!, { calls: 1, input: 5, output: 1 }, "hash-a", { text: "Grüße\n" });
-    expect(journal.answer("hash-a")).toEqual({ text: "Grüße\n" });
+    await journal.settle(
+      a!,
+      { calls: 1, input: 5, output: 1 },
+      { request: "hash-a", reply: replyOf("Grüße\n") },
+    );
+    expect(journal.reply("hash-a")).toEqual(replyOf("Grüße\n"));
     await journal.settle(b!, { calls: 1, input: 0, output: 0 });
     journal.close();
     appendFileSync(file, '{"call": 9, "use');
     const again = new AnswerJournal(file);
     expect(again.size).toBe(1);
-    expect(again.answer("hash-a")).toEqual({ text: "Grüße\n" });
-    expect(again.answer("hash-b")).toBeUndefined();
+    expect(again.reply("hash-a")).toEqual(replyOf("Grüße\n"));
+    expect(again.reply("hash-b")).toBeUndefined();
     expect(again.spent("x")).toEqual({ calls: 2, input: 5, output: 1 });
     expect(again.spent("y")).toEqual({ calls: 1, input: 9, output: 4 });
     expect(await again.reserve("x", cost)).toBe(c! + 1);
@@ -174,12 +179,15 @@ describe("the journal", () => {
     const rows = Array.from({ length: 400 }, (_, row) => row);
     await Promise.all(
       rows.map(async (row) =>
-        journal.settle(await journal.reserve("m", cost), cost, `${row}`, `${row}${text}`),
+        journal.settle(await journal.reserve("m", cost), cost, {
+          request: `${row}`,
+          reply: replyOf(`${row}${text}`),
+        }),
       ),
     );
     journal.close();
     const again = new AnswerJournal(file);
-    for (const row of rows) expect(again.answer(`${row}`)).toBe(`${row}${text}`);
+    for (const row of rows) expect(again.reply(`${row}`)?.answer?.text).toBe(`${row}${text}`);
     expect(again.spent("m")).toEqual({ calls: 400, input: 3600, output: 1600 });
     again.close();
   });
@@ -189,7 +197,7 @@ describe("the journal", () => {
     (line) => {
       const file = join(temporaryFolder(), "answers.jsonl");
       writeFileSync(file, line);
-      expect(() => new AnswerJournal(file)).toThrow(`${file}:1: is no line of a journal of answers`);
+      expect(() => new AnswerJournal(file)).toThrow(`${file}:1: must be a line of a journal of answers`);
     },
   );
 });

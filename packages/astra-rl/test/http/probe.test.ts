@@ -36,7 +36,7 @@ const traitsOf = async (probe: Responder, server: object = {}, sampling: object 
 
 const usage = (tokens: number) => ({ prompt_tokens: 5, completion_tokens: tokens });
 
-it("finds what an obedient server does, in four calls, and asks only once", async () => {
+it("finds what an obedient server does, in three calls, and asks only once", async () => {
   const { traits, asked, model } = await traitsOf((one, response) =>
     json(response, 200, {
       ...completion(
@@ -105,6 +105,18 @@ it("finds that a limit is ignored, and the name that is not", async () => {
     "target.budget: the server does not keep to max_tokens (30 tokens, 8 allowed)",
   );
   await expect(traitsOf(both, { budget: { calls: 100 } })).resolves.toBeDefined();
+});
+
+it("does not go on without any limit of an answer", async () => {
+  const { error } = await traitsOf((one, response) => {
+    const name = ["max_tokens", "max_completion_tokens"].find((each) => one.body[each] !== undefined);
+    if (name === undefined) return json(response, 200, completion(one, "one"));
+    return json(response, 400, { error: { message: `unknown parameter: ${name}` } });
+  }).then(
+    () => ({ error: null }),
+    (thrown: unknown) => ({ error: thrown as Error }),
+  );
+  expect(error?.message).toContain("status 400: unknown parameter: max_completion_tokens");
 });
 
 it("finds that seeds repeat nothing", async () => {

@@ -12,6 +12,7 @@ import {
   type Row,
   type Span,
 } from "./format.js";
+import { groupByVoice, leadsProbe, PARAGRAPH, type Voice, type VoiceGroup } from "./voices.js";
 
 export const HISTORIES = ["template", "verbatim"] as const;
 
@@ -33,15 +34,6 @@ export interface ChatOptions {
   history?: (typeof HISTORIES)[number];
   /** The date for templates that write one. Default: now. */
   date?: Date;
-}
-
-type Voice = "user" | "assistant";
-
-/** Consecutive messages of one voice, which the template gets as one message. */
-interface Group {
-  readonly voice: Voice;
-  /** Indices of its messages in the conversation; empty for the user message that an assistant's first one needs. */
-  readonly at: number[];
 }
 
 /** What a template writes before one content, and does to it. */
@@ -122,7 +114,7 @@ export class ChatFormat implements Format {
 
   cue(conversation: Conversation): readonly number[] {
     const messages = conversation.messages();
-    const groups = this.#groups(messages);
+    const groups = groupByVoice(messages, this.#role);
     if (groups.length > 0) return this.#scaffold(voicesOf(groups), this.#systemOf(messages)).endIds;
     const { slots, endIds } = this.#scaffold(["user"], this.#systemOf(messages));
     return [...slots[0]!.front, ...endIds];
@@ -137,7 +129,7 @@ export class ChatFormat implements Format {
   truncate(conversation: Conversation, row: Row, room: number, own: OwnIds): Row {
     const messages = conversation.messages();
     let shortest = row;
-    for (const { voice, at } of this.#groups(messages).slice(1)) {
+    for (const { voice, at } of groupByVoice(messages, this.#role).slice(1)) {
       const first = at[0]!;
       if (voice === "assistant" || row[first]!.ids.length === 0) continue;
       const isSystem = ({ from }: Message) => from === "system";
@@ -212,7 +204,7 @@ export class ChatFormat implements Format {
 
   /** What is written before each message; null for a system message, which is part of what precedes the first content. */
   #slots(messages: readonly Message[]): (Slot | null)[] {
-    const groups = this.#groups(messages);
+    const groups = groupByVoice(messages, this.#role);
     const { slots } = this.#scaffold(voicesOf(groups), this.#systemOf(messages));
     const found: (Slot | null)[] = messages.map(() => null);
     for (const [index, { at }] of groups.entries()) {
@@ -230,24 +222,12 @@ export class ChatFormat implements Format {
         found[message] = { ...slot, front, after, space: isSkipped ? "" : space, trimsStart, trimsEnd };
         front = [];
         if (isSkipped) continue;
-        const isPrompted = from === "prompt" && messages[at[place + 1]!]?.from === "tester";
-        if (isPrompted) front = this.codec.continue(PARAGRAPH);
+        const isPrompt = leadsProbe(messages[message]!, messages[at[place + 1]!]);
+        if (isPrompt) front = this.codec.continue(PARAGRAPH);
         [after, space, trimsStart] = [front, "", false];
       }
     }
     return found;
-  }
-
-  #groups(messages: readonly Message[]): Group[] {
-    const groups: Group[] = [];
-    for (const [index, { from }] of messages.entries()) {
-      if (from === "system") continue;
-      const voice = from === this.#role ? "assistant" : "user";
-      if (groups.length === 0 && voice === "assistant") groups.push({ voice: "user", at: [] });
-      if (groups.at(-1)?.voice === voice) groups.at(-1)!.at.push(index);
-      else groups.push({ voice, at: [index] });
-    }
-    return groups;
   }
 
   #systemOf(messages: readonly Message[]): string | null {
@@ -346,7 +326,6 @@ export class ChatFormat implements Format {
   }
 }
 
-const PARAGRAPH = "\n\n";
 const SPACE = "\n \n";
 const REASONING_END = "</think>";
 
@@ -354,7 +333,7 @@ const REASONING_END = "</think>";
 const markOf = (at: number) => `QvXz${at}zXvQ`;
 const reasonOf = (at: number) => `QrXz${at}zXrQ`;
 
-const voicesOf = (groups: readonly Group[]): Voice[] => groups.map(({ voice }) => voice);
+const voicesOf = (groups: readonly VoiceGroup[]): Voice[] => groups.map(({ voice }) => voice);
 
 function pieceOf(front: readonly number[], body: readonly number[]): Piece {
   const span: Span = [front.length, front.length + body.length];
