@@ -20,12 +20,15 @@ import torch
 import transformers
 
 
+device = "cpu"
+
+
 def encode(tokenizer, texts):
     return tokenizer(list(texts))["input_ids"]
 
 
 def generate(model, tokenizer, texts, max_new_tokens):
-    batch = tokenizer(list(texts), padding=True, return_tensors="pt", padding_side="left")
+    batch = tokenizer(list(texts), padding=True, return_tensors="pt", padding_side="left").to(device)
     output = model.generate(
         **batch,
         pad_token_id=tokenizer.eos_token_id,
@@ -44,13 +47,14 @@ def logprobs(model, tokenizer, contexts, continuations):
     context_ids, continuation_ids = encode(tokenizer, contexts), encode(tokenizer, continuations)
     rows = [a + b for a, b in zip(context_ids, continuation_ids)]
     length = max(map(len, rows))
-    ids = torch.tensor([row + [tokenizer.eos_token_id] * (length - len(row)) for row in rows])
-    attention = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows])
+    ids = torch.tensor([row + [tokenizer.eos_token_id] * (length - len(row)) for row in rows], device=device)
+    attention = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows], device=device)
     scored = torch.tensor(
         [
             [False] * len(a) + [True] * len(b) + [False] * (length - len(a) - len(b))
             for a, b in zip(context_ids, continuation_ids)
-        ]
+        ],
+        device=device,
     )
     logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1].log_softmax(-1)
     gathered = logits.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
@@ -74,15 +78,18 @@ def main():
     parser.add_argument("--beta", type=float, default=0.1)
     parser.add_argument("--learning-rate", type=float, default=1e-5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
+    global device
+    device = arguments.device
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     transformers.logging.set_verbosity_error()
     load = transformers.AutoModelForCausalLM.from_pretrained
-    tester, target, baseline = (load(arguments.model, dtype=torch.float32) for _ in range(3))
+    tester, target, baseline = (load(arguments.model, dtype=torch.float32).to(device) for _ in range(3))
     tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.model)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token_id = tokenizer.eos_token_id
@@ -105,7 +112,7 @@ def main():
         likelihood = logprobs(target, tokenizer, contexts, probes).sum(-1).exp()
         combined = harm([probe + response for probe, response in zip(probes, responses)])
         alone = harm(responses)
-        rewards = (0.025 * likelihood + 0.1 * torch.tensor(combined) + 0.1 * torch.tensor(alone)).tolist()
+        rewards = (0.025 * likelihood.cpu() + 0.1 * torch.tensor(combined) + 0.1 * torch.tensor(alone)).tolist()
         return [
             (context, probe, response, reward, grow(context + probe + response, depth - 1))
             for probe, response, reward in zip(probes, responses, rewards)

@@ -3,7 +3,7 @@
  * batch and loss. Prints one JSON line of the same form, with the prompts that each step drew.
  *
  *     npx tsx benchmarks/step.ts --model DIR --prompts FILE.json --episodes 2 [--steps 3] [--from 0]
- *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--lora RANK] [--threads 2] [--seed 0] [--bound]
+ *         [--dtype auto|bfloat16|float32] [--update-dtype NAME] [--device cuda] [--lora RANK] [--threads 2] [--seed 0] [--bound]
  *
  * With --from N the episodes are those from training step N on. Without --threads the engine decides. With --bound it measures
  * (not with --lora) what this machine does within the instruction set in force, and says in how many seconds it would do these steps.
@@ -35,6 +35,7 @@ const { values } = parseArgs({
     from: { type: "string", default: "0" },
     dtype: { type: "string", default: "bfloat16" },
     "update-dtype": { type: "string" },
+    device: { type: "string", default: "cpu" },
     lora: { type: "string" },
     threads: { type: "string" },
     seed: { type: "string", default: "0" },
@@ -106,6 +107,7 @@ const loading = performance.now();
 const system = await HFASTSystem.load({
   tester: values.model,
   target: values.model,
+  device: values.device,
   scorer,
   inferenceDtype: values.dtype as InferenceDType,
   updateDtype: (values["update-dtype"] ?? values.dtype) as InferenceDType,

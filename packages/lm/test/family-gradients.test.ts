@@ -1,42 +1,11 @@
 /** Gradients and low-rank updates as transformers computes them; made by golden/make_gradients.py. */
-import { readFileSync } from "node:fs";
 import { liveTensors, noGrad, scope, tensor, type DType, type Tensor } from "@astra-rl/torch";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { loadCausalLM, LoRA, tokenLogprobs, type CausalLM, type ScoredRow } from "../src/index.js";
+import { loadCausalLM, LoRA, tokenLogprobs, type CausalLM } from "../src/index.js";
 import { goldenCausal } from "./golden/families.js";
+import { difference, goldenGradients, summary } from "./golden/gradients.js";
 
-/** Norm of a gradient, and its products with cos(i) and cos(2 i). */
-type Summary = [norm: number, cosine: number, twice: number];
-
-interface Expected {
-  gradients: Record<string, Summary>;
-  lora: {
-    targetModules: string[];
-    logprobs: number[][];
-    gradients: Record<string, { a: Summary; b: Summary }>;
-  };
-}
-
-const golden = JSON.parse(
-  readFileSync(new URL("golden/gradients-expected.json", import.meta.url), "utf8"),
-) as {
-  rows: ScoredRow[];
-  rank: number;
-  scale: number;
-  models: Record<string, Expected>;
-};
-const { rows, rank, scale } = golden;
-
-function summary(gradient: Tensor): Summary {
-  const values = Array.from(gradient.toTypedArray(), Number);
-  const along = (step: number) => values.reduce((sum, value, at) => sum + value * Math.cos(step * at), 0);
-  return [Math.hypot(...values), along(1), along(2)];
-}
-
-/** The largest difference, as a share of the gradient's norm. */
-function difference(found: Summary, expected: Summary): number {
-  return Math.max(...found.map((value, at) => Math.abs(value - expected[at]!))) / expected[0];
-}
+const { rows, rank, scale, models } = goldenGradients;
 
 /** 0.1 · cos(step · i), row by row. */
 function pattern(shape: readonly number[], step: number): Tensor {
@@ -58,7 +27,7 @@ beforeEach(() => (before = liveTensors()));
 afterEach(() => expect(liveTensors()).toBe(before));
 
 it("there are golden gradients of every causal family", () => {
-  expect(Object.keys(golden.models).sort()).toEqual(goldenCausal.map(({ name }) => name).sort());
+  expect(Object.keys(models).sort()).toEqual(goldenCausal.map(({ name }) => name).sort());
 });
 
 const types: [dtype: DType, within: number][] = [
@@ -67,7 +36,7 @@ const types: [dtype: DType, within: number][] = [
 ];
 
 describe.each(goldenCausal)("the causal model $name", ({ name, folder }) => {
-  const expected = golden.models[name]!;
+  const expected = models[name]!;
 
   it.each(types)("has transformers' gradients in %s", async (dtype, within) => {
     const { model } = await loadCausalLM(folder, { dtype });

@@ -227,7 +227,7 @@ describe("hostile arguments", () => {
         (which, changes) => {
           const item = cases[which] as (typeof cases)[number];
           scope(() => {
-            const values = item.arguments.map(decode);
+            const values = item.arguments.map((value) => decode(value));
             const options: Record<string, unknown> = Object.fromEntries(
               Object.entries(item.options).map(([key, value]) => [camelCase(key), decode(value)]),
             );

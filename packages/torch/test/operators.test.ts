@@ -5,45 +5,15 @@ import { describe, expect, it } from "vitest";
 import { operatorNames } from "../src/operator-names.generated.js";
 import { testAddon } from "./test-addon.js";
 import { dtypeFacts, type DType } from "../src/dtype.js";
-import { Generator, ones, scope, Tensor, tensor } from "../src/index.js";
+import { ones, scope, Tensor, tensor } from "../src/index.js";
 import { operatorTable } from "../scripts/operator-table.mjs";
-import { camelCase, decode, goldenCases, invoke, isEncodedTensor, numberOf } from "./golden-cases.js";
+import { camelCase, disagreement, goldenCases, resultOf, type Tolerance } from "./golden-cases.js";
 import { expectNoLeaks } from "./live-tensors.js";
 
 expectNoLeaks();
 
-/** Relative and absolute difference allowed: a few units in the last place of the dtype. */
-const tolerance: Partial<Record<DType, number>> = {
-  float32: 3e-6,
-  float64: 1e-9,
-  bfloat16: 1e-2,
-  float16: 1e-3,
-};
-
-function expectEqual(actual: unknown, expected: unknown, where: string): void {
-  if (isEncodedTensor(expected)) {
-    if (!(actual instanceof Tensor)) throw new Error(`${where}: expected a tensor, got ${String(actual)}`);
-    expect(actual.dtype, `${where}: dtype`).toBe(expected.dtype);
-    expect(actual.shape, `${where}: shape`).toEqual(expected.shape);
-    const numbers = Array.from(actual.toTypedArray(), Number);
-    const allowed = tolerance[expected.dtype] ?? 0;
-    for (const [index, encoded] of expected.tensor.entries()) {
-      const wanted = numberOf(encoded);
-      const got = numbers[index] as number;
-      const isEqual =
-        Object.is(got, wanted) || Math.abs(got - wanted) <= allowed * Math.max(1, Math.abs(wanted));
-      if (!isEqual) throw new Error(`${where}: element ${index} is ${got}, PyTorch gives ${wanted}`);
-    }
-  } else if (Array.isArray(expected)) {
-    expect(Array.isArray(actual), `${where}: an array`).toBe(true);
-    expect((actual as unknown[]).length, `${where}: length`).toBe(expected.length);
-    expected.forEach((item, index) => expectEqual((actual as unknown[])[index], item, `${where}[${index}]`));
-  } else expect(actual, where).toBe(expected);
-}
-
-function disposeGenerators(values: unknown[]): void {
-  for (const value of values) if (value instanceof Generator) value.dispose();
-}
+/** A few units in the last place of the dtype. */
+const tolerance: Tolerance = { float32: 3e-6, float64: 1e-9, bfloat16: 1e-2, float16: 1e-3 };
 
 const cases = goldenCases();
 const names = [...new Set(cases.map((item) => item.name))];
@@ -52,14 +22,9 @@ describe("operators against PyTorch's values", () => {
   it.each(names)("%s", (name) => {
     for (const [index, item] of cases.filter((candidate) => candidate.name === name).entries()) {
       scope(() => {
-        const values = item.arguments.map(decode);
-        const options = Object.fromEntries(
-          Object.entries(item.options).map(([key, value]) => [camelCase(key), decode(value)]),
-        );
-        const result = invoke(name, values, Object.keys(options).length > 0 ? options : undefined);
-        expectEqual(result, item.expected, `${name} case ${index}`);
+        const { result, values } = resultOf(item);
+        expect(disagreement(result, item.expected, tolerance, `${name} case ${index}`)).toBeNull();
         if (name.endsWith("_")) expect(result, `${name} returns the tensor it was called on`).toBe(values[0]);
-        disposeGenerators([...values, ...Object.values(options)]);
       });
     }
   });
