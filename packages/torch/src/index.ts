@@ -52,7 +52,7 @@ export { autocastLinear, type AutocastLinearOptions } from "./kernels/autocast-l
 export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./kernels/autocast-norm.js";
 export { cast } from "./cast.js";
 export { checkpoint } from "./checkpoint.js";
-export { copyColumns, decodeAttention, type SharedColumns } from "./kernels/decode-attention.js";
+export { ColumnRuns, copyColumns, decodeAttention, type SharedColumns } from "./kernels/decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";
 export { fusedAttention } from "./kernels/fused-attention.js";
 export { geluTanh } from "./kernels/gelu-tanh.js";

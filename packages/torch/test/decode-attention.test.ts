@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  ColumnRuns,
   copyColumns,
   decodeAttention,
   noGrad,
@@ -348,6 +349,15 @@ describe("decodeAttention", () => {
 });
 
 describe("copyColumns", () => {
+  const copied = (to: Tensor, from: Tensor, runs: readonly (readonly number[])[]) => {
+    const where = new ColumnRuns(runs);
+    try {
+      copyColumns(to, from, where);
+    } finally {
+      where.dispose();
+    }
+  };
+
   it("copies the columns that runs name, of any type and layout, and nothing else", () => {
     fc.assert(
       fc.property(
@@ -373,7 +383,7 @@ describe("copyColumns", () => {
               const source = from.select(0, row).narrow(1, column, count);
               expected.select(0, toRow).narrow(1, toColumn, count).copy_(source);
             }
-            copyColumns(to, from, integers(runs));
+            copied(to, from, runs);
             expect(to.toArray()).toEqual(expected.toArray());
           });
         },
@@ -384,7 +394,7 @@ describe("copyColumns", () => {
   it("refuses runs that reach beyond either side", () => {
     scope(() => {
       const [to, from] = [zeros([2, 1, 5, 3]), zeros([3, 1, 4, 3])];
-      copyColumns(to, from, integers([[1, 1, 2, 0, 4]]));
+      copied(to, from, [[1, 1, 2, 0, 4]]);
       for (const bad of [
         [2, 0, 0, 0, 1],
         [-1, 0, 0, 0, 1],
@@ -393,12 +403,28 @@ describe("copyColumns", () => {
         [0, 0, 0, 1, 4],
         [0, 0, 0, 0, -1],
       ]) {
-        expect(() => copyColumns(to, from, integers([bad]))).toThrow("a run reaches beyond");
+        expect(() => copied(to, from, [bad])).toThrow("a run reaches beyond");
       }
-      const run = integers([[0, 0, 0, 0, 1]]);
-      expect(() => copyColumns(to, from, integers([[0, 0, 0, 0]]))).toThrow("runs must be int32[count, 5]");
-      expect(() => copyColumns(to, zeros([1, 2, 1, 3]), run)).toThrow(TorchError);
-      expect(() => copyColumns(to.transpose(0, 2), from, run)).toThrow(TorchError);
+      const run = [[0, 0, 0, 0, 1]];
+      expect(() => new ColumnRuns([[0, 0, 0, 0]])).toThrow("a run has 5 numbers, got 4");
+      expect(() => copied(to, zeros([1, 2, 1, 3]), run)).toThrow(TorchError);
+      expect(() => copied(to.transpose(0, 2), from, run)).toThrow(TorchError);
+    });
+  });
+
+  it("off the CPU, takes the same places from indices, made once for tensors of the same shapes", () => {
+    scope(() => {
+      const runs = new ColumnRuns([[1, 1, 0, 2, 2]]);
+      const [to, from] = [zeros([2, 2, 3, 1]), zeros([1, 2, 4, 1])];
+      const { targets, sources } = runs.indices(to, from);
+      // Row 1 of 2 heads and 3 columns: from 6 and 9 on. Row 0 of 4 columns: from 0 and 4 on.
+      expect([targets.toArray(), sources.toArray()]).toEqual([
+        [7, 8, 10, 11],
+        [2, 3, 6, 7],
+      ]);
+      expect(runs.indices(zeros([2, 2, 3, 5]), zeros([9, 2, 4, 5]))).toBe(runs.indices(to, from));
+      expect(runs.indices(zeros([2, 2, 4, 1]), from).targets.toArray()).toEqual([9, 10, 13, 14]);
+      runs.dispose();
     });
   });
 });

@@ -4,6 +4,7 @@ import {
   autocastLinear,
   autocastLayerNorm,
   conv1d,
+  ColumnRuns,
   copyColumns,
   decodeAttention,
   full,
@@ -269,7 +270,9 @@ describe("loops that write into a given tensor", () => {
       const buffer = full([1, 2, 48, 64], 3);
       const loss = squares(buffer);
       const view = squares(buffer.narrow(2, 0, 4));
-      copyColumns(buffer, zeros([1, 2, 2, 64]), tensor([[0, 1, 0, 0, 2]], { dtype: "int32" }));
+      const runs = new ColumnRuns([[0, 1, 0, 0, 2]]);
+      copyColumns(buffer, zeros([1, 2, 2, 64]), runs);
+      runs.dispose();
       expect(() => loss.backward()).toThrow(changed);
       expect(() => view.backward()).toThrow(changed);
       // What is recorded afterwards is right.
@@ -301,11 +304,13 @@ describe("loops that write into a given tensor", () => {
 
   it("refuse to write several numbers to one place, and copy within one tensor what was there before", () => {
     scope(() => {
-      const runs = (...numbers: number[]) => tensor([numbers], { dtype: "int32" });
+      const [narrow, wide] = [new ColumnRuns([[0, 0, 0, 0, 2]]), new ColumnRuns([[0, 1, 0, 0, 3]])];
       const one = zeros([1, 1, 1, 4]).expand([1, 1, 6, 4]);
-      expect(() => copyColumns(one, ones([1, 1, 2, 4]), runs(0, 0, 0, 0, 2))).toThrow(TorchError);
+      expect(() => copyColumns(one, ones([1, 1, 2, 4]), narrow)).toThrow(TorchError);
       const buffer = tensor([0, 1, 2, 3, 4, 5]).view([1, 1, 6, 1]);
-      copyColumns(buffer, buffer.narrow(2, 0, 3), runs(0, 1, 0, 0, 3));
+      copyColumns(buffer, buffer.narrow(2, 0, 3), wide);
+      narrow.dispose();
+      wide.dispose();
       expect(buffer.view([6]).toArray()).toEqual([0, 0, 1, 2, 4, 5]);
     });
   });

@@ -1,7 +1,7 @@
-import { arange, AstraError, copyColumns, dispose, keep, scope, tensor } from "@astra-rl/torch";
+import { arange, AstraError, ColumnRuns, copyColumns, dispose, keep, scope, tensor } from "@astra-rl/torch";
 import type { SharedColumns, Tensor } from "@astra-rl/torch";
 import type { AttentionCache, CachedRows } from "../causal-lm.js";
-import { runsTensor, type KeyValueCache, type Rectangle } from "./key-value-cache.js";
+import type { KeyValueCache, Rectangle } from "./key-value-cache.js";
 
 /**
  * Selected rows of a cache, as used by forward passes. Each pass starts with `begin`; tensors shared by its
@@ -73,6 +73,8 @@ class Part implements CachedRows {
   #starts: readonly number[] = [];
   #counts: readonly number[] = [];
   #width = 0;
+  /** Where new tokens are appended in every layer. */
+  #runs: ColumnRuns | null = null;
   readonly #made = new Map<string, Tensor>();
 
   constructor(
@@ -109,13 +111,11 @@ class Part implements CachedRows {
 
   append(layer: number, key: Tensor, value: Tensor): void {
     this.#layer = layer;
-    const runs = this.once("runs", () =>
-      runsTensor(
-        this.#rows
-          .map((row, at) => [row, this.#starts[at]!, this.first + at, 0, this.#counts[at]!])
-          .filter(([, , , , count]) => count! > 0),
-      ),
-    );
+    const runs = (this.#runs ??= new ColumnRuns(
+      this.#rows
+        .map((row, at) => [row, this.#starts[at]!, this.first + at, 0, this.#counts[at]!])
+        .filter(([, , , , count]) => count! > 0),
+    ));
     copyColumns(this.key, key, runs);
     copyColumns(this.value, value, runs);
   }
@@ -176,6 +176,8 @@ class Part implements CachedRows {
   }
 
   #forget(): void {
+    this.#runs?.dispose();
+    this.#runs = null;
     for (const made of this.#made.values()) made.dispose();
     this.#made.clear();
   }

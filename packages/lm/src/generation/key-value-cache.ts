@@ -1,4 +1,4 @@
-import { AstraError, bytesOf, copyColumns, keep, scope, tensor, zeros } from "@astra-rl/torch";
+import { AstraError, bytesOf, ColumnRuns, copyColumns, keep, zeros } from "@astra-rl/torch";
 import type { Device, DType, Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 
@@ -95,8 +95,8 @@ export class KeyValueCache {
       const needed = Math.max(...columns.slice(first, first + count));
       if (needed <= capacity) continue;
       rectangle.capacity = roundUp(Math.max(needed, Math.ceil(capacity * 1.5)));
-      scope(() => {
-        const runs = runsTensor(Array.from({ length: count }, (_, row) => [row, 0, row, 0, capacity]));
+      const runs = new ColumnRuns(Array.from({ length: count }, (_, row) => [row, 0, row, 0, capacity]));
+      try {
         for (const buffers of [rectangle.keys, rectangle.values]) {
           buffers.forEach((old, layer) => {
             const larger = this.#buffer(rectangle);
@@ -105,7 +105,9 @@ export class KeyValueCache {
             buffers[layer] = larger;
           });
         }
-      });
+      } finally {
+        runs.dispose();
+      }
     }
   }
 
@@ -127,16 +129,16 @@ export class KeyValueCache {
       throw new AstraError("internal: KeyValueCache.select: the cache was given up");
     }
     const selected = new KeyValueCache(this.shape, divide(this.shape, capacities, leastSaving));
-    scope(() => {
-      // For each pair of rectangles, the columns to copy from one to the other.
-      const moves = selected.#rectangles.flatMap((to) =>
-        this.#rectangles.flatMap((from) => {
-          const runs = Array.from({ length: to.count }, (_, at) => at)
-            .map((at) => [at, 0, rows[to.first + at]! - from.first, 0, lengths[to.first + at]!] as const)
-            .filter(([, , row, , length]) => row >= 0 && row < from.count && length > 0);
-          return runs.length === 0 ? [] : [{ to, from, runs: runsTensor(runs) }];
-        }),
-      );
+    // For each pair of rectangles, the columns to copy from one to the other.
+    const moves = selected.#rectangles.flatMap((to) =>
+      this.#rectangles.flatMap((from) => {
+        const runs = Array.from({ length: to.count }, (_, at) => at)
+          .map((at) => [at, 0, rows[to.first + at]! - from.first, 0, lengths[to.first + at]!] as const)
+          .filter(([, , row, , length]) => row >= 0 && row < from.count && length > 0);
+        return runs.length === 0 ? [] : [{ to, from, runs: new ColumnRuns(runs) }];
+      }),
+    );
+    try {
       for (let layer = 0; layer < this.shape.layers; layer += 1) {
         selected.#makeLayer();
         for (const { to, from, runs } of moves) {
@@ -147,7 +149,9 @@ export class KeyValueCache {
         for (const { keys, values } of this.#rectangles)
           [keys, values].forEach((each) => each[layer]!.dispose());
       }
-    });
+    } finally {
+      for (const { runs } of moves) runs.dispose();
+    }
     if (consume) this.dispose();
     return selected;
   }
@@ -204,11 +208,6 @@ export function cacheBytes(shape: CacheShape, capacities: readonly number[], lea
     0,
   );
   return columns * bytesPerColumn(shape);
-}
-
-/** Column runs for copyColumns: [to row, to column, from row, from column, count]. */
-export function runsTensor(runs: readonly (readonly number[])[]): Tensor {
-  return tensor(Int32Array.from(runs.flat()), { dtype: "int32", shape: [runs.length, 5] });
 }
 
 function roundUp(columns: number): number {

@@ -1,11 +1,67 @@
+import { TorchError } from "../errors.js";
 import { addon } from "../native.js";
 import { isTensor, requireTensor, wrap } from "../operator-call.js";
 import { tensor } from "../factories.js";
-import { isGradEnabled, noGrad, scope } from "../scope.js";
+import { isGradEnabled, keep, noGrad, scope } from "../scope.js";
 import type { Tensor } from "../tensor.js";
 
 function handle(where: string, name: string, value: unknown): number {
   return requireTensor(where, name, value).handle;
+}
+
+/** Which columns to copy where, for any number of copies between tensors, such as those of all layers. */
+export class ColumnRuns {
+  /** int32 [n, 5] on the CPU, as given. */
+  readonly table: Tensor;
+  /** The same as rows of [R·H·C, E] and [r·h·c, E], where libtorch's operators copy: int64, for tensors like the last. */
+  #indices: { like: string; targets: Tensor; sources: Tensor } | null = null;
+
+  /** @param runs each: row written, first column written, row read, first column read, number of columns */
+  constructor(readonly runs: readonly (readonly number[])[]) {
+    const odd = runs.find((run) => run.length !== 5);
+    if (odd !== undefined) throw new TorchError(`ColumnRuns: a run has 5 numbers, got ${odd.length}`);
+    this.table = keep(tensor(Int32Array.from(runs.flat()), { dtype: "int32", shape: [runs.length, 5] }));
+  }
+
+  /** Made once for all copies between tensors of these shapes: on a GPU, each transfer waits for the device. */
+  indices(to: Tensor, from: Tensor): { targets: Tensor; sources: Tensor } {
+    const [, heads, toColumns] = to.shape as [number, number, number];
+    const fromColumns = from.size(2);
+    const like = [heads, toColumns, fromColumns, to.device].join(" ");
+    if (this.#indices?.like === like) return this.#indices;
+    this.#forget();
+    const [written, read]: [number[], number[]] = [[], []];
+    for (const [toRow, toColumn, fromRow, fromColumn, count] of this.runs as [
+      number,
+      number,
+      number,
+      number,
+      number,
+    ][]) {
+      for (let head = 0; head < heads; head += 1) {
+        for (let column = 0; column < count; column += 1) {
+          written.push((toRow * heads + head) * toColumns + toColumn + column);
+          read.push((fromRow * heads + head) * fromColumns + fromColumn + column);
+        }
+      }
+    }
+    const [targets, sources] = [written, read].map((places) =>
+      keep(tensor(Int32Array.from(places), { dtype: "int64", device: to.device })),
+    ) as [Tensor, Tensor];
+    this.#indices = { like, targets, sources };
+    return this.#indices;
+  }
+
+  dispose(): void {
+    this.#forget();
+    this.table.dispose();
+  }
+
+  #forget(): void {
+    this.#indices?.targets.dispose();
+    this.#indices?.sources.dispose();
+    this.#indices = null;
+  }
 }
 
 /**
@@ -13,37 +69,21 @@ function handle(where: string, name: string, value: unknown): number {
  *
  * @param to [R, H, C, E], contiguous; written in place
  * @param from [r, H, c, E], of any type and layout
- * @param runs int32 [n, 5] on the CPU: row written, first column written, row read, first column read, number of columns
  * @throws TorchError if a run is out of range
  */
-export function copyColumns(to: Tensor, from: Tensor, runs: Tensor): void {
+export function copyColumns(to: Tensor, from: Tensor, runs: ColumnRuns): void {
   const where = "copyColumns";
-  if (addon().copyColumns(handle(where, "to", to), handle(where, "from", from), handle(where, "runs", runs)))
-    return;
-  const [heads, size] = [to.size(1), to.size(3)];
-  const [written, read]: [number[], number[]] = [[], []];
-  for (const [toRow, toColumn, fromRow, fromColumn, count] of runs.toArray() as [
-    number,
-    number,
-    number,
-    number,
-    number,
-  ][]) {
-    for (let head = 0; head < heads; head += 1) {
-      for (let column = 0; column < count; column += 1) {
-        written.push((toRow * heads + head) * to.size(2) + toColumn + column);
-        read.push((fromRow * heads + head) * from.size(2) + fromColumn + column);
-      }
-    }
-  }
-  if (written.length === 0) return;
+  const table = handle(where, "runs", runs.table);
+  if (addon().copyColumns(handle(where, "to", to), handle(where, "from", from), table)) return;
+  if (runs.runs.every(([, , , , count]) => count === 0)) return;
   noGrad(() =>
     scope(() => {
-      const [targets, sources] = [written, read].map((places) =>
-        tensor(Int32Array.from(places), { dtype: "int64", device: to.device }),
-      );
-      const taken = from.reshape([-1, size]).indexSelect(0, sources!).to(to.dtype);
-      to.view([-1, size]).indexCopy_(0, targets!, taken);
+      const { targets, sources } = runs.indices(to, from);
+      const taken = from
+        .reshape([-1, from.size(3)])
+        .indexSelect(0, sources)
+        .to(to.dtype);
+      to.view([-1, to.size(3)]).indexCopy_(0, targets, taken);
     }),
   );
 }
