@@ -1,0 +1,36 @@
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+import { runProgram } from "../run-program.mjs";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const check = (...args: string[]) =>
+  runProgram(
+    process.execPath,
+    [
+      "node_modules/tsx/dist/cli.mjs",
+      "--tsconfig",
+      "tsconfig.check.json",
+      "scripts/check-cuda/index.ts",
+      ...args,
+    ],
+    root,
+  );
+
+it("checks itself on the CPU: every operator with a golden value", async () => {
+  const { ok, output } = await check("--device", "cpu", "--only", "operators");
+  const [, right, all] = /(\d+) of (\d+) cases/u.exec(output)!;
+  expect([ok, right]).toEqual([true, all]);
+  expect(Number(all)).toBeGreaterThan(400);
+});
+
+it("says what it cannot do, without a stack trace", async () => {
+  const unknown = await check("--device", "cpu", "--only", "operators,kernels");
+  expect(unknown.output).toBe(
+    "check-cuda: --only: there is no part kernels; choose of operators, models, runs, speed\n",
+  );
+  const missing = await check("--device", "cuda:99");
+  expect([missing.ok, missing.output]).toEqual([
+    false,
+    expect.stringMatching(/^check-cuda: --device: cuda:99 cannot be used: .*\n$/u),
+  ]);
+});
