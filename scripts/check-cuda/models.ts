@@ -29,7 +29,7 @@ export async function checkModels(device: Device): Promise<Row[]> {
   for (const { name, folder, expected } of goldenCausal) {
     const check = () =>
       checkFamily(device, folder, expected, (what, value, bound) => note(what, name, value, bound));
-    failed.push(...(await guarded(`${name}`, check)));
+    failed.push(...(await guarded(name, check)));
     const gradients = () =>
       checkGradients(device, name, folder, (what, value, bound) => note(what, name, value, bound));
     failed.push(...(await guarded(`${name}: gradients`, gradients)));
