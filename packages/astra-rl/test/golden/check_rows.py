@@ -5,7 +5,7 @@
 
 For every turn: the ids of probe and response decode, special tokens spelled out, to the texts of the record; the rows of its
 children begin with its own; and the sum of the target's log-probabilities of the probe's ids, in one forward pass without a
-cache, is the recorded likelihood. Exits with 1 where anything differs. For rollouts that fill no window.
+cache, is the recorded likelihood. Plain formats and chat templates. Exits with 1 where anything differs. For rollouts that fill no window.
 
 Made for torch 2.13.0 and transformers 5.18.0.
 """
@@ -53,7 +53,10 @@ def check(node):
                 wrong.append(("row", before, after))
     probe = target["probe"]
     if probe:
-        at = len(target["context"]) + len(target["heard"]) - len(probe)
+        # A chat template writes ids before and after it.
+        heard = target["heard"]
+        starts = [at for at in range(len(heard)) if heard[at : at + len(probe)] == probe]
+        at = len(target["context"]) + starts[-1]
         ids = torch.tensor([target["context"] + target["heard"]])
         with torch.no_grad():
             logprobs = model(ids).logits.float().log_softmax(-1)
