@@ -75,19 +75,24 @@ export class ModelPool implements Model {
     for (const member of this.members) member.dispose();
   }
 
-  /** Calls each member once with all its rows, and returns the results in row order. */
+  /**
+   * Calls each member once with all its rows, and returns the results in row order. Members are asked together, since
+   * some wait for servers; if one fails, the others are waited for, so that nothing is under way afterwards.
+   */
   async #each<T>(
     keys: readonly NodeKey[],
     ask: (member: Model, pick: <V>(values: readonly V[]) => V[]) => Promise<readonly T[]>,
   ): Promise<T[]> {
     const places = keys.map((key) => this.choose(key));
     const answers: T[] = [];
-    for (const [place, member] of this.members.entries()) {
+    const asked = this.members.map(async (member, place) => {
       const rows = places.flatMap((own, row) => (own === place ? [row] : []));
-      if (rows.length === 0) continue;
+      if (rows.length === 0) return;
       const said = await ask(member, (values) => rows.map((row) => values[row]!));
       rows.forEach((row, at) => (answers[row] = said[at]!));
-    }
+    });
+    const ended = await Promise.allSettled(asked);
+    for (const each of ended) if (each.status === "rejected") throw each.reason;
     return answers;
   }
 }
