@@ -96,11 +96,11 @@ async function loadModels(
         place(loaded, path, loadable(setting));
         continue;
       }
-      const role = name.startsWith("tester") ? "tester" : "target";
+      const speaker = name.startsWith("tester") ? "tester" : "target";
       const parts = {
-        generation: generation[role],
+        generation: generation[speaker],
         seed,
-        role,
+        role: name === "likelihood" ? name : speaker,
         name,
         key: dotted(["models", ...path]),
       } as const;

@@ -1,4 +1,4 @@
-import { AnswerJournal, HTTPModel } from "../http/index.js";
+import { AnswerJournal, HTTPModel, ServedModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
 
@@ -12,10 +12,11 @@ export interface ServerFindings {
 }
 
 /** The models of a system that a server runs. */
-export function httpModels(system: System): HTTPModel[] {
+export function servedModels(system: System): ServedModel[] {
   const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
-  const { tester, otherTesters = [], target, otherTargets = [] } = parts ?? {};
-  return [tester, otherTesters, target, otherTargets].flat().filter((each) => each instanceof HTTPModel);
+  const { tester, otherTesters = [], target, otherTargets = [], likelihood } = parts ?? {};
+  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
+  return all.filter((each) => each instanceof ServedModel);
 }
 
 /**
@@ -25,15 +26,16 @@ export function httpModels(system: System): HTTPModel[] {
  */
 export async function probeServers(system: System): Promise<ServerFindings> {
   const made: ServerFindings = { servers: {}, notes: [], warnings: [] };
-  for (const model of httpModels(system)) {
+  for (const model of servedModels(system)) {
     const { name, server } = model;
     const traits = await model.probe();
-    const { limit, limitHolds, omitted, logprobs, repeats } = traits;
+    const { limit, limitHolds, omitted, ignored, logprobs, repeats } = traits;
     made.servers[name] = {
       model: traits.model,
       limit,
       limit_holds: limitHolds,
       omitted: [...omitted],
+      ignored: [...ignored],
       logprobs,
       seed_repeats: repeats,
     };
@@ -41,15 +43,21 @@ export async function probeServers(system: System): Promise<ServerFindings> {
       `${name}: ${server.options.model} at ${server.options.baseURL}` +
         (repeats === false ? "; equal seeds give different answers" : ""),
     );
-    if (omitted.length > 0) {
-      made.warnings.push(
-        `the ${name}'s server rejects ${omitted.join(", ")}, so that they have no effect: set generation.${model.role} to what ` +
-          "the server does (topK: 0 for top_k), so that records say what happened",
-      );
-    }
+    if (!(model instanceof HTTPModel)) continue;
+    const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
+    const section = `generation.${model.role}`;
+    const advice =
+      `so that they have no effect: set ${section} to what the server does (topK: 0 for top_k), so that records say what ` +
+      "happened";
+    if (omitted.length > 0) warn(`rejects ${omitted.join(", ")}, ${advice}`);
+    if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} but ignores them, ${advice}`);
     if (limitHolds === false) {
-      made.warnings.push(
-        `the ${name}'s server does not keep to ${limit}: its answers may be longer than generation.${model.role}.maxNewTokens`,
+      warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);
+    }
+    if (repeats === null && !model.isGreedy) {
+      warn(
+        "gave the same answer to different seeds: it may decode greedily, whatever the temperature (transformers serve does, " +
+          "unless the checkpoint's generation_config.json has do_sample: true), so that every episode hears the same",
       );
     }
   }
@@ -64,7 +72,7 @@ export async function probeServers(system: System): Promise<ServerFindings> {
  * @throws UsageError for a file that is no journal
  */
 export async function keepAnswers(system: System, file: string): Promise<AnswerJournal | null> {
-  const models = httpModels(system);
+  const models = servedModels(system);
   if (models.length === 0) return null;
   const journal = new AnswerJournal(file);
   for (const model of models) await model.keepAnswers(journal);
@@ -73,7 +81,7 @@ export async function keepAnswers(system: System, file: string): Promise<AnswerJ
 
 /** A line for each server with what was spent. */
 export function spendingNotes(system: System): string[] {
-  return httpModels(system).map(({ name, spent }) => {
+  return servedModels(system).map(({ name, spent }) => {
     const { calls, input, output, dollars } = spent;
     const [asked, read, written] = [calls, input, output].map((count) => count.toLocaleString("en-US"));
     const cost = dollars === null ? "" : `, $${dollars.toFixed(4)}`;

@@ -148,7 +148,7 @@ async function demoConfiguration(
   const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
   const model = `${EMBEDDED}:chat`;
   if (chat) chosen.push(...["tester", "target"].map((role) => parseOverride(`models.${role}=${model}`)));
-  const configuration = await readConfiguration(embeddedConfigurationPath(algorithm, { novelty }), {
+  const configuration = await readConfiguration(embeddedConfigurationPath(algorithm, { chat, novelty }), {
     overrides: [...chosen, ...set],
   });
   if (seed !== undefined) configuration.seed = seed;

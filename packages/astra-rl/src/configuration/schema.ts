@@ -52,6 +52,10 @@ const tester = z
   })
   .meta({ path: "model", kind: "target" });
 
+const likelihood = z
+  .union([model, served], { error: "must be a folder, a hub id, or a section with type: openai" })
+  .meta({ path: "model", kind: "target" });
+
 /** A checkpoint, or a custom target. */
 const target = z
   .union([model, formattedModel, served, moduleSection], {
@@ -86,11 +90,12 @@ const models = z.strictObject({
     .array(target)
     .default([])
     .describe("Further models under test; target is the first of them"),
-  likelihood: model
+  likelihood: likelihood
     .optional()
     .describe(
-      "Says how likely probes are where a target of your own cannot tell; it never speaks. The tester's checkpoint takes no " +
-        "memory of its own. Default: the target",
+      "Says how likely probes are where the target cannot; it never speaks. The tester's checkpoint takes no memory of its own. " +
+        "A server can serve if it returns log-probabilities of prompts, as vLLM does: {type: openai, api: completions, …}. " +
+        "Default: the target",
     ),
   targetReads: z
     .enum(TARGET_READS)

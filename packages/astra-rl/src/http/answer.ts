@@ -8,6 +8,17 @@ const usageSchema = z.object({ input: count, output: count });
 /** Tokens that a server counted. */
 export type Usage = z.infer<typeof usageSchema>;
 
+const scoredTokensSchema = z.object({
+  tokens: z.array(z.string()),
+  /** null for the first token of a text. */
+  logprobs: z.array(z.number().nullable()),
+  /** Where each token begins, in code points; absent where the server does not tell. */
+  offsets: z.array(z.int()).optional(),
+});
+
+/** Tokens of a text with their log-probabilities. */
+export type ScoredTokens = z.infer<typeof scoredTokensSchema>;
+
 const answerSchema = z.object({
   text: z.string(),
   note: z.enum(RESPONSE_NOTES).nullable(),
@@ -15,6 +26,8 @@ const answerSchema = z.object({
   usage: usageSchema.nullable(),
   /** Number of tokens with log-probabilities; null where there are none. */
   logprobs: count.nullable(),
+  /** The tokens of a text completion, where it comes with their log-probabilities. */
+  tokens: scoredTokensSchema.optional(),
 });
 
 /** A usable answer. */
@@ -72,7 +85,12 @@ const choice = z.looseObject({
   content_filter_results: z.unknown().optional(),
   content_filter_result: z.unknown().optional(),
   logprobs: z
-    .looseObject({ content: z.array(z.unknown()).nullish(), tokens: z.array(z.unknown()).nullish() })
+    .looseObject({
+      content: z.array(z.unknown()).nullish(),
+      tokens: z.array(z.unknown()).nullish(),
+      token_logprobs: z.array(z.unknown()).nullish(),
+      text_offset: z.array(z.unknown()).nullish(),
+    })
     .nullish(),
 });
 
@@ -165,10 +183,6 @@ export function readAnswer(body: unknown, model: string | null): Answer {
   const content = contentOf(message?.content) ?? first.text ?? "";
   const refusal = message?.refusal ?? "";
   const reasoning = message?.reasoning ?? message?.reasoning_content ?? "";
-  if (message === null || message === undefined) {
-    if (typeof first.text !== "string")
-      throw new AnswerError("no message in the answer", "answer", { usage });
-  }
   if (content === "" && refusal === "" && reasoning !== "") {
     throw new AnswerError("only reasoning and no answer; raise maxNewTokens", "reasoning", {
       isFinal: true,
@@ -176,12 +190,22 @@ export function readAnswer(body: unknown, model: string | null): Answer {
     });
   }
   const { content: scored, tokens } = first.logprobs ?? {};
+  const scoredTokens = scoredTokensOf(first.logprobs);
   return {
     text: content === "" ? refusal : content,
     note: content === "" && refusal !== "" ? "refused" : isUnfiltered ? "unfiltered" : null,
     usage,
     logprobs: scored?.length ?? tokens?.length ?? null,
+    ...(scoredTokens === null ? {} : { tokens: scoredTokens }),
   };
+}
+
+/** The log-probabilities of a text completion; null where there are none, or not one for each token. */
+function scoredTokensOf(given: z.infer<typeof choice>["logprobs"]): ScoredTokens | null {
+  const { tokens, token_logprobs: logprobs, text_offset: offsets } = given ?? {};
+  const read = scoredTokensSchema.safeParse({ tokens, logprobs, offsets: offsets ?? undefined });
+  if (!read.success || read.data.logprobs.length !== read.data.tokens.length) return null;
+  return read.data;
 }
 
 function contentOf(content: string | z.infer<typeof parts> | null | undefined): string | null {

@@ -37,3 +37,12 @@ export function plainText(
   });
   return texts.join("") + separator + label(role);
 }
+
+/** Tokens that a chat template may add to each message. */
+const AROUND_MESSAGE = 32;
+
+/** At most one token for each byte, as in byte-level vocabularies, and what templates add. */
+export function mostTokens(asked: { messages?: readonly ChatMessage[] } | { prompt: string }): number {
+  const texts = "prompt" in asked ? [asked.prompt] : (asked.messages ?? []).map(({ content }) => content);
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + AROUND_MESSAGE, AROUND_MESSAGE);
+}

@@ -1,10 +1,12 @@
 // Models behind an OpenAI-compatible API. Must not know: systems, how a run is assembled, the command line.
 export type { Cost } from "./budget.js";
 export { BudgetError } from "./budget.js";
+export { HTTPLikelihood } from "./http-likelihood.js";
 export { HTTPModel, HTTPTester, type HTTPModelOptions } from "./http-model.js";
 export { AnswerJournal } from "./journal.js";
 export { openaiKind } from "./kind.js";
 export type { Clock } from "./limiter.js";
 export type { ServerOptions } from "./options.js";
 export type { ServerTraits } from "./probe.js";
+export { ServedModel } from "./served-model.js";
 export type { ServerSurroundings } from "./server.js";

@@ -1,3 +1,4 @@
+import type { Sampling } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import type { Server, ServerRequest } from "./server.js";
 
@@ -11,6 +12,8 @@ export interface ServerTraits {
   limitHolds: boolean | null;
   /** Parameters that it rejects, and that are not sent. */
   omitted: readonly string[];
+  /** Parameters that it accepts and that had no effect where they must have one. */
+  ignored: readonly string[];
   /** The share of an answer's tokens with log-probabilities. */
   logprobs: number;
   /** Whether an equal seed gave an equal answer, and another seed another one; null if both were equal. */
@@ -19,6 +22,16 @@ export interface ServerTraits {
   model: string | null;
 }
 
+export const QUESTIONS = {
+  /** Its answer is longer than the probe allows, and another one each time. */
+  varied: "List one hundred random words.",
+  short: 'Say "yes" and nothing else.',
+  repetitive: 'Write the word "yes" one hundred times.',
+} as const;
+
+/** A request of the probe: the question, the seed, and what it changes of the sampling. */
+export type ProbeRequest = Partial<Sampling> & { question: string; seed: number };
+
 /** Whoever starts a run should not wait minutes for a server that is not there. */
 const ATTEMPTS = 3;
 
@@ -26,19 +39,19 @@ const ATTEMPTS = 3;
 const NEEDED: readonly string[] = ["model", "messages", "prompt", "max_completion_tokens"];
 
 /**
- * Asks a server a few short questions: which parameters it takes, whether its limit of tokens holds, whether it gives
- * log-probabilities, and whether a seed repeats an answer.
+ * Asks a server a few short questions: which parameters it takes and which it ignores, whether its limit of tokens holds,
+ * whether it gives log-probabilities, and whether a seed repeats an answer.
  *
  * @param requestOf the request for what is known of the server so far
  * @throws UsageError where it does not answer, or where a budget in tokens cannot hold
  */
 export async function probeServer(
   server: Server,
-  requestOf: (traits: Pick<ServerTraits, "limit" | "omitted">, seed: number) => ServerRequest,
+  requestOf: (traits: Pick<ServerTraits, "limit" | "omitted">, asked: ProbeRequest) => ServerRequest,
 ): Promise<ServerTraits> {
   const known: { limit: ServerTraits["limit"]; omitted: string[] } = { limit: "max_tokens", omitted: [] };
-  const ask = async (seed: number, extra: Record<string, unknown> = {}) => {
-    const { body, most } = requestOf(known, seed);
+  const ask = async (seed: number, changed: Partial<ProbeRequest> = {}, extra: object = {}) => {
+    const { body, most } = requestOf(known, { question: QUESTIONS.varied, seed, ...changed });
     return { reply: await server.ask({ body: { ...body, ...extra }, most, attempts: ATTEMPTS }), body, most };
   };
   let first = await ask(1);
@@ -70,14 +83,37 @@ export async function probeServer(
     );
   }
   const scores = server.options.api === "chat" ? { logprobs: true } : { logprobs: 1 };
-  const scored = (await ask(1, scores)).reply.answer;
+  const scored = (await ask(1, {}, scores)).reply.answer;
   const [again, other] = [scored ?? (await ask(1)).reply.answer, (await ask(2)).reply.answer];
   const isEqual = again?.text === answer.text;
+  const isVaried = other?.text !== answer.text;
+  const textOf = async (seed: number, changed: Partial<ProbeRequest>) =>
+    (await ask(seed, changed)).reply.answer?.text;
+  // Whether each extension has an effect that it must have; only for those that are sent.
+  const effects: Record<string, () => Promise<boolean>> = {
+    // One token to choose from leaves nothing to the seed.
+    top_k: async () => !isVaried || (await textOf(1, { topK: 1 })) === (await textOf(2, { topK: 1 })),
+    min_tokens: async () => {
+      const least = first.most.output;
+      const { reply } = await ask(1, { question: QUESTIONS.short, minNewTokens: least });
+      return (reply.answer?.usage?.output ?? least) >= least;
+    },
+    repetition_penalty: async () => {
+      const greedy = { question: QUESTIONS.repetitive, greedy: true };
+      const plain = await textOf(1, { ...greedy, repetitionPenalty: 1 });
+      return plain !== (await textOf(1, { ...greedy, repetitionPenalty: 2 }));
+    },
+  };
+  const ignored: string[] = [];
+  for (const [name, hasEffect] of Object.entries(effects)) {
+    if (name in first.body && !(await hasEffect())) ignored.push(name);
+  }
   return {
     ...known,
+    ignored,
     limitHolds: holds,
     logprobs: Math.min(1, (scored?.logprobs ?? 0) / Math.max(1, scored?.usage?.output ?? 1)),
-    repeats: isEqual && other?.text === answer.text ? null : isEqual,
+    repeats: isEqual && !isVaried ? null : isEqual,
     model: server.model,
   };
 }

@@ -64,7 +64,13 @@ export interface KindParts {
    * `generation`: the configuration's decoding options of its role, which the model has to apply itself; `name`: its name in
    * records, such as "target-2"; `key`: that of its section, for messages.
    */
-  target: { generation: object; seed: number; role: "tester" | "target"; name: string; key: string };
+  target: {
+    generation: object;
+    seed: number;
+    role: "tester" | "target" | "likelihood";
+    name: string;
+    key: string;
+  };
   /**
    * The run's scorer and embedder, and its purpose; `load` loads a class that extends `HFASTSystem` with the
    * configured models.

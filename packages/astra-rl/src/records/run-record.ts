@@ -23,7 +23,9 @@ const server = z.looseObject({
   limit_holds: z.boolean().nullable(),
   /** Parameters that it rejects, and that were not sent. */
   omitted: z.array(z.string()),
-  /** The share of an answer's tokens with log-probabilities. */
+  /** Parameters that it accepts and that had no effect. */
+  ignored: z.array(z.string()).default([]),
+  /** The share of an answer's tokens with log-probabilities; of a prompt's for the likelihood. */
   logprobs: z.number(),
   /** Whether a seed repeats an answer; null if answers did not vary. */
   seed_repeats: z.boolean().nullable(),

@@ -1,7 +1,7 @@
 import { describeValue, UsageError, type Tensor } from "@astra-rl/torch";
 import {
   ENTROPY_UNKNOWN,
-  attempt,
+  attemptRows,
   checkCount,
   checkPaired,
   Conversation,
@@ -437,32 +437,43 @@ export class ASTSystem extends System {
 
   async #assessTurns(turns: readonly SaidTurn[], reward: Reward): Promise<Assessment[]> {
     if (turns.length === 0) return [];
-    const likelihood = async () => {
-      if (!this.#tellsLikelihood()) return turns.map(() => null);
-      const keys = turns.flatMap(({ key }) => key ?? []);
-      const likelihoods = await this.likelihood(
-        turns.map(({ context }) => context),
-        turns.map(({ probe }) => probe),
-        keys.length === turns.length ? keys : undefined,
-      );
-      checkCount("ASTSystem.likelihood", likelihoods, turns.length);
-      return likelihoods;
-    };
-    const known = await attempt("likelihood", likelihood, this.retry);
-    const { failure } = known;
-    if (failure !== null && reward.needsLikelihood) {
-      return turns.map(() => ({ reward: NaN, scores: {}, terms: {}, likelihood: null, failure }));
-    }
+    const known = await attemptRows(
+      "likelihood",
+      turns.length,
+      (rows) => this.#likelihoods(rows.map((row) => turns[row]!)),
+      this.retry,
+    );
+    // Without a likelihood that the reward needs, a turn cannot be judged.
+    const failures = known.map(({ failure }) => (reward.needsLikelihood ? failure : null));
     // Scorers take texts.
     const told = turns.map(({ context, probe, response, key }, row) => ({
       context: context.toString(),
       probe: probe.text,
       response: response.text,
       key: key ?? { seed: 0, episode: 0, node: row },
-      likelihood: known.value?.[row] ?? null,
+      likelihood: known[row]!.value ?? null,
       testerLogprobs: probe.sampled?.logprobs ?? null,
     }));
-    return reward.assess(told, this.retry);
+    const assessed = await reward.assess(
+      told.filter((_, row) => failures[row] === null),
+      this.retry,
+    );
+    let at = 0;
+    return failures.map((failure) =>
+      failure === null ? assessed[at++]! : { reward: NaN, scores: {}, terms: {}, likelihood: null, failure },
+    );
+  }
+
+  async #likelihoods(turns: readonly SaidTurn[]): Promise<(Likelihood | null)[]> {
+    if (!this.#tellsLikelihood()) return turns.map(() => null);
+    const keys = turns.flatMap(({ key }) => key ?? []);
+    const likelihoods = await this.likelihood(
+      turns.map(({ context }) => context),
+      turns.map(({ probe }) => probe),
+      keys.length === turns.length ? keys : undefined,
+    );
+    checkCount("ASTSystem.likelihood", likelihoods, turns.length);
+    return likelihoods;
   }
 
   /** @throws UsageError for texts instead of Conversations and Messages */

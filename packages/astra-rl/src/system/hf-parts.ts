@@ -41,9 +41,9 @@ export interface HFSystemOptions extends ASTSystemOptions, ModelShelfOptions {
   otherTargets?: readonly (ModelSource | FormattedModel | Model)[];
   /**
    * Provides probe likelihoods where the target cannot; on the target's device, with its tokenizer. A checkpoint that
-   * another role also uses is loaded once. Default: the target.
+   * another role also uses is loaded once. Or a custom Model. Default: the target.
    */
-  likelihood?: ModelSource;
+  likelihood?: ModelSource | Model;
   scorer: Scorer;
   /** Reward of a turn. Default: the paper's reward over the scorer. */
   reward?: Reward;
@@ -138,7 +138,7 @@ export async function loadHFSystem<S>(
     models.flatMap((each) => (isModel(each) ? [] : [sourceOf(each)]));
   const sources = {
     tester: checkpoints([tester, ...otherTesters]),
-    target: checkpoints([target, ...otherTargets, ...(likelihood === undefined ? [] : [likelihood])]),
+    target: checkpoints([target, ...otherTargets, likelihood ?? []].flat()),
     baseline: checkpoints([given.baseline ?? tester]),
   };
   for (const name of ["testerDevice", "testerTokenizer", "targetDevice", "targetTokenizer"] as const) {
@@ -187,7 +187,7 @@ export async function loadHFSystem<S>(
       ...(own.hasBaseline === true
         ? { baseline: await load("baseline", "baseline", sources.baseline[0]!, format) }
         : {}),
-      ...(likelihood === undefined ? {} : { likelihood: await load("likelihood", "target", likelihood) }),
+      ...(likelihood === undefined ? {} : { likelihood: await loadAny("likelihood", "target", likelihood) }),
       scorer,
       ...(reward === undefined ? {} : { reward }),
       ...(embedder === undefined ? {} : { embedder }),

@@ -6,6 +6,7 @@ import {
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { onTestFinished } from "vitest";
+import { QUESTIONS } from "../../src/http/probe.js";
 
 /** A request as a test server sees it. */
 export interface Asked {
@@ -36,10 +37,9 @@ export interface Loopback {
   close: () => Promise<void>;
 }
 
-const PROBE = "Count from one to one hundred, in words.";
-
 export const lastText = ({ body }: Asked): string => body.messages?.at(-1)?.content ?? body.prompt ?? "";
-export const isProbe = (asked: Asked): boolean => lastText(asked).startsWith(PROBE);
+export const isProbe = (asked: Asked): boolean =>
+  Object.values(QUESTIONS).some((question) => lastText(asked).startsWith(question));
 
 /** What an OpenAI-compatible server answers. */
 export const completion = ({ body }: Asked, content: unknown, more: Record<string, unknown> = {}) => ({
@@ -56,8 +56,14 @@ export function json(response: ServerResponse, status: number, body: unknown, he
 }
 
 /** Answers a probe as a well-behaved server does. */
-export const answerProbe: Responder = (asked, response) =>
-  json(response, 200, completion(asked, `one two ${asked.body.seed}`, { finish_reason: "length" }));
+export const answerProbe: Responder = (asked, response) => {
+  const { seed, top_k, temperature, min_tokens = 3, repetition_penalty = 1 } = asked.body;
+  const isGreedy = top_k === 1 || temperature === 0;
+  const answer = completion(asked, isGreedy ? `one ${String(repetition_penalty)}` : `one two ${seed}`, {
+    finish_reason: "length",
+  });
+  json(response, 200, { ...answer, usage: { ...answer.usage, completion_tokens: min_tokens } });
+};
 
 /** A server on the loopback interface, closed after the test. @param port 0 for any that is free */
 export async function loopback(

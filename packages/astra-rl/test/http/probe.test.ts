@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { HTTPModel, type HTTPModelOptions } from "../../src/http/index.js";
-import { completion, json, loopback, type Asked, type Responder } from "./loopback.js";
+import { answerProbe, completion, json, lastText, loopback, type Asked, type Responder } from "./loopback.js";
 
 const made = (baseURL: string, server: object = {}, sampling: object = {}) =>
   new HTTPModel(
@@ -52,6 +52,7 @@ it("finds what an obedient server does, in three calls, and asks only once", asy
     limit: "max_tokens",
     limitHolds: true,
     omitted: [],
+    ignored: [],
     logprobs: 0.5,
     repeats: true,
     model: "m-2026",
@@ -117,6 +118,43 @@ it("does not go on without any limit of an answer", async () => {
     (thrown: unknown) => ({ error: thrown as Error }),
   );
   expect(error?.message).toContain("status 400: unknown parameter: max_completion_tokens");
+});
+
+const EXTENSIONS = { topK: 5, minNewTokens: 2, repetitionPenalty: 1.2 };
+
+it("finds extensions that are accepted and have no effect, and only those", async () => {
+  const obedient = await traitsOf(answerProbe, {}, EXTENSIONS);
+  expect(obedient.traits).toMatchObject({ omitted: [], ignored: [], repeats: true });
+  expect(obedient.asked.map(({ body }) => [lastText({ body } as Asked).slice(0, 4), body["top_k"]])).toEqual([
+    ...[1, 2, 3].map(() => ["List", 5]),
+    ...[1, 2].map(() => ["List", 1]),
+    ["Say ", 5],
+    // Greedy, so that nothing is left of top_k.
+    ...[1, 2].map(() => ["Writ", undefined]),
+  ]);
+  const deaf: Responder = (one, response) => {
+    const { top_k: _, min_tokens: __, repetition_penalty: ___, ...body } = one.body;
+    return answerProbe({ ...one, body }, response);
+  };
+  const { traits } = await traitsOf(deaf, {}, EXTENSIONS);
+  expect(traits).toMatchObject({ omitted: [], ignored: ["top_k", "min_tokens", "repetition_penalty"] });
+  // Answers that never vary say nothing of top_k.
+  const same: Responder = (one, response) =>
+    json(response, 200, { ...completion(one, "one"), usage: usage(8) });
+  const greedy = await traitsOf(same, {}, { topK: 5 });
+  expect(greedy.traits).toMatchObject({ ignored: [], repeats: null });
+});
+
+it("leaves out min_tokens where the server refuses it", async () => {
+  const { traits } = await traitsOf(
+    (one, response) =>
+      one.body["min_tokens"] === undefined
+        ? answerProbe(one, response)
+        : json(response, 400, { error: { message: "Unknown parameter: 'min_tokens'" } }),
+    {},
+    { minNewTokens: 2 },
+  );
+  expect(traits).toMatchObject({ omitted: ["min_tokens"], ignored: [] });
 });
 
 it("finds that seeds repeat nothing", async () => {

@@ -1,0 +1,115 @@
+import { UsageError } from "@astra-rl/torch";
+import type { z } from "zod";
+import { RecordedFailure, type Conversation, type Failure, type Message, type Model } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
+import type { Usage } from "./answer.js";
+import { mostTokens, plainText } from "./conversation.js";
+import { serverOptions } from "./options.js";
+import { LIMITS, type ServerTraits } from "./probe.js";
+import { promptLogprobs } from "./prompt-logprobs.js";
+import { ServedModel, together } from "./served-model.js";
+import { Server, type ServerSurroundings } from "./server.js";
+
+/** Read by the probe. */
+const [CONTEXT, PROBE] = ["The cat sat ", "on the mat."];
+
+/** Whoever starts a run should not wait minutes for a server that is not there. */
+const ATTEMPTS = 3;
+
+/**
+ * Says how likely probes are, by a server that returns the log-probabilities of a prompt's tokens (`echo` of /completions, as
+ * vLLM has it). It reads conversations as plain text, with `labels` and `separator`, and never speaks.
+ */
+export class HTTPLikelihood extends ServedModel implements Model {
+  readonly role = "target";
+  readonly tellsLikelihood = true;
+  /** What was told in this rollout, so that a row that fails does not cause the others to be asked again. */
+  readonly #told = new Map<string, readonly number[]>();
+
+  /** @throws UsageError for invalid options, and environment variables that are not set */
+  constructor(
+    name: string,
+    { server, where = name }: { server: z.input<typeof serverOptions>; where?: string },
+    surroundings: ServerSurroundings = {},
+  ) {
+    const options = parseOptions(where, serverOptions, server);
+    if (options.api !== "completions") {
+      throw new UsageError(
+        `${where}.api: only /completions returns log-probabilities of what it reads; set api: completions`,
+      );
+    }
+    super(name, new Server(where, options, surroundings));
+  }
+
+  /** @throws UsageError for a server that returns no log-probabilities of prompts */
+  protected async findTraits(): Promise<ServerTraits> {
+    const { server } = this;
+    const prompt = CONTEXT + PROBE;
+    const { answer, failure } = await server.ask({ ...this.#request(prompt), attempts: ATTEMPTS });
+    const found = answer?.tokens && promptLogprobs(answer.text, answer.tokens, prompt, CONTEXT.length);
+    if (!found || found.length === 0) {
+      const reason = failure === undefined ? "" : ` (${failure.message})`;
+      throw new UsageError(
+        `${server.where}: ${server.options.baseURL} returns no log-probabilities of a prompt (echo: true, logprobs: 1)${reason}; ` +
+          "name a checkpoint, or a server that returns them, such as vLLM",
+      );
+    }
+    return {
+      limit: LIMITS[0],
+      limitHolds: null,
+      omitted: [],
+      ignored: [],
+      logprobs: 1,
+      repeats: null,
+      model: server.model,
+    };
+  }
+
+  /** @throws RecordedFailure where a row failed after its retries */
+  async logprobs(
+    conversations: readonly Conversation[],
+    messages: readonly Message[],
+  ): Promise<readonly (readonly number[])[]> {
+    await this.probe();
+    return together(conversations.map((conversation, row) => this.#row(conversation, messages[row]!)));
+  }
+
+  /** @throws UsageError always: it never speaks */
+  generate(): never {
+    throw new UsageError(`${this.name}: says how likely probes are, and never generates`);
+  }
+
+  release(): void {
+    this.#told.clear();
+  }
+
+  async #row(conversation: Conversation, { text }: Message): Promise<readonly number[]> {
+    if (text === "") return [];
+    const before = plainText(conversation, "tester", this.server.options);
+    const prompt = before + text;
+    const place = JSON.stringify([before, text]);
+    const told = this.#told.get(place) ?? (await this.#ask(prompt, before.length));
+    this.#told.set(place, told);
+    return told;
+  }
+
+  async #ask(prompt: string, start: number): Promise<number[]> {
+    const { answer, failure } = await this.reply([prompt], this.#request(prompt));
+    if (answer === undefined) throw failed(failure);
+    const { text, tokens } = answer;
+    const found = tokens && promptLogprobs(text, tokens, prompt, start);
+    if (found) return found;
+    const message = `${this.server.options.model}: no log-probability for each token of the probe`;
+    throw failed({ stage: "likelihood", message, attempts: 1, cause: "answer" });
+  }
+
+  #request(prompt: string): { body: Record<string, unknown>; most: Usage } {
+    const { model } = this.server.options;
+    // Some servers generate at least one token, and take `logprobs: 0` for none.
+    const body = { model, prompt, echo: true, logprobs: 1, max_tokens: 1, temperature: 0 };
+    return { body, most: { input: mostTokens(body), output: 1 } };
+  }
+}
+
+const failed = (failure: Failure) =>
+  new RecordedFailure(failure.message, { ...failure, stage: "likelihood" });

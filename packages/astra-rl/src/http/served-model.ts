@@ -1,0 +1,78 @@
+import { createHash } from "node:crypto";
+import type { Work } from "../core/index.js";
+import type { Reply } from "./answer.js";
+import type { Cost } from "./budget.js";
+import type { AnswerJournal } from "./journal.js";
+import type { ServerTraits } from "./probe.js";
+import type { Server } from "./server.js";
+
+/** A model behind an OpenAI-compatible API. `work` counts the server's tokens, where it reports them. */
+export abstract class ServedModel {
+  readonly work: Work = { read: 0, generated: 0 };
+  #traits: Promise<ServerTraits> | null = null;
+
+  constructor(
+    readonly name: string,
+    readonly server: Server,
+  ) {}
+
+  /** Probes the server, once; at the latest before the first request. */
+  probe(): Promise<ServerTraits> {
+    return (this.#traits ??= this.findTraits());
+  }
+
+  protected abstract findTraits(): Promise<ServerTraits>;
+
+  /**
+   * Keeps answers in a journal, and counts what it says was spent. Calls made before are added to it.
+   *
+   * @param journal the caller closes it after the model
+   */
+  async keepAnswers(journal: AnswerJournal): Promise<void> {
+    const { server } = this;
+    const before = server.budget.spent;
+    server.budget.add(journal.spent(server.where));
+    await journal.charge(server.where, before);
+    server.journal = journal;
+  }
+
+  /** What was spent so far, by earlier processes of the run, too. */
+  get spent(): Cost & { dollars: number | null } {
+    const { budget } = this.server;
+    return { ...budget.spent, dollars: budget.dollars(budget.spent) };
+  }
+
+  /**
+   * The answer to a request: the journal's, or else the server's.
+   *
+   * @param what everything that the answer depends on, in addition to the model
+   */
+  protected async reply(
+    what: readonly unknown[],
+    request: Pick<Parameters<Server["ask"]>[0], "body" | "most">,
+  ): Promise<Reply> {
+    const { server, name } = this;
+    const identity = digest([name, server.options.baseURL, server.options.model, ...what]);
+    const reply = server.journal?.reply(identity) ?? (await server.ask({ ...request, identity }));
+    const usage = reply.answer === undefined ? reply.usage : reply.answer.usage;
+    this.work.read += usage?.input ?? 0;
+    this.work.generated += usage?.output ?? 0;
+    return reply;
+  }
+
+  dispose(): void {
+    this.server.dispose();
+  }
+}
+
+/** The results of requests in flight together. All end before an error is thrown, so that their answers are kept. */
+export async function together<T>(requests: readonly Promise<T>[]): Promise<T[]> {
+  const settled = await Promise.allSettled(requests);
+  return settled.map((each) => {
+    if (each.status === "rejected") throw each.reason;
+    return each.value;
+  });
+}
+
+const digest = (value: unknown) =>
+  createHash("sha256").update(JSON.stringify(value)).digest("base64url").slice(0, 22);
