@@ -46,11 +46,9 @@ export async function probeServers(system: System): Promise<ServerFindings> {
     if (!(model instanceof HTTPModel)) continue;
     const warn = (fact: string) => made.warnings.push(`the ${name}'s server ${fact}`);
     const section = `generation.${model.role}`;
-    const advice =
-      `so that they have no effect: set ${section} to what the server does (topK: 0 for top_k), so that records say what ` +
-      "happened";
-    if (omitted.length > 0) warn(`rejects ${omitted.join(", ")}, ${advice}`);
-    if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} but ignores them, ${advice}`);
+    const advice = `set ${section} to what it does (topK: 0 for top_k), so that records say what happened`;
+    if (omitted.length > 0) warn(`rejects ${omitted.join(", ")}: ${advice}`);
+    if (ignored.length > 0) warn(`accepts ${ignored.join(", ")} without effect: ${advice}`);
     if (limitHolds === false) {
       warn(`does not keep to ${limit}: its answers may be longer than ${section}.maxNewTokens`);
     }

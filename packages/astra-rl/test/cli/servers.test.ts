@@ -1,11 +1,14 @@
+import { spawn } from "node:child_process";
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, expect, it } from "vitest";
+import { fileURLToPath } from "node:url";
+import { afterEach, expect, it, vi } from "vitest";
 import { parseEvaluationRecord, parseGraphLines, parseRunRecord } from "../../src/records/index.js";
 import { completion, json, lastText, loopback, type Responder } from "../http/loopback.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
+const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 const SECRETS = { MY_KEY: "sk-planted-secret-1", MY_HEADER: "planted-header-22" };
 
 afterEach(() => {
@@ -142,6 +145,96 @@ it("a run that was stopped and resumed equals one that was not, and asks nothing
   expect(readFileSync(join(late, "graphs.jsonl"), "utf8")).toBe(
     readFileSync(join(whole, "graphs.jsonl"), "utf8"),
   );
+});
+
+it("a run that was killed and resumed equals one that was not, and asks again only what was under way", async () => {
+  let [hold, held] = [Infinity, 0];
+  const { baseURL, asked } = await loopback((one, response) => {
+    if (asked.length <= hold) return rude(one, response);
+    held++;
+  });
+  const file = configuration(local(baseURL));
+  const [whole, killed] = [join(temporaryFolder(), "whole"), join(temporaryFolder(), "killed")];
+  await runCommand("train", file, "--run-dir", whole, "--quiet");
+  const identities = () => asked.splice(0).map(({ body }) => JSON.stringify(body));
+  const told = identities();
+  // In the middle of the second step.
+  hold = Math.ceil(0.7 * told.length);
+  const child = spawn(process.execPath, [PROGRAM, "train", file, "--run-dir", killed, "--quiet"]);
+  const ended = new Promise((resolve) => child.once("close", resolve));
+  const answers = () => readFileSync(join(killed, "answers.jsonl"), "utf8").match(/"request"/g)!.length;
+  await vi.waitFor(() => expect([held > 0, answers()]).toEqual([true, hold]), { timeout: 50_000 });
+  child.kill("SIGKILL");
+  await ended;
+  const first = identities();
+  expect(existsSync(join(killed, "checkpoints", "last"))).toBe(true);
+  hold = Infinity;
+  const resumed = await runCommand("train", file, "--run-dir", killed, "--resume", "--quiet");
+  expect([resumed.code, resumed.err]).toEqual([0, expect.stringContaining("taking over from process")]);
+  const second = identities();
+  expect(first.length + second.length).toBe(told.length + held);
+  expect([...new Set([...first, ...second])].sort()).toEqual([...new Set(told)].sort());
+  for (const name of ["graphs.jsonl", "evaluations.jsonl"]) {
+    expect(readFileSync(join(killed, name), "utf8")).toBe(readFileSync(join(whole, name), "utf8"));
+  }
+  const weights = (run: string) => readFileSync(join(run, "checkpoints", "last", "model.safetensors"));
+  expect(weights(killed).equals(weights(whole))).toBe(true);
+});
+
+it("warns of a server that ignores what it accepts, or answers every seed alike", async () => {
+  const { baseURL } = await loopback(rude, {
+    probe: (one, response) =>
+      json(response, 200, completion(one, String(one.body["top_k"] ?? one.body.seed))),
+  });
+  const deaf = await loopback(rude, {
+    probe: (one, response) => json(response, 200, completion(one, `one ${one.body.seed}`)),
+  });
+  const file = configuration(local(baseURL));
+  const topK = ["--set", "generation.target.topK=5"];
+  const alike = await runCommand("rollout", file, "--episodes", "1", "--json", ...topK);
+  expect(alike.err).toContain(
+    "the target's server gave the same answer to different seeds: it may decode greedily",
+  );
+  const ignored = await runCommand("rollout", configuration(local(deaf.baseURL)), "--json", ...topK);
+  expect(ignored.err).toContain(
+    "the target's server accepts top_k without effect: set generation.target to what it does",
+  );
+  const greedy = ["--set", "generation.target.greedy=true"];
+  const asked = await runCommand("rollout", file, "--episodes", "1", "--json", ...greedy);
+  expect([asked.code, asked.err]).toEqual([0, expect.not.stringContaining("different seeds")]);
+});
+
+it("a server that echoes prompts says how likely probes are, and is recorded and journaled like the others", async () => {
+  const { baseURL, asked } = await loopback((one, response) => {
+    if (one.body["echo"] !== true) return rude(one, response);
+    // A token for each character, each of log-probability −0.5.
+    const tokens = [...`${one.body.prompt}!`];
+    const logprobs = { tokens, token_logprobs: [null, ...tokens.slice(1).map(() => -0.5)] };
+    json(response, 200, { model: "m", choices: [{ text: tokens.join(""), logprobs }] });
+  });
+  const echoing = server(baseURL, ", api: completions");
+  const file = configuration(`tester: embedded:chatter, target: ${server(baseURL)}, likelihood: ${echoing}`);
+  const run = join(temporaryFolder(), "run");
+  const trained = await runCommand("train", file, "--run-dir", run);
+  expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^likelihood: \d+ calls, /m)]);
+  const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
+  expect(record.models["likelihood"]).toEqual({ model: `${baseURL} m`, files: {} });
+  expect(record.servers!["likelihood"]).toMatchObject({ logprobs: 1, limit_holds: null });
+  const graphs = parseGraphLines(readFileSync(join(run, "graphs.jsonl"), "utf8"));
+  const nodes = graphs.flatMap(({ children }) => children);
+  for (const { probe, likelihood } of nodes) {
+    expect(likelihood).toEqual({ nll: 0.5, total: -0.5 * [...probe].length, tokens: [...probe].length });
+  }
+  const prompts = asked.filter(({ body }) => body["echo"] === true).map(({ body }) => body.prompt);
+  expect(prompts.length).toBe(new Set(prompts).size);
+  const chat = configuration(
+    `tester: embedded:chatter, target: embedded:chatter, likelihood: ${server(baseURL)}`,
+  );
+  const refused = await runCommand("eval", chat);
+  expect([refused.code, refused.err]).toEqual([
+    2,
+    expect.stringContaining("models.likelihood.api: only /completions"),
+  ]);
 });
 
 it("a spent budget stops the run in order; it goes on with a higher one", async () => {
