@@ -42,4 +42,4 @@ function offsetsOf(tokens: readonly string[]): number[] {
   });
 }
 
-const codePoints = (text: string) => [...text].length;
+const codePoints = (text: string) => Array.from(text).length;

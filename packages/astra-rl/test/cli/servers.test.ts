@@ -184,7 +184,7 @@ it("a run that was killed and resumed equals one that was not, and asks again on
 it("warns of a server that ignores what it accepts, or answers every seed alike", async () => {
   const { baseURL } = await loopback(rude, {
     probe: (one, response) =>
-      json(response, 200, completion(one, String(one.body["top_k"] ?? one.body.seed))),
+      json(response, 200, completion(one, JSON.stringify(one.body["top_k"] ?? one.body.seed))),
   });
   const deaf = await loopback(rude, {
     probe: (one, response) => json(response, 200, completion(one, `one ${one.body.seed}`)),
@@ -208,7 +208,7 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   const { baseURL, asked } = await loopback((one, response) => {
     if (one.body["echo"] !== true) return rude(one, response);
     // A token for each character, each of log-probability −0.5.
-    const tokens = [...`${one.body.prompt}!`];
+    const tokens = Array.from(`${one.body.prompt}!`);
     const logprobs = { tokens, token_logprobs: [null, ...tokens.slice(1).map(() => -0.5)] };
     json(response, 200, { model: "m", choices: [{ text: tokens.join(""), logprobs }] });
   });
@@ -223,7 +223,8 @@ it("a server that echoes prompts says how likely probes are, and is recorded and
   const graphs = parseGraphLines(readFileSync(join(run, "graphs.jsonl"), "utf8"));
   const nodes = graphs.flatMap(({ children }) => children);
   for (const { probe, likelihood } of nodes) {
-    expect(likelihood).toEqual({ nll: 0.5, total: -0.5 * [...probe].length, tokens: [...probe].length });
+    const tokens = Array.from(probe).length;
+    expect(likelihood).toEqual({ nll: 0.5, total: -0.5 * tokens, tokens });
   }
   const prompts = asked.filter(({ body }) => body["echo"] === true).map(({ body }) => body.prompt);
   expect(prompts.length).toBe(new Set(prompts).size);

@@ -115,8 +115,4 @@ interface Turn {
   children: readonly Turn[];
 }
 
-const deep = ({ probe, response, children }: Turn): unknown => [
-  `${probe as string}`,
-  `${response as string}`,
-  children.map(deep),
-];
+const deep = ({ probe, response, children }: Turn): unknown => [probe, response, children.map(deep)];

@@ -152,11 +152,11 @@ it("a server without log-probabilities of prompts is refused before anything els
   const silent: Responder[] = [
     (one, response) => json(response, 200, { ...echoed(one, [], []), choices: [{ text: " here" }] }),
     // Without the prompt, as where echo is ignored.
-    (one, response) =>
+    (_one, response) =>
       json(response, 200, {
         choices: [{ text: "!", logprobs: { tokens: ["!"], token_logprobs: [-1], text_offset: [0] } }],
       }),
-    (one, response) => json(response, 400, { error: { message: "echo is not supported" } }),
+    (_one, response) => json(response, 400, { error: { message: "echo is not supported" } }),
   ];
   for (const [at, respond] of silent.entries()) {
     const { baseURL, asked } = await loopback(respond);
