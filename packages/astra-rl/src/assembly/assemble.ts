@@ -26,6 +26,7 @@ import {
 } from "../core/index.js";
 import type { LoadableSystem, RunnableTrainer } from "../kinds/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
+import { promptText, type Prompt } from "../datasets/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { dotted } from "../options/index.js";
 import type { EvaluationRecord } from "../records/index.js";
@@ -41,6 +42,7 @@ import {
   type HFASTTrainerOptions,
 } from "../training/index.js";
 import { isEmbedded, modelSource } from "./model-source.js";
+import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
@@ -190,12 +192,13 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
 }
 
 /**
- * The initial states of rollouts: the prompts, or for a custom system whose states are not texts, the results of its
- * `startFrom`.
+ * The initial states of rollouts: the prompts, as texts where models are not told who says what; for a custom system
+ * whose states are not texts, the results of its `startFrom`.
  */
-function startsOf(system: System, prompts: readonly string[]): readonly string[] {
+function startsOf(system: System, prompts: readonly Prompt[]): readonly Prompt[] {
   const { startFrom } = system as { startFrom?: (prompt: string) => string };
-  return typeof startFrom === "function" ? prompts.map((prompt) => startFrom.call(system, prompt)) : prompts;
+  if (typeof startFrom === "function") return prompts.map((text) => startFrom.call(system, promptText(text)));
+  return untoldModel(system) === null ? prompts : prompts.map(promptText);
 }
 
 /** The scorer and embedder of a run, freed with the system that receives them. */
@@ -281,7 +284,7 @@ export function assembleCredit({ credit, seed }: Configuration): Promise<Credit>
 export function assembleSampler(
   { sampler, seed }: Configuration,
   system: System,
-  prompts: readonly string[],
+  prompts: readonly Prompt[],
 ): Promise<Sampler> {
   return makePart("sampler", sampler, { system, prompts: startsOf(system, prompts), seed });
 }
@@ -309,7 +312,7 @@ export async function assembleLoggers({ logging, training, seed }: Configuration
 export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   configuration: Configuration,
   system: System,
-  prompts: readonly string[],
+  prompts: readonly Prompt[],
 ): Promise<E> {
   const { sampler, evaluation, seed } = configuration;
   const { depth, threshold } = evaluation;

@@ -1,6 +1,8 @@
 import { ChatFormat, ChatTemplate, PlainFormat, type LocalModel } from "@astra-rl/lm";
 import type { Configuration } from "../configuration/index.js";
-import type { System } from "../core/index.js";
+import { Conversation, type System } from "../core/index.js";
+import type { Prompt } from "../datasets/index.js";
+import { ServedModel } from "../http/index.js";
 
 /** How the local models of a system read conversations. */
 export interface ModelFormats {
@@ -15,17 +17,13 @@ export interface ModelFormats {
 
 /**
  * How each model reads conversations, with a warning where its training was probably otherwise: a checkpoint with a chat
- * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts.
+ * template that is read as plain text, or a template that ends messages with a token that does not end the model's texts;
+ * and a warning where prompts are conversations and a model is not told who says what.
  */
-export function modelFormats(system: System): ModelFormats {
-  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
-  const { tester, otherTesters = [], target, otherTargets = [], likelihood } = parts ?? {};
-  const all = [tester, otherTesters, target, otherTargets, likelihood].flat() as (
-    Partial<LocalModel> | undefined
-  )[];
+export function modelFormats(system: System, prompts: readonly Prompt[] = []): ModelFormats {
   const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
-  for (const model of all) {
-    if (model?.format === undefined || model.tokenizer === undefined) continue;
+  for (const model of modelsOf(system) ?? []) {
+    if (model.format === undefined || model.tokenizer === undefined) continue;
     const { format, tokenizer } = model;
     const name = model.name!;
     if (format instanceof ChatFormat) {
@@ -47,9 +45,37 @@ export function modelFormats(system: System): ModelFormats {
       );
     }
   }
+  const untold = prompts.some((prompt) => prompt instanceof Conversation) ? untoldModel(system) : null;
+  if (untold !== null) {
+    made.warnings.push(
+      `prompts with several messages are read as one text, a line for each, because ${untold} reads plain text that does ` +
+        "not tell who says what; give it format: chat, or labels and a separator",
+    );
+  }
   const chats = Object.keys(made.formats).filter((name) => made.formats[name] === "chat");
   if (chats.length > 0) made.notes.push(`Chat template of the checkpoint: ${chats.join(", ")}`);
   return made;
+}
+
+/** The local and served models of a system; null for a system that has its own. */
+function modelsOf(system: System): Partial<LocalModel>[] | null {
+  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
+  if (parts === undefined) return null;
+  const { tester, otherTesters, target, otherTargets, likelihood } = parts;
+  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
+  return all.filter((model) => model !== undefined && model !== null) as Partial<LocalModel>[];
+}
+
+/** A model that reads messages one after the other, with nothing that tells who says what; null if there is none. */
+export function untoldModel(system: System): string | null {
+  const models = modelsOf(system);
+  if (models === null) return "the system";
+  const isTold = (model: Partial<LocalModel>) => {
+    if (model instanceof ServedModel) return model.tellsSpeakers;
+    return !(model.format instanceof PlainFormat) || model.format.isMarked;
+  };
+  const untold = models.find((model) => !isTold(model));
+  return untold === undefined ? null : `the ${untold.name}`;
 }
 
 /** The configuration with today's date for chat templates, unless it has one. */

@@ -24,6 +24,7 @@ import {
   isRemotePrompts,
   localPrompts,
   PROMPT_SPLITS,
+  type Prompt,
   type PromptSplit,
 } from "../datasets/index.js";
 import {
@@ -245,12 +246,21 @@ async function embeddedHash(key: string): Promise<string> {
   return promptsHash(split === undefined ? [] : await defaultPrompts(split));
 }
 
-const promptsHash = (prompts: readonly string[]) =>
-  createHash("sha256").update(JSON.stringify(prompts)).digest("hex");
+/** Conversations are told apart from their texts, and by who says what. */
+const promptsHash = (prompts: readonly Prompt[]) =>
+  createHash("sha256")
+    .update(
+      JSON.stringify(
+        prompts.map((prompt) =>
+          typeof prompt === "string" ? prompt : prompt.messages().map(({ from, text }) => [from, text]),
+        ),
+      ),
+    )
+    .digest("hex");
 
 export interface MeasuredOptions {
   split: MeasuredRecord["prompts"]["split"];
-  prompts: readonly string[];
+  prompts: readonly Prompt[];
   /** The compute dtype of rollouts. */
   dtype: string;
   /** The tester, if it is not the configured one. */

@@ -54,7 +54,7 @@ export function evalCommand(streams: Streams) {
           makeFolder(dirname(resolve(file)));
           journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
         }
-        const { formats, servers } = await introduceModels(system, output);
+        const { formats, servers } = await introduceModels(system, output, prompts);
         const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
         if (toFile) writeFileAtomic(file, [stringifyEvaluation(record)]);
         // The record has them now; another evaluation shall ask anew.

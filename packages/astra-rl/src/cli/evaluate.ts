@@ -1,7 +1,7 @@
 import { assembleEvaluator, describeMeasured, modelFormats, type ModelFormats } from "../assembly/index.js";
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
-import type { PromptSplit } from "../datasets/index.js";
+import type { Prompt, PromptSplit } from "../datasets/index.js";
 import type { EvaluationRecord, ModelIdentity, ServerRecord } from "../records/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
@@ -10,7 +10,7 @@ import { Progress } from "./progress.js";
 
 export interface EvaluateOptions {
   split: PromptSplit;
-  prompts: readonly string[];
+  prompts: readonly Prompt[];
   /** The tester, if it is not the configured one. */
   tester?: ModelIdentity;
   /** How local models read conversations, and what servers do. */
@@ -25,7 +25,14 @@ export async function evaluate(
   configuration: Configuration,
   system: System,
   output: Output,
-  { split, prompts, tester, formats = modelFormats(system), servers = {}, onRollout }: EvaluateOptions,
+  {
+    split,
+    prompts,
+    tester,
+    formats = modelFormats(system, prompts),
+    servers = {},
+    onRollout,
+  }: EvaluateOptions,
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, batchSize } = configuration.evaluation;
   const evaluator = await assembleEvaluator(configuration, system, prompts);

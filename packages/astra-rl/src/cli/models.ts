@@ -1,5 +1,6 @@
 import { keepAnswers, modelFormats, probeServers, type ModelFormats } from "../assembly/index.js";
 import type { System } from "../core/index.js";
+import type { Prompt } from "../datasets/index.js";
 import type { AnswerJournal } from "../http/index.js";
 import type { ServerRecord } from "../records/index.js";
 import type { Output } from "./output.js";
@@ -8,8 +9,9 @@ import type { Output } from "./output.js";
 export async function introduceModels(
   system: System,
   output: Output,
+  prompts: readonly Prompt[],
 ): Promise<{ formats: ModelFormats; servers: Record<string, ServerRecord> }> {
-  const formats = modelFormats(system);
+  const formats = modelFormats(system, prompts);
   const tell = ({ notes, warnings }: { notes: string[]; warnings: string[] }) => {
     for (const line of notes) output.note(line);
     for (const line of warnings) output.alert(line);

@@ -43,7 +43,7 @@ export function rolloutCommand(streams: Streams) {
       const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
       const teller = system as unknown as Partial<TokenTeller>;
       try {
-        await introduceModels(system, output);
+        await introduceModels(system, output, prompts);
         if (tokens && teller.tokensOf === undefined) {
           throw new UsageError(
             "--tokens: the system of this configuration does not tell token ids (tokensOf)",

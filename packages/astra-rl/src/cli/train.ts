@@ -7,6 +7,7 @@ import {
   assembleSystem,
   assembleTrainer,
   engineChange,
+  loadPrompts,
   recordSession,
   spendingNotes,
   withComputeTypes,
@@ -67,10 +68,11 @@ export function trainCommand(streams: Streams) {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
         const dated = withToday(wanted);
+        const prompts = await loadPrompts(dated, "train", downloadNotes(output));
         system = await assembleSystem<System>(dated, downloadNotes(output));
         // What an earlier process spent counts from the first call on.
         if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
-        const { formats, servers } = await introduceModels(system, output);
+        const { formats, servers } = await introduceModels(system, output, prompts);
         const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);

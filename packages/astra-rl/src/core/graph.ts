@@ -1,4 +1,4 @@
-import type { Conversation, Message } from "@astra-rl/lm";
+import { Conversation, type From, type Message } from "@astra-rl/lm";
 import { jsonOf, type JSONOf, type Node, type NodeJSON } from "./node.js";
 
 export interface GraphFields<S = Conversation, A = Message> {
@@ -9,8 +9,13 @@ export interface GraphFields<S = Conversation, A = Message> {
   models?: Readonly<Record<string, string>>;
 }
 
+/** The messages of a prompt that is a conversation: of whom, and the text. */
+export type PromptMessagesJSON = readonly (readonly [from: From, text: string])[];
+
 export interface GraphJSON<S = Conversation, A = Message> {
   context: JSONOf<S>;
+  /** Only for a prompt of several messages. */
+  promptMessages?: PromptMessagesJSON;
   seed: number;
   episode: number;
   models?: Readonly<Record<string, string>>;
@@ -62,10 +67,16 @@ export class Graph<S = Conversation, A = Message> {
   toJSON(): GraphJSON<S, A> {
     return {
       context: jsonOf(this.context),
+      ...messagesOfPrompt(this.context),
       seed: this.seed,
       episode: this.episode,
       ...(Object.keys(this.models).length > 0 ? { models: this.models } : {}),
       children: this.children.map((child) => child.toJSON()),
     };
   }
+}
+
+function messagesOfPrompt(context: unknown): { promptMessages?: PromptMessagesJSON } {
+  if (!(context instanceof Conversation) || context.depth === 1) return {};
+  return { promptMessages: context.messages().map(({ from, text }) => [from, text]) };
 }

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describeValue, UsageError } from "@astra-rl/torch";
-import { readPromptFile } from "./prompt-file.js";
+import { promptText, readPromptFile } from "./prompt-file.js";
 
 /** The splits of the embedded prompt set. */
 export const PROMPT_SPLITS = ["train", "dev", "test"] as const;
@@ -21,5 +21,5 @@ export async function defaultPrompts(split: PromptSplit): Promise<string[]> {
       `defaultPrompts: the splits are ${PROMPT_SPLITS.join(", ")}, got ${describeValue(split)}`,
     );
   }
-  return readPromptFile(join(FOLDER, `${split}.json`));
+  return (await readPromptFile(join(FOLDER, `${split}.json`))).map(promptText);
 }

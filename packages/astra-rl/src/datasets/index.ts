@@ -10,7 +10,14 @@ export {
   NAMED_SETS,
   type NamedSet,
 } from "./named-sets.js";
-export { checkPrompts, parsePrompts, readPromptFile, type PromptFileOptions } from "./prompt-file.js";
+export {
+  checkPrompts,
+  parsePrompts,
+  promptText,
+  readPromptFile,
+  type Prompt,
+  type PromptFileOptions,
+} from "./prompt-file.js";
 export {
   datasetSettings,
   hubFile,

@@ -1,5 +1,7 @@
 import { extname } from "node:path";
+import type { From } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
+import { Conversation, Message, type PromptOf } from "../core/index.js";
 import { readNamedFile, readTextFile } from "../text/index.js";
 import { readArrowColumn, readParquetColumn } from "./column-files.js";
 
@@ -7,6 +9,18 @@ export interface PromptFileOptions {
   /** The column or key with the prompt. Default: "prompt", else "messages". */
   column?: string;
 }
+
+/** A text that starts an episode, or a conversation that it continues. */
+export type Prompt = PromptOf<Conversation>;
+
+/** The text of a prompt, a line for each message, for models that are not told who says what. */
+export const promptText = (prompt: Prompt): string =>
+  typeof prompt === "string"
+    ? prompt
+    : prompt
+        .messages()
+        .filter(({ text }) => text !== "")
+        .join("\n");
 
 /** Supported file extensions. */
 const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
@@ -16,18 +30,19 @@ const EXTENSIONS = ".json, .jsonl, .csv, .txt, .parquet or .arrow";
  * .parquet; .arrow in both formats), or one prompt per line (.txt; empty lines are skipped).
  *
  * A prompt is a string, or an object or row with the prompt in a column. A list of messages `{"role": …, "content":
- * …}` becomes its contents, one per line, without the roles.
+ * …}` becomes a conversation: what the user says is the tester's, what the assistant says the target's, and a user's last
+ * message the prompt. A single message of a user becomes its text.
  *
  * @throws UsageError that names the file and the position in it
  */
-export async function readPromptFile(path: string, options: PromptFileOptions = {}): Promise<string[]> {
+export async function readPromptFile(path: string, options: PromptFileOptions = {}): Promise<Prompt[]> {
   const extension = extname(path).toLowerCase();
   if (extension === ".parquet" || extension === ".arrow") {
     const bytes = await readNamedFile(path, "prompts");
     const read = extension === ".parquet" ? readParquetColumn : readArrowColumn;
     const { column, values } = await read(bytes, (columns) => columnOf(columns, options, path), path);
     const prompts = values.map((value, row) => {
-      return conversationText(value, `${path}: row ${row + 1}`, column) ?? value;
+      return conversationIn(value, `${path}: row ${row + 1}`, column) ?? value;
     });
     return checkPrompts(prompts, path);
   }
@@ -39,7 +54,7 @@ export async function readPromptFile(path: string, options: PromptFileOptions = 
  *
  * @param path its extension determines the format; it also prefixes every message
  */
-export function parsePrompts(text: string, path: string, options: PromptFileOptions = {}): string[] {
+export function parsePrompts(text: string, path: string, options: PromptFileOptions = {}): Prompt[] {
   const extension = extname(path).toLowerCase();
   if (extension === ".json") return checkPrompts(parseArray(text, path, options), path);
   if (extension === ".csv") return checkPrompts(parseTable(text, path, options), path);
@@ -70,25 +85,28 @@ function columnOf(columns: readonly string[], { column }: PromptFileOptions, pat
 }
 
 /**
- * Checks that prompts from any source are a non-empty list of strings.
+ * Checks that prompts from any source are a non-empty list of texts and conversations.
  *
  * @param where prefix of every message
  */
-export function checkPrompts(prompts: unknown, where: string): string[] {
+export function checkPrompts(prompts: unknown, where: string): Prompt[] {
   if (!Array.isArray(prompts)) {
     throw new UsageError(`${where}: prompts must be an array of strings, got ${kindOf(prompts)}`);
   }
   if (prompts.length === 0) throw new UsageError(`${where}: holds no prompts; give at least one`);
   for (const [index, prompt] of prompts.entries()) {
-    if (typeof prompt !== "string") {
+    if (!isPrompt(prompt)) {
       throw new UsageError(`${where}: prompt ${index + 1} must be a string, got ${kindOf(prompt)}`);
     }
-    if (prompt.trim() === "") {
+    if (promptText(prompt).trim() === "") {
       throw new UsageError(`${where}: prompt ${index + 1} is empty; give it a text, or leave it out`);
     }
   }
-  return prompts as string[];
+  return prompts as Prompt[];
 }
+
+const isPrompt = (value: unknown): value is Prompt =>
+  typeof value === "string" || value instanceof Conversation;
 
 function kindOf(value: unknown): string {
   if (value === null) return "null";
@@ -121,7 +139,7 @@ function parseLines(text: string, path: string, options: PromptFileOptions): unk
       throw new UsageError(`${path}:${number}: is not JSON: ${(error as Error).message}`, { cause: error });
     }
     const prompt = promptIn(value, options, `${path}:${number}`);
-    if (typeof prompt !== "string") {
+    if (!isPrompt(prompt)) {
       const { column = "prompt" } = options;
       throw new UsageError(
         `${path}:${number}: must be a string or an object with a string ${describeValue(column)} or a list of "messages", got ` +
@@ -154,20 +172,29 @@ function promptIn(value: unknown, { column }: PromptFileOptions, where: string):
   if (name === undefined) return value;
   const prompt = (value as Record<string, unknown>)[name];
   if (name === "messages" && !Array.isArray(prompt)) throw noMessages(prompt, name, where);
-  return conversationText(prompt, where, name) ?? prompt;
+  return conversationIn(prompt, where, name) ?? prompt;
 }
 
-/** The text of a list of messages; null for anything else. */
-function conversationText(messages: unknown, where: string, column: string): string | null {
+const SPEAKERS: Readonly<Record<string, From>> = { system: "system", user: "tester", assistant: "target" };
+
+/** A list of messages as a conversation, or as its text if it is a single one of a user; null for anything else. */
+function conversationIn(messages: unknown, where: string, column: string): Prompt | null {
   if (!Array.isArray(messages)) return null;
   if (messages.length === 0) throw noMessages(messages, column, where);
-  const contents = messages.map((message: unknown, index) => {
-    const content: unknown =
-      typeof message === "object" && message !== null && "content" in message ? message.content : undefined;
-    if (typeof content === "string") return content;
-    throw new UsageError(`${where}: message ${index + 1} must have a "content" that is a string`);
+  const [first, ...others] = messages.map((message: unknown, index) => {
+    const { role, content } = (message ?? {}) as { role?: unknown; content?: unknown };
+    const at = `${where}: message ${index + 1}`;
+    if (typeof content !== "string") throw new UsageError(`${at} must have a "content" that is a string`);
+    const from = Object.hasOwn(SPEAKERS, String(role)) ? SPEAKERS[String(role)]! : undefined;
+    if (from === undefined) {
+      throw new UsageError(
+        `${at} must have the "role" system, user or assistant, got ${describeValue(role)}; leave other messages out`,
+      );
+    }
+    const isPrompt = from === "tester" && index === messages.length - 1;
+    return new Message(isPrompt ? "prompt" : from, content);
   });
-  return contents.join("\n");
+  return others.length === 0 && first!.from === "prompt" ? first!.text : Conversation.of(first!, ...others);
 }
 
 const noMessages = (value: unknown, column: string, where: string) =>

@@ -3,7 +3,7 @@ import { downloadDataset, hubHome, hubSettings, type HubOptions } from "@astra-r
 import { UsageError } from "@astra-rl/torch";
 import { fetchFile } from "./fetch-file.js";
 import { NAMED_SETS, TOOLBOX_DATA, type NamedSet } from "./named-sets.js";
-import { readPromptFile, type PromptFileOptions } from "./prompt-file.js";
+import { readPromptFile, type Prompt, type PromptFileOptions } from "./prompt-file.js";
 
 /** Where prompt sets are downloaded from and cached. */
 export interface DatasetSettings {
@@ -67,7 +67,7 @@ export function isRemotePrompts(source: string): boolean {
  *
  * @throws UsageError that names the source; if a download fails, with instructions for downloading it manually
  */
-export async function readPrompts(source: string, options: PromptSourceOptions = {}): Promise<string[]> {
+export async function readPrompts(source: string, options: PromptSourceOptions = {}): Promise<Prompt[]> {
   const path = await localPrompts(source, options);
   const column =
     options.column ?? (Object.hasOwn(NAMED_SETS, source) ? NAMED_SETS[source]!.column : undefined);

@@ -1,4 +1,4 @@
-import { groupByVoice, leadsProbe, PARAGRAPH, type Voice } from "@astra-rl/lm";
+import { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice } from "@astra-rl/lm";
 import type { Conversation } from "../core/index.js";
 import type { ServerOptions } from "./options.js";
 
@@ -21,7 +21,7 @@ export function chatMessages(conversation: Conversation, role: Role, system: str
   });
   // A model that speaks first answers an empty message.
   if (chat.length === 0) chat.push({ role: "user", content: "" });
-  const content = messages.findLast(({ from }) => from === "system")?.text ?? system;
+  const content = systemOf(messages, role, system);
   return content === null ? chat : [{ role: "system", content }, ...chat];
 }
 

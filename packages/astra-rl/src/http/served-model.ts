@@ -16,6 +16,12 @@ export abstract class ServedModel {
     readonly server: Server,
   ) {}
 
+  /** Whether what it reads tells who says what. */
+  get tellsSpeakers(): boolean {
+    const { api, labels = {}, separator = "" } = this.server.options;
+    return api === "chat" || separator !== "" || Object.values(labels).some((label) => label !== "");
+  }
+
   /** Probes the server, once; at the latest before the first request. */
   probe(): Promise<ServerTraits> {
     return (this.#traits ??= this.findTraits());

@@ -3,11 +3,13 @@ import type { HubOptions } from "@astra-rl/lm";
 import type { z } from "zod";
 import type {
   Algorithm,
+  Conversation,
   Credit,
   Embedder,
   Evaluator,
   MetricsLogger,
   Model,
+  PromptOf,
   Purpose,
   RewardTerm,
   Sampler,
@@ -57,7 +59,7 @@ export interface KindParts {
   /** The run's scorer and embedder, for terms that use them. */
   term: { scorer: Scorer; embedder: Embedder; seed: number; makeScorer: MakeScorer };
   credit: { seed: number };
-  sampler: { system: System; prompts: readonly string[]; seed: number };
+  sampler: { system: System; prompts: readonly PromptOf<Conversation>[]; seed: number };
   algorithm: { system: System; seed: number };
   logger: { seed: number };
   /**
@@ -86,7 +88,7 @@ export interface KindParts {
   evaluator: {
     system: System;
     sampler: Sampler;
-    prompts: readonly string[];
+    prompts: readonly PromptOf<Conversation>[];
     scorer: Scorer;
     threshold: number;
     seed: number;

@@ -5,7 +5,7 @@ import {
   failureSchema,
   Graph,
   likelihoodSchema,
-  type Message,
+  Message,
   Node,
   NotedMessage,
   RESPONSE_NOTES,
@@ -68,6 +68,10 @@ const nodeRecordSchema: z.ZodType<NodeRecord> = z.looseObject({
 
 export const graphRecordSchema: z.ZodType<GraphRecord> = z.looseObject({
   context: json,
+  promptMessages: z
+    .array(z.tuple([z.enum(["system", "prompt", "tester", "target", "around"]), z.string()]))
+    .min(1)
+    .optional(),
   children: z.array(nodeRecordSchema),
   seed: z.number(),
   episode: z.int().nonnegative(),
@@ -93,10 +97,12 @@ export function graphRecord<S, A>(
 ): GraphRecord<S, A> {
   const nodes = graph instanceof Graph ? graph.children : null;
   if (graph instanceof Graph) checkJudged("graphRecord", graph.nodes());
-  const { context, children, seed, episode, ...extra } = graph instanceof Graph ? graph.toJSON() : graph;
+  const { context, promptMessages, children, seed, episode, ...extra } =
+    graph instanceof Graph ? graph.toJSON() : graph;
   const { step } = options;
   return {
     context,
+    ...(promptMessages === undefined ? {} : { promptMessages }),
     children: children.map((child, index) => nodeRecord(child, nodes?.[index] ?? null, options)),
     seed,
     episode,
@@ -177,9 +183,10 @@ export function graphFromRecord(
       children: children.map(toNode),
     });
   };
-  const { context, children, seed, episode, models = {} } = record;
+  const { context, promptMessages, children, seed, episode, models = {} } = record;
+  const [first, ...others] = (promptMessages ?? []).map(([from, text]) => new Message(from, text));
   return new Graph({
-    context: conversationOf(context),
+    context: first === undefined ? conversationOf(context) : Conversation.of(first, ...others),
     children: children.map(toNode),
     seed,
     episode,

@@ -3,7 +3,13 @@ import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } fr
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, it, vi } from "vitest";
-import { parseEvaluationRecord, parseGraphLines, parseRunRecord } from "../../src/records/index.js";
+import {
+  graphFromRecord,
+  parseEvaluationRecord,
+  parseGraphLines,
+  parseRunRecord,
+  stringifyGraph,
+} from "../../src/records/index.js";
 import { completion, json, lastText, loopback, type Responder } from "../http/loopback.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
@@ -331,4 +337,45 @@ it("a server needs a likelihood model beside it; one that is not there leaves no
     expect.stringMatching(/no answer from http:\/\/127.0.0.1:9\/v1: m: no connection/),
   ]);
   expect(existsSync(join(run, "config.resolved.yaml"))).toBe(false);
+});
+
+it("continues conversations of a prompt file with the roles that they have, in requests and records", async () => {
+  const { baseURL, asked } = await loopback(rude);
+  const messages = [
+    { role: "system", content: "Sell tea." },
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Welcome!" },
+    { role: "user", content: "Prices?" },
+  ];
+  const given = (models: string) => {
+    const chats = join(temporaryFolder(), "chats.jsonl");
+    writeFileSync(chats, JSON.stringify({ messages }));
+    const prompts = ["--set", `prompts.train=${chats}`];
+    return runCommand("rollout", configuration(models), "--episodes", "1", "--json", ...prompts);
+  };
+  const target = server(baseURL, ", system: Be kind.");
+  const told = await given(`tester: embedded:chat, target: ${target}, likelihood: embedded:chat`);
+  expect([told.code, told.err]).toEqual([0, expect.not.stringContaining("several messages")]);
+  const [record] = parseGraphLines(told.out);
+  const [turn] = record!.children;
+  expect(record!.context).toBe("Sell tea.HiWelcome!Prices?");
+  expect(record!.promptMessages).toEqual([
+    ["system", "Sell tea."],
+    ["tester", "Hi"],
+    ["target", "Welcome!"],
+    ["prompt", "Prices?"],
+  ]);
+  expect(asked.map(({ body }) => body.messages)).toContainEqual([
+    ...messages.slice(0, 3),
+    { role: "user", content: `Prices?\n\n${turn!.probe}` },
+  ]);
+  expect(JSON.parse(stringifyGraph(graphFromRecord(record!)))).toEqual(record);
+
+  const untold = await given(`tester: embedded:chatter, target: ${target}, likelihood: embedded:chat`);
+  expect(untold.err).toContain(
+    "prompts with several messages are read as one text, a line for each, because the tester reads plain text",
+  );
+  const [flat] = parseGraphLines(untold.out);
+  expect(flat!.context).toBe("Sell tea.\nHi\nWelcome!\nPrices?");
+  expect(flat!.promptMessages).toBeUndefined();
 });

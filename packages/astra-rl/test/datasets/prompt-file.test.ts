@@ -5,7 +5,14 @@ import { fileURLToPath } from "node:url";
 import { UsageError } from "@astra-rl/torch";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { checkPrompts, parsePrompts, readPromptFile } from "../../src/datasets/index.js";
+import type { Conversation } from "../../src/core/index.js";
+import {
+  checkPrompts,
+  parsePrompts,
+  promptText,
+  readPromptFile,
+  type Prompt,
+} from "../../src/datasets/index.js";
 
 describe("parsePrompts", () => {
   it("reads JSON arrays, lines and JSON lines", () => {
@@ -30,13 +37,26 @@ describe("parsePrompts", () => {
     );
   });
 
-  it("reads conversations, a line for each message, as prompts", () => {
+  it("reads lists of messages as conversations, which keep who says what", () => {
     const messages = [
       { role: "system", content: "Be kind." },
       { role: "user", content: "Hi" },
+      { role: "assistant", content: "Hello!" },
+      { role: "user", content: "Tea?" },
     ];
-    expect(parsePrompts(JSON.stringify([{ messages }, "b"]), "p.json")).toEqual(["Be kind.\nHi", "b"]);
-    expect(parsePrompts(JSON.stringify({ messages, id: 1 }), "p.jsonl")).toEqual(["Be kind.\nHi"]);
+    const [read, text] = parsePrompts(JSON.stringify([{ messages }, "b"]), "p.json");
+    const said = (prompt: Prompt | undefined) =>
+      (prompt as Conversation).messages().map(({ from, text }) => `${from}: ${text}`);
+    expect(said(read)).toEqual(["system: Be kind.", "tester: Hi", "target: Hello!", "prompt: Tea?"]);
+    expect(text).toBe("b");
+    expect(promptText(read!)).toBe("Be kind.\nHi\nHello!\nTea?");
+    const [line] = parsePrompts(JSON.stringify({ messages, id: 1 }), "p.jsonl");
+    expect(said(line)).toEqual(said(read));
+    // What the assistant said last is continued by the tester; one message of a user is a text like any other.
+    const [open] = parsePrompts(JSON.stringify([{ messages: messages.slice(1, 3) }]), "p.json");
+    expect(said(open)).toEqual(["prompt: ", "tester: Hi", "target: Hello!"]);
+    expect(promptText(open!)).toBe("Hi\nHello!");
+    expect(parsePrompts(JSON.stringify([{ messages: messages.slice(1, 2) }]), "p.json")).toEqual(["Hi"]);
   });
 
   it("takes prompts from the column that is asked for", () => {
@@ -91,6 +111,17 @@ describe("parsePrompts", () => {
     ["p.json", '["a",\n "b" "c"]', /p\.json:2:6: is not JSON/u],
     ["p.jsonl", '"a"\n{"prompt": 5}', /p\.jsonl:2: .*a prompt that is a number \(5\)/u],
     ["p.jsonl", '"a"\n\n{"text": "b"}', /p\.jsonl:3: .*got an object/u],
+    [
+      "p.jsonl",
+      '{"messages": [{"role": "tool", "content": "42"}]}',
+      /p\.jsonl:1: message 1 must have the "role" system, user or assistant, got "tool"; leave other messages out/u,
+    ],
+    [
+      "p.json",
+      '[{"messages": [{"role": "user", "content": "a"}, null]}]',
+      /prompt 1: message 2 must have a "content"/u,
+    ],
+    ["p.json", '[{"messages": [{"role": "assistant", "content": " "}]}]', /prompt 1 is empty/u],
     ["p.jsonl", '{"prompt"', /p\.jsonl:1: is not JSON/u],
     ["p.xml", "a", /end in \.json, \.jsonl, \.csv, \.txt, \.parquet or \.arrow, got "\.xml"/u],
   ])("refuses %s with %j", (path, text, message) => {
@@ -120,9 +151,13 @@ describe("readPromptFile", () => {
     expect(await readPromptFile(golden(name), { column: "text" })).toEqual(
       PROMPTS.map((prompt) => prompt.toUpperCase()),
     );
-    expect(await readPromptFile(golden(name), { column: "messages" })).toEqual(
-      PROMPTS.map((prompt) => `${prompt}\nFine.`),
-    );
+    const talks = await readPromptFile(golden(name), { column: "messages" });
+    expect(talks.map(promptText)).toEqual(PROMPTS.map((prompt) => `${prompt}\nFine.`));
+    expect((talks[0] as Conversation).messages().map(({ from }) => from)).toEqual([
+      "prompt",
+      "tester",
+      "target",
+    ]);
     await expect(readPromptFile(golden(name), { column: "question" })).rejects.toThrow(
       `${golden(name)}: has no column "question"; it has "id", "prompt", "text", "messages"`,
     );

@@ -12,7 +12,7 @@ import {
   type Row,
   type Span,
 } from "./format.js";
-import { groupByVoice, leadsProbe, PARAGRAPH, type Voice, type VoiceGroup } from "./voices.js";
+import { groupByVoice, leadsProbe, PARAGRAPH, systemOf, type Voice, type VoiceGroup } from "./voices.js";
 
 export const HISTORIES = ["template", "verbatim"] as const;
 
@@ -20,7 +20,7 @@ export interface ChatOptions {
   /** The role of the model: its messages are the assistant's, all others the user's. */
   role: "tester" | "target";
   /**
-   * System prompt; a conversation's own system message replaces it. A template that refuses system messages gets it at the
+   * System prompt; a conversation's own system message replaces the target's. A template that refuses system messages gets it at the
    * head of the first user message. Default: none, so that the template writes its own, if it has one.
    */
   system?: string;
@@ -231,7 +231,7 @@ export class ChatFormat implements Format {
   }
 
   #systemOf(messages: readonly Message[]): string | null {
-    return messages.findLast(({ from }) => from === "system")?.text ?? this.#system;
+    return systemOf(messages, this.#role, this.#system);
   }
 
   #acceptsSystem(): boolean {

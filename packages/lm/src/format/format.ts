@@ -96,6 +96,11 @@ export class PlainFormat implements Format {
     this.#separator = separator;
   }
 
+  /** Whether labels or a separator tell where a message ends. */
+  get isMarked(): boolean {
+    return this.#separator !== "" || Object.values(this.#labels).some((label) => label !== "");
+  }
+
   get pinned(): number {
     return this.codec.prefix.length;
   }

@@ -25,6 +25,19 @@ export function groupByVoice(messages: readonly Message[], role: "tester" | "tar
   return groups;
 }
 
+/**
+ * The system prompt that a model reads: the target's may come with the conversation. The tester keeps its own, because a
+ * data set's system messages speak to the model under test.
+ */
+export function systemOf(
+  messages: readonly Message[],
+  role: "tester" | "target",
+  own: string | null,
+): string | null {
+  if (role === "tester") return own;
+  return messages.findLast(({ from }) => from === "system")?.text ?? own;
+}
+
 /** Whether a message is the prompt, with text, directly before a probe: a paragraph separates them. */
 export const leadsProbe = (message: Message, next: Message | undefined): boolean =>
   message.from === "prompt" && message.text !== "" && next?.from === "tester";

@@ -180,7 +180,8 @@ describe("the chat format", () => {
       );
       const self = formatWith(tokenizer, { role: "tester", history });
       expect(textOf(self, "tester", Conversation.of(new Message("system", "Be rude.")))).toBe(
-        "<|im_start|>system\nBe rude.<|im_end|>\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n",
+        // It speaks to the model under test; the tester keeps its own.
+        "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n",
       );
     }
   });
