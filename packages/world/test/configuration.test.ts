@@ -15,6 +15,18 @@ describe("the demo's configurations", () => {
     expect({ ...sameLength, algorithm: ipo.algorithm }).toEqual(ipo);
   });
 
+  it("of chat models differs in the models, beta and the learning rate alone", async () => {
+    const dpo = await readConfiguration(path("demo.yaml"));
+    const chat = await readConfiguration(path("demo-chat.yaml"));
+    expect(chat.models).toMatchObject({ tester: "embedded:chat", target: "embedded:chat" });
+    expect(chat.algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
+    expect(chat.training.learningRate).toBe(3e-4);
+    const { models, training } = dpo;
+    const same = { algorithm: dpo.algorithm, models, training };
+    expect({ ...chat, ...same }).toEqual(dpo);
+    expect({ ...chat.training, learningRate: training.learningRate }).toEqual(training);
+  });
+
   it("that pays for novelty differs in three terms, the algorithm and the number of steps alone", async () => {
     const dpo = await readConfiguration(path("demo.yaml"));
     const novelty = await readConfiguration(path("demo-novelty.yaml"));

@@ -2,7 +2,7 @@ import { ChatFormat, ChatTemplate, PlainFormat, type LocalModel } from "@astra-r
 import type { Configuration } from "../configuration/index.js";
 import { Conversation, type System } from "../core/index.js";
 import type { Prompt } from "../datasets/index.js";
-import { ServedModel } from "../http/index.js";
+import { modelsOf, servedModels } from "./system-models.js";
 
 /** How the local models of a system read conversations. */
 export interface ModelFormats {
@@ -22,7 +22,7 @@ export interface ModelFormats {
  */
 export function modelFormats(system: System, prompts: readonly Prompt[] = []): ModelFormats {
   const made: ModelFormats = { formats: {}, notes: [], warnings: [], readsDate: false };
-  for (const model of modelsOf(system) ?? []) {
+  for (const model of localModels(system)) {
     if (model.format === undefined || model.tokenizer === undefined) continue;
     const { format, tokenizer } = model;
     const name = model.name!;
@@ -57,24 +57,14 @@ export function modelFormats(system: System, prompts: readonly Prompt[] = []): M
   return made;
 }
 
-/** The local and served models of a system; null for a system that has its own. */
-function modelsOf(system: System): Partial<LocalModel>[] | null {
-  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
-  if (parts === undefined) return null;
-  const { tester, otherTesters, target, otherTargets, likelihood } = parts;
-  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
-  return all.filter((model) => model !== undefined && model !== null) as Partial<LocalModel>[];
-}
+const localModels = (system: System) => (modelsOf(system) ?? []) as Partial<LocalModel>[];
 
 /** A model that reads messages one after the other, with nothing that tells who says what; null if there is none. */
 export function untoldModel(system: System): string | null {
-  const models = modelsOf(system);
-  if (models === null) return "the system";
-  const isTold = (model: Partial<LocalModel>) => {
-    if (model instanceof ServedModel) return model.tellsSpeakers;
-    return !(model.format instanceof PlainFormat) || model.format.isMarked;
-  };
-  const untold = models.find((model) => !isTold(model));
+  if (modelsOf(system) === null) return "the system";
+  const isUntold = ({ format }: Partial<LocalModel>) => format instanceof PlainFormat && !format.isMarked;
+  const untold =
+    localModels(system).find(isUntold) ?? servedModels(system).find(({ tellsSpeakers }) => !tellsSpeakers);
   return untold === undefined ? null : `the ${untold.name}`;
 }
 

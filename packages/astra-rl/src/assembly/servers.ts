@@ -1,6 +1,7 @@
-import { AnswerJournal, HTTPModel, ServedModel } from "../http/index.js";
+import { AnswerJournal, HTTPModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
+import { servedModels } from "./system-models.js";
 
 /** What the servers of a system do. */
 export interface ServerFindings {
@@ -9,14 +10,6 @@ export interface ServerFindings {
   /** What to tell before anything else is asked. */
   notes: string[];
   warnings: string[];
-}
-
-/** The models of a system that a server runs. */
-export function servedModels(system: System): ServedModel[] {
-  const { parts } = system as { parts?: Readonly<Record<string, unknown>> };
-  const { tester, otherTesters = [], target, otherTargets = [], likelihood } = parts ?? {};
-  const all = [tester, otherTesters, target, otherTargets, likelihood].flat();
-  return all.filter((each) => each instanceof ServedModel);
 }
 
 /**
