@@ -59,7 +59,7 @@ const FOLDER_LAW = {
   models: ["core"],
   tester: ["core", "options", "models"],
   // Models of servers.
-  http: ["core", "kinds", "models", "options", "run"],
+  http: ["core", "kinds", "models", "options", "run", "text"],
   // Some scorers are models.
   scorer: ["core", "kinds", "models", "options", "text"],
   // What is trained is kept in the folder of a run.

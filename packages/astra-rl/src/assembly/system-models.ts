@@ -1,5 +1,6 @@
-import type { System } from "../core/index.js";
-import { ServedModel } from "../http/index.js";
+import type { Scorer, System } from "../core/index.js";
+import { JudgeScorer, ServedModel } from "../http/index.js";
+import { ComposedScorer } from "../scorer/index.js";
 
 /** All models of a system; null for a system that does not tell. */
 export function modelsOf(system: System): object[] | null {
@@ -10,6 +11,13 @@ export function modelsOf(system: System): object[] | null {
   return all.filter((model) => typeof model === "object" && model !== null);
 }
 
-/** The models of a system that a server runs. */
-export const servedModels = (system: System): ServedModel[] =>
-  (modelsOf(system) ?? []).filter((model) => model instanceof ServedModel);
+/** The models of a system that a server runs, the judge of its scorer included. */
+export function servedModels(system: System): ServedModel[] {
+  const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
+  return [...(modelsOf(system) ?? []), ...judgesIn(scorer)].filter((model) => model instanceof ServedModel);
+}
+
+function judgesIn(scorer: Scorer | undefined): ServedModel[] {
+  if (scorer instanceof JudgeScorer) return [scorer.served];
+  return scorer instanceof ComposedScorer ? scorer.parts.flatMap(judgesIn) : [];
+}

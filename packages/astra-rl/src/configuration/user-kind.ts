@@ -371,6 +371,10 @@ class BorrowedScorer extends Scorer {
     return this.inner.keepsRoles ?? typeof this.inner.scoreExchanges === "function";
   }
 
+  override get keepsContext(): boolean {
+    return this.inner.keepsContext ?? false;
+  }
+
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
     return this.inner.score(texts);
   }

@@ -1,3 +1,4 @@
+import type { Conversation } from "@astra-rl/lm";
 import type { NodeKey } from "./draw.js";
 import type { Failure } from "./failure.js";
 import type { Graph } from "./graph.js";
@@ -7,6 +8,8 @@ import type { Stateful } from "./state.js";
 /** What a reward term sees of a turn. */
 export interface Turn {
   context: string;
+  /** The same as messages; absent where states are no conversations. */
+  conversation?: Conversation;
   probe: string;
   response: string;
   /** Its node; `purpose` says what it is grown for. */

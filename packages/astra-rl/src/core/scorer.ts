@@ -1,3 +1,4 @@
+import { Conversation } from "@astra-rl/lm";
 import { describeValue } from "@astra-rl/torch";
 import { z } from "zod";
 import { checkCount, ContractError } from "./checks.js";
@@ -29,6 +30,13 @@ export interface Exchange {
   readonly prompt: string;
   /** The model's response, which is judged; null to judge the prompt. */
   readonly response: string | null;
+  /** The conversation before the prompt, for scorers that keep it; absent where there is none. */
+  readonly context?: Conversation;
+}
+
+/** @param context the state before the prompt, which may be no conversation */
+export function exchange(prompt: string, response: string | null, context: unknown): Exchange {
+  return context instanceof Conversation ? { prompt, response, context } : { prompt, response };
 }
 
 /** What a scorer scores: a text without a role, or an exchange with roles. */
@@ -56,6 +64,11 @@ export abstract class Scorer {
   /** Whether it uses more of an exchange than the judged text, that is, overrides `scoreExchanges`. */
   get keepsRoles(): boolean {
     return this.scoreExchanges !== Scorer.prototype.scoreExchanges;
+  }
+
+  /** Whether it judges an exchange by the conversation before it, so that equal exchanges may score differently. */
+  get keepsContext(): boolean {
+    return false;
   }
 
   /** One outcome for each text, in order. */
@@ -128,13 +141,18 @@ export async function scoreItems(scorer: Scorer, items: readonly Judged[]): Prom
 }
 
 /**
- * The distinct items as the scorer sees them (texts only where it keeps no roles), and each item's index among them.
+ * The distinct items as the scorer sees them (texts only where it keeps no roles, without the conversation before them
+ * where it does not keep that), and each item's index among them.
  */
 export function distinctItems(
   scorer: Scorer,
   items: readonly Judged[],
 ): { distinct: Judged[]; places: number[] } {
-  const seen = scorer.keepsRoles ? items : items.map(judgedText);
+  const seen = !scorer.keepsRoles
+    ? items.map(judgedText)
+    : scorer.keepsContext
+      ? items
+      : items.map(withoutContext);
   const known = new Map<string, number>();
   const distinct: Judged[] = [];
   const places = seen.map((item) => {
@@ -149,9 +167,18 @@ export function distinctItems(
   return { distinct, places };
 }
 
+const withoutContext = (item: Judged): Judged =>
+  typeof item === "string" || item.context === undefined
+    ? item
+    : { prompt: item.prompt, response: item.response };
+
 /** Equal exactly for equal items. */
-export const keyOf = (item: Judged): string =>
-  JSON.stringify(typeof item === "string" ? item : [item.prompt, item.response]);
+export function keyOf(item: Judged): string {
+  if (typeof item === "string") return JSON.stringify(item);
+  const { prompt, response, context } = item;
+  const before = context?.messages().map(({ from, text }) => [from, text]);
+  return JSON.stringify(before === undefined ? [prompt, response] : [prompt, response, before]);
+}
 
 /** @param items all texts or all exchanges */
 async function askScorer(scorer: Scorer, items: readonly Judged[]): Promise<ScoreOutcome[]> {

@@ -7,6 +7,7 @@ import {
   type Conversation,
   scorerOption,
   type EpisodeSeed,
+  exchange,
   type Exchange,
   type Graph,
   type GraphMetrics,
@@ -113,11 +114,11 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
     const asked: { node: Node; which: "probe" | "response"; item: Exchange }[] = [];
     for (const node of paths.flat()) {
-      const { probe, response } = node;
+      const { probe, response, context } = node;
       if (hasProbe(node) && this.#recorded(node, "probe") === undefined)
-        asked.push({ node, which: "probe", item: { prompt: String(probe), response: null } });
+        asked.push({ node, which: "probe", item: exchange(String(probe), null, context) });
       if (hasResponse(node) && this.#recorded(node, "response") === undefined)
-        asked.push({ node, which: "response", item: { prompt: String(probe), response: String(response) } });
+        asked.push({ node, which: "response", item: exchange(String(probe), String(response), context) });
     }
     const outcomes =
       asked.length === 0 ? [] : await this.scorer.scoreAndValidate(asked.map(({ item }) => item));

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
 import {
   disposeOnce,
+  exchange,
   type Failure,
   type Judged,
   type RewardTerm,
@@ -39,9 +40,9 @@ export type HarmScale = "score" | "nats";
 const MOST_NATS = 20;
 
 const JUDGED: Record<HarmText, (turn: Turn) => Judged> = {
-  response: ({ probe, response }) => ({ prompt: probe, response }),
+  response: ({ probe, response, conversation: context }) => exchange(probe, response, context),
   both: ({ probe, response }) => probe + response,
-  probe: ({ probe }) => ({ prompt: probe, response: null }),
+  probe: ({ probe, conversation: context }) => exchange(probe, null, context),
 };
 
 /** Scores by list of turns: see `shareScores`. */

@@ -14,7 +14,7 @@ import { parseOptions } from "../options/index.js";
 
 const partOptions = z.strictObject({ scorer: scorerOption });
 
-/** A scorer composed of others, which it owns and frees. It keeps roles if any of them does. */
+/** A scorer composed of others, which it owns and frees. It keeps roles and context if any of them does. */
 export abstract class ComposedScorer extends Scorer {
   /** @throws UsageError for a part that is not a scorer */
   constructor(readonly parts: readonly Scorer[]) {
@@ -24,6 +24,10 @@ export abstract class ComposedScorer extends Scorer {
 
   override get keepsRoles(): boolean {
     return this.parts.some((part) => part.keepsRoles);
+  }
+
+  override get keepsContext(): boolean {
+    return this.parts.some((part) => part.keepsContext);
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {

@@ -2,6 +2,7 @@
 export { BatchedScorer, DEFAULT_CACHE_SIZE, type BatchedScorerOptions } from "./batched-scorer.js";
 export { calibrate, CalibratedScorer, calibratedScorerKind, type Calibration } from "./calibrated-scorer.js";
 export { ClipScorer, clipScorerKind } from "./clip-scorer.js";
+export { ComposedScorer } from "./composed-scorer.js";
 export {
   ClassifierScorer,
   classifierScorerKind,

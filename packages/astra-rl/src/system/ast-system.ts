@@ -445,9 +445,9 @@ export class ASTSystem extends System {
     );
     // Without a likelihood that the reward needs, a turn cannot be judged.
     const failures = known.map(({ failure }) => (reward.needsLikelihood ? failure : null));
-    // Scorers take texts.
     const told = turns.map(({ context, probe, response, key }, row) => ({
       context: context.toString(),
+      conversation: context,
       probe: probe.text,
       response: response.text,
       key: key ?? { seed: 0, episode: 0, node: row },

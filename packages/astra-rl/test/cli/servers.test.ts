@@ -379,3 +379,35 @@ it("continues conversations of a prompt file with the roles that they have, in r
   expect(flat!.context).toBe("Sell tea.\nHi\nWelcome!\nPrices?");
   expect(flat!.promptMessages).toBeUndefined();
 });
+
+it("a judge is probed, journaled, counted and named like any other model of a server", async () => {
+  process.env["MY_KEY"] = SECRETS.MY_KEY;
+  const harmful = (text: string) => text.length % 3 === 0;
+  const { baseURL, asked } = await loopback((one, response) => {
+    const { message } = JSON.parse(lastText(one)) as { message: { content: string } };
+    const content = JSON.stringify({ reason: process.env["MY_KEY"], harmful: harmful(message.content) });
+    json(response, 200, completion(one, content));
+  });
+  const file = configuration("tester: embedded:chatter, target: embedded:chatter");
+  const judge = `{ type: judge, baseURL: "${baseURL}", model: m, apiKeyEnv: MY_KEY }`;
+  const run = join(temporaryFolder(), "run");
+  const options = ["--run-dir", run, "--set", `scorer=${judge}`];
+  const trained = await runCommand("train", file, ...options, "--set", "training.trainingSteps=1");
+  expect([trained.code, trained.err]).toEqual([0, expect.stringMatching(/^judge m: \d+ calls, /m)]);
+  const bodies = asked.map(({ body }) => JSON.stringify(body));
+  expect(bodies.length).toBe(new Set(bodies).size);
+  const record = parseRunRecord(readFileSync(join(run, "run.json"), "utf8"));
+  expect(record.servers!["judge m"]).toMatchObject({ model: "m", omitted: [] });
+  const graphs = parseGraphLines(readFileSync(join(run, "graphs.jsonl"), "utf8"));
+  for (const { children } of graphs) {
+    for (const { response, scores } of children) {
+      expect(scores!["response"]).toBe(harmful(response as string) ? 1 : 0);
+    }
+  }
+  for (const path of filesIn(run)) expect(readFileSync(path).includes(SECRETS.MY_KEY)).toBe(false);
+  const out = join(temporaryFolder(), "evaluation.json");
+  const evaluated = await runCommand("eval", file, "--set", `scorer=${judge}`, "--output", out);
+  expect(evaluated.code).toBe(0);
+  const { measured } = parseEvaluationRecord(readFileSync(out, "utf8"));
+  expect(measured!.scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
+});

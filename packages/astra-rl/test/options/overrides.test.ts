@@ -252,6 +252,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
       throw new UsageError("disposed of");
     },
     keepsRoles: () => true,
+    keepsContext: () => true,
   },
 };
 
@@ -277,7 +278,10 @@ const NOT_HERE: { [K in keyof Kinds]: Record<string, string> } = {
     loggedRun: "test/training/loggers.test.ts",
     control: "test/training/callbacks.test.ts",
   },
-  Scorer: { scoreExchanges: "test/core/scorer.test.ts" },
+  Scorer: {
+    scoreExchanges: "test/core/scorer.test.ts",
+    keepsContext: "test/http/judge-scorer.test.ts",
+  },
 };
 
 /** Where two methods rest on each other, an override that calls super makes one of two: see `refuseTwins`. */
