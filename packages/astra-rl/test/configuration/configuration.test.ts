@@ -107,7 +107,7 @@ describe("what is too much is refused before any work, with its number and the k
     ["models.tester.x=1", '"models.tester" is a value, not a section'],
     [
       "scorer.file=k",
-      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: keyword',
+      '--set scorer.file=k: unknown key "scorer.file"; it belongs to another type than "embedded"; for it, choose scorer.type: judge or keyword',
     ],
     [`seed=${"[".repeat(50_000)}`, "--set seed: the value is nested too deeply"],
   ])("--set %s", async (set, message) => {

@@ -32,6 +32,21 @@ const FREE = [
   "scorer.cache.file",
   "scorer.cache.size",
   "scorer.batchSize",
+  ...[
+    "baseURL",
+    "apiKeyEnv",
+    "headers",
+    "concurrency",
+    "timeout",
+    "retry.attempts",
+    "retry.delay",
+    "retry.maxWait",
+    "budget.calls",
+    "budget.tokens",
+    "budget.dollars",
+    "price.input",
+    "price.output",
+  ].map((key) => `scorer.${key}`),
   "evaluation.rollouts",
   "evaluation.depth",
   "evaluation.threshold",
@@ -112,6 +127,9 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
     const first = typeof standard === "number" ? standard : 0.5;
     return [first, first === 0 ? 0.25 : first / 2];
   }
+  if (name === "baseURL") return ["http://one.example/v1", "http://two.example/v1"];
+  if (name === "apiKeyEnv") return ["ONE", "TWO"];
+  if (name === "headers") return [{}, { "api-key": "TWO" }];
   if (type === "string") return ["/runs/one", "/runs/two"];
   if (name === "betas")
     return [
@@ -142,6 +160,8 @@ async function configured({ path, type, typeAt }: Key, value: unknown): Promise<
   if (path.at(-1) === "betas") section["optimizer"] = "adamw";
   if (path.includes("earlyStopping")) section["metric"] = "loss";
   if (path.at(-1) === "clip") section["terms"] = [{ type: "nll", weight: 1 }];
+  // Last, since what a kind needs may be the key itself, or a section around it.
+  section = path.slice(0, -1).reduce((inner, step) => inner[step] as typeof content, content);
   section[path.at(-1)!] = value;
   return parseConfiguration(JSON.stringify(content), "/runs/run.yaml");
 }
@@ -160,6 +180,10 @@ function required(type: string, path: Key["path"], value: unknown): Record<strin
   if (type === "classifier" || type === "sentence-encoder")
     return key === "model" ? {} : { model: "/runs/model" };
   if (type === "gibberish" && key === "clean") return { scorer };
+  if (type === "judge") {
+    const isPriced = path.includes("price") || key === "dollars";
+    return { model: "m", ...(isPriced ? { price: { input: 1, output: 1 } } : {}) };
+  }
   if (type === "llama-guard") return { model: "owner/guard" };
   if (type === "threshold" || type === "clip") return { scorer };
   if (["weighted", "mean", "max"].includes(type)) {
