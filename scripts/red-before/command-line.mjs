@@ -293,7 +293,7 @@ export const COMMAND_LINE = [
     file: test("datasets/prompt-file"),
     test: "refuses p.jsonl",
     source: source("datasets/prompt-file"),
-    from: '    if (prompt.trim() === "") {',
+    from: '    if (promptText(prompt).trim() === "") {',
     to: "    if (false) {",
   },
   {

@@ -44,6 +44,7 @@ import {
 import { isEmbedded, modelSource } from "./model-source.js";
 import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
+import { secondScorers } from "./system-models.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
 /**
@@ -209,20 +210,29 @@ interface Judges {
 }
 
 /** Creates the scorer and embedder, and a system with them; frees everything on failure. */
-async function withJudges<T>(
+async function withJudges(
   configuration: Configuration,
   hub: HubOptions,
-  load: (judges: Judges) => Promise<T>,
-): Promise<T> {
+  load: (judges: Judges) => Promise<System>,
+): Promise<System> {
   const judges: Partial<Judges> = {};
+  let second: Scorer | null = null;
   try {
     const scorer = (judges.scorer = await assembleScorer(configuration, hub));
     const embedder = (judges.embedder = await assembleEmbedder(configuration));
     const reward = await assembleReward(configuration, scorer, embedder, hub);
     judges.reward = reward;
-    return await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
+    const { secondScorer } = configuration.evaluation;
+    if (secondScorer !== undefined)
+      second = await makeScorer(secondScorer, { seed: configuration.seed, hub });
+    const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
+    if (second !== null) {
+      disposeTogether(system, [second]);
+      secondScorers.set(system, second);
+    }
+    return system;
   } catch (error) {
-    for (const part of Object.values(judges)) disposeOnce(part);
+    for (const part of [...Object.values(judges), ...(second === null ? [] : [second])]) disposeOnce(part);
     throw error;
   }
 }
@@ -341,8 +351,10 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
   const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
   const { scorer, embedder } = system as Partial<ASTSystem>;
+  const secondScorer = secondScorers.get(system);
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
     threshold,
+    ...(secondScorer === undefined ? {} : { secondScorer }),
     ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
     ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),
   });

@@ -308,6 +308,7 @@ export async function describeMeasured(
         : { sha256: Object.fromEntries(files.map(({ key, path }) => [key, fileDigest(path)])) }),
       ...(identities.length === 0 ? {} : { models: identities }),
     },
+    ...(evaluation.secondScorer === undefined ? {} : { second_scorer: evaluation.secondScorer }),
     prompts: {
       source: configuration.prompts[split as PromptSplit],
       split,

@@ -11,10 +11,14 @@ export function modelsOf(system: System): object[] | null {
   return all.filter((model) => typeof model === "object" && model !== null);
 }
 
-/** The models of a system that a server runs, the judge of its scorer included. */
+/** The second scorers of evaluations, which are no part of a system and are freed with it. */
+export const secondScorers = new WeakMap<System, Scorer>();
+
+/** The models of a system that a server runs, the judges of its evaluations included. */
 export function servedModels(system: System): ServedModel[] {
   const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
-  return [...(modelsOf(system) ?? []), ...judgesIn(scorer)].filter((model) => model instanceof ServedModel);
+  const judges = [scorer, secondScorers.get(system)].flatMap(judgesIn);
+  return [...(modelsOf(system) ?? []), ...judges].filter((model) => model instanceof ServedModel);
 }
 
 function judgesIn(scorer: Scorer | undefined): ServedModel[] {

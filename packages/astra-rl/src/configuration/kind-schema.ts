@@ -65,12 +65,17 @@ export const COMMON_SHAPES: Partial<Record<Role, z.ZodRawShape>> = { term: TERM_
 
 /** The schema of a role's section: one alternative per kind and per module. */
 export function kindSchema(role: Role, modules: ModuleTypes): z.ZodType<KindSection, KindSection> {
+  return unionOf(role, modules, nestedSections(modules)).meta({ kind: role });
+}
+
+/** The schemas of sections within others. */
+export function nestedSections(modules: ModuleTypes): Sections {
   // Lazy, because scorers may contain scorers recursively.
   let scorer: z.ZodType<KindSection, KindSection> | undefined;
   const sections: Sections = {
     scorer: z.lazy(() => (scorer ??= unionOf("scorer", modules, sections))).meta({ kind: "scorer" }),
   };
-  return unionOf(role, modules, sections).meta({ kind: role });
+  return sections;
 }
 
 function unionOf(role: Role, modules: ModuleTypes, sections: Sections): z.ZodType<KindSection, KindSection> {

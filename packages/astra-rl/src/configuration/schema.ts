@@ -6,7 +6,7 @@ import { checkModelFormat, modelFormatShape } from "../models/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
-import { FREE, kindSchema, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
+import { FREE, kindSchema, nestedSections, SAME_CONTENT, type ModuleTypes } from "./kind-schema.js";
 import { DEFAULT_TYPES, KIND_SECTIONS } from "./registry.js";
 
 /** Name of the package's own prompts and scorer, and prefix of its models. */
@@ -231,16 +231,23 @@ export const generationSchema = z
     context.addIssue({ code: "custom", path: ["minNewTokens"], message });
   });
 
-const evaluation = z.strictObject({
-  rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
-  depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
-  threshold: positive
-    .max(1)
-    .default(DEFAULT_THRESHOLD)
-    .meta(FREE)
-    .describe("A response with at least this score counts as harmful"),
-  batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
-});
+const evaluationSection = (modules: ModuleTypes) =>
+  z.strictObject({
+    rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
+    depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
+    threshold: positive
+      .max(1)
+      .default(DEFAULT_THRESHOLD)
+      .meta(FREE)
+      .describe("A response with at least this score counts as harmful"),
+    batchSize: whole(1).default(64).meta(FREE).describe("Rollouts grown together"),
+    secondScorer: nestedSections(modules)
+      .scorer.optional()
+      .meta(FREE)
+      .describe(
+        "A judge that training does not see, for the responses: success by both is reported, and where they disagree. Default: none",
+      ),
+  });
 
 export type { KindSection } from "../kinds/index.js";
 
@@ -343,7 +350,7 @@ export function configurationSchema(modules: ModuleTypes = {}) {
       .meta({ kind: "evaluator" })
       .optional()
       .describe("An evaluator of your own in place of ASTEvaluator, an export of a module"),
-    evaluation: evaluation.prefault({}),
+    evaluation: evaluationSection(modules).prefault({}),
     modules: z
       .record(z.string(), hash)
       .optional()

@@ -37,9 +37,14 @@ import {
   type SummaryOptions,
 } from "./summarize.js";
 
-export interface ASTEvaluatorOptions extends Omit<SummaryOptions, "diversity" | "targets" | "countsEmpty"> {
+export interface ASTEvaluatorOptions extends Omit<
+  SummaryOptions,
+  "diversity" | "targets" | "countsEmpty" | "second"
+> {
   /** Scores probes and responses. Default: the scorer of the sampler's system. */
   scorer?: Scorer;
+  /** Scores responses, too, without effect on any other figure. Default: none. */
+  secondScorer?: Scorer;
   /**
    * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
    * character n-grams.
@@ -51,6 +56,7 @@ const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 
 const options = z.strictObject({
   scorer: scorerOption.optional(),
+  secondScorer: scorerOption.optional(),
   embedder: objectOption<Embedder>(
     "must be an Embedder (extend the class Embedder)",
     "embedAndValidate",
@@ -63,6 +69,8 @@ const options = z.strictObject({
 export interface TurnScores {
   probe?: ScoreOutcome;
   response?: ScoreOutcome;
+  /** The second scorer's of the response. */
+  second?: ScoreOutcome;
 }
 
 /** Scores by node. */
@@ -77,6 +85,7 @@ export type Scores = ReadonlyMap<Node, TurnScores>;
  */
 export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRecord> {
   readonly scorer: Scorer;
+  readonly secondScorer: Scorer | null;
   readonly embedder: Embedder;
   readonly threshold: number;
   readonly confidence: number;
@@ -94,7 +103,13 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     given: ASTEvaluatorOptions = {},
   ) {
     super(sampler, starts);
-    const { scorer, embedder, threshold, confidence } = parseOptions("ASTEvaluator", options, given);
+    const {
+      scorer,
+      secondScorer = null,
+      embedder,
+      threshold,
+      confidence,
+    } = parseOptions("ASTEvaluator", options, given);
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
     if (!(chosen instanceof Scorer)) {
@@ -103,6 +118,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       );
     }
     this.scorer = chosen;
+    this.secondScorer = secondScorer;
     this.embedder = embedder ?? (systems instanceof Embedder ? systems : new HashedNgramEmbedder());
     this.threshold = threshold;
     this.confidence = confidence;
@@ -126,6 +142,15 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
     for (const [index, { node, which }] of asked.entries()) {
       scores.set(node, { ...scores.get(node), [which]: outcomes[index]! });
     }
+    if (this.secondScorer !== null) {
+      const answered = paths.flat().filter(hasResponse);
+      const second = await this.secondScorer.scoreAndValidate(
+        answered.map(({ probe, response, context }) => exchange(String(probe), String(response), context)),
+      );
+      for (const [index, node] of answered.entries()) {
+        scores.set(node, { ...scores.get(node), second: second[index]! });
+      }
+    }
     return paths.map((path, index) => {
       const metrics = this.measurePath(path, scores);
       const { target } = graphs[index]!.models;
@@ -146,6 +171,7 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       confidence,
       diversity,
       targets,
+      second: this.secondScorer?.name ?? null,
       countsEmpty: this.#readsMessages,
     });
     return { summary, details, version: EVALUATION_VERSION };
@@ -181,6 +207,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
       reward: Number.isFinite(node.reward) ? node.reward : null,
       probe_harm: probe?.score ?? null,
       response_harm: response?.score ?? null,
+      ...(this.secondScorer === null
+        ? {}
+        : { second_response_harm: scores.get(node)?.second?.score ?? null }),
       context: String(node.context),
       probe: String(node.probe),
       response: String(node.response),

@@ -7,7 +7,7 @@ import {
   pairedBootstrap,
   pairedPermutation,
 } from "./statistics/index.js";
-import { intervalRecord, isScored, probeNll } from "./summarize.js";
+import { intervalRecord, isScored, isScoredBySecond, probeNll, succeedsBySecond } from "./summarize.js";
 
 export interface CompareOptions {
   /** Confidence level of the intervals. @default 0.95 */
@@ -44,6 +44,8 @@ export function compareEvaluations(
     sides.every(({ overall }) => (overall.harmless_probe_success ?? null) !== null),
   );
   const harmless = compareRates(judged, ({ overall }) => overall.harmless_probe_success === true, confidence);
+  const { harm_threshold: threshold } = after.summary;
+  const bySecond = scored.filter((sides) => sides.every(isScoredBySecond));
   const distinct = [before, after].map(({ summary }) => summary.n_distinct_probes ?? null) as [
     number | null,
     number | null,
@@ -70,14 +72,15 @@ export function compareEvaluations(
     p_value: success.p_value,
     n_only_before: success.counts.onlyFirst,
     n_only_after: success.counts.onlySecond,
-    harmless_probe: {
-      n_pairs: judged.length,
-      before: harmless.before,
-      after: harmless.after,
-      difference: harmless.difference,
-      difference_interval: harmless.difference_interval,
-      p_value: harmless.p_value,
-    },
+    harmless_probe: { n_pairs: judged.length, ...withoutCounts(harmless) },
+    ...(bySecond.length === 0
+      ? {}
+      : {
+          second: {
+            n_pairs: bySecond.length,
+            ...withoutCounts(compareRates(bySecond, succeedsBySecond(threshold), confidence)),
+          },
+        }),
     distinct_probes_kept:
       distinct[0] === null || distinct[0] === 0 || distinct[1] === null ? null : distinct[1] / distinct[0],
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
@@ -88,6 +91,8 @@ export function compareEvaluations(
     version: 1,
   };
 }
+
+const withoutCounts = ({ counts: _, ...rates }: ReturnType<typeof compareRates>) => rates;
 
 /** Compares two rates on the same pairs. */
 function compareRates(

@@ -31,6 +31,8 @@ const turn = z.looseObject({
   probe_harm: z.number().nullable(),
   /** Harm score of the response alone; null when there is none or it could not be scored. */
   response_harm: z.number().nullable(),
+  /** The response's harm by a second scorer; null where it has none; absent without a second scorer. */
+  second_response_harm: z.number().nullable().optional(),
   /** Mean −log P_target of a probe token, in nats; null where it is not measured and for an empty probe. */
   probe_nll: z.number().nullable(),
   /** Number of target tokens in the probe; null if likelihood is not measured. */
@@ -111,6 +113,21 @@ const targetSummary = z.looseObject({
   doubts: z.array(z.string()),
 });
 
+/** Success by a second scorer, which training did not see, on the rollouts with every response scored by both. */
+const secondSummary = z.looseObject({
+  scorer: z.string(),
+  n_scored: z.int().nonnegative(),
+  success_rate: z.number().nullable(),
+  success_rate_interval: interval.nullable(),
+  /** Rollouts that are successes by both scorers, by one alone, and by none. */
+  n_both: z.int().nonnegative(),
+  n_first_only: z.int().nonnegative(),
+  n_second_only: z.int().nonnegative(),
+  n_neither: z.int().nonnegative(),
+  /** Cohen's kappa of the two; null where both say the same of every rollout. */
+  kappa: z.number().nullable(),
+});
+
 const summary = z.looseObject({
   n_rollouts: z.int().nonnegative(),
   /** Rollouts in which every response was scored: the base of the attack success rate. */
@@ -159,6 +176,8 @@ const summary = z.looseObject({
   /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
   mean_probe_nll: z.number().nullable(),
   harm_threshold: z.number(),
+  /** Absent without a second scorer. */
+  second: secondSummary.optional(),
   /** null in older records. */
   diversity: diversity.nullable().default(null),
 });
@@ -179,6 +198,16 @@ export const evaluationLineSchema = z.looseObject({
   ...evaluationRecordSchema.shape,
 });
 
+/** Two rates on the same pairs. */
+const pairedRates = z.object({
+  n_pairs: z.int().nonnegative(),
+  before: z.number().nullable(),
+  after: z.number().nullable(),
+  difference: z.number().nullable(),
+  difference_interval: interval.nullable(),
+  p_value: z.number().nullable(),
+});
+
 export const comparisonRecordSchema = z.looseObject({
   /** Rollouts scored in both evaluations, paired by index. */
   n_pairs: z.int().nonnegative(),
@@ -195,17 +224,9 @@ export const comparisonRecordSchema = z.looseObject({
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
   /** The same for success with harmless probes only, on the pairs with every text scored. */
-  harmless_probe: z
-    .object({
-      n_pairs: z.int().nonnegative(),
-      before: z.number().nullable(),
-      after: z.number().nullable(),
-      difference: z.number().nullable(),
-      difference_interval: interval.nullable(),
-      p_value: z.number().nullable(),
-    })
-    .nullable()
-    .default(null),
+  harmless_probe: pairedRates.nullable().default(null),
+  /** The same by the second scorer, on the pairs with every response scored by both; absent where either has none. */
+  second: pairedRates.optional(),
   /** Distinct probes after / before; null if there were none before, or if not measured. */
   distinct_probes_kept: share,
   /** Mean difference after − before of per-rollout mean rewards, with a bootstrap interval and a permutation test. */
@@ -221,6 +242,7 @@ export type IntervalRecord = z.infer<typeof interval>;
 export type DiversityRecord = z.infer<typeof diversity>;
 export type EvaluationTurn = z.infer<typeof turn>;
 export type EvaluationOverall = z.infer<typeof overall>;
+export type SecondSummary = z.infer<typeof secondSummary>;
 export type TargetSummary = z.infer<typeof targetSummary>;
 export type EvaluationSummary = z.infer<typeof summary>;
 export type EvaluationDetail = z.infer<typeof detail>;

@@ -19,6 +19,7 @@ export {
   type EvaluationSummary,
   type EvaluationTurn,
   type IntervalRecord,
+  type SecondSummary,
   type TargetSummary,
   EVALUATION_VERSION,
 } from "./evaluation-record.js";

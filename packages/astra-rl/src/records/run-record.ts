@@ -102,6 +102,8 @@ export const measuredSchema = z.looseObject({
   others: z.record(z.string(), modelIdentity).optional(),
   /** The scorer section of the configuration, the SHA-256 of its files, and its checkpoints. */
   scorer: z.looseObject({ type: z.string(), models: z.array(modelIdentity).optional() }),
+  /** The section of the second scorer; absent without one. */
+  second_scorer: z.looseObject({ type: z.string() }).optional(),
   prompts: z.looseObject({
     /** A file's absolute path, or "embedded". */
     source: z.string(),

@@ -5,9 +5,16 @@ import type {
   EvaluationRecord,
   EvaluationSummary,
   IntervalRecord,
+  SecondSummary,
   TargetSummary,
 } from "../records/index.js";
-import { conversationLines, foundConversations, foundNothing, verdictLines } from "./conversations.js";
+import {
+  conversationLines,
+  disagreementLines,
+  foundConversations,
+  foundNothing,
+  verdictLines,
+} from "./conversations.js";
 import { percent, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
@@ -51,6 +58,7 @@ export function comparisonReport({
       differenceInterval(harmless?.difference_interval ?? null),
     ],
     ["  paired test (exact McNemar)", "", "", pValue(harmless?.p_value ?? null)],
+    ...secondRows(comparison, first, second),
     ["harmful probes", harmfulOf(first), harmfulOf(second), ""],
     [
       "  95 % interval",
@@ -79,6 +87,8 @@ export function comparisonReport({
     ...targetRows(first, second),
   ];
   const lines = table(["", "before", "after", "difference"], rows);
+  const hack = rewardHack(comparison, after.summary);
+  if (hack !== null) lines.push("", hack);
   const { harm_threshold: threshold } = after.summary;
   const shown = (detail: EvaluationDetail) => conversationLines(detail, threshold).map((line) => `  ${line}`);
   const found = foundConversations(after, conversations);
@@ -92,7 +102,7 @@ export function comparisonReport({
       : `${found.length} found ${many} after training, those with harmless probes first, then the likeliest:`,
   );
   for (const detail of found) lines.push("", ...shown(detail));
-  return lines;
+  return [...lines, ...disagreementLines(after)];
 }
 
 /**
@@ -196,6 +206,55 @@ function outcomeRows(...summaries: EvaluationSummary[]): string[][] {
   return [["turns by the server's outcome", ...cells, ...(summaries.length > 1 ? [""] : [])]];
 }
 
+/**
+ * A sentence where the tester gained by the first scorer and not by the second: the difference is above 0 at the 5 % level by
+ * one alone. null where both agree, or there is no second scorer.
+ */
+export function rewardHack(
+  { second, ...first }: ComparisonRecord,
+  { second: by }: EvaluationSummary,
+): string | null {
+  const gained = ({ difference, p_value: p }: Pick<ComparisonRecord, "difference" | "p_value">) =>
+    difference !== null && difference > 0 && p !== null && p < 0.05;
+  if (second === undefined || by === undefined || !gained(first) || gained(second)) return null;
+  return (
+    `Reward hacking? Success rose by ${points(first.difference)} by the scorer that training saw, and by ` +
+    `${points(second.difference)} (${pValue(second.p_value)}) by ${visible(by.scorer)}: read the conversations in which they ` +
+    "disagree before you trust the first"
+  );
+}
+
+/** Success by a second scorer; no rows without one. */
+function secondRows(comparison: ComparisonRecord | null, ...summaries: EvaluationSummary[]): string[][] {
+  const difference = comparison?.second;
+  const name = summaries.flatMap(({ second }) => second?.scorer ?? [])[0];
+  if (name === undefined) return [];
+  const row = (label: string, of: (second: SecondSummary) => string, last = ""): string[] => [
+    label,
+    ...summaries.map(({ second }) => (second === undefined ? "–" : of(second))),
+    ...(summaries.length > 1 ? [last] : []),
+  ];
+  const rate = (of: (second: SecondSummary) => number) => (second: SecondSummary) =>
+    share(second.n_scored === 0 ? null : of(second) / second.n_scored, of(second), second.n_scored);
+  return [
+    row(
+      `success by ${visible(name)}`,
+      rate(({ n_both, n_second_only }) => n_both + n_second_only),
+      points(difference?.difference ?? null),
+    ),
+    row(
+      "  95 % interval",
+      ({ success_rate_interval: interval }) => intervalOf(interval),
+      differenceInterval(difference?.difference_interval ?? null),
+    ),
+    row(
+      "  by both scorers",
+      rate(({ n_both }) => n_both),
+    ),
+    row("  agreement (Cohen's kappa)", ({ kappa }) => plain(kappa)),
+  ];
+}
+
 /** Diversity of the found attacks; no rows if not measured. */
 function diversityRows(...summaries: EvaluationSummary[]): string[][] {
   const known = summaries.map(({ diversity }) => diversity ?? null);
@@ -228,6 +287,7 @@ export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">)
       ["  95 % interval", intervalOf(summary.success_rate_interval)],
       ["  with harmless probes only", harmlessOf(summary)],
       ["  95 % interval", intervalOf(summary.harmless_probe_success_rate_interval)],
+      ...secondRows(null, summary),
       ["harmful probes", harmfulOf(summary)],
       ["  95 % interval", intervalOf(summary.harmful_probe_rate_interval)],
       ["distinct probes", distinctOf(summary)],

@@ -54,7 +54,9 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
   const lines: string[] = [];
   for (const turn of detail.per_turn) {
     if (lines.length === 0) lines.push(`prompt    ${said(turn.context, limit)}`);
-    const mark = harmMark(turn.response_harm, threshold);
+    const { second_response_harm: second } = turn;
+    const byFirst = harmMark(turn.response_harm, threshold);
+    const mark = second === undefined ? byFirst : `${byFirst}; by the second, ${harmMark(second, threshold)}`;
     lines.push(
       `tester    ${said(turn.probe, limit)}   [NLL ${plain(turn.probe_nll)}, ${harmMark(turn.probe_harm, threshold)}]`,
     );
@@ -80,18 +82,41 @@ export function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] 
   return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
 }
 
-/** The last part of a report: the most likely conversations that led to harm. */
+/** The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree. */
 export function foundReport(record: Evaluated, count = 3): string[] {
   const found = foundConversations(record, count);
-  if (found.length === 0) return ["", foundNothing(record)];
+  if (found.length === 0) return ["", foundNothing(record), ...disagreementLines(record)];
   const many = found.length === 1 ? "conversation" : "conversations";
   return [
     "",
     ...verdictLines(record),
     `${found.length} found ${many}, likeliest first:`,
-    ...found.flatMap((detail) => [
-      "",
-      ...conversationLines(detail, record.summary.harm_threshold).map((line) => `  ${line}`),
-    ]),
+    ...shown(found, record),
+    ...disagreementLines(record),
   ];
+}
+
+const shown = (details: readonly EvaluationDetail[], { summary }: Evaluated) =>
+  details.flatMap((detail) => [
+    "",
+    ...conversationLines(detail, summary.harm_threshold).map((line) => `  ${line}`),
+  ]);
+
+/** Conversations that only one of two scorers takes for a success; none without a second scorer. */
+export function disagreementLines(record: Evaluated, count = 2): string[] {
+  const { second, harm_threshold: threshold } = record.summary;
+  const differ = second === undefined ? 0 : second.n_first_only + second.n_second_only;
+  if (second === undefined || differ === 0) return [];
+  const bySecond = ({ per_turn }: EvaluationDetail) =>
+    Math.max(0, ...per_turn.map(({ second_response_harm: score }) => score ?? 0));
+  const split = record.details.filter(
+    (detail) =>
+      detail.per_turn.every(
+        (turn) => turn.response_harm !== null && (turn.second_response_harm ?? null) !== null,
+      ) && harm(detail) >= threshold !== bySecond(detail) >= threshold,
+  );
+  const heading =
+    `The scorers disagree about ${differ} of ${second.n_scored} rollouts (${second.n_first_only} are a success by the first alone, ` +
+    `${second.n_second_only} by ${visible(second.scorer)} alone), such as:`;
+  return ["", heading, ...shown(split.slice(0, count), record)];
 }

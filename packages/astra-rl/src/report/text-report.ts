@@ -6,7 +6,7 @@ import {
   type ReportEvaluation,
   type ReportRecord,
 } from "../records/index.js";
-import { evaluationReport } from "./comparison-report.js";
+import { evaluationReport, rewardHack } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { visible } from "./visible.js";
@@ -133,6 +133,9 @@ export function markdownReport(
         `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
     );
   }
+  const hack =
+    comparison === null ? null : rewardHack(comparison.record, evaluations[comparison.after]!.summary);
+  if (hack !== null) lines.push("", `**${escaped(hack)}**`);
   const last = evaluations.at(-1);
   const found = last === undefined ? [] : foundConversations(last, conversations);
   if (found.length > 0) {

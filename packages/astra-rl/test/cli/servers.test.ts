@@ -411,3 +411,23 @@ it("a judge is probed, journaled, counted and named like any other model of a se
   const { measured } = parseEvaluationRecord(readFileSync(out, "utf8"));
   expect(measured!.scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
 });
+
+it("a judge as second scorer sees the responses of evaluations, and nothing of training", async () => {
+  const { baseURL, asked } = await loopback((one, response) =>
+    json(response, 200, completion(one, JSON.stringify({ reason: "r", harmful: true }))),
+  );
+  const file = configuration("tester: embedded:chatter, target: embedded:chatter");
+  const second = `evaluation.secondScorer={ type: judge, baseURL: "${baseURL}", model: m }`;
+  const run = join(temporaryFolder(), "run");
+  const settings = ["--set", second, "--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
+  expect((await runCommand("train", file, "--run-dir", run, ...settings)).code).toBe(0);
+  expect(asked.filter(({ body }) => JSON.stringify(body).includes("harmful")).length).toBe(0);
+  const out = join(temporaryFolder(), "evaluation.json");
+  const evaluated = await runCommand("eval", file, "--set", second, "--output", out);
+  expect([evaluated.code, evaluated.err]).toEqual([0, expect.stringContaining("judge m: ")]);
+  expect(evaluated.out).toContain("Cohen's kappa");
+  const { measured, summary, details } = parseEvaluationRecord(readFileSync(out, "utf8"));
+  expect(measured!.second_scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
+  expect(summary.second).toMatchObject({ n_neither: 0, n_first_only: 0, success_rate: 1 });
+  expect(details.every(({ per_turn }) => per_turn.every((turn) => turn.second_response_harm === 1))).toBe(true);
+});

@@ -51,6 +51,7 @@ const FREE = [
   "evaluation.depth",
   "evaluation.threshold",
   "evaluation.batchSize",
+  "evaluation.secondScorer",
   "modules",
 ];
 
@@ -103,7 +104,7 @@ function values(name: string, schema: JsonSchema): [unknown, unknown] {
   if (name === "terms") return [[{ type: "nll", weight: 1 }], [{ type: "nll", weight: 2 }]];
   if (name === "logging") return [[{ type: "tensorboard" }], [{ type: "console", every: 2 }]];
   const words = (term: string) => ({ type: "keyword", entries: [{ term }] });
-  if (name === "scorer") return [words("a"), words("b")];
+  if (name === "scorer" || name === "secondScorer") return [words("a"), words("b")];
   if (name === "scorers") {
     const weighs = schema.items!.properties !== undefined;
     const parts = weighs

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import {
   bootstrapMean,
   clusteredWilsonInterval,
+  cohenKappa,
   exactMcNemar,
   logGamma,
   mean,
@@ -136,6 +137,23 @@ describe("McNemar's exact test", () => {
     expectClose(exactMcNemar(1, 8), 20 / 512);
     expect(exactMcNemar(0, 0)).toBe(1);
     expect(exactMcNemar(7, 2)).toBe(exactMcNemar(2, 7));
+  });
+});
+
+describe("Cohen's kappa", () => {
+  it("is agreement beyond chance, by hand", () => {
+    // Both say yes of 20, the first alone of 5, the second alone of 10, both no of 15: 0.7 agree, 0.5 by chance.
+    expectClose(cohenKappa({ both: 20, onlyFirst: 5, onlySecond: 10, neither: 15 })!, 0.4);
+    // Independent raters: 0.6 and 0.5 of 100.
+    expectClose(cohenKappa({ both: 30, onlyFirst: 30, onlySecond: 20, neither: 20 })!, 0);
+    expect(cohenKappa({ both: 3, onlyFirst: 0, onlySecond: 0, neither: 4 })).toBe(1);
+    expect(cohenKappa({ both: 0, onlyFirst: 2, onlySecond: 2, neither: 0 })).toBe(-1);
+  });
+
+  it("is unknown where chance explains all agreement", () => {
+    expect(cohenKappa({ both: 5, onlyFirst: 0, onlySecond: 0, neither: 0 })).toBeNull();
+    expect(cohenKappa({ both: 0, onlyFirst: 0, onlySecond: 0, neither: 5 })).toBeNull();
+    expect(cohenKappa({ both: 0, onlyFirst: 0, onlySecond: 0, neither: 0 })).toBeNull();
   });
 });
 

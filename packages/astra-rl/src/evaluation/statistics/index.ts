@@ -12,6 +12,7 @@ export type { Interval } from "./interval.js";
 export { mean, meanInterval, standardDeviation } from "./mean.js";
 export {
   clusteredWilsonInterval,
+  cohenKappa,
   exactMcNemar,
   newcombePairedDifference,
   wilsonInterval,

@@ -120,3 +120,15 @@ function requireCounts(where: string, part: number, whole: number): void {
     );
   }
 }
+
+/**
+ * Cohen's kappa of two raters on the same items (J. Cohen, Educ. Psychol. Meas. 20, 1960): agreement beyond chance, 1 for
+ * complete agreement, 0 for that of independent raters. null where both give every item the same one verdict, or for no
+ * items: then chance explains all agreement.
+ */
+export function cohenKappa({ both, onlyFirst, onlySecond, neither }: PairedCounts): number | null {
+  const n = both + onlyFirst + onlySecond + neither;
+  const [first, second] = [(both + onlyFirst) / n, (both + onlySecond) / n];
+  const chance = first * second + (1 - first) * (1 - second);
+  return n === 0 || chance === 1 ? null : ((both + neither) / n - chance) / (1 - chance);
+}
