@@ -63,24 +63,14 @@ export function compareEvaluations(
   const nllBefore = probeNll(pairs.map(([first]) => first));
   const nllAfter = probeNll(pairs.map(([, second]) => second));
   return {
-    n_pairs: n,
+    ...success.rates,
     n_excluded: pairs.length - n,
-    before: success.before,
-    after: success.after,
-    difference: success.difference,
-    difference_interval: success.difference_interval,
-    p_value: success.p_value,
     n_only_before: success.counts.onlyFirst,
     n_only_after: success.counts.onlySecond,
-    harmless_probe: { n_pairs: judged.length, ...withoutCounts(harmless) },
+    harmless_probe: harmless.rates,
     ...(bySecond.length === 0
       ? {}
-      : {
-          second: {
-            n_pairs: bySecond.length,
-            ...withoutCounts(compareRates(bySecond, succeedsBySecond(threshold), confidence)),
-          },
-        }),
+      : { second: compareRates(bySecond, succeedsBySecond(threshold), confidence).rates }),
     distinct_probes_kept:
       distinct[0] === null || distinct[0] === 0 || distinct[1] === null ? null : distinct[1] / distinct[0],
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
@@ -91,8 +81,6 @@ export function compareEvaluations(
     version: 1,
   };
 }
-
-const withoutCounts = ({ counts: _, ...rates }: ReturnType<typeof compareRates>) => rates;
 
 /** Compares two rates on the same pairs. */
 function compareRates(
@@ -110,14 +98,15 @@ function compareRates(
     neither: count(false, false),
   };
   const difference = newcombePairedDifference(counts, confidence);
-  return {
-    counts,
+  const rates = {
+    n_pairs: n,
     before: n === 0 ? null : (counts.both + counts.onlyFirst) / n,
     after: n === 0 ? null : (counts.both + counts.onlySecond) / n,
     difference: difference?.estimate ?? null,
     difference_interval: intervalRecord(difference, confidence, "newcombe-paired"),
     p_value: n === 0 ? null : exactMcNemar(counts.onlyFirst, counts.onlySecond),
   };
+  return { rates, counts };
 }
 
 function pair(

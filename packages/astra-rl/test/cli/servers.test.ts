@@ -419,7 +419,14 @@ it("a judge as second scorer sees the responses of evaluations, and nothing of t
   const file = configuration("tester: embedded:chatter, target: embedded:chatter");
   const second = `evaluation.secondScorer={ type: judge, baseURL: "${baseURL}", model: m }`;
   const run = join(temporaryFolder(), "run");
-  const settings = ["--set", second, "--set", "training.trainingSteps=1", "--set", "training.evaluateEvery=0"];
+  const settings = [
+    "--set",
+    second,
+    "--set",
+    "training.trainingSteps=1",
+    "--set",
+    "training.evaluateEvery=0",
+  ];
   expect((await runCommand("train", file, "--run-dir", run, ...settings)).code).toBe(0);
   expect(asked.filter(({ body }) => JSON.stringify(body).includes("harmful")).length).toBe(0);
   const out = join(temporaryFolder(), "evaluation.json");
@@ -429,5 +436,7 @@ it("a judge as second scorer sees the responses of evaluations, and nothing of t
   const { measured, summary, details } = parseEvaluationRecord(readFileSync(out, "utf8"));
   expect(measured!.second_scorer).toMatchObject({ type: "judge", model: "m", rubric: "harm" });
   expect(summary.second).toMatchObject({ n_neither: 0, n_first_only: 0, success_rate: 1 });
-  expect(details.every(({ per_turn }) => per_turn.every((turn) => turn.second_response_harm === 1))).toBe(true);
+  expect(details.every(({ per_turn }) => per_turn.every((turn) => turn.second_response_harm === 1))).toBe(
+    true,
+  );
 });
