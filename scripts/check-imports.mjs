@@ -60,6 +60,8 @@ const FOLDER_LAW = {
   tester: ["core", "options", "models"],
   // Models of servers.
   http: ["core", "kinds", "models", "options", "run", "text"],
+  // Models of this machine, for others.
+  serve: ["models", "options"],
   // Some scorers are models.
   scorer: ["core", "kinds", "models", "options", "text"],
   // What is trained is kept in the folder of a run.

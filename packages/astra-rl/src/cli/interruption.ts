@@ -31,11 +31,14 @@ const IDLE_SHARE = 0.05;
  * Handles Ctrl-C: the first stops cleanly after the current step, or at once if the step only waits; a second one
  * kills the process, even during a computation that blocks JavaScript.
  */
-export function stopOnInterrupt(output: Output): Interruption {
+export function stopOnInterrupt(
+  output: Output,
+  line = "Stopping after the step in progress; once more stops at once.",
+): Interruption {
   const controller = new AbortController();
   const onSignal = () => {
     if (controller.signal.aborted) return;
-    output.alert("Stopping after the step in progress; once more stops at once.");
+    output.alert(line);
     controller.abort();
   };
   process.on("SIGINT", onSignal);

@@ -15,6 +15,7 @@ import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
+import { serveCommand } from "./serve.js";
 import { setupCommand } from "./setup.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
 import { encodeCommand, generateCommand, logprobsCommand, scoreCommand } from "./text-commands.js";
@@ -36,6 +37,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   generateCommand,
   scoreCommand,
   encodeCommand,
+  serveCommand,
   doctorCommand,
   setupCommand,
 ];

@@ -13,6 +13,14 @@ export {
 } from "./sampling.js";
 export { GenerationSession, type Generation } from "./session.js";
 export type { ReadOptions, ScoredSpan, SessionOptions } from "./session-arguments.js";
+export {
+  ContinuousBatch,
+  type Continuation,
+  type ContinuationRequest,
+  type ContinuousBatchOptions,
+  type ScoredToken,
+} from "./continuous-batch.js";
+export { TextStream } from "./text-stream.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
 export type { FinishReason } from "./session-decode.js";

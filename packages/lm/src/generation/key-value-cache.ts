@@ -88,13 +88,17 @@ export class KeyValueCache {
     return this.#rectangles.flatMap(({ count, capacity }) => Array.from({ length: count }, () => capacity));
   }
 
-  /** Makes room for at least this many columns per row. Rows keep their indices; a rectangle grows as a whole. */
-  reserve(columns: readonly number[]): void {
+  /**
+   * Makes room for at least this many columns per row. Rows keep their indices; a rectangle grows as a whole.
+   *
+   * @param most columns beyond which a rectangle does not grow in advance
+   */
+  reserve(columns: readonly number[], most = Infinity): void {
     for (const rectangle of this.#rectangles) {
       const { first, count, capacity } = rectangle;
       const needed = Math.max(...columns.slice(first, first + count));
       if (needed <= capacity) continue;
-      rectangle.capacity = roundUp(Math.max(needed, Math.ceil(capacity * 1.5)));
+      rectangle.capacity = roundUp(Math.max(needed, Math.min(most, Math.ceil(capacity * 1.5))));
       const runs = new ColumnRuns(Array.from({ length: count }, (_, row) => [row, 0, row, 0, capacity]));
       try {
         for (const buffers of [rectangle.keys, rectangle.values]) {
@@ -108,6 +112,24 @@ export class KeyValueCache {
       } finally {
         runs.dispose();
       }
+    }
+  }
+
+  /** Copies the first columns of a row over those of another one in the same rectangle. */
+  copyRow(from: number, to: number, columns: number): void {
+    const isInside = (row: number, { first, count }: Extent) => row >= first && row < first + count;
+    const rectangle = this.#rectangles.find((each) => isInside(from, each) && isInside(to, each));
+    if (rectangle === undefined) {
+      throw new AstraError(
+        `internal: KeyValueCache.copyRow: rows ${from} and ${to} lie in no common rectangle`,
+      );
+    }
+    const { first } = rectangle;
+    const runs = new ColumnRuns([[to - first, 0, from - first, 0, columns]]);
+    try {
+      for (const buffer of [...rectangle.keys, ...rectangle.values]) copyColumns(buffer, buffer, runs);
+    } finally {
+      runs.dispose();
     }
   }
 
@@ -215,6 +237,6 @@ function roundUp(columns: number): number {
 }
 
 /** Bytes per column of one row: keys and values of all layers. */
-function bytesPerColumn({ layers, keyValueHeads, headDimension, dtype }: CacheShape): number {
+export function bytesPerColumn({ layers, keyValueHeads, headDimension, dtype }: CacheShape): number {
   return 2 * layers * keyValueHeads * headDimension * bytesOf(dtype);
 }

@@ -9,9 +9,9 @@ import type { WorkCounts } from "./session-counters.js";
 import type { SessionRow } from "./session-row.js";
 
 /** Maximum attention scores (rows · heads · new tokens · columns) per layer in one forward pass. */
-const SCORE_LIMIT = 2 ** 25;
+export const SCORE_LIMIT = 2 ** 25;
 /** Maximum logits computed at once when scoring. */
-const LOGIT_LIMIT = 2 ** 24;
+export const LOGIT_LIMIT = 2 ** 24;
 /** Padding tokens in a pass above which a separate pass is cheaper. */
 const MOST_PADDING = 128;
 

@@ -373,7 +373,7 @@ class Decoder {
 }
 
 /** @throws NotFiniteError if a logit is NaN or +∞, so that nothing can be sampled */
-function checkLogits(logits: Tensor): void {
+export function checkLogits(logits: Tensor): void {
   const greatest = logits.max().item();
   if (!Number.isFinite(greatest)) throw noFiniteLogits(greatest);
 }

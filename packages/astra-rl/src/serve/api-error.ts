@@ -1,0 +1,29 @@
+/** An error that a client is told, in the API's own shape. */
+export class ApiError extends Error {
+  override name = "ApiError";
+
+  /**
+   * @param param the request's key that is at fault; null for none
+   * @param headers sent with it
+   */
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly code: string | null = null,
+    readonly param: string | null = null,
+    readonly headers: Readonly<Record<string, string>> = {},
+  ) {
+    super(message);
+  }
+
+  get body(): object {
+    const { message, param, code } = this;
+    return { error: { message, type: this.#type, param, code } };
+  }
+
+  get #type(): string {
+    if (this.status === 401) return "authentication_error";
+    if (this.status === 429) return "rate_limit_error";
+    return this.status >= 500 ? "server_error" : "invalid_request_error";
+  }
+}

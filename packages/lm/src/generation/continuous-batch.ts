@@ -1,0 +1,541 @@
+import { cast, noGrad, scope, sortedTopK, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import type { CausalLM } from "../causal-lm.js";
+import { checkTokenIds, idTensor, standIn } from "../token-ids.js";
+import { CacheView } from "./cache-view.js";
+import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
+import { keyedUniform, type DrawKey } from "./keyed-random.js";
+import { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
+import {
+  candidateIds,
+  drawCandidate,
+  filterLogits,
+  holdBack,
+  likeliest,
+  penalizeRepetition,
+} from "./sampling-filters.js";
+import { LOGIT_LIMIT, SCORE_LIMIT } from "./session-batch.js";
+import { WorkCounters } from "./session-counters.js";
+import { checkLogits, type FinishReason } from "./session-decode.js";
+import { decodeText, StopDetector, type TokenDecoder } from "./stop.js";
+
+/** Columns that the cache begins with. */
+const FIRST_COLUMNS = 128;
+/** Fewer common leading tokens are not worth copying. */
+const LEAST_PREFIX = 8;
+
+/** A token with its log-probability under the full distribution, at temperature 1. */
+export interface ScoredToken {
+  id: number;
+  /** null for the first token of a text, which nothing precedes. */
+  logprob: number | null;
+  /** The likeliest tokens in its place, likeliest first. */
+  top: readonly { id: number; logprob: number }[];
+}
+
+/** What one text was continued with. */
+export interface Continuation {
+  /** Sampled ids, including an end id; truncated before a stop string. */
+  ids: readonly number[];
+  /** Their text, without special tokens. */
+  text: string;
+  /** null: nothing was to be sampled. */
+  finished: FinishReason | null;
+  /** Tokens of the given text that were not read, because they were in the cache. */
+  reused: number;
+}
+
+/** A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`. */
+export interface ContinuationRequest {
+  /** Empty: the model's beginning-of-text token stands in. */
+  ids: readonly number[];
+  /** null: the text is only read. */
+  sampling: Sampling | null;
+  /** Key of the random draws. Not needed for greedy decoding. */
+  key?: DrawKey;
+  /** Ids that end the generation, in addition to the model's. */
+  endIds?: readonly number[];
+  /** Number of likeliest tokens told with each token. Default: no log-probabilities. */
+  topLogprobs?: number;
+  /** Called for each token of the given text, if `topLogprobs` is set; such a text takes nothing from the cache. */
+  onRead?: (token: ScoredToken) => void;
+  /** Called for each sampled token in order, end ids included; a stop string may still cut it off. */
+  onToken?: (token: ScoredToken) => void;
+  onFinish: (continuation: Continuation) => void;
+  onError: (error: Error) => void;
+}
+
+export interface ContinuousBatchOptions {
+  /** The most texts that are computed together; each has a row of the cache. Default 16. */
+  rows?: number;
+  /** Limit of the key/value cache in bytes; it determines `window`. Default: none. */
+  cacheBytes?: number;
+  /** Maximum tokens of given texts in one step; what is longer is read in several, beside the others' sampling. Default 512. */
+  tokensPerStep?: number;
+}
+
+/** A place in the cache: the ids in its columns, and who uses it. */
+interface Slot {
+  readonly index: number;
+  ids: readonly number[];
+  row: Row | null;
+  /** When it was last freed, counted in steps. */
+  freed: number;
+}
+
+class Row {
+  /** The given ids, then the sampled ones. */
+  readonly ids: number[];
+  readonly given: number;
+  readonly ends: ReadonlyMap<number, FinishReason>;
+  readonly stops: StopDetector;
+  /** Rows of the same kind are sampled in one operation. */
+  readonly kind: string;
+  cached = 0;
+  reused = 0;
+  slot: Slot | null = null;
+
+  constructor(
+    readonly request: ContinuationRequest,
+    readonly sampling: ResolvedSampling | null,
+    model: CausalLM,
+    tokenizer: TokenDecoder,
+  ) {
+    this.ids = request.ids.length === 0 ? [standIn(model)] : [...request.ids];
+    this.given = this.ids.length;
+    this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? []);
+    this.ends = new Map([
+      ...(sampling?.stopIds ?? []).map((id) => [id, "stop"] as const),
+      ...[...model.config.eosIds, ...(request.endIds ?? [])].map((id) => [id, "eos"] as const),
+    ]);
+    const { greedy, temperature, topK, topP, repetitionPenalty } = sampling ?? {};
+    this.kind = JSON.stringify(greedy ? [repetitionPenalty] : [temperature, topK, topP, repetitionPenalty]);
+  }
+
+  get pending(): number {
+    return this.ids.length - this.cached;
+  }
+
+  get sampled(): number {
+    return this.ids.length - this.given;
+  }
+
+  /** Whether its text is scored, so that all of it has to be read. */
+  get isScored(): boolean {
+    return this.request.onRead !== undefined && this.request.topLogprobs !== undefined;
+  }
+
+  /** Minimum length is not reached: end ids may not be sampled yet. */
+  get isHeldBack(): boolean {
+    return this.sampling !== null && this.sampled < this.sampling.minNewTokens;
+  }
+}
+
+/**
+ * Continues texts that come and go: each step samples one token for every text whose given tokens are read, and reads tokens
+ * of those that have just come. What a text gets does not depend on the others.
+ *
+ * Each text has a row of one key/value cache. Rows keep their contents when a text ends, and one with the same beginning
+ * takes over the columns: so all rows together are the cache of prefixes.
+ */
+export class ContinuousBatch {
+  readonly work = new WorkCounters();
+  /** Tokens of given texts that were taken from the cache. */
+  tokensReused = 0;
+  /** The most tokens of a text together with what it is continued with. */
+  readonly window: number;
+  readonly #slots: Slot[];
+  readonly #tokensPerStep: number;
+  readonly #waiting: Row[] = [];
+  #cache: KeyValueCache | null = null;
+  /** The view of the last step that sampled, for as long as the same rows take part. */
+  #view: { slots: string; view: CacheView } | null = null;
+  #steps = 0;
+
+  /** @throws UsageError if `cacheBytes` is too small for anything */
+  constructor(
+    readonly model: CausalLM,
+    readonly tokenizer: TokenDecoder,
+    { rows = 16, cacheBytes = Infinity, tokensPerStep = 512 }: ContinuousBatchOptions = {},
+  ) {
+    const { contextLength } = model.config;
+    const held = Math.floor(cacheBytes / (rows * bytesPerColumn(cacheShape(model))));
+    this.window = Math.min(contextLength, held);
+    if (this.window < 2) {
+      throw new UsageError(
+        `a cache of ${cacheBytes} bytes holds ${held} tokens for each of ${rows} texts; allow more memory, or fewer texts at a time`,
+      );
+    }
+    this.#tokensPerStep = tokensPerStep;
+    this.#slots = Array.from({ length: rows }, (_, index) => ({ index, ids: [], row: null, freed: 0 }));
+  }
+
+  /** Texts that are being read or continued. */
+  get running(): number {
+    return this.#slots.filter(({ row }) => row !== null).length;
+  }
+
+  /** Texts that wait for a row. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  get cacheBytes(): number {
+    return this.#cache?.bytes ?? 0;
+  }
+
+  /**
+   * Takes a text; nothing is computed before the next `step`.
+   *
+   * @returns a function that gives it up
+   * @throws UsageError for ids outside the vocabulary, sampling options out of range, and what does not fit the window
+   */
+  submit(request: ContinuationRequest): () => void {
+    const sampling = request.sampling === null ? null : resolveSampling(request.sampling);
+    checkTokenIds("ids", request.ids, this.model.config.vocabSize);
+    const row = new Row(request, sampling, this.model, this.tokenizer);
+    const most = row.given + (sampling?.maxNewTokens ?? 0);
+    if (most > this.window) {
+      throw new UsageError(
+        `${row.given} tokens and up to ${sampling?.maxNewTokens ?? 0} new ones are more than the window of ${this.window}`,
+      );
+    }
+    if (sampling !== null && !sampling.greedy && request.key === undefined) {
+      throw new UsageError("a text that is continued at random needs a key");
+    }
+    this.#waiting.push(row);
+    return () => {
+      const at = this.#waiting.indexOf(row);
+      if (at >= 0) this.#waiting.splice(at, 1);
+      this.#free(row);
+    };
+  }
+
+  /** Computes one step. @returns whether anything is left to do */
+  step(): boolean {
+    this.#steps += 1;
+    this.#admit();
+    const rows = this.#slots.flatMap(({ row }) => row ?? []);
+    const [sampling, reading] = [
+      rows.filter((row) => row.pending === 1),
+      rows.filter((row) => row.pending > 1),
+    ];
+    if (sampling.length > 0) this.#pass(sampling, 1);
+    if (reading.length > 0) {
+      // An equal share for each, so that a short text does not wait for a long one.
+      const share = Math.max(16, Math.floor(this.#tokensPerStep / reading.length));
+      this.#pass(reading, Math.min(share, Math.max(...reading.map(({ pending }) => pending))));
+    }
+    return this.running + this.waiting > 0;
+  }
+
+  /** Frees the cache. Texts in progress are given up. */
+  dispose(): void {
+    this.#waiting.length = 0;
+    for (const slot of this.#slots) {
+      slot.row = null;
+      slot.ids = [];
+    }
+    this.#view?.view.dispose();
+    this.#view = null;
+    this.#cache?.dispose();
+    this.#cache = null;
+  }
+
+  /** Gives rows of the cache to texts that wait, first come, first served. */
+  #admit(): void {
+    for (const row of [...this.#waiting]) {
+      const free = this.#slots.filter(({ row: user }) => user === null);
+      if (free.length === 0) return;
+      // At least the last id is read, for the state from which the next token is sampled.
+      const most = row.isScored ? 0 : row.given - 1;
+      const common = ({ row: user, ids }: Slot) =>
+        Math.min(most, user?.cached ?? ids.length, commonLength(user?.ids ?? ids, row.ids));
+      const source = this.#slots.reduce((a, b) => (common(b) > common(a) ? b : a));
+      const length = common(source);
+      // What another text is reading is copied when it has been read.
+      const hoped = this.#slots.map(({ row: user }) =>
+        user === null ? 0 : Math.min(most, commonLength(user.ids, row.ids)),
+      );
+      if (Math.max(...hoped) > Math.max(length, LEAST_PREFIX - 1)) continue;
+      this.#waiting.splice(this.#waiting.indexOf(row), 1);
+      row.reused = length < LEAST_PREFIX ? 0 : length;
+      // An unused row that holds little else is taken over; otherwise the least recently used one gets a copy.
+      const isTaken = row.reused > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
+      const slot = isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a));
+      if (row.reused > 0 && slot !== source) this.#cache!.copyRow(source.index, slot.index, length);
+      row.cached = row.reused;
+      row.slot = slot;
+      slot.row = row;
+      slot.ids = [];
+      this.tokensReused += row.reused;
+    }
+  }
+
+  #free(row: Row): void {
+    const { slot } = row;
+    if (slot === null) return;
+    slot.ids = row.ids.slice(0, row.cached);
+    slot.row = null;
+    slot.freed = this.#steps;
+    row.slot = null;
+  }
+
+  /** Runs the model on up to `width` pending tokens of each row, and samples for those that have none left. */
+  #pass(rows: readonly Row[], width: number): void {
+    try {
+      noGrad(() => scope(() => this.#run(rows, this.#narrowed(rows, width))));
+    } catch (error) {
+      for (const row of rows) {
+        if (row.slot === null) continue;
+        this.#free(row);
+        row.request.onError(error as Error);
+      }
+    }
+  }
+
+  /** Columns for a pass, so that its attention scores stay within their limit. */
+  #narrowed(rows: readonly Row[], width: number): number {
+    const columns = Math.max(...rows.map(({ ids }) => ids.length));
+    return Math.max(
+      1,
+      Math.min(width, Math.floor(SCORE_LIMIT / (rows.length * this.model.config.heads * columns))),
+    );
+  }
+
+  #run(rows: readonly Row[], width: number): void {
+    const { model } = this;
+    const counts = rows.map(({ pending }) => Math.min(width, pending));
+    this.#reserve(rows.map((row, at) => [row.slot!.index, row.cached + counts[at]!] as const));
+    // [n · width], right-padded. Padding is token 0 at position 0; nothing attends to it.
+    const ids = new Int32Array(rows.length * width);
+    const positions = new Int32Array(rows.length * width);
+    const places: number[] = [];
+    const scored: { row: Row; from: number; to: number; first: number }[] = [];
+    const ready: { row: Row; at: number }[] = [];
+    rows.forEach((row, at) => {
+      const count = counts[at]!;
+      for (let column = 0; column < count; column += 1) {
+        ids[at * width + column] = row.ids[row.cached + column]!;
+        positions[at * width + column] = row.cached + column;
+      }
+      const end = row.cached + count;
+      if (row.isScored && row.cached < row.given) {
+        // The state of each token scores the one after it, as far as that was given.
+        const to = Math.min(end, row.given - 1);
+        scored.push({ row, from: row.cached, to, first: places.length });
+        for (let index = row.cached; index < to; index += 1) places.push(at * width + index - row.cached);
+      }
+      if (end < row.ids.length) return;
+      ready.push({ row, at: places.length });
+      places.push(at * width + count - 1);
+    });
+    // A pass from which only keys and values are needed still computes one state: products with no rows would need
+    // special handling.
+    if (places.length === 0) places.push(0);
+    const view = this.#viewOf(rows);
+    view.begin(
+      rows.map(({ cached }) => cached),
+      counts,
+      width,
+    );
+    const integers = (values: Int32Array) =>
+      tensor(values, { dtype: "int64", shape: [rows.length, width], device: model.device });
+    const options = { positions: integers(positions), mask: null, cache: view };
+    const isWhole = ready.length === rows.length && width === 1;
+    const chosen = isWhole ? {} : { places: idTensor(places, model.device) };
+    const hidden = model.forward(integers(ids), { ...options, ...chosen });
+    const states = hidden.reshape([hidden.numel() / hidden.size(-1), hidden.size(-1)]); // [places, D]
+    const forwarded = counts.reduce((sum, count) => sum + count, 0);
+    rows.forEach((row, at) => {
+      const given = Math.max(0, Math.min(row.given, row.cached + counts[at]!) - row.cached);
+      row.cached += counts[at]!;
+      this.work.add({ tokensRead: given });
+    });
+    this.work.add({ tokensForwarded: forwarded, tokensPadded: rows.length * width - forwarded });
+    for (const { row, from, to, first } of scored) this.#tellRead(row, states, { from, to, first });
+    this.#sample(
+      ready.map(({ row }) => row),
+      ready.length === states.size(0)
+        ? states
+        : states.indexSelect(
+            0,
+            idTensor(
+              ready.map(({ at }) => at),
+              model.device,
+            ),
+          ),
+    );
+  }
+
+  /** Makes room for so many columns in each of these rows of the cache. */
+  #reserve(needed: readonly (readonly [slot: number, columns: number])[]): void {
+    const most = Math.max(...needed.map(([, columns]) => columns));
+    if (this.#cache === null) {
+      const columns = Math.min(this.window, Math.max(FIRST_COLUMNS, most));
+      const capacities = this.#slots.map(() => columns);
+      this.#cache = KeyValueCache.make(cacheShape(this.model), capacities, Infinity);
+    }
+    const capacities = this.#cache.capacities();
+    if (most <= capacities[0]!) return;
+    this.#cache.reserve(
+      capacities.map(() => most),
+      this.window,
+    );
+  }
+
+  #viewOf(rows: readonly Row[]): CacheView {
+    const indices = rows.map(({ slot }) => slot!.index);
+    const slots = indices.join();
+    if (this.#view?.slots === slots) return this.#view.view;
+    this.#view?.view.dispose();
+    this.#view = null;
+    const view = new CacheView(this.#cache!, indices);
+    this.#view = { slots, view };
+    return view;
+  }
+
+  /** Tells the log-probabilities of given tokens `from + 1` to `to`, from the states before them, and of the first. */
+  #tellRead(
+    row: Row,
+    states: Tensor,
+    { from, to, first }: { from: number; to: number; first: number },
+  ): void {
+    const { onRead, topLogprobs = 0 } = row.request;
+    if (from === 0) onRead!({ id: row.ids[0]!, logprob: null, top: [] });
+    const part = Math.max(1, Math.floor(LOGIT_LIMIT / this.model.config.vocabSize));
+    for (let start = from; start < to; start += part) {
+      const count = Math.min(part, to - start);
+      const ids = row.ids.slice(start + 1, start + 1 + count);
+      const tokens = scope(() =>
+        scoredTokens(this.model.logits(states.narrow(0, first + start - from, count)), ids, topLogprobs),
+      );
+      for (const token of tokens) onRead!(token);
+    }
+  }
+
+  /** Samples the next token of each row from its state [n, D]. */
+  #sample(rows: readonly Row[], states: Tensor): void {
+    for (const row of rows) {
+      if (row.sampling === null) this.#finish(row, null, []);
+    }
+    const going = rows.flatMap((row, at) =>
+      row.sampling === null || row.slot === null ? [] : [{ row, at }],
+    );
+    if (going.length === 0) return;
+    const select = (from: Tensor, indices: readonly number[]) =>
+      indices.length === from.size(0) ? from : from.indexSelect(0, idTensor(indices, from.device));
+    const logits = this.model.logits(
+      select(
+        states,
+        going.map(({ at }) => at),
+      ),
+    ); // [n, V]
+    checkLogits(logits);
+    const groups = new Map<string, number[]>();
+    going.forEach(({ row }, at) => {
+      const held = row.isHeldBack ? [...row.ends.keys()].join() : "";
+      const kind = `${row.kind} ${held}`;
+      groups.set(kind, [...(groups.get(kind) ?? []), at]);
+    });
+    const drawn: number[] = [];
+    for (const members of groups.values()) {
+      const ids = this.#draw(
+        members.map((at) => going[at]!.row),
+        select(logits, members),
+      );
+      members.forEach((at, index) => (drawn[at] = ids[index]!));
+    }
+    const told = going.flatMap(({ row }, at) => (row.request.topLogprobs === undefined ? [] : [at]));
+    const most = Math.max(0, ...told.map((at) => going[at]!.row.request.topLogprobs!));
+    const tokens =
+      told.length === 0
+        ? []
+        : scoredTokens(
+            select(logits, told),
+            told.map((at) => drawn[at]!),
+            most,
+          );
+    const tokenAt = new Map(told.map((at, index) => [at, tokens[index]!]));
+    this.work.add({ tokensGenerated: going.length });
+    going.forEach(({ row }, at) => {
+      const { logprob = null, top = [] } = tokenAt.get(at) ?? {};
+      this.#accept(row, { id: drawn[at]!, logprob, top: top.slice(0, row.request.topLogprobs ?? 0) });
+    });
+  }
+
+  /** One token for each of these rows, which are of one kind. @param logits [n, V] */
+  #draw(rows: readonly Row[], logits: Tensor): number[] {
+    const [{ sampling, isHeldBack, ends }] = rows as [Row];
+    const { greedy, repetitionPenalty } = sampling!;
+    const { device, config } = this.model;
+    let shaped = logits;
+    if (repetitionPenalty !== 1) {
+      const longest = Math.max(...rows.map(({ ids }) => ids.length));
+      // Shorter rows are padded with their first id: repeats do not matter.
+      const seen = rows.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
+      shaped = penalizeRepetition(
+        cast(logits, "float32"),
+        idTensor(seen, device).view([rows.length, longest]),
+        repetitionPenalty,
+      );
+    }
+    const held = isHeldBack ? [...ends.keys()].filter((id) => id < config.vocabSize) : [];
+    if (held.length > 0) shaped = holdBack(shaped, idTensor(held, device));
+    if (greedy) return Array.from(likeliest(shaped).toTypedArray(), Number);
+    const candidates = filterLogits(shaped, sampling!);
+    const values = Float64Array.from(rows, (row) => keyedUniform(row.request.key!, row.sampled));
+    const uniforms = tensor(values, { dtype: "float64", shape: [values.length, 1], device });
+    return Array.from(candidateIds(candidates, drawCandidate(candidates, uniforms)).toTypedArray(), Number);
+  }
+
+  #accept(row: Row, token: ScoredToken): void {
+    const { sampling } = row;
+    row.ids.push(token.id);
+    const sampled = row.ids.slice(row.given);
+    const reason = row.ends.get(token.id);
+    row.request.onToken?.(token);
+    if (row.slot === null) return; // given up meanwhile
+    if (reason !== undefined) {
+      this.#finish(row, reason, sampled);
+      return;
+    }
+    const cut = row.stops.find(sampled);
+    if (cut !== null) this.#finish(row, "stop", sampled.slice(0, cut.kept), cut.text);
+    else if (sampled.length >= sampling!.maxNewTokens) this.#finish(row, "length", sampled);
+  }
+
+  #finish(row: Row, finished: FinishReason | null, ids: readonly number[], text?: string): void {
+    const { reused, request } = row;
+    this.#free(row);
+    request.onFinish({ ids, text: text ?? decodeText(this.tokenizer, ids), finished, reused });
+  }
+}
+
+function commonLength(a: readonly number[], b: readonly number[]): number {
+  const most = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < most && a[length] === b[length]) length += 1;
+  return length;
+}
+
+/**
+ * Log-probabilities of one token per row under the full distribution, and of the likeliest ones.
+ *
+ * @param logits [n, V]
+ */
+function scoredTokens(logits: Tensor, ids: readonly number[], count: number): ScoredToken[] {
+  const table = cast(logits, "float32").logSoftmax(-1);
+  const own = table.gather(1, idTensor(ids, table.device).unsqueeze(1)).toTypedArray();
+  const most = Math.min(count, table.size(1));
+  if (most === 0) return ids.map((id, at) => ({ id, logprob: Number(own[at]), top: [] }));
+  const { values, indices } = sortedTopK(table, most);
+  const [logprobs, likely] = [values.toTypedArray(), indices.toTypedArray()];
+  return ids.map((id, at) => ({
+    id,
+    logprob: Number(own[at]),
+    top: Array.from({ length: most }, (_, rank) => ({
+      id: Number(likely[at * most + rank]),
+      logprob: Number(logprobs[at * most + rank]),
+    })),
+  }));
+}

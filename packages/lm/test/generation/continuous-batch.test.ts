@@ -1,0 +1,221 @@
+import { memoryAllocated } from "@astra-rl/torch";
+import { describe, expect, it } from "vitest";
+import {
+  ContinuousBatch,
+  type Continuation,
+  type ContinuationRequest,
+  type ContinuousBatchOptions,
+  type Sampling,
+  type ScoredToken,
+} from "../../src/index.js";
+import { logSoftmax, referenceGenerate, referenceLogits, referenceLogprobs } from "../reference-decoding.js";
+import { goldenModels, keysOf, stream, useGolden } from "./session-setup.js";
+
+interface Told {
+  continuation: Continuation | null;
+  error: Error | null;
+  read: ScoredToken[];
+  sampled: ScoredToken[];
+  cancel: () => void;
+}
+
+describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder) => {
+  const golden = useGolden(folder);
+  const { prompts } = golden;
+
+  /** A batch for one test, and what each text in it was told. */
+  function started(options: ContinuousBatchOptions = {}) {
+    const batch = new ContinuousBatch(golden.model, golden.tokenizer, options);
+    const submit = (
+      ids: readonly number[],
+      sampling: Sampling | null,
+      more: Partial<ContinuationRequest> & { scores?: boolean } = {},
+    ): Told => {
+      const told: Told = { continuation: null, error: null, read: [], sampled: [], cancel: () => {} };
+      const { scores = false, ...rest } = more;
+      told.cancel = batch.submit({
+        ids,
+        sampling,
+        ...rest,
+        ...(scores ? { onRead: (token) => told.read.push(token) } : {}),
+        onToken: (token) => {
+          told.sampled.push(token);
+          rest.onToken?.(token);
+        },
+        onFinish: (continuation) => (told.continuation = continuation),
+        onError: (error) => (told.error = error),
+      });
+      return told;
+    };
+    const finish = () => {
+      let steps = 1;
+      while (batch.step()) steps += 1;
+      return steps;
+    };
+    return { batch, submit, finish };
+  }
+
+  const samplings: [string, Sampling][] = [
+    ["plain", { maxNewTokens: 7 }],
+    ["greedy", { maxNewTokens: 7, greedy: true }],
+    ["top-k, top-p", { maxNewTokens: 5, topK: 20, topP: 0.9, temperature: 1.3 }],
+    ["penalty", { maxNewTokens: 9, topP: 0.8, repetitionPenalty: 1.3, minNewTokens: 4 }],
+  ];
+
+  it("gives each text what it gets alone, however others come and go", () => {
+    const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 6 });
+    const keys = keysOf(24);
+    const cases = prompts(Array.from({ length: 24 }, () => 1 + stream.integer(20))).map((ids, at) => ({
+      ids,
+      sampling: samplings[at % samplings.length]![1],
+      key: keys[at]!,
+    }));
+    const told = cases.map(({ ids, sampling, key }) => {
+      // Some texts come while others are in progress.
+      for (let steps = stream.integer(3); steps > 0; steps -= 1) batch.step();
+      return submit(ids, sampling, { key, topLogprobs: 3 });
+    });
+    finish();
+    for (const [at, { ids, sampling, key }] of cases.entries()) {
+      const expected = referenceGenerate(golden.model, golden.tokenizer, ids, sampling, key);
+      const { continuation, sampled } = told[at]!;
+      expect(continuation!.ids).toEqual(expected.ids);
+      expect(sampled.map(({ id }) => id)).toEqual(expected.ids);
+      sampled.forEach(({ logprob }, token) => expect(logprob).toBeCloseTo(expected.logprobs[token]!, 4));
+    }
+    expect(batch.running + batch.waiting).toBe(0);
+    batch.dispose();
+  });
+
+  it("takes over beginnings from rows that are done, in progress, or being read, and reads nothing twice", () => {
+    const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
+    const [shared, a, b] = prompts([20, 5, 6]) as [number[], number[], number[]];
+    const sampling = { maxNewTokens: 6, greedy: true };
+    const told = [shared, [...shared, ...a], [...shared, ...b], [...shared, ...a]].map((ids) =>
+      submit(ids, sampling),
+    );
+    finish();
+    told.push(submit([...shared, ...a, ...told[1]!.continuation!.ids.slice(0, 4), 3], sampling));
+    finish();
+    const texts = [shared, [...shared, ...a], [...shared, ...b], [...shared, ...a]];
+    for (const [at, ids] of texts.entries()) {
+      expect(told[at]!.continuation!.ids).toEqual(
+        referenceGenerate(golden.model, golden.tokenizer, ids, sampling, null).ids,
+      );
+    }
+    expect(told.map(({ continuation }) => continuation!.reused)).toEqual([0, 20, 20, 24, 29]);
+    expect(batch.tokensReused).toBe(93);
+    expect(batch.work.tokensRead).toBe(20 + 5 + 6 + 1 + 1);
+    batch.dispose();
+  });
+
+  it("scores a text as the definition does, with the likeliest tokens in each place", () => {
+    const { batch, submit, finish } = started({ tokensPerStep: 4 });
+    const [text, other, one] = prompts([19, 15, 1]) as [number[], number[], number[]];
+    submit(other, { maxNewTokens: 8, greedy: true });
+    const told = submit(text, { maxNewTokens: 2, greedy: true }, { topLogprobs: 4, scores: true });
+    const only = submit(text, null, { topLogprobs: 0, scores: true });
+    const single = submit(one, null, { topLogprobs: 1, scores: true });
+    finish();
+    const expected = referenceLogprobs(golden.model, text.slice(0, 1), text.slice(1));
+    for (const { read } of [told, only]) {
+      expect(read.map(({ id }) => id)).toEqual(text);
+      expect(read[0]!.logprob).toBeNull();
+      read.slice(1).forEach(({ logprob }, at) => expect(logprob).toBeCloseTo(expected[at]!, 4));
+    }
+    const tables = referenceLogits(golden.model, text).map(logSoftmax);
+    told.read.slice(1).forEach(({ id, logprob, top }, at) => {
+      const ranked = tables[at]!.map((value, token) => [token, value] as const).sort((x, y) => y[1] - x[1]);
+      top.forEach((each, rank) => expect(each.logprob).toBeCloseTo(ranked[rank]![1], 4));
+      // A token among the likeliest has exactly the same figure as in the list.
+      const same = top.find((each) => each.id === id);
+      if (same !== undefined) expect(same.logprob).toBe(logprob);
+    });
+    expect(only.continuation).toMatchObject({ ids: [], text: "", finished: null });
+    expect(only.read.every(({ top }) => top.length === 0)).toBe(true);
+    expect(single.read).toEqual([{ id: one[0], logprob: null, top: [] }]);
+    batch.dispose();
+  });
+
+  it("gives a short text its first token beside a long one that is read in parts", () => {
+    const { batch, submit } = started({ tokensPerStep: 16 });
+    const [long, short] = prompts([48, 4]) as [number[], number[]];
+    const slow = submit(long, { maxNewTokens: 2, greedy: true });
+    const fast = submit(short, { maxNewTokens: 2, greedy: true });
+    batch.step();
+    expect([fast.sampled.length, slow.sampled.length]).toEqual([1, 0]);
+    batch.step();
+    batch.step();
+    expect(fast.continuation).not.toBeNull();
+    expect(slow.continuation).toBeNull();
+    batch.dispose();
+  });
+
+  it("lets go of a text that is given up, waiting or running; its row serves the next", () => {
+    const { batch, submit, finish } = started({ rows: 1 });
+    const [a, b, c] = prompts([4, 4, 4]) as [number[], number[], number[]];
+    const sampling = { maxNewTokens: 8, greedy: true };
+    const [first, second, third] = [submit(a, sampling), submit(b, sampling), submit(c, sampling)];
+    batch.step();
+    expect([batch.running, batch.waiting]).toEqual([1, 2]);
+    first.cancel();
+    second.cancel();
+    first.cancel();
+    finish();
+    expect([first.continuation, second.continuation]).toEqual([null, null]);
+    expect(first.sampled.length).toBe(1);
+    expect(third.continuation!.ids.length).toBeGreaterThan(0);
+    // One that is given up by what it was told ends there.
+    const own: Told[] = [];
+    own.push(submit(a, sampling, { onToken: () => own[0]!.cancel() }));
+    expect(finish()).toBe(1);
+    batch.dispose();
+  });
+
+  it("ends at stop strings and further end ids, and keeps to the window that its memory allows", () => {
+    const { batch, submit, finish } = started();
+    const [text] = prompts([6]) as [number[]];
+    const plain = referenceGenerate(
+      golden.model,
+      golden.tokenizer,
+      text,
+      { maxNewTokens: 8, greedy: true },
+      null,
+    );
+    const stop = golden.tokenizer.decode(plain.ids.slice(2, 4));
+    const stopped = submit(text, { maxNewTokens: 8, greedy: true, stopStrings: [stop] });
+    const ended = submit(text, { maxNewTokens: 8, greedy: true }, { endIds: [plain.ids[1]!] });
+    finish();
+    expect(stopped.continuation!.finished).toBe("stop");
+    expect(stopped.continuation!.text).not.toContain(stop);
+    const at = plain.ids.indexOf(plain.ids[1]!);
+    expect(ended.continuation).toMatchObject({ finished: "eos", ids: plain.ids.slice(0, at + 1) });
+    batch.dispose();
+
+    const { layers, keyValueHeads, headDimension } = golden.model.config;
+    const tight = started({ rows: 2, cacheBytes: 2 * 20 * 2 * layers * keyValueHeads * headDimension * 4 });
+    expect(tight.batch.window).toBe(20);
+    expect(() => tight.submit(prompts([15])[0]!, { maxNewTokens: 6, greedy: true })).toThrow("window of 20");
+    const before = memoryAllocated();
+    tight.submit(prompts([14])[0]!, { maxNewTokens: 6, greedy: true });
+    tight.finish();
+    // Columns come in sixteens.
+    expect(tight.batch.cacheBytes).toBeLessThanOrEqual(
+      (32 / 20) * 2 * 20 * 2 * layers * keyValueHeads * headDimension * 4,
+    );
+    expect(memoryAllocated() - before).toBeGreaterThanOrEqual(0);
+    tight.batch.dispose();
+    expect(() => new ContinuousBatch(golden.model, golden.tokenizer, { cacheBytes: 100 })).toThrow(
+      "allow more memory",
+    );
+  });
+
+  it("refuses ids outside the vocabulary, draws without a key, and lengths out of range", () => {
+    const { batch, submit } = started();
+    expect(() => submit([golden.model.config.vocabSize], null)).toThrow("token id");
+    expect(() => submit([1], { maxNewTokens: 2 })).toThrow("key");
+    expect(() => submit([1], { maxNewTokens: 0, greedy: true })).toThrow("maxNewTokens");
+    expect(batch.waiting).toBe(0);
+    batch.dispose();
+  });
+});

@@ -1,0 +1,74 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { decodeText, StopDetector } from "../../src/generation/stop.js";
+import { TextStream } from "../../src/index.js";
+import { namedCodecs } from "../format/codecs.js";
+
+const codecs = await namedCodecs();
+
+describe.each(codecs)("a stream of text with $name", ({ codec, tokenizer }) => {
+  const texts = fc.oneof(
+    fc.string({ unit: "grapheme", maxLength: 12 }),
+    fc.constantFrom(
+      "Hello, you fool.\nUser: no",
+      "😀😀 今天天气很好",
+      "one two  three\n\n\nfour",
+      "a\u0301é 🇫🇷",
+    ),
+  );
+  const ids = fc.oneof(
+    texts.map((text) => tokenizer.encode(text)),
+    fc.array(fc.integer({ min: 0, max: tokenizer.vocabSize - 1 }), { maxLength: 10 }),
+  );
+
+  it("joined, the pieces are the text of all ids", () => {
+    fc.assert(
+      fc.property(ids, (sampled) => {
+        const stream = new TextStream(codec);
+        const text = decodeText(codec, sampled);
+        let told = sampled.map((id) => stream.push(id)).join("");
+        // Ids that are no characters may be decoded otherwise once others follow.
+        fc.pre(!text.includes("\uFFFD"));
+        expect(text.startsWith(told)).toBe(true);
+        told += stream.end(text);
+        expect(told).toBe(text);
+        expect(stream.isTold).toBe(true);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("never tells what a stop string cuts off", () => {
+    const stops = ["\nUser", "you f", "two  th", "😀", "天气"];
+    fc.assert(
+      fc.property(texts, (written) => {
+        const sampled = tokenizer.encode(written);
+        const [stream, detector] = [new TextStream(codec, stops), new StopDetector(codec, stops)];
+        let told = "";
+        for (const [at, id] of sampled.entries()) {
+          const cut = detector.find(sampled.slice(0, at + 1));
+          if (cut !== null) {
+            expect(cut.text.startsWith(told)).toBe(true);
+            expect(told + stream.end(cut.text)).toBe(cut.text);
+            return;
+          }
+          told += stream.push(id);
+        }
+        expect(told + stream.end(decodeText(codec, sampled))).toBe(decodeText(codec, sampled));
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+it("tells complete characters at once and holds incomplete ones back", () => {
+  const pieces = new Map([
+    [1, [0xf0, 0x9f]],
+    [2, [0x98, 0x80]],
+    [3, [0x61]],
+  ]);
+  const decode = (ids: readonly number[]) =>
+    Buffer.from(ids.flatMap((id) => pieces.get(id)!)).toString("utf8");
+  const stream = new TextStream({ decode });
+  expect([3, 1, 2, 3].map((id) => stream.push(id))).toEqual(["a", "", "😀", "a"]);
+});
