@@ -1,6 +1,6 @@
 // What fuzzers and killed runs find in a night: generated configurations, run folders, scorers and locks, command lines, runs that
-// are killed, renamed folders, fights for a lock; and the tests against `transformers serve`, in a virtual environment that it makes
-// in the folder for temporary files, or in the one whose executable ASTRA_TRANSFORMERS names.
+// are killed, renamed folders, fights for a lock; and the tests with programs of others, which it installs: `transformers serve` as a
+// server, and promptfoo, lm-eval and Python's openai as clients.
 //
 //   npm run nightly [-- COUNT [SEED]]     COUNT: generated cases in all, 10,000 unless told otherwise
 //
@@ -36,29 +36,57 @@ for (const [name, ...args] of RUNS) {
   });
   if (status !== 0) failed += 1;
 }
-const SERVER_TESTS = "packages/astra-rl/test/cli/transformers-serve.test.ts";
-const server = process.env["ASTRA_TRANSFORMERS"] ?? transformersOf(join(tmpdir(), "astra-rl-transformers"));
-if (server === null) {
-  process.stderr.write(
-    `nightly: no virtual environment with transformers, so that ${SERVER_TESTS} was not run\n`,
-  );
-  failed += 1;
-} else {
-  const vitest = ["vitest", "run", SERVER_TESTS];
-  const env = { ...process.env, ASTRA_TRANSFORMERS: server };
-  if (spawnSync("npx", vitest, { stdio: "inherit", env }).status !== 0) failed += 1;
+// Programs of others, on both sides of the API. Each is installed into the folder for temporary files, unless its variable names one.
+const folder = join(tmpdir(), "astra-rl-tools");
+const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
+const pip = (environment, ...args) =>
+  (existsSync(environment) || run("python3", "-m", "venv", environment)) &&
+  run(join(environment, "bin", "pip"), "install", "-q", ...args);
+const TOOLS = [
+  {
+    variable: "ASTRA_TRANSFORMERS",
+    test: "packages/astra-rl/test/cli/transformers-serve.test.ts",
+    executable: join(folder, "transformers", "bin", "transformers"),
+    install: () => pip(join(folder, "transformers"), "torch", "accelerate", "transformers[serving]"),
+  },
+  {
+    variable: "ASTRA_PYTHON",
+    test: "packages/astra-rl/test/serve/tools.test.ts",
+    executable: join(folder, "python", "bin", "python"),
+    install: () =>
+      pip(join(folder, "python"), "torch", "transformers", "openai", "lm-eval[api]", "trl", "datasets"),
+  },
+  {
+    variable: "ASTRA_PROMPTFOO",
+    test: "packages/astra-rl/test/serve/tools.test.ts",
+    executable: join(folder, "node_modules", ".bin", "promptfoo"),
+    // Its scripts fetch browsers; its database needs a binary of its own, which --omit=optional leaves out.
+    install: () =>
+      run(
+        "npm",
+        "install",
+        "--prefix",
+        folder,
+        "--ignore-scripts",
+        "--omit=optional",
+        "promptfoo@0.121.20",
+        "@libsql/linux-x64-gnu",
+      ),
+  },
+];
+const env = { ...process.env };
+const tests = new Set();
+for (const { variable, test, executable, install } of TOOLS) {
+  if (env[variable] === undefined && (existsSync(executable) || install())) env[variable] = executable;
+  if (env[variable] === undefined) {
+    process.stderr.write(
+      `nightly: ${executable} could not be installed, so that not all of ${test} is run\n`,
+    );
+    failed += 1;
+  }
+  tests.add(test);
 }
-
-/** Makes a virtual environment unless it is there. @returns the path of `transformers` in it; null where that fails */
-function transformersOf(folder) {
-  const executable = join(folder, "bin", "transformers");
-  const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
-  const packages = ["torch", "accelerate", "transformers[serving]"];
-  const isThere =
-    existsSync(executable) ||
-    (run("python3", "-m", "venv", folder) && run(join(folder, "bin", "pip"), "install", "-q", ...packages));
-  return isThere ? executable : null;
-}
+if (spawnSync("npx", ["vitest", "run", ...tests], { stdio: "inherit", env }).status !== 0) failed += 1;
 
 process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 1} programs, ${failed} with failures\n`);
 process.exitCode = failed === 0 ? 0 : 1;

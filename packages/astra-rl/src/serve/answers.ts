@@ -132,7 +132,7 @@ export function planChat(model: ServedModel, body: unknown): Plan {
   const request = parseChat(body);
   const { codec, role, jsonField } = model;
   const { response_format: format, return_token_ids: tellsIds } = request;
-  if (role === "target" && format != null && format.type !== "text") {
+  if (role === "target" && format !== undefined && format.type !== "text") {
     throw new ApiError(
       400,
       "response_format: text is not held to a schema by this server; leave it out",
@@ -159,7 +159,7 @@ export function planChat(model: ServedModel, body: unknown): Plan {
       finish_reason: null,
       ...(tellsIds === true ? { token_ids: tokens.map(({ id }) => id) } : {}),
     }),
-    ...(format != null && format.type !== "text"
+    ...(format !== undefined && format.type !== "text"
       ? { whole: (text: string) => messageAs(format, text.trim(), jsonField) }
       : {}),
   };
@@ -196,7 +196,7 @@ export function planCompletion(model: ServedModel, body: unknown): Plan {
       const all = [...read, ...told(tokens, continuation)];
       return {
         text: echo === true ? texts.get(given.ids as number[])! + text : text,
-        logprobs: logprobs == null ? null : completionLogprobs(codec, all),
+        logprobs: logprobs === undefined ? null : completionLogprobs(codec, all),
         finish_reason: reasonOf(continuation),
         ...(tellsIds === true ? { token_ids: continuation.ids, prompt_token_ids: given.ids } : {}),
       };
@@ -204,7 +204,7 @@ export function planCompletion(model: ServedModel, body: unknown): Plan {
     first: () => null,
     delta: (text, tokens) => ({
       text,
-      logprobs: logprobs == null ? null : completionLogprobs(codec, tokens),
+      logprobs: logprobs === undefined ? null : completionLogprobs(codec, tokens),
       finish_reason: null,
       ...(tellsIds === true ? { token_ids: tokens.map(({ id }) => id) } : {}),
     }),

@@ -18,8 +18,8 @@ type Schema = Record<string, unknown> & {
  *
  * @param field the message's key. Default: the first known one that the schema has, else its first text
  */
-export function messageAs(format: ResponseFormat | null | undefined, text: string, field?: string): string {
-  if (format == null || format.type === "text") return text;
+export function messageAs(format: ResponseFormat | undefined, text: string, field?: string): string {
+  if (format === undefined || format.type === "text") return text;
   if (format.type === "json_object") return JSON.stringify({ [field ?? MESSAGE_KEYS[0]!]: text });
   const schema = format.json_schema.schema as Schema;
   const { properties = {}, required = [] } = schema;

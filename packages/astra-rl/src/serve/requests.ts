@@ -12,25 +12,25 @@ const stop = z.string().min(1);
 /** Of both endpoints. Keys that would change the answer and are not offered are refused unless they are neutral. */
 const shared = {
   model: z.string(),
-  n: z.int().min(1).max(MOST_SEQUENCES).nullish(),
-  stream: z.boolean().nullish(),
-  stream_options: z.strictObject({ include_usage: z.boolean().optional() }).nullish(),
-  temperature: z.number().min(0).max(100).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+  n: z.int().min(1).max(MOST_SEQUENCES).optional(),
+  stream: z.boolean().optional(),
+  stream_options: z.strictObject({ include_usage: z.boolean().optional() }).optional(),
+  temperature: z.number().min(0).max(100).optional(),
+  top_p: z.number().gt(0).max(1).optional(),
   /** An extension, as are `repetition_penalty`, `min_tokens` and `return_token_ids`. */
-  top_k: z.int().min(-1).nullish(),
-  repetition_penalty: z.number().min(REPETITION_PENALTY_RANGE[0]).max(REPETITION_PENALTY_RANGE[1]).nullish(),
-  min_tokens: z.int().min(0).nullish(),
-  return_token_ids: z.boolean().nullish(),
-  seed: z.int().nullish(),
-  stop: z.union([stop, z.array(stop).max(16)]).nullish(),
-  frequency_penalty: z.literal(0).nullish(),
-  presence_penalty: z.literal(0).nullish(),
-  logit_bias: z.strictObject({}).nullish(),
+  top_k: z.int().min(-1).optional(),
+  repetition_penalty: z.number().min(REPETITION_PENALTY_RANGE[0]).max(REPETITION_PENALTY_RANGE[1]).optional(),
+  min_tokens: z.int().min(0).optional(),
+  return_token_ids: z.boolean().optional(),
+  seed: z.int().optional(),
+  stop: z.union([stop, z.array(stop).max(16)]).optional(),
+  frequency_penalty: z.literal(0).optional(),
+  presence_penalty: z.literal(0).optional(),
+  logit_bias: z.strictObject({}).optional(),
   // Tell who asks; they change nothing.
-  user: z.string().nullish(),
-  metadata: z.record(z.string(), z.string()).nullish(),
-  store: z.literal(false).nullish(),
+  user: z.string().optional(),
+  metadata: z.record(z.string(), z.string()).optional(),
+  store: z.literal(false).optional(),
 };
 
 const part = z.strictObject({ type: z.literal("text"), text: z.string() });
@@ -57,13 +57,13 @@ const responseFormat = z.union([
 const chatSchema = z.strictObject({
   ...shared,
   messages: z.array(message).min(1),
-  max_tokens: z.int().min(1).nullish(),
-  max_completion_tokens: z.int().min(1).nullish(),
-  logprobs: z.boolean().nullish(),
-  top_logprobs: z.int().min(0).max(MOST_LOGPROBS).nullish(),
-  response_format: responseFormat.nullish(),
-  tools: z.array(z.never()).nullish(),
-  tool_choice: z.literal("none").nullish(),
+  max_tokens: z.int().min(1).optional(),
+  max_completion_tokens: z.int().min(1).optional(),
+  logprobs: z.boolean().optional(),
+  top_logprobs: z.int().min(0).max(MOST_LOGPROBS).optional(),
+  response_format: responseFormat.optional(),
+  tools: z.array(z.never()).optional(),
+  tool_choice: z.literal("none").optional(),
 });
 
 const ids = z.array(z.int().min(0));
@@ -71,11 +71,10 @@ const ids = z.array(z.int().min(0));
 const completionSchema = z.strictObject({
   ...shared,
   prompt: z.union([z.string(), z.array(z.string()).min(1), ids.min(1), z.array(ids.min(1)).min(1)]),
-  max_tokens: z.int().min(0).nullish(),
-  logprobs: z.int().min(0).max(MOST_LOGPROBS).nullish(),
-  echo: z.boolean().nullish(),
-  best_of: z.int().min(1).nullish(),
-  suffix: z.null().optional(),
+  max_tokens: z.int().min(0).optional(),
+  logprobs: z.int().min(0).max(MOST_LOGPROBS).optional(),
+  echo: z.boolean().optional(),
+  best_of: z.int().min(1).optional(),
 });
 
 export type ChatRequest = z.output<typeof chatSchema>;
@@ -84,7 +83,12 @@ export type ResponseFormat = z.output<typeof responseFormat>;
 export type ChatMessageIn = { role: z.output<typeof message>["role"]; content: string };
 
 /** @throws ApiError 400 that names the key, the rule and what was given */
-function parse<T extends z.ZodObject>(schema: T, body: unknown): z.output<T> {
+function parse<T extends z.ZodObject>(schema: T, given: unknown): z.output<T> {
+  // null is what was left out.
+  const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
+  const body = isObject
+    ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
+    : given;
   const result = schema.safeParse(body);
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
@@ -104,7 +108,7 @@ function parse<T extends z.ZodObject>(schema: T, body: unknown): z.output<T> {
 
 export function parseChat(body: unknown): ChatRequest & { texts: ChatMessageIn[] } {
   const request = parse(chatSchema, body);
-  if (request.top_logprobs != null && request.logprobs !== true) {
+  if (request.top_logprobs !== undefined && request.logprobs !== true) {
     throw new ApiError(400, "top_logprobs: needs logprobs: true", "invalid_value", "top_logprobs");
   }
   const texts = request.messages.map(({ role, content }) => ({
@@ -117,7 +121,7 @@ export function parseChat(body: unknown): ChatRequest & { texts: ChatMessageIn[]
 export function parseCompletion(body: unknown): CompletionRequest & { prompts: (string | number[])[] } {
   const request = parse(completionSchema, body);
   const { prompt, n, best_of: best, echo, stream } = request;
-  if (best != null && best !== (n ?? 1)) {
+  if (best !== undefined && best !== (n ?? 1)) {
     throw new ApiError(400, "best_of: must equal n: sequences are not ranked", "invalid_value", "best_of");
   }
   if (request.max_tokens === 0 && echo !== true) {
@@ -158,6 +162,6 @@ export function samplingOf(request: ChatRequest | CompletionRequest, maxNewToken
     topP: topP ?? 1,
     topK: Math.max(0, topK ?? 0),
     repetitionPenalty: penalty ?? 1,
-    stopStrings: stop == null ? [] : typeof stop === "string" ? [stop] : stop,
+    stopStrings: stop === undefined ? [] : typeof stop === "string" ? [stop] : stop,
   };
 }

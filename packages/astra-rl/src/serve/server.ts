@@ -52,6 +52,7 @@ export async function serve(
   const server = createServer({ requestTimeout: 60_000 }, (request, response) => {
     void handler.handle(request, response);
   });
+  handler.server = server;
   server.on("clientError", (_, socket) => {
     endBadRequest(socket as Socket);
   });
@@ -104,6 +105,7 @@ interface Access {
 class Handler {
   isStopping = false;
   open = 0;
+  server: Server | null = null;
   readonly #metrics = new Metrics();
   readonly #started = Math.floor(Date.now() / 1000);
 
@@ -121,6 +123,8 @@ class Handler {
     response.on("close", () => {
       this.open -= 1;
       gone.abort();
+      // A connection that is kept alive would keep the server.
+      if (this.isStopping) setImmediate(() => this.server?.closeIdleConnections());
       this.#metrics.count(endpoint, response.writableFinished ? response.statusCode : 499);
     });
     response.on("error", () => gone.abort());

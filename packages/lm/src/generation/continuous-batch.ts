@@ -243,7 +243,7 @@ export class ContinuousBatch {
 
   /** Gives rows of the cache to texts that wait, first come, first served. */
   #admit(): void {
-    for (const row of [...this.#waiting]) {
+    for (const row of this.#waiting.slice()) {
       const free = this.#slots.filter(({ row: user }) => user === null);
       if (free.length === 0) return;
       // At least the last id is read, for the state from which the next token is sampled.
