@@ -60,6 +60,8 @@ const FOLDER_LAW = {
   tester: ["core", "options", "models"],
   // Models of servers.
   http: ["core", "kinds", "models", "options", "run", "text"],
+  // What was found, for other tools.
+  export: ["core", "records"],
   // Models of this machine, for others.
   serve: ["models", "options"],
   // Some scorers are models.

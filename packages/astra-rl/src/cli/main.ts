@@ -5,11 +5,13 @@ import {
   InvalidArgumentError,
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
+import { auditCommand } from "./audit.js";
 import { completionCommand } from "./completion.js";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { evalCommand } from "./eval.js";
 import { explain, EXIT } from "./exit.js";
+import { exportCommand } from "./export.js";
 import { initCommand } from "./init.js";
 import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
@@ -32,6 +34,8 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   trainCommand,
   evalCommand,
   reportCommand,
+  auditCommand,
+  exportCommand,
   rolloutCommand,
   logprobsCommand,
   generateCommand,

@@ -1,5 +1,6 @@
 // Rollouts → metrics, and statistics on them. Must not know: training, optimizers, how a system generates texts.
 export { ASTEvaluator, type ASTEvaluatorOptions } from "./ast-evaluator.js";
+export { auditEvaluation, auditItems, type Audit, type AuditItem, type ScorerAudit } from "./audit.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
 export {
   effectiveCount,

@@ -206,7 +206,7 @@ const CHUNK = 1 << 20;
  * Yields the complete lines of a file that may exceed the maximum string length; none if the file does not exist.
  * Skips an unterminated last line, left by a crash or still being written.
  */
-function* linesOf(path: string): Generator<{ text: string; where: string }> {
+export function* linesOf(path: string): Generator<{ text: string; where: string }> {
   if (!existsSync(path)) return;
   const handle = openSync(path, "r");
   try {

@@ -6,6 +6,7 @@ import {
   type ReportEvaluation,
   type ReportRecord,
 } from "../records/index.js";
+import { csvOf } from "../export/index.js";
 import { evaluationReport, rewardHack } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
@@ -15,10 +16,15 @@ import { visible } from "./visible.js";
 export const CSV_TABLES = ["turns", "steps"] as const;
 export type CsvTable = (typeof CSV_TABLES)[number];
 
-/** One table as CSV (RFC 4180), with a header row. */
+/** One table as CSV, with a header row. */
 export function csvReport(record: ReportRecord, table: CsvTable): string {
-  const rows = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
-  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+  const [heading, ...rows] = table === "turns" ? turnRows(record.evaluations) : stepRows(record);
+  // Cells are single lines.
+  const shown = (cell: Cell) => (typeof cell === "string" ? visible(cell) : cell);
+  return csvOf(
+    heading as string[],
+    rows.map((row) => row.map(shown)),
+  );
 }
 
 type Cell = string | number | boolean | null;
@@ -65,19 +71,6 @@ function stepRows({ runs }: ReportRecord): Cell[][] {
     metrics.map((record: MetricsRecord): Cell[] => [label, ...keys.map((key) => record[key] ?? null)]),
   );
   return [["run", ...keys], ...rows];
-}
-
-// Spreadsheets treat a text that begins with one of these, also in full width, as a formula; some skip leading white
-// space.
-const FORMULA = /^[\s\p{Cf}]*[=+\-@|\uFF1D\uFF0B\uFF0D\uFF20\uFF5C]/u;
-
-/** A one-line cell, with line breaks as \n; empty if unknown. */
-function cell(value: Cell): string {
-  if (value === null) return "";
-  if (typeof value !== "string") return String(value);
-  const text = visible(value);
-  const harmless = FORMULA.test(value) ? `'${text}` : text;
-  return /[",]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }
 
 export interface MarkdownOptions {

@@ -164,12 +164,13 @@ test("CSV: a row a turn, and no cell that a spreadsheet takes for a formula", ()
   expect(lines).toHaveLength(PROBES.length + 2);
   const probes = lines.slice(1, -1).map((line) => line.split(/prompt \d,/)[1]!);
   expect(probes.map((rest) => rest.replace(/,<\/script>.*/, ""))).toEqual([
-    "'=1+1",
-    "'＝1+1",
-    "'＠SUM(A1)",
-    "'+cmd|' /C calc'!A0",
-    "' \\t@SUM(A1)",
-    "'-2",
+    `"'=1+1"`,
+    `"'＝1+1"`,
+    `"'＠SUM(A1)"`,
+    `"'+cmd|' /C calc'!A0"`,
+    // Shown as a backslash and a letter, which no spreadsheet skips.
+    '" \\t@SUM(A1)"',
+    `"'-2"`,
     '"plain, ""quoted""\\nline"',
   ]);
   const steps = csvReport(readReport([at("run")]), "steps");

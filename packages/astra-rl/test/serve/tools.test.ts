@@ -1,12 +1,14 @@
 import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { embeddedConfigurationPath, makeScorer, modelSource } from "../../src/assembly/index.js";
 import { defaultPrompts } from "../../src/datasets/index.js";
 import { statistics } from "../../src/evaluation/index.js";
+import { exportAttacks, messagesOf, preferencesText, type Attack } from "../../src/export/index.js";
 import { parseEvaluationRecord } from "../../src/records/index.js";
+import { HOSTILE_TEXTS } from "../../../viewer/test/hostile-texts.js";
 import { runCommand } from "../cli/run-command.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 
@@ -110,6 +112,77 @@ print(json.dumps({"sums": [s for s, _ in lm.loglikelihood(rows)], "text": text})
   }, 60_000);
 });
 
+describe.skipIf(PYTHON === "")("what is exported", () => {
+  it("is loaded by Hugging Face's datasets, TRL, PyYAML and Jinja", () => {
+    const folder = temporaryFolder();
+    const attacks = [
+      ...HOSTILE_TEXTS,
+      "{{ 7 * 7 }}",
+      "{% raw %}x{% endraw %}{{ 7 }}",
+      "{%- endraw -%}",
+      "no",
+    ].map((text, at): Attack => ({
+      id: `a-${at}`,
+      prompt: [{ role: "user", content: text }],
+      turns: [{ probe: text, response: text, probeHarm: 0, responseHarm: 1, probeNll: null }],
+      isHarmful: true,
+    }));
+    const source = { name: "x", scorer: null, target: null };
+    for (const format of ["dataset", "pyrit", "inspect"] as const) {
+      for (const { path, content } of exportAttacks(format, attacks, source).files) {
+        const file = join(folder, format, path === "" ? "file" : path);
+        mkdirSync(dirname(file), { recursive: true });
+        writeFileSync(file, content);
+      }
+    }
+    writeFileSync(
+      join(folder, "pairs.jsonl"),
+      preferencesText(
+        attacks.map((attack) => {
+          const prompt = messagesOf(attack, false);
+          const said = [{ role: "assistant" as const, content: attack.turns[0]!.response }];
+          return { prompt, chosen: said, rejected: said };
+        }),
+      ),
+    );
+    const program = `
+import json, sys, os
+import datasets, jinja2, yaml
+from trl import is_conversational
+folder = sys.argv[1]
+cache = os.path.join(folder, "cache")
+rows = datasets.load_dataset(os.path.join(folder, "dataset"), split="train", cache_dir=cache)
+pairs = datasets.load_dataset("json", data_files=os.path.join(folder, "pairs.jsonl"), split="train", cache_dir=cache)
+seeds = yaml.safe_load(open(os.path.join(folder, "pyrit", "file"), encoding="utf8"))["seeds"]
+render = lambda value: jinja2.Environment(keep_trailing_newline=True).from_string(value).render()
+inspect = [json.loads(line) for line in open(os.path.join(folder, "inspect", "file"), encoding="utf8", newline="\\n")]
+print(json.dumps({
+    "messages": [row["messages"][0]["content"] for row in rows],
+    "pairs": [pair["prompt"][0]["content"] for pair in pairs],
+    "conversational": all(is_conversational(pair) for pair in pairs),
+    "seeds": [render(seed["value"]) for seed in seeds],
+    "types": sorted({type(seed["value"]).__name__ for seed in seeds}),
+    "inspect": [sample["input"][0]["content"] for sample in inspect],
+}))
+`;
+    const { stdout, stderr, status } = spawnSync(PYTHON, ["-c", program, folder], {
+      encoding: "utf8",
+      env: { ...process.env, HF_HUB_OFFLINE: "1", HF_DATASETS_OFFLINE: "1" },
+    });
+    expect([status, status === 0 ? "" : stderr]).toEqual([0, ""]);
+    const read = JSON.parse(stdout.trim().split("\n").at(-1)!) as Record<string, string[]>;
+    const expected = attacks.map((attack) =>
+      messagesOf(attack, false)[0]!.content.replace(/\p{Surrogate}/gu, "\uFFFD"),
+    );
+    // Jinja and YAML know one line end.
+    const lineEnds = (texts: readonly string[]) => texts.map((text) => text.replace(/\r\n?/gu, "\n"));
+    expect(read["messages"]).toEqual(expected);
+    expect([read["conversational"], read["types"]]).toEqual([true, ["str"]]);
+    for (const name of ["pairs", "inspect"]) expect(read[name]).toEqual(expected);
+    expect(lineEnds(read["seeds"]!)).toEqual(lineEnds(expected));
+  }, 120_000);
+});
+
 describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
   const TURNS = 3;
   let [target, tester] = ["", ""];
@@ -130,6 +203,27 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     tester = await started("--model", best, "--role", "tester", "--name", "best");
   }, 600_000);
 
+  it("sends exported attacks as messages", async () => {
+    const folder = temporaryFolder();
+    const turns = ["{{ env.HOME }}", "file:///etc/passwd"].map((probe) => ({
+      probe,
+      response: "No {% if %}.",
+      probeHarm: 0,
+      responseHarm: 0,
+      probeNll: null,
+    }));
+    const attack: Attack = { id: "a", prompt: [], turns, isHarmful: true };
+    const text = exportAttacks("promptfoo", [attack], { name: "x", scorer: null, target: null }).files[0]!
+      .content as string;
+    const [file, out] = [join(folder, "promptfooconfig.json"), join(folder, "out.json")];
+    writeFileSync(file, text);
+    expect(await play(folder, ["-c", file, "-r", "echo", "-o", out])).toBe(0);
+    const { results } = JSON.parse(readFileSync(out, "utf8")) as {
+      results: { results: { response: { output: string } }[] };
+    };
+    expect(JSON.parse(results.results[0]!.response.output)).toEqual(messagesOf(attack, false));
+  });
+
   it("plays the tester against the target for three turns, and finds what our own evaluation finds", async () => {
     const folder = temporaryFolder();
     const sampling = { temperature: 1, top_p: 0.95, passthrough: { top_k: 50 }, max_tokens: 24 };
@@ -147,18 +241,7 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     };
     const [file, out] = [join(folder, "promptfooconfig.json"), join(folder, "out.json")];
     writeFileSync(file, JSON.stringify(configuration));
-    const args = ["eval", "-c", file, "-o", out, "--no-cache", "--no-progress-bar", "--no-table"];
-    const played = spawn(PROMPTFOO, args, {
-      cwd: folder,
-      stdio: "ignore",
-      env: {
-        ...process.env,
-        PROMPTFOO_CONFIG_DIR: join(folder, "state"),
-        PROMPTFOO_DISABLE_TELEMETRY: "1",
-        PROMPTFOO_DISABLE_UPDATE: "1",
-      },
-    });
-    expect(await new Promise((resolve) => played.on("exit", resolve))).toBe(0);
+    expect(await play(folder, ["-c", file, "-o", out, "--no-table"])).toBe(0);
     const { results } = JSON.parse(readFileSync(out, "utf8")) as {
       results: { results: { response: { metadata: { messages: { role: string; content: string }[] } } }[] };
     };
@@ -183,3 +266,18 @@ describe.skipIf(PROMPTFOO === "")("promptfoo", () => {
     expect(found).toBeGreaterThan(openers.length / 4);
   }, 300_000);
 });
+
+/** Runs `promptfoo eval`. @returns its exit code */
+function play(folder: string, args: readonly string[]): Promise<number | null> {
+  const played = spawn(PROMPTFOO, ["eval", ...args, "--no-cache", "--no-progress-bar"], {
+    cwd: folder,
+    stdio: "ignore",
+    env: {
+      ...process.env,
+      PROMPTFOO_CONFIG_DIR: join(folder, "state"),
+      PROMPTFOO_DISABLE_TELEMETRY: "1",
+      PROMPTFOO_DISABLE_UPDATE: "1",
+    },
+  });
+  return new Promise((resolve) => played.on("exit", resolve));
+}

@@ -8,6 +8,12 @@ export {
   studentTCdf,
   studentTQuantile,
 } from "./distributions.js";
+export {
+  predictionPoweredRate,
+  roganGladenRate,
+  type JudgedSample,
+  type JudgedTotal,
+} from "./corrected-rate.js";
 export type { Interval } from "./interval.js";
 export { mean, meanInterval, standardDeviation } from "./mean.js";
 export {
