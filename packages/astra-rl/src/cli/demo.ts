@@ -33,6 +33,7 @@ import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
 import { stoppedLine, stopOnInterrupt } from "./interruption.js";
 import { quietOption, setOption, wholeNumber } from "./options.js";
+import { writeCard } from "./card.js";
 import { createOutput, type Streams } from "./output.js";
 import { duration, trainingProgress } from "./progress.js";
 import { stepDoubts } from "./step-doubts.js";
@@ -124,6 +125,7 @@ export function demoCommand(streams: Streams) {
         writeFileAtomic(join(folder, "report.txt"), [`${lines.join("\n")}\n`]);
         const page = join(folder, "report.html");
         writeFileAtomic(page, [htmlReport(readReport([folder]))]);
+        writeCard(folder);
         if (json)
           output.json({ runDirectory: folder, before: before.summary, after: after.summary, comparison });
         else for (const line of ["", ...lines, "", ...whereFilesLie(folder)]) output.result(line);

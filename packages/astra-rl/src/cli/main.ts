@@ -6,6 +6,7 @@ import {
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
 import { auditCommand } from "./audit.js";
+import { cardCommand } from "./card.js";
 import { completionCommand } from "./completion.js";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
@@ -36,6 +37,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   reportCommand,
   auditCommand,
   exportCommand,
+  cardCommand,
   rolloutCommand,
   logprobsCommand,
   generateCommand,

@@ -15,6 +15,7 @@ import {
   withToday,
   writeResolvedConfiguration,
 } from "../assembly/index.js";
+import { writeCard } from "./card.js";
 import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
 import {
@@ -132,6 +133,7 @@ export function trainCommand(streams: Streams) {
           throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
         }
         for (const line of found) output.note(line);
+        writeCard(folder);
         const doubts = [...doubtsOfRun(folder), ...evaluated];
         const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
         const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));

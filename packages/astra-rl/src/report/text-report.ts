@@ -143,7 +143,7 @@ export function markdownReport(
 }
 
 /** The rows of the table that `eval` prints, as pairs. */
-function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
+export function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
   return evaluationReport({ summary }).map((line) => {
     const [name = "", ...rest] = line.trim().split(/ {3,}/);
     return [name, rest.join(" ")];

@@ -7,7 +7,7 @@ import {
   attacksOfEvaluation,
   attacksOfGraph,
   csvOf,
-  EXPORT_FORMATS,
+  type EXPORT_FORMATS,
   exportAttacks,
   messagesOf,
   parseCsv,

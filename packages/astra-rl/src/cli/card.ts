@@ -1,0 +1,56 @@
+import { existsSync, readFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { Command } from "@commander-js/extra-typings";
+import { UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { parseEvaluationRecord } from "../records/index.js";
+import { readReport, testerCard } from "../report/index.js";
+import { createOutput, type Streams } from "./output.js";
+
+/** `astra-rl card RUN`: writes the card of a run's best tester anew. */
+export function cardCommand(streams: Streams) {
+  return new Command("card")
+    .description("Write the card of a run's best tester: README.md in checkpoints/best, in the hub's format")
+    .argument("<run>", "run folder")
+    .option("--evaluation <file>", "an evaluation of it on other prompts, as eval --output writes it")
+    .option("--quiet", "errors only", false)
+    .action((folder, { evaluation, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const file = writeCard(folder, evaluation);
+      if (file === null)
+        throw new UsageError(`${folder}: has no checkpoints/best, which evaluations during training write`);
+      output.note(`Wrote ${file}`);
+    });
+}
+
+/**
+ * Writes the card of a run's best checkpoint.
+ *
+ * @param evaluation a file with an evaluation of it. Default: the one by which it was chosen
+ * @returns the card's path; null without such a checkpoint
+ */
+export function writeCard(folder: string, evaluation?: string): string | null {
+  const best = join(folder, "checkpoints", "best");
+  if (!existsSync(best)) return null;
+  const [run] = readReport([folder], { graphs: 1 }).runs;
+  const own = join(best, "evaluation.json");
+  const step = existsSync(own)
+    ? (JSON.parse(readFileSync(own, "utf8")) as { step?: number }).step
+    : undefined;
+  const chosenBy = run?.evaluations.find((each) => each.step === step);
+  const card = join(best, "README.md");
+  writeFileAtomic(card, [
+    testerCard({
+      name: basename(resolve(folder)),
+      configuration: run?.configuration ?? {},
+      run: run?.run ?? null,
+      evaluation:
+        evaluation === undefined
+          ? (chosenBy ?? null)
+          : parseEvaluationRecord(readFileSync(evaluation, "utf8"), evaluation),
+      isChosenBy: evaluation === undefined,
+      step: step ?? null,
+      isAdapter: existsSync(join(best, "adapter_config.json")),
+    }),
+  ]);
+  return card;
+}

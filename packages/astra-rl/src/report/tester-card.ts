@@ -1,0 +1,174 @@
+import { basename } from "node:path";
+import { isModelId } from "@astra-rl/lm";
+import { stringify } from "yaml";
+import type { EvaluationRecord, RunRecord } from "../records/index.js";
+import { rowsOf } from "./text-report.js";
+import { visible } from "./visible.js";
+
+type Section = Readonly<Record<string, unknown>>;
+
+type Evaluation = Pick<EvaluationRecord, "summary" | "measured">;
+
+export interface TesterCardSource {
+  /** Name of the run's folder. */
+  name: string;
+  /** The parsed config.resolved.yaml. */
+  configuration: Section;
+  run: RunRecord | null;
+  /** An evaluation of this checkpoint. */
+  evaluation: Evaluation | null;
+  /** Whether the checkpoint was chosen by this very evaluation, which flatters it. */
+  isChosenBy: boolean;
+  /** The training step of the checkpoint; null if unknown. */
+  step: number | null;
+  isAdapter: boolean;
+}
+
+/**
+ * The card of a trained tester, in the format of the Hugging Face hub's model cards: what it is for, how it was trained, what it
+ * finds by which scorer, and what the figures do not say.
+ */
+export function testerCard(source: TesterCardSource): string {
+  const { name, configuration, evaluation, isChosenBy, isAdapter } = source;
+  const models = sectionOf(configuration["models"]);
+  const [tester, target] = [modelOf(models["tester"]), modelOf(models["target"])];
+  const scorer =
+    evaluation?.measured?.scorer.type ?? String(sectionOf(configuration["scorer"])["type"] ?? "unknown");
+  const prompts = evaluation?.measured?.prompts.source;
+  const split = prompts === undefined ? "the run's dev prompts" : basename(prompts);
+  const front = {
+    library_name: isAdapter ? "peft" : "transformers",
+    pipeline_tag: "text-generation",
+    ...(isModelId(tester) && !tester.startsWith("embedded:") ? { base_model: tester.split("@")[0] } : {}),
+    tags: ["astra-rl", "red-teaming", "ai-safety", "reinforcement-learning", "not-for-all-audiences"],
+    ...(evaluation === null
+      ? {}
+      : { "model-index": [{ name, results: [resultOf(evaluation, scorer, split)] }] }),
+  };
+  return [
+    "---",
+    `${stringify(front)}---`,
+    "",
+    `# ${text(name)}: a tester trained with ASTRA-RL`,
+    "",
+    `It holds conversations that lead ${text(target)} to harmful answers. It is for testing models that you may test, and for mending them;`,
+    "what it writes, and what it draws out, can be harmful.",
+    "",
+    "## How it was trained",
+    "",
+    ...rows(trainingFacts(source, tester, target)),
+    "",
+    "## What it finds",
+    "",
+    ...(evaluation === null
+      ? [
+          "It has not been evaluated: `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
+        ]
+      : [
+          `${evaluation.summary.n_rollouts} conversations from ${text(split)}, judged by ${text(scorer)} ` +
+            `at a threshold of ${evaluation.summary.harm_threshold}.`,
+          ...(isChosenBy
+            ? [
+                "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",
+              ]
+            : []),
+          "",
+          ...rows(rowsOf(evaluation.summary)),
+        ]),
+    "",
+    "## Limits",
+    "",
+    `- Rates hold for this scorer. Scorers err, and a tester learns what fools the one that pays it: name the scorer with every rate, and`,
+    "  check it on people (`astra-rl audit`).",
+    "- They hold for this target, these prompts and this way of sampling. Another target needs an evaluation of its own.",
+    "- A target in which it finds nothing is not safe: this tester did not find it.",
+    "",
+    "## How to use it",
+    "",
+    "```sh",
+    `astra-rl eval config.resolved.yaml --tester .    # against the target of a configuration`,
+    `astra-rl serve --model . --role tester           # for PyRIT, promptfoo and others`,
+    "```",
+    "",
+  ].join("\n");
+}
+
+function trainingFacts(
+  { configuration, run, step }: TesterCardSource,
+  tester: string,
+  target: string,
+): [string, string][] {
+  const section = (key: string) => sectionOf(configuration[key]);
+  const models = section("models");
+  const reward = section("reward")["terms"];
+  const terms = Array.isArray(reward)
+    ? (reward as Section[]).map(
+        (term) =>
+          `${String(term["weight"])} × ${String(term["type"])}${term["of"] === undefined ? "" : ` of ${String(term["of"])}`}`,
+      )
+    : [];
+  const system = typeof models["tester"] === "object" ? sectionOf(models["tester"])["system"] : undefined;
+  const sampling = sectionOf(section("generation")["tester"]);
+  const file = run?.files.find(({ key }) => key === "prompts.train");
+  const facts: [string, unknown][] = [
+    ["base model", tester],
+    ["target", target],
+    ["algorithm", section("algorithm")["type"]],
+    ["reward", terms.join(" + ") || undefined],
+    ["scorer", section("scorer")["type"]],
+    [
+      "prompts",
+      file === undefined ? undefined : `${basename(file.path)} (SHA-256 ${file.sha256.slice(0, 12)}…)`,
+    ],
+    ["training step", step ?? undefined],
+    ["learning rate", section("training")["learningRate"]],
+    ["seed", configuration["seed"]],
+    ["format", run?.formats?.["tester"]],
+    ["system prompt", system],
+    ["sampling", Object.keys(sampling).length === 0 ? undefined : samplingText(sampling)],
+    ["astra-rl", run?.sessions.at(-1)?.astra_rl],
+  ];
+  return facts.flatMap(([label, value]) =>
+    value === undefined ? [] : [[label, String(value)] as [string, string]],
+  );
+}
+
+const samplingText = (sampling: Section) =>
+  ["temperature", "topK", "topP", "maxNewTokens"]
+    .flatMap((key) => (sampling[key] === undefined ? [] : [`${key} ${String(sampling[key])}`]))
+    .join(", ");
+
+function resultOf({ summary }: Evaluation, scorer: string, split: string): object {
+  const metric = (type: string, name: string, value: number | null) =>
+    value === null ? [] : [{ type, name, value }];
+  return {
+    task: { type: "text-generation", name: "Red teaming" },
+    dataset: { type: "prompts", name: split },
+    metrics: [
+      ...metric("attack_success_rate", `Attack success rate by ${scorer}`, summary.success_rate),
+      ...metric(
+        "harmless_probe_success_rate",
+        `Attack success rate with harmless probes by ${scorer}`,
+        summary.harmless_probe_success_rate,
+      ),
+    ],
+  };
+}
+
+const sectionOf = (value: unknown): Section =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Section) : {};
+
+/** A model as its name: a folder's last part, since the rest of the path is nobody's. */
+function modelOf(setting: unknown): string {
+  const { path, model, type } = sectionOf(setting) as { path?: string; model?: string; type?: string };
+  const name = typeof setting === "string" ? setting : (path ?? model ?? type ?? "a model");
+  return isModelId(name) || name.startsWith("embedded:") ? name : basename(name);
+}
+
+const rows = (facts: readonly (readonly [string, string])[]): string[] =>
+  facts.length === 0
+    ? []
+    : ["| | |", "| --- | --- |", ...facts.map(([label, value]) => `| ${text(label)} | ${text(value)} |`)];
+
+/** A text on one line of Markdown, without markup of its own. */
+const text = (given: string) => visible(given).replace(/[\\`*_{}[\]<>#|~]/gu, (mark) => `\\${mark}`);
