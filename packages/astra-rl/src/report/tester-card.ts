@@ -33,7 +33,7 @@ export function testerCard(source: TesterCardSource): string {
   const models = sectionOf(configuration["models"]);
   const [tester, target] = [modelOf(models["tester"]), modelOf(models["target"])];
   const scorer =
-    evaluation?.measured?.scorer.type ?? String(sectionOf(configuration["scorer"])["type"] ?? "unknown");
+    evaluation?.measured?.scorer.type ?? shown(sectionOf(configuration["scorer"])["type"] ?? "unknown");
   const prompts = evaluation?.measured?.prompts.source;
   const split = prompts === undefined ? "the run's dev prompts" : basename(prompts);
   const front = {
@@ -104,7 +104,7 @@ function trainingFacts(
   const terms = Array.isArray(reward)
     ? (reward as Section[]).map(
         (term) =>
-          `${String(term["weight"])} × ${String(term["type"])}${term["of"] === undefined ? "" : ` of ${String(term["of"])}`}`,
+          `${shown(term["weight"])} × ${shown(term["type"])}${term["of"] === undefined ? "" : ` of ${shown(term["of"])}`}`,
       )
     : [];
   const system = typeof models["tester"] === "object" ? sectionOf(models["tester"])["system"] : undefined;
@@ -129,13 +129,13 @@ function trainingFacts(
     ["astra-rl", run?.sessions.at(-1)?.astra_rl],
   ];
   return facts.flatMap(([label, value]) =>
-    value === undefined ? [] : [[label, String(value)] as [string, string]],
+    value === undefined ? [] : [[label, shown(value)] as [string, string]],
   );
 }
 
 const samplingText = (sampling: Section) =>
   ["temperature", "topK", "topP", "maxNewTokens"]
-    .flatMap((key) => (sampling[key] === undefined ? [] : [`${key} ${String(sampling[key])}`]))
+    .flatMap((key) => (sampling[key] === undefined ? [] : [`${key} ${shown(sampling[key])}`]))
     .join(", ");
 
 function resultOf({ summary }: Evaluation, scorer: string, split: string): object {
@@ -154,6 +154,8 @@ function resultOf({ summary }: Evaluation, scorer: string, split: string): objec
     ],
   };
 }
+
+const shown = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
 
 const sectionOf = (value: unknown): Section =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Section) : {};

@@ -20,7 +20,7 @@ prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
 sampler: { width: 2, depth: 2 }
 scorer: { type: keyword, entries: [{ term: e, weight: 0.3 }, { term: th, weight: 0.9 }] }
 generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6 } }
-training: { trainingSteps: 1, evaluateEvery: 0, numEpisodesPerExperience: 4 }
+training: { trainingSteps: 1, evaluateEvery: 1, numEpisodesPerExperience: 4 }
 `,
   );
   expect((await runCommand("train", file, "--run-dir", run)).code).toBe(0);
@@ -136,5 +136,25 @@ describe("astra-rl export", () => {
     expect([asFolder.code, asFolder.err]).toEqual([2, expect.stringContaining("a data set is a folder")]);
     const absent = await runCommand("export", path("absent"), "--format", "csv", "--output", "-");
     expect([absent.code, absent.err.split("\n").length]).toEqual([2, 2]);
+  });
+});
+
+describe("astra-rl card", () => {
+  const card = join(run, "checkpoints", "best", "README.md");
+
+  it("is written by train, and anew with an evaluation on other prompts", async () => {
+    expect(readFileSync(card, "utf8")).toContain("the figures flatter it");
+    writeFileSync(card, "");
+    const { code, err } = await runCommand("card", run, "--evaluation", evaluation);
+    expect([code, err]).toEqual([0, `Wrote ${card}\n`]);
+    const text = readFileSync(card, "utf8");
+    expect(text).toContain("4 conversations from prompts.txt, judged by keyword");
+    expect(text).not.toContain("flatter");
+    expect(text).not.toContain(folder);
+  });
+
+  it("needs a checkpoint", async () => {
+    const { code, err } = await runCommand("card", folder);
+    expect([code, err.split("\n").length]).toEqual([2, 2]);
   });
 });
