@@ -1,0 +1,25 @@
+/**
+ * A strategy for promptfoo's red-team tests: each of them is played by a trained tester, over several turns, instead of being
+ * sent as it is.
+ *
+ *     redteam:
+ *       strategies:
+ *         - id: file://node_modules/astra-rl/integrations/promptfoo-strategy.mjs
+ *           config: { baseURL: http://127.0.0.1:8000/v1, model: best, turns: 3 }
+ *
+ * config: as of promptfoo.mjs, the provider that it gives to every test.
+ */
+import { fileURLToPath } from "node:url";
+
+const provider = fileURLToPath(new URL("promptfoo.mjs", import.meta.url));
+
+export default {
+  id: "astra-rl",
+  async action(testCases, injectVar, config) {
+    return testCases.map((testCase) => ({
+      ...testCase,
+      provider: { id: `file://${provider}`, config },
+      metadata: { ...testCase.metadata, strategyId: "astra-rl" },
+    }));
+  },
+};
