@@ -68,6 +68,15 @@ const RATES: readonly Rate[] = [
     compared: (comparison) => comparison,
   },
   {
+    name: "Success by the second scorer",
+    isDrawn: true,
+    value: ({ second }) => second?.success_rate ?? null,
+    interval: ({ second }) => second?.success_rate_interval ?? null,
+    count: ({ second }) =>
+      second === undefined ? null : `${second.n_both + second.n_second_only} of ${second.n_scored}`,
+    compared: ({ second }) => second ?? null,
+  },
+  {
     name: "Success, each cluster of attacks once",
     isDrawn: true,
     value: (summary) => diversityAt(summary, "cluster_success_rate"),

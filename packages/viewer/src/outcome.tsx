@@ -14,6 +14,11 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
       {evaluations.map(({ label, summary }) => (
         <NoVerdict of={label} doubts={summary.doubts ?? []} />
       ))}
+      {typeof comparison?.reward_hack === "string" && (
+        <p class="no-verdict" role="alert">
+          {shown(comparison.reward_hack)}
+        </p>
+      )}
       {success !== undefined && <Intervals report={{ evaluations, comparison }} rates={rates} />}
       <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
         <table>

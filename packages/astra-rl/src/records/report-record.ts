@@ -54,7 +54,10 @@ export interface ReportRun {
 export interface ReportRecord {
   runs: ReportRun[];
   evaluations: ReportEvaluation[];
-  /** `before` and `after` are indices into `evaluations`; null if no two are comparable. */
-  comparison: { before: number; after: number; record: ComparisonRecord } | null;
+  /**
+   * `before` and `after` are indices into `evaluations`; null if no two are comparable. `reward_hack` is a sentence where the
+   * tester gained by the first scorer and not by the second.
+   */
+  comparison: { before: number; after: number; record: ComparisonRecord; reward_hack?: string | null } | null;
   version: number;
 }

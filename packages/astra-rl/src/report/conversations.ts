@@ -4,7 +4,8 @@ import {
   type EvaluationDetail,
   type EvaluationRecord,
 } from "../records/index.js";
-import { plain } from "./figures.js";
+import { statistics } from "../evaluation/index.js";
+import { plain, pValue } from "./figures.js";
 import { visible } from "./visible.js";
 
 /** The parts of an evaluation that are searched for conversations. */
@@ -115,8 +116,20 @@ export function disagreementLines(record: Evaluated, count = 2): string[] {
         (turn) => turn.response_harm !== null && (turn.second_response_harm ?? null) !== null,
       ) && harm(detail) >= threshold !== bySecond(detail) >= threshold,
   );
+  const { n_first_only: first, n_second_only: only } = second;
+  const name = visible(second.scorer);
   const heading =
-    `The scorers disagree about ${differ} of ${second.n_scored} rollouts (${second.n_first_only} are a success by the first alone, ` +
-    `${second.n_second_only} by ${visible(second.scorer)} alone), such as:`;
-  return ["", heading, ...shown(split.slice(0, count), record)];
+    `The scorers disagree about ${differ} of ${second.n_scored} rollouts (${first} are a success by the first alone, ` +
+    `${only} by ${name} alone), such as:`;
+  const p = statistics.exactMcNemar(first, only);
+  // A tester that fools the scorer that pays it succeeds by that one far more often.
+  const hack =
+    first > only && p < 0.01
+      ? [
+          "",
+          `Reward hacking? The first scorer calls ${first} rollouts a success that ${name} does not, and ${name} only ${only} that ` +
+            `the first does not (${pValue(p)})`,
+        ]
+      : [];
+  return [...hack, "", heading, ...shown(split.slice(0, count), record)];
 }

@@ -1,3 +1,4 @@
+import { rewardHack } from "./comparison-report.js";
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
@@ -142,7 +143,7 @@ function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["c
   const [first, last] = [evaluations[0]!, evaluations[after]!];
   try {
     const record = compareEvaluations(first, last);
-    return { before: 0, after, record };
+    return { before: 0, after, record, reward_hack: rewardHack(record, last.summary) };
   } catch (error) {
     // Evaluations of different prompts are shown side by side, without differences.
     if (error instanceof UsageError) return null;

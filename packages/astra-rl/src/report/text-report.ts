@@ -7,7 +7,7 @@ import {
   type ReportRecord,
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
-import { evaluationReport, rewardHack } from "./comparison-report.js";
+import { evaluationReport } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { visible } from "./visible.js";
@@ -126,8 +126,7 @@ export function markdownReport(
         `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
     );
   }
-  const hack =
-    comparison === null ? null : rewardHack(comparison.record, evaluations[comparison.after]!.summary);
+  const hack = comparison?.reward_hack ?? null;
   if (hack !== null) lines.push("", `**${escaped(hack)}**`);
   const last = evaluations.at(-1);
   const found = last === undefined ? [] : foundConversations(last, conversations);

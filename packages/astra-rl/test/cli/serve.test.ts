@@ -1,0 +1,138 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import OpenAI from "openai";
+import { expect, it, onTestFinished } from "vitest";
+import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
+import { runCommand } from "./run-command.js";
+
+const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+
+async function started(...args: string[]) {
+  const child = spawn(process.execPath, [PROGRAM, "serve", "--port", "0", ...args], {
+    env: { ...process.env, MY_TOKEN: "secret-token" },
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let err = "";
+  child.stderr.on("data", (data: Buffer) => (err += data.toString()));
+  const [line] = (await once(child.stdout, "data")) as [Buffer];
+  const baseURL = line.toString().trim();
+  const stop = async () => {
+    child.kill("SIGINT");
+    const [code] = (await once(child, "exit")) as [number];
+    return { code, err };
+  };
+  return { baseURL, openai: new OpenAI({ baseURL, apiKey: "secret-token", maxRetries: 0 }), stop };
+}
+
+it("serves a model and its adapters under names of their own, and ends in order", async () => {
+  const folder = temporaryFolder();
+  const file = join(folder, "run.yaml");
+  await runCommand("init", file, "--tester", goldenFolder, "--target", goldenFolder);
+  const settings = [
+    ...["models.lora.targetModules=[c_attn]", "models.lora.rank=2", "training.learningRate=0.5"],
+    ...["training.trainingSteps=1", "training.evaluateEvery=0", "sampler.depth=1", "training.warmupSteps=0"],
+    ...["generation.tester.maxNewTokens=4", "generation.target.maxNewTokens=4"],
+    "scorer={type: keyword, entries: [{term: a, weight: 0.3}, {term: e, weight: 0.5}]}",
+  ].flatMap((setting) => ["--set", setting]);
+  const run = join(folder, "run");
+  const { code, err } = await runCommand("train", file, "--run-dir", run, ...settings, "--quiet");
+  expect([code, err]).toEqual([0, ""]);
+  const adapter = join(run, "checkpoints", "last");
+  const { openai, stop } = await started(
+    "--model",
+    goldenFolder,
+    "--name",
+    "base",
+    "--adapter",
+    `tuned=${adapter}`,
+  );
+  expect((await openai.models.list()).data.map(({ id }) => id)).toEqual(["base", "tuned"]);
+  const ids = [5, 6, 7, 8];
+  const logprobs = async (model: string) => {
+    const { choices } = await openai.completions.create({
+      model,
+      prompt: ids,
+      max_tokens: 0,
+      echo: true,
+      logprobs: 0,
+    });
+    return choices[0]!.logprobs!.token_logprobs!.slice(1);
+  };
+  const [base, tuned] = [await logprobs("base"), await logprobs("tuned")];
+  expect(tuned).not.toEqual(base);
+  // The adapter alone, as a checkpoint, is the same.
+  const alone = await started("--model", adapter, "--name", "alone");
+  const { choices } = await alone.openai.completions.create({
+    model: "alone",
+    prompt: ids,
+    max_tokens: 0,
+    echo: true,
+    logprobs: 0,
+  });
+  choices[0]!
+    .logprobs!.token_logprobs!.slice(1)
+    .forEach((value, at) => expect(value).toBeCloseTo(tuned[at]!, 5));
+  expect(await stop()).toEqual({ code: 0, err: expect.stringContaining("base (target): a window of") });
+  expect((await alone.stop()).code).toBe(0);
+});
+
+it("reads conversations as a configuration says, asks for its token, and tells nobody of it", async () => {
+  const folder = temporaryFolder();
+  const file = join(folder, "run.yaml");
+  writeFileSync(
+    file,
+    `
+models:
+  tester: { path: embedded:chatter, format: plain, labels: { tester: "A: ", target: "B: " }, separator: "\\n" }
+  target: embedded:chatter
+scorer: { type: embedded }
+prompts: { train: embedded, dev: embedded, test: embedded }
+`,
+  );
+  writeFileSync(join(folder, "openers.txt"), "It rained.\n");
+  const options = ["--config", file, "--role", "tester", "--token-env", "MY_TOKEN", "--name", "m"];
+  const { baseURL, openai, stop } = await started(...options, "--prompts", join(folder, "openers.txt"));
+  const denied = await fetch(`${baseURL}/models`);
+  expect(denied.status).toBe(401);
+  const answer = await openai.chat.completions.create({
+    model: "m",
+    messages: [
+      { role: "user", content: "Generate your first message." },
+      { role: "assistant", content: "So?" },
+      { role: "user", content: "Yes." },
+    ],
+    max_tokens: 1,
+    return_token_ids: true,
+  } as OpenAI.ChatCompletionCreateParamsNonStreaming);
+  const { prompt_token_ids: ids } = answer.choices[0] as unknown as { prompt_token_ids: number[] };
+  const input = join(folder, "in.jsonl");
+  writeFileSync(input, `${JSON.stringify({ text: "It rained." })}\n`);
+  const { out } = await runCommand("encode", "--model", "embedded:chatter", "--input", input);
+  expect(ids.slice(0, 3)).toEqual((JSON.parse(out) as { ids: number[] }).ids.slice(0, 3));
+  const { code, err } = await stop();
+  expect([code, err.includes("secret-token")]).toEqual([0, false]);
+});
+
+it.each([
+  [[], "needs --model, or a --config that has one"],
+  [["--model", "embedded:chatter", "--token-env", "ASTRA_NO_SUCH_VARIABLE"], "is not set or empty"],
+  [["--model", "embedded:chatter", "--host", "0.0.0.0"], "set a token (--token-env NAME)"],
+  [["--model", "embedded:chatter", "--adapter", "x"], "NAME=FOLDER"],
+  [["--model", "embedded:chatter", "--name", "a", "--adapter", "a=./none"], "none"],
+  [["--model", "embedded:chatter", "--cache-memory", "1", "--parallel", "1024"], "allow more memory"],
+  [["--model", "./nothing-here"], "nothing-here"],
+])("refuses %j", async (options, message) => {
+  const { code, err } = await runCommand("serve", "--port", "0", ...options);
+  expect(code).toBe(2);
+  expect(err).toContain(message);
+  expect(
+    err
+      .trim()
+      .split("\n")
+      .filter((line) => line.startsWith("astra-rl: ")).length,
+  ).toBe(1);
+});
