@@ -33,9 +33,15 @@ it("serves a model and its adapters under names of their own, and ends in order"
   const file = join(folder, "run.yaml");
   await runCommand("init", file, "--tester", goldenFolder, "--target", goldenFolder);
   const settings = [
-    ...["models.lora.targetModules=[c_attn]", "models.lora.rank=2", "training.learningRate=0.5"],
-    ...["training.trainingSteps=1", "training.evaluateEvery=0", "sampler.depth=1", "training.warmupSteps=0"],
-    ...["generation.tester.maxNewTokens=4", "generation.target.maxNewTokens=4"],
+    "models.lora.targetModules=[c_attn]",
+    "models.lora.rank=2",
+    "training.learningRate=0.5",
+    "training.trainingSteps=1",
+    "training.evaluateEvery=0",
+    "sampler.depth=1",
+    "training.warmupSteps=0",
+    "generation.tester.maxNewTokens=4",
+    "generation.target.maxNewTokens=4",
     "scorer={type: keyword, entries: [{term: a, weight: 0.3}, {term: e, weight: 0.5}]}",
   ].flatMap((setting) => ["--set", setting]);
   const run = join(folder, "run");
