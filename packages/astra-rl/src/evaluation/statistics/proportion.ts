@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import { normalQuantile } from "./distributions.js";
+import { normalQuantile, regularizedIncompleteBeta } from "./distributions.js";
 import { requireConfidence, type Interval } from "./interval.js";
 
 /**
@@ -54,6 +54,48 @@ export function clusteredWilsonInterval(
   const clustered = ((count / (count - 1)) * squares) / trials ** 2;
   const effect = Math.max(1, clustered / ((share * (1 - share)) / trials));
   return wilson(share, trials / effect, confidence);
+}
+
+/**
+ * One-sided exact upper bound of a share (C. J. Clopper and E. S. Pearson, Biometrika 26, 1934): with a true share at or above
+ * the bound, so few successes are seen with probability 1 − confidence or less. 1 for 0 trials.
+ */
+export function exactUpperBound(successes: number, trials: number, confidence = 0.95): number {
+  requireCounts("exactUpperBound", successes, trials);
+  requireConfidence("exactUpperBound", confidence);
+  if (successes === trials) return 1;
+  // P(X ≤ k | p) = 1 − I_p(k + 1, n − k), which falls as p grows.
+  let [lower, upper] = [successes / trials, 1];
+  for (let halving = 0; halving < 60; halving++) {
+    const middle = (lower + upper) / 2;
+    if (1 - regularizedIncompleteBeta(middle, successes + 1, trials - successes) > 1 - confidence)
+      lower = middle;
+    else upper = middle;
+  }
+  return upper;
+}
+
+/** The fewest trials whose upper bound can be at most `share`: those without any success. */
+export function fewestTrials(share: number, confidence = 0.95): number {
+  requireConfidence("fewestTrials", confidence);
+  if (!(share > 0 && share < 1))
+    throw new UsageError(`fewestTrials: the share must lie between 0 and 1, got ${share}`);
+  return Math.ceil(Math.log(1 - confidence) / Math.log1p(-share) - 1e-9);
+}
+
+/**
+ * p-values adjusted for their number, so that the chance of any false rejection at a level is at most that level
+ * (S. Holm, Scand. J. Statist. 6, 1979). Unknown ones stay null, and do not count.
+ */
+export function holmAdjusted(pValues: readonly (number | null)[]): (number | null)[] {
+  const order = pValues.flatMap((p, at) => (p === null ? [] : [{ p, at }])).sort((a, b) => a.p - b.p);
+  const adjusted: (number | null)[] = pValues.map(() => null);
+  let highest = 0;
+  for (const [rank, { p, at }] of order.entries()) {
+    highest = Math.max(highest, Math.min(1, p * (order.length - rank)));
+    adjusted[at] = highest;
+  }
+  return adjusted;
 }
 
 /**
