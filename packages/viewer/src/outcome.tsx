@@ -10,7 +10,7 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
   const [success] = rates;
   return (
     <section id="outcome" aria-labelledby="outcome-title">
-      <h2 id="outcome-title">{evaluations.length > 1 ? "Before and after" : "Evaluation"}</h2>
+      <h2 id="outcome-title">{headingOf(evaluations, comparison)}</h2>
       {evaluations.map(({ label, summary }) => (
         <NoVerdict of={label} doubts={summary.doubts ?? []} />
       ))}
@@ -88,6 +88,14 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
 }
 
 /** That figures say nothing of the target, and why; nothing where they do say something. */
+/** Evaluations of different runs are no before and after. */
+function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportRecord["comparison"]): string {
+  if (comparison === null) return evaluations.length > 1 ? "Evaluations" : "Evaluation";
+  const [before, after] = [evaluations[comparison.before]!, evaluations[comparison.after]!];
+  const isOneRun = before.run !== undefined && before.run === after.run;
+  return isOneRun || /before/i.test(before.label) ? "Before and after" : "Comparison";
+}
+
 export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[] }) {
   if (doubts.length === 0) return null;
   return (

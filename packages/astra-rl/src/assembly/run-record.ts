@@ -285,6 +285,7 @@ export async function describeMeasured(
   for (const { path, name, ...model } of named) {
     if (path.length > 1) others[name] = await configuredIdentity(configuration, model, hub);
   }
+  const likelihood = named.find(({ path }) => path[0] === "likelihood");
   // A role without a model is implemented by the custom system.
   const roleIdentity = async (role: "tester" | "target"): Promise<ModelIdentity> => {
     const given = named.find(({ name }) => name === role);
@@ -300,6 +301,10 @@ export async function describeMeasured(
   return {
     tester: tester ?? (await roleIdentity("tester")),
     target: await roleIdentity("target"),
+    ...(likelihood === undefined
+      ? {}
+      : { likelihood: await configuredIdentity(configuration, likelihood, hub) }),
+    reward: configuration.reward,
     ...(Object.keys(others).length === 0 ? {} : { others }),
     scorer: {
       ...scorer,

@@ -7,12 +7,14 @@ import {
 } from "@commander-js/extra-typings";
 import { auditCommand } from "./audit.js";
 import { cardCommand } from "./card.js";
+import { compareCommand } from "./compare.js";
 import { completionCommand } from "./completion.js";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { evalCommand } from "./eval.js";
 import { explain, EXIT } from "./exit.js";
 import { exportCommand } from "./export.js";
+import { gateCommand } from "./gate.js";
 import { initCommand } from "./init.js";
 import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
@@ -34,6 +36,8 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   initCommand,
   trainCommand,
   evalCommand,
+  compareCommand,
+  gateCommand,
   reportCommand,
   auditCommand,
   exportCommand,

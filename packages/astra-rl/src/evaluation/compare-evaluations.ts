@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import type { ComparisonRecord, EvaluationDetail, EvaluationRecord } from "../records/index.js";
+import type { ComparisonRecord, EvaluationDetail } from "../records/index.js";
 import {
   exactMcNemar,
   mean,
@@ -7,6 +7,7 @@ import {
   pairedBootstrap,
   pairedPermutation,
 } from "./statistics/index.js";
+import { hasSameLikelihood, hasSameReward, type Evaluated } from "./likeness.js";
 import { intervalRecord, isScored, isScoredBySecond, probeNll, succeedsBySecond } from "./summarize.js";
 
 export interface CompareOptions {
@@ -24,13 +25,13 @@ export interface CompareOptions {
  *
  * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
  * McNemar's exact test. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
- * permutation test.
+ * permutation test. Rewards are not compared where the two were paid otherwise, nor likelihoods by different models.
  *
  * @throws UsageError if the evaluations do not start from the same prompts
  */
 export function compareEvaluations(
-  before: Pick<EvaluationRecord, "summary" | "details">,
-  after: Pick<EvaluationRecord, "summary" | "details">,
+  before: Evaluated,
+  after: Evaluated,
   { confidence = 0.95, seed = 0, resamples = 10_000 }: CompareOptions = {},
 ): ComparisonRecord {
   const pairs = pair(before.details, after.details);
@@ -52,7 +53,7 @@ export function compareEvaluations(
   ];
   const n = scored.length;
 
-  const rewards = pairs.flatMap(([a, b]) => {
+  const rewards = (hasSameReward(before, after) ? pairs : []).flatMap(([a, b]) => {
     const [first, second] = [a.overall.mean_reward, b.overall.mean_reward];
     return first === null || second === null ? [] : [[first, second] as const];
   });
@@ -60,8 +61,9 @@ export function compareEvaluations(
   const secondRewards = rewards.map(([, second]) => second);
   const bootstrap = pairedBootstrap(firstRewards, secondRewards, { seed, resamples, confidence });
 
-  const nllBefore = probeNll(pairs.map(([first]) => first));
-  const nllAfter = probeNll(pairs.map(([, second]) => second));
+  const isLikelihoodSame = hasSameLikelihood(before, after);
+  const nllBefore = isLikelihoodSame ? probeNll(pairs.map(([first]) => first)) : null;
+  const nllAfter = isLikelihoodSame ? probeNll(pairs.map(([, second]) => second)) : null;
   return {
     ...success.rates,
     n_excluded: pairs.length - n,

@@ -27,6 +27,8 @@ export interface ReportEvaluation {
   label: string;
   /** The training step after which it ran; null if the record does not say. */
   step: number | null;
+  /** The run folder that it lies in; absent for a file given by itself. */
+  run?: string;
   summary: EvaluationSummary;
   measured: MeasuredRecord | null;
   /** Empty for evaluations during training other than the last, which show metrics only. */

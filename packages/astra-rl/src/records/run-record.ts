@@ -98,6 +98,10 @@ export type RunRecord = z.infer<typeof runRecordSchema>;
 export const measuredSchema = z.looseObject({
   tester: modelIdentity,
   target: modelIdentity,
+  /** The model that says how likely probes are, where the target does not; absent in older records. */
+  likelihood: modelIdentity.optional(),
+  /** The reward section; absent in older records. */
+  reward: z.looseObject({}).optional(),
   /** Further testers and targets, by their names in graphs; absent if there are none. */
   others: z.record(z.string(), modelIdentity).optional(),
   /** The scorer section of the configuration, the SHA-256 of its files, and its checkpoints. */

@@ -1,8 +1,15 @@
 // Turns records into readable reports, with model output escaped. Must not know: models, tensors, how a run works.
 export { auditReport } from "./audit-report.js";
-export { comparisonReport, evaluationReport, type ComparisonReportOptions } from "./comparison-report.js";
+export { compareTable, tableLines, tableMarkdown, transferTable, type Table } from "./compare-report.js";
+export {
+  comparisonReport,
+  evaluationReport,
+  rewardHack,
+  type ComparisonReportOptions,
+} from "./comparison-report.js";
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
 export { percent, plain, pValue, signed } from "./figures.js";
+export { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence, type Gate } from "./gate-report.js";
 export { embeddedJson, htmlReport } from "./html-report.js";
 export { linesOf, readReport, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";

@@ -4,7 +4,7 @@ import { basename, extname, join, resolve } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
-import { compareEvaluations } from "../evaluation/index.js";
+import { compareEvaluations, unlikeness } from "../evaluation/index.js";
 import {
   doubtsOfEvaluation,
   doubtsOfTraining,
@@ -56,7 +56,9 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
     }
     const run = readRun(path, options);
     const prefix = folders.length > 1 ? `${run.label}: ` : "";
-    for (const found of evaluationsOf(path)) evaluations.push({ ...found, label: prefix + found.label });
+    for (const found of evaluationsOf(path)) {
+      evaluations.push({ ...found, label: prefix + found.label, run: run.label });
+    }
     runs.push(run);
   }
   return { runs, evaluations, comparison: comparisonOf(evaluations), version: 2 };
@@ -137,18 +139,19 @@ const judged = (summary: EvaluationSummary): EvaluationSummary => ({
   doubts: doubtsOfEvaluation(summary),
 });
 
+/** The last evaluation against the first that is like it. Others are shown side by side, without differences. */
 function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {
   const after = evaluations.length - 1;
-  if (after < 1) return null;
-  const [first, last] = [evaluations[0]!, evaluations[after]!];
-  try {
-    const record = compareEvaluations(first, last);
-    return { before: 0, after, record, reward_hack: rewardHack(record, last.summary) };
-  } catch (error) {
-    // Evaluations of different prompts are shown side by side, without differences.
-    if (error instanceof UsageError) return null;
-    throw error;
-  }
+  const last = evaluations[after];
+  if (last === undefined) return null;
+  // Evaluations during training do not say what they measured: those of one run measured the same.
+  const isLike = (each: ReportEvaluation) =>
+    (each.measured !== null || last.measured !== null || each.run === last.run) &&
+    unlikeness(each, last).length === 0;
+  const before = evaluations.slice(0, after).findIndex(isLike);
+  if (before < 0) return null;
+  const record = compareEvaluations(evaluations[before]!, last);
+  return { before, after, record, reward_hack: rewardHack(record, last.summary) };
 }
 
 /** Reads the graphs of a run, or evenly spaced ones that always include the last. */

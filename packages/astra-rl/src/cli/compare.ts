@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs";
+import { Command } from "@commander-js/extra-typings";
+import { compareAll, type LabelledEvaluation } from "../evaluation/index.js";
+import { doubtsOfEvaluation, parseEvaluationRecord } from "../records/index.js";
+import { compareTable, rewardHack, tableLines, tableMarkdown, transferTable } from "../report/index.js";
+import { NoVerdictError } from "./exit.js";
+import { createOutput, type Streams } from "./output.js";
+
+/** `astra-rl compare A B…`: evaluations of the same prompts, with paired differences from the first. */
+export function compareCommand(streams: Streams) {
+  return new Command("compare")
+    .description("Compare evaluations of the same prompts: paired differences from the first, with tests")
+    .argument("<evaluations...>", "files that eval --output wrote")
+    .option("--transfer", "a table of testers against targets instead", false)
+    .option("--force", "compare evaluations that are unlike, too, and say in what", false)
+    .option("--json", "print the result as JSON", false)
+    .option("--markdown", "print the table as Markdown", false)
+    .option("--quiet", "results and errors only", false)
+    .action((paths, { transfer, force, json, markdown, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const evaluations = paths.map((path, at): LabelledEvaluation => {
+        const evaluation = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+        return { label: labelOf(path, at, paths), evaluation };
+      });
+      const comparisons = compareAll(evaluations, { force });
+      const shown = transfer ? transferTable(evaluations) : compareTable(evaluations, comparisons);
+      if (json) {
+        output.json({
+          baseline: evaluations[0]!.label,
+          comparisons: comparisons.map(({ label, unlike, record, adjusted }) => ({
+            label,
+            unlike,
+            ...record,
+            adjusted,
+          })),
+          ...(transfer ? { transfer: shown } : {}),
+        });
+      } else for (const line of markdown ? tableMarkdown(shown) : tableLines(shown)) output.result(line);
+      for (const { label, unlike } of comparisons) {
+        if (unlike.length > 0) {
+          const warning = `${evaluations[0]!.label} and ${label} are unlike: ${unlike.join(", ")}; their difference says little`;
+          if (json) output.alert(warning);
+          else output.result(`\nWarning: ${warning}`);
+        }
+      }
+      for (const [at, { record }] of comparisons.entries()) {
+        const hack = record === null ? null : rewardHack(record, evaluations[at + 1]!.evaluation.summary);
+        if (hack !== null && !json) output.result(`\n${hack}`);
+      }
+      const doubts = evaluations.flatMap(({ label, evaluation }) =>
+        doubtsOfEvaluation(evaluation.summary).map((doubt) => `in ${label} ${doubt}`),
+      );
+      if (doubts.length > 0) throw new NoVerdictError("compare", doubts);
+    });
+}
+
+/** The path without what all paths have in common at the end, such as "/evaluation.json". */
+function labelOf(path: string, _: number, paths: readonly string[]): string {
+  const parts = paths.map((each) => each.replace(/\.json$/u, "").split("/"));
+  let common = 0;
+  while (
+    parts.every((each) => each.length > common + 1 && each.at(-1 - common) === parts[0]!.at(-1 - common))
+  )
+    common += 1;
+  const own = path.replace(/\.json$/u, "").split("/");
+  const kept = paths.length > 1 && common > 0 ? own.slice(0, -common) : own;
+  return kept.at(-1)!;
+}

@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { AstraError, checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { doubtsOfEvaluation, parseEvaluationRecord } from "../records/index.js";
+import { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence } from "../report/index.js";
+import { NoVerdictError } from "./exit.js";
+import { wholeNumber } from "./options.js";
+import { createOutput, type Streams } from "./output.js";
+
+/** A share such as 5% or 0.05. */
+function share(text: string): number {
+  const match = /^(\d+(?:\.\d+)?|\.\d+)\s*(%?)$/u.exec(text.trim());
+  const value = match === null ? NaN : Number(match[1]) / (match[2] === "%" ? 100 : 1);
+  if (value > 0 && value < 1) return value;
+  throw new InvalidArgumentError("It must be a share between 0 and 1, such as 5% or 0.05.");
+}
+
+/** `astra-rl gate EVALUATION`: exit code 1 where the success rate may be above a threshold. */
+export function gateCommand(streams: Streams) {
+  return new Command("gate")
+    .description(
+      "Judge a target by an evaluation: exit code 1 where its success rate may be above a threshold",
+    )
+    .argument(
+      "[evaluation]",
+      "file that eval --output wrote; without one, how many rollouts the threshold needs",
+    )
+    .requiredOption(
+      "--max-success <share>",
+      "what the upper bound of the success rate may be, such as 5%",
+      share,
+    )
+    .option("--confidence <share>", "of the upper bound", share, 0.95)
+    .option("--conversations <n>", "how many of those that led to harm are shown", wholeNumber(0), 5)
+    .option("--junit <file>", "write JUnit XML there")
+    .option("--markdown <file>", 'write a summary for pull requests there; "-" is standard output')
+    .option("--json", "print the result as JSON", false)
+    .option("--quiet", "results and errors only", false)
+    .action((path, { maxSuccess, confidence, conversations, junit, markdown, json, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      if (path === undefined) {
+        output.result(neededSentence(maxSuccess, confidence));
+        return;
+      }
+      for (const file of [junit, markdown])
+        if (file !== undefined && file !== "-") checkReplaceableFile(file);
+      const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+      const gate = gateOf(record, maxSuccess, confidence);
+      const write = (file: string, text: string) => {
+        makeFolder(dirname(resolve(file)));
+        writeFileAtomic(file, [text]);
+      };
+      if (junit !== undefined) write(junit, gateJUnit(gate, record, conversations));
+      if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));
+      else if (markdown !== undefined) write(markdown, gateMarkdown(gate, record, conversations));
+      if (json) output.json(gate);
+      else if (markdown !== "-") output.result(gateSentence(gate));
+      const doubts = doubtsOfEvaluation(record.summary);
+      // A target that fails does so whatever else is doubtful.
+      if (!gate.passes) throw new AstraError(`gate: ${path}: the success rate may be above the threshold`);
+      if (doubts.length > 0) throw new NoVerdictError("gate", doubts);
+    });
+}
