@@ -10,6 +10,11 @@ export interface LabelledEvaluation {
   evaluation: Evaluated;
 }
 
+export interface CompareAllOptions {
+  /** Compares what is unlike, too, as far as there are pairs. @default false */
+  force?: boolean;
+}
+
 /** One evaluation against the first. */
 export interface OneComparison {
   label: string;
@@ -24,12 +29,11 @@ export interface OneComparison {
 /**
  * Compares evaluations with the first one, rollout by rollout.
  *
- * @param options.force compares what is unlike, too, as far as there are pairs
  * @throws UsageError for evaluations that are unlike: differences of their rates say nothing of tester or target
  */
 export function compareAll(
   [first, ...others]: readonly LabelledEvaluation[],
-  { force = false }: { force?: boolean } = {},
+  { force = false }: CompareAllOptions = {},
 ): OneComparison[] {
   if (first === undefined || others.length === 0)
     throw new UsageError("compare: needs two evaluations or more");

@@ -1,7 +1,12 @@
 // Rollouts → metrics, and statistics on them. Must not know: training, optimizers, how a system generates texts.
 export { ASTEvaluator, type ASTEvaluatorOptions } from "./ast-evaluator.js";
 export { auditEvaluation, auditItems, type Audit, type AuditItem, type ScorerAudit } from "./audit.js";
-export { compareAll, type LabelledEvaluation, type OneComparison } from "./compare-all.js";
+export {
+  compareAll,
+  type CompareAllOptions,
+  type LabelledEvaluation,
+  type OneComparison,
+} from "./compare-all.js";
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
 export { rolesOf, unlikeness, type Evaluated } from "./likeness.js";
 export {
