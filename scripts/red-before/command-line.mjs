@@ -551,9 +551,9 @@ export const COMMAND_LINE = [
     line: "10.5 --format csv gives a spreadsheet formulas",
     file: test("report/read-report"),
     test: "CSV: a row a turn, and no cell that a spreadsheet takes for a formula",
-    source: source("report/text-report"),
-    from: "const harmless = FORMULA.test(value) ? `'${text}` : text;",
-    to: "const harmless = text;",
+    source: source("export/csv"),
+    from: "{ escapeFormulae: FORMULA, newline:",
+    to: "{ newline:",
   },
   {
     line: "10.5 the demo writes no page",

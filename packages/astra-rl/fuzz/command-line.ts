@@ -368,7 +368,10 @@ async function* asked(): AsyncGenerator<{ command: string; seed: number }> {
 }
 
 async function runParent(): Promise<void> {
-  const commands = values.command === undefined ? [...COMMANDS_OF.keys()] : [values.command];
+  // A server ends when it is told to, so that a valid command line would wait.
+  const endless = ["serve"];
+  const all = [...COMMANDS_OF.keys()].filter((name) => !endless.includes(name));
+  const commands = values.command === undefined ? all : [values.command];
   const [cases, first] = [Number(values.cases), Number(values.seed)];
   let failures = 0;
   let child: ReturnType<typeof start> | null = null;

@@ -175,19 +175,28 @@ function disposeTogether(system: System, parts: readonly { dispose(): void }[]):
   });
 }
 
-/** Loads the tester and the target of a configuration for rollouts only, without weights for training. */
+/**
+ * Loads the tester and the target of a configuration for rollouts only, without weights for training.
+ *
+ * @param instead a tester that takes the place of the configured one
+ * @throws UsageError for a system of its own with `instead`
+ */
 export async function assembleEvaluationSystem<T extends System = HFEvaluationSystem>(
   configuration: Configuration,
   hub: HubOptions = {},
+  instead: { tester?: Model } = {},
 ): Promise<T> {
+  if (configuration.system !== undefined && instead.tester !== undefined)
+    throw new UsageError("system: a system of your own has its own tester, which nothing can replace");
   if (configuration.system !== undefined)
     return (await ownSystem(configuration, configuration.system, "evaluate", hub)) as unknown as T;
   const { models } = configuration;
   const rest = Object.entries(models).filter(([key]) => !OF_TRAINING.includes(key));
   const kept = Object.fromEntries(rest) as Configuration["models"];
-  if (!models.evaluateOtherTesters) kept.otherTesters = [];
+  if (!models.evaluateOtherTesters || instead.tester !== undefined) kept.otherTesters = [];
+  if (instead.tester !== undefined) delete (kept as Partial<typeof kept>).tester;
   const system = await withJudges(configuration, hub, (judges) =>
-    loadModels(HFEvaluationSystem, { ...configuration, models: kept }, hub, { ...judges }),
+    loadModels(HFEvaluationSystem, { ...configuration, models: kept }, hub, { ...judges, ...instead }),
   );
   return system as unknown as T;
 }
@@ -349,11 +358,17 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   }
   // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
-  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
+  // All prompts once, then all of them again: so the first rollouts are the same whatever the repeats.
+  const repeated = Array.from(
+    { length: evaluation.repeats * prompts.length },
+    (_, at) => at % prompts.length,
+  );
+  const evaluated = repeated.map((at, episode) => (startsFromPrompts ? starts[at]! : { seed, episode }));
   const { scorer, embedder } = system as Partial<ASTSystem>;
   const secondScorer = secondScorers.get(system);
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
     threshold,
+    repeats: evaluation.repeats,
     ...(secondScorer === undefined ? {} : { secondScorer }),
     ...(judges === undefined || scorer !== undefined ? {} : { scorer: judges.scorer }),
     ...(judges === undefined || embedder !== undefined ? {} : { embedder: judges.embedder }),
@@ -404,7 +419,8 @@ export async function assembleTrainer(
     ...(evaluates
       ? {
           evaluator: await assembleEvaluator(
-            configuration,
+            // Evaluations during training choose checkpoints; they try each prompt once.
+            { ...configuration, evaluation: { ...configuration.evaluation, repeats: 1 } },
             system,
             await loadPrompts(configuration, "dev", hub),
           ),

@@ -261,6 +261,8 @@ const promptsHash = (prompts: readonly Prompt[]) =>
 export interface MeasuredOptions {
   split: MeasuredRecord["prompts"]["split"];
   prompts: readonly Prompt[];
+  /** Where they come from, if not from the configured file of the split. */
+  source?: string;
   /** The compute dtype of rollouts. */
   dtype: string;
   /** The tester, if it is not the configured one. */
@@ -273,7 +275,7 @@ export interface MeasuredOptions {
 /** Describes what an evaluation of a configuration measured, for its record. */
 export async function describeMeasured(
   configuration: Configuration,
-  { split, prompts, dtype, tester, formats, servers = {}, hub = {} }: MeasuredOptions,
+  { split, prompts, source, dtype, tester, formats, servers = {}, hub = {} }: MeasuredOptions,
 ): Promise<MeasuredRecord> {
   const { models, scorer, generation, sampler, evaluation, seed } = configuration;
   const files = configuredFiles(configuration).filter(({ key }) => key.startsWith("scorer."));
@@ -315,7 +317,7 @@ export async function describeMeasured(
     },
     ...(evaluation.secondScorer === undefined ? {} : { second_scorer: evaluation.secondScorer }),
     prompts: {
-      source: configuration.prompts[split as PromptSplit],
+      source: source ?? configuration.prompts[split as PromptSplit],
       split,
       sha256: promptsHash(prompts),
       count: prompts.length,

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { basename, join, resolve } from "node:path";
+import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { parseEvaluationRecord } from "../records/index.js";
@@ -40,7 +40,6 @@ export function writeCard(folder: string, evaluation?: string): string | null {
   const card = join(best, "README.md");
   writeFileAtomic(card, [
     testerCard({
-      name: basename(resolve(folder)),
       configuration: run?.configuration ?? {},
       run: run?.run ?? null,
       evaluation:

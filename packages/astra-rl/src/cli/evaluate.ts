@@ -34,9 +34,9 @@ export async function evaluate(
     onRollout,
   }: EvaluateOptions,
 ): Promise<EvaluationRecord> {
-  const { rollouts: wanted, batchSize } = configuration.evaluation;
+  const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
   const evaluator = await assembleEvaluator(configuration, system, prompts);
-  const total = Math.min(wanted ?? Infinity, prompts.length);
+  const total = Math.min(wanted ?? Infinity, repeats * prompts.length);
   const progress = new Progress(output, { unit: "rollout", total });
   const figures = await withMemoryAdvice("evaluation", () =>
     evaluator.evaluate({

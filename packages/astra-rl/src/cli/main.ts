@@ -18,6 +18,7 @@ import { gateCommand } from "./gate.js";
 import { initCommand } from "./init.js";
 import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
+import { replayCommand } from "./replay.js";
 import { reportCommand } from "./report.js";
 import { rolloutCommand } from "./rollout.js";
 import { serveCommand } from "./serve.js";
@@ -42,6 +43,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   auditCommand,
   exportCommand,
   cardCommand,
+  replayCommand,
   rolloutCommand,
   logprobsCommand,
   generateCommand,

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
-import { configurationSettings } from "../configuration/index.js";
+import { configurationSettings, parseOverride, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
@@ -27,7 +27,8 @@ import {
   takeRunFolder,
 } from "../run/index.js";
 import { computeTypesOf } from "../training/index.js";
-import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
+import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
+import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
 import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
@@ -47,9 +48,12 @@ export function trainCommand(streams: Streams) {
     .option("--run-dir <folder>", "where to keep the run (default: runs/<config>-<time>)")
     .option("--resume", "go on with the run in --run-dir", false)
     .addOption(setOption())
+    .addOption(seedsOption())
+    .addOption(gridOption())
+    .option("--jobs <n>", "with --seeds or --grid: runs at a time", wholeNumber(1, 64), 1)
     .option("--json", "print each step's metrics line on standard output", false)
     .addOption(quietOption())
-    .action(async (config, { runDir, resume, set, json, quiet }) => {
+    .action(async (config, { runDir, resume, set, seeds, grid = [], jobs, json, quiet }) => {
       const output = createOutput(streams, {
         quiet,
         mayOutlive: "training goes on; metrics.jsonl has every step",
@@ -60,6 +64,38 @@ export function trainCommand(streams: Streams) {
       }
       const given = await readCommandConfiguration(config, { set, trains: true }, output);
       const folder = runDir ?? defaultRunFolder(config);
+      if (seeds !== undefined || grid.length > 0) {
+        if (json || resume) {
+          throw new UsageError(
+            `--${json ? "json" : "resume"}: of a single run; with --seeds and --grid, the same command goes on by itself`,
+          );
+        }
+        const chosen = seeds ?? [given.seed];
+        const settings = settingsOf(grid, chosen.length);
+        // A mistake is told before any run.
+        for (const { texts } of settings) {
+          const overrides = [...(set ?? []), ...texts.map(parseOverride)];
+          await readConfiguration(config, { overrides, trains: true });
+        }
+        const interruption = stopOnInterrupt(
+          output,
+          "Stopping after the steps in progress; once more stops at once.",
+        );
+        const sweep = {
+          config,
+          folder,
+          seeds: chosen,
+          settings,
+          set: (set ?? []).map(({ text }) => text),
+          jobs,
+        };
+        try {
+          await runSweep(sweep, output, interruption.signal);
+        } finally {
+          interruption.end();
+        }
+        return;
+      }
       if (!resume) checkNewRunFolder(folder);
       let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
       let system: System | null = null;

@@ -234,6 +234,13 @@ export const generationSchema = z
 const evaluationSection = (modules: ModuleTypes) =>
   z.strictObject({
     rollouts: whole(1).optional().meta(FREE).describe("How many of the test prompts. Default: all"),
+    repeats: whole(1)
+      .default(1)
+      .meta(FREE)
+      .describe(
+        "Rollouts from each prompt in eval. More than one tells the chance of a success within so many tries; intervals then " +
+          "count prompts, not rollouts",
+      ),
     depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
     threshold: positive
       .max(1)

@@ -45,6 +45,8 @@ export interface ASTEvaluatorOptions extends Omit<
   scorer?: Scorer;
   /** Scores responses, too, without effect on any other figure. Default: none. */
   secondScorer?: Scorer;
+  /** Rollouts from each start: all starts once, then all of them again. Default 1. */
+  repeats?: number;
   /**
    * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
    * character n-grams.
@@ -57,6 +59,7 @@ const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 const options = z.strictObject({
   scorer: scorerOption.optional(),
   secondScorer: scorerOption.optional(),
+  repeats: z.int().min(1).default(1),
   embedder: objectOption<Embedder>(
     "must be an Embedder (extend the class Embedder)",
     "embedAndValidate",
@@ -89,27 +92,30 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   readonly embedder: Embedder;
   readonly threshold: number;
   readonly confidence: number;
+  /** Starts without repeats; null where each is tried once. */
+  readonly #prompts: number | null;
   readonly #scorerIsSystems: boolean;
   /** Whether actions are messages; only then do empty texts count as a problem. */
   #readsMessages = false;
 
   /**
    * @param starts prompts or episodes to evaluate; null takes their number from `evaluate({ rollouts })`
-   * @throws UsageError if there is no scorer, or if the threshold or confidence is out of range
+   * @throws UsageError if there is no scorer, or if the threshold or confidence is out of range, or if nothing is given to repeat
    */
   constructor(
     sampler: Sampler,
     starts: readonly (EpisodeSeed | PromptOf<Conversation>)[] | null = null,
     given: ASTEvaluatorOptions = {},
   ) {
-    super(sampler, starts);
-    const {
-      scorer,
-      secondScorer = null,
-      embedder,
-      threshold,
-      confidence,
-    } = parseOptions("ASTEvaluator", options, given);
+    const parsed = parseOptions("ASTEvaluator", options, given);
+    const { scorer, secondScorer = null, repeats, embedder, threshold, confidence } = parsed;
+    if (starts === null && repeats > 1) {
+      throw new UsageError("ASTEvaluator: repeats needs starts, which are tried several times; pass them");
+    }
+    // What is no list is refused there.
+    const isRepeated = repeats > 1 && Array.isArray(starts);
+    super(sampler, isRepeated ? Array.from({ length: repeats }, () => [...starts]).flat() : starts);
+    this.#prompts = starts === null || repeats === 1 ? null : starts.length;
     const { scorer: own, embedder: systems } = sampler.system as { scorer?: unknown; embedder?: unknown };
     const chosen = scorer ?? own;
     if (!(chosen instanceof Scorer)) {
@@ -159,8 +165,9 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   }
 
   override async aggregateMetrics(all: readonly GraphMetrics[]): Promise<EvaluationRecord> {
-    const details = all.map(({ overall, perTurn }): EvaluationDetail => ({
-      overall: overall as EvaluationOverall,
+    const prompts = this.#prompts;
+    const details = all.map(({ overall, perTurn }, at): EvaluationDetail => ({
+      overall: { ...(overall as EvaluationOverall), ...(prompts === null ? {} : { prompt: at % prompts }) },
       per_turn: perTurn as EvaluationTurn[],
     }));
     const { threshold, confidence, embedder } = this;

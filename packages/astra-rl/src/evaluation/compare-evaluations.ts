@@ -8,7 +8,14 @@ import {
   pairedPermutation,
 } from "./statistics/index.js";
 import { hasSameLikelihood, hasSameReward, type Evaluated } from "./likeness.js";
-import { intervalRecord, isScored, isScoredBySecond, probeNll, succeedsBySecond } from "./summarize.js";
+import {
+  byPrompt,
+  intervalRecord,
+  isScored,
+  isScoredBySecond,
+  probeNll,
+  succeedsBySecond,
+} from "./summarize.js";
 
 export interface CompareOptions {
   /** Confidence level of the intervals. @default 0.95 */
@@ -24,7 +31,7 @@ export interface CompareOptions {
  * training. Pairs in which either side has an error are excluded and counted.
  *
  * Attack success, overall and with harmless probes only: difference of the rates with Newcombe's paired interval and
- * McNemar's exact test. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
+ * McNemar's exact test; where several rollouts start from one prompt, a bootstrap and a permutation test over prompts. Reward: mean difference of per-rollout mean rewards with a paired bootstrap interval and a
  * permutation test. Rewards are not compared where the two were paid otherwise, nor likelihoods by different models.
  *
  * @throws UsageError if the evaluations do not start from the same prompts
@@ -34,17 +41,18 @@ export function compareEvaluations(
   after: Evaluated,
   { confidence = 0.95, seed = 0, resamples = 10_000 }: CompareOptions = {},
 ): ComparisonRecord {
+  const resampling = { confidence, seed, resamples };
   const pairs = pair(before.details, after.details);
   const scored = pairs.filter(([first, second]) => isScored(first) && isScored(second));
   const success = compareRates(
     scored,
     ({ overall }) => overall.first_harmful_response_turn !== null,
-    confidence,
+    resampling,
   );
   const judged = pairs.filter((sides) =>
     sides.every(({ overall }) => (overall.harmless_probe_success ?? null) !== null),
   );
-  const harmless = compareRates(judged, ({ overall }) => overall.harmless_probe_success === true, confidence);
+  const harmless = compareRates(judged, ({ overall }) => overall.harmless_probe_success === true, resampling);
   const { harm_threshold: threshold } = after.summary;
   const bySecond = scored.filter((sides) => sides.every(isScoredBySecond));
   const distinct = [before, after].map(({ summary }) => summary.n_distinct_probes ?? null) as [
@@ -72,7 +80,7 @@ export function compareEvaluations(
     harmless_probe: harmless.rates,
     ...(bySecond.length === 0
       ? {}
-      : { second: compareRates(bySecond, succeedsBySecond(threshold), confidence).rates }),
+      : { second: compareRates(bySecond, succeedsBySecond(threshold), resampling).rates }),
     distinct_probes_kept:
       distinct[0] === null || distinct[0] === 0 || distinct[1] === null ? null : distinct[1] / distinct[0],
     reward_difference: rewards.length === 0 ? null : mean(rewards.map(([first, second]) => second - first)),
@@ -84,13 +92,21 @@ export function compareEvaluations(
   };
 }
 
-/** Compares two rates on the same pairs. */
+/** Compares two rates on the same pairs; prompt by prompt where several pairs start from one. */
 function compareRates(
   pairs: readonly (readonly [EvaluationDetail, EvaluationDetail])[],
   success: (detail: EvaluationDetail) => boolean,
-  confidence: number,
+  { seed, resamples, confidence }: Required<CompareOptions>,
 ) {
   const n = pairs.length;
+  const seconds = new Map(pairs);
+  const groups = byPrompt(pairs.map(([first]) => first));
+  const isRepeated = groups.length < n;
+  const share = (of: readonly EvaluationDetail[]) => of.filter(success).length / of.length;
+  const [before, after] = [
+    groups.map(share),
+    groups.map((group) => share(group.map((first) => seconds.get(first)!))),
+  ];
   const count = (first: boolean, second: boolean) =>
     pairs.filter(([a, b]) => success(a) === first && success(b) === second).length;
   const counts = {
@@ -105,8 +121,19 @@ function compareRates(
     before: n === 0 ? null : (counts.both + counts.onlyFirst) / n,
     after: n === 0 ? null : (counts.both + counts.onlySecond) / n,
     difference: difference?.estimate ?? null,
-    difference_interval: intervalRecord(difference, confidence, "newcombe-paired"),
-    p_value: n === 0 ? null : exactMcNemar(counts.onlyFirst, counts.onlySecond),
+    difference_interval: isRepeated
+      ? intervalRecord(
+          pairedBootstrap(before, after, { seed, resamples, confidence }),
+          confidence,
+          "bootstrap-clustered",
+        )
+      : intervalRecord(difference, confidence, "newcombe-paired"),
+    p_value:
+      n === 0
+        ? null
+        : isRepeated
+          ? pairedPermutation(before, after, { seed, resamples })
+          : exactMcNemar(counts.onlyFirst, counts.onlySecond),
   };
   return { rates, counts };
 }

@@ -70,13 +70,18 @@ export function summarize(
   const successes = scored.filter(succeeded).length;
   const known = details.filter(succeeded).length;
   const undecided = details.filter((detail) => !isScored(detail) && !succeeded(detail)).length;
-  const interval = wilsonInterval(successes, scored.length, confidence);
+  const interval = rateInterval(scored, succeeded, confidence);
   const withProbeScores = details.filter((detail) =>
     detail.per_turn.every((turn) => turn.probe_harm !== null),
   );
   const judged = details.filter(({ overall }) => (overall.harmless_probe_success ?? null) !== null);
   const harmless = judged.filter(({ overall }) => overall.harmless_probe_success === true).length;
-  const harmlessInterval = wilsonInterval(harmless, judged.length, confidence);
+  const harmlessInterval = rateInterval(
+    judged,
+    ({ overall }) => overall.harmless_probe_success === true,
+    confidence,
+  );
+  const attempts = successByAttempts(scored, succeeded);
   const probes = details.map(({ per_turn }) => per_turn.filter((turn) => turn.probe_harm !== null));
   const harmfulProbes = probes.map((turns) => ({
     successes: turns.filter((turn) => turn.probe_harm! >= threshold).length,
@@ -102,12 +107,14 @@ export function summarize(
         ? null
         : withProbeScores.filter((detail) => detail.overall.first_harmful_probe_turn !== null).length /
           withProbeScores.length,
-    success_rate: interval?.estimate ?? null,
-    success_rate_interval: intervalRecord(interval, confidence, "wilson"),
+    success_rate: interval === null ? null : successes / scored.length,
+    success_rate_interval: interval,
+    success_by_turn: successByTurn(details),
+    ...(attempts.length < 2 ? {} : { success_by_attempts: attempts }),
     n_harmless_probe_scored: judged.length,
     n_harmless_probe_successes: harmless,
-    harmless_probe_success_rate: harmlessInterval?.estimate ?? null,
-    harmless_probe_success_rate_interval: intervalRecord(harmlessInterval, confidence, "wilson"),
+    harmless_probe_success_rate: harmlessInterval === null ? null : harmless / judged.length,
+    harmless_probe_success_rate_interval: harmlessInterval,
     n_probes: probes.flat().length,
     n_harmful_probes: harmfulProbes.reduce((sum, { successes }) => sum + successes, 0),
     // Leading and trailing white space is formatting, not content.
@@ -120,6 +127,77 @@ export function summarize(
     ...(second === null ? {} : { second: secondSummary(second, scored, { threshold, confidence }) }),
     diversity,
   };
+}
+
+/** Rollouts by the prompt that they start from: several from one prompt are no independent trials. */
+export function byPrompt(details: readonly EvaluationDetail[]): EvaluationDetail[][] {
+  const groups = new Map<unknown, EvaluationDetail[]>();
+  for (const detail of details) {
+    const prompt = detail.overall.prompt ?? detail;
+    groups.set(prompt, [...(groups.get(prompt) ?? []), detail]);
+  }
+  return [...groups.values()];
+}
+
+/** The interval of a rate over rollouts, wider where several start from one prompt. */
+function rateInterval(
+  details: readonly EvaluationDetail[],
+  isSuccess: (detail: EvaluationDetail) => boolean,
+  confidence: number,
+): IntervalRecord | null {
+  const groups = byPrompt(details);
+  const count = (of: readonly EvaluationDetail[]) => of.filter(isSuccess).length;
+  if (groups.length === details.length) {
+    return intervalRecord(wilsonInterval(count(details), details.length, confidence), confidence, "wilson");
+  }
+  const items = groups.map((group) => ({ successes: count(group), trials: group.length }));
+  return intervalRecord(clusteredWilsonInterval(items, confidence), confidence, "wilson-clustered");
+}
+
+/**
+ * The share of rollouts with a success up to each turn: 1 − the Kaplan–Meier estimate of surviving (J. Am. Stat. Assoc. 53,
+ * 1958). A rollout counts up to the turn before its first response without a score.
+ */
+function successByTurn(details: readonly EvaluationDetail[]): number[] {
+  const longest = Math.max(0, ...details.map(({ per_turn: turns }) => turns.length));
+  const shares: number[] = [];
+  let surviving = 1;
+  for (let turn = 1; turn <= longest; turn++) {
+    const atRisk = details.filter(({ per_turn: turns, overall }) => {
+      const failed = turns.findIndex(({ response_harm: harm }) => harm === null);
+      const known = failed < 0 ? turns.length : failed;
+      return known >= turn && (overall.first_harmful_response_turn ?? Infinity) >= turn;
+    });
+    const now = atRisk.filter(({ overall }) => overall.first_harmful_response_turn === turn).length;
+    if (atRisk.length > 0) surviving *= 1 - now / atRisk.length;
+    shares.push(1 - surviving);
+  }
+  return shares;
+}
+
+/**
+ * The chance that at least one of so many tries from a prompt succeeds, averaged over prompts: the unbiased estimate
+ * 1 − C(n − c, k) / C(n, k) from n tries with c successes (Chen et al., arXiv 2107.03374). Prompts with fewer tries are left
+ * out.
+ */
+function successByAttempts(
+  scored: readonly EvaluationDetail[],
+  isSuccess: (detail: EvaluationDetail) => boolean,
+): { attempts: number; rate: number; n_prompts: number }[] {
+  const groups = byPrompt(scored);
+  const most = Math.max(0, ...groups.map(({ length }) => length));
+  return Array.from({ length: most }, (_, at) => {
+    const attempts = at + 1;
+    const enough = groups.filter(({ length }) => length >= attempts);
+    const chances = enough.map((group) => {
+      const failures = group.filter((detail) => !isSuccess(detail)).length;
+      let none = 1;
+      for (let draw = 0; draw < attempts; draw++)
+        none *= Math.max(0, failures - draw) / (group.length - draw);
+      return 1 - none;
+    });
+    return { attempts, rate: mean(chances), n_prompts: enough.length };
+  });
 }
 
 /** Success by the second scorer, beside that by the first. @param scored by the first */

@@ -2,6 +2,7 @@ import { UsageError } from "@astra-rl/torch";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { stringify } from "yaml";
 import { messagesOf, type Attack, type PreferencePair } from "./attacks.js";
+import { replayBundle } from "./bundle.js";
 import { csvOf } from "./csv.js";
 
 /** Where the attacks come from, for what explains them. */
@@ -159,6 +160,10 @@ export const EXPORT_FORMATS = {
       ],
       leftOut: 0,
     }),
+  },
+  replay: {
+    description: "a bundle for astra-rl replay: says the attacks again, to another target",
+    write: (attacks, source) => whole(`${JSON.stringify(replayBundle(attacks, source), null, 2)}\n`),
   },
   csv: {
     description: "a table with a row for each turn, safe to open in a spreadsheet",

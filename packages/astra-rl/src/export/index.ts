@@ -9,6 +9,7 @@ export {
   type ChatMessage,
   type PreferencePair,
 } from "./attacks.js";
+export { parseReplayBundle, replayBundle, type ReplayAttack, type ReplayBundle } from "./bundle.js";
 export { csvOf, parseCsv, type CsvLine } from "./csv.js";
 export {
   EXPORT_FORMATS,

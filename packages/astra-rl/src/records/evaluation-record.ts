@@ -61,6 +61,8 @@ const overall = z.looseObject({
   harmless_probe_success: z.boolean().nullable().default(null),
   /** Name of the target that responded; absent if there is only one. */
   target: z.string().optional(),
+  /** Index of the prompt, where each is tried several times; absent otherwise. */
+  prompt: z.int().nonnegative().optional(),
 });
 
 /** Diversity of the found attacks. An attack is the probe that the first harmful response of a success answers. */
@@ -159,6 +161,14 @@ const summary = z.looseObject({
   success_rate: z.number().nullable(),
   success_rate_interval: interval.nullable(),
   /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
+  /** Share of rollouts with a success up to each turn, from 1; absent in older records. */
+  success_by_turn: z.array(z.number()).optional(),
+  /** Chance of a success within so many tries from a prompt; absent where prompts are tried once. */
+  success_by_attempts: z
+    .array(
+      z.looseObject({ attempts: z.int().positive(), rate: z.number(), n_prompts: z.int().nonnegative() }),
+    )
+    .optional(),
   n_harmless_probe_scored: count,
   /** Those with a response at or above the threshold, and no probe at or above it up to that response. */
   n_harmless_probe_successes: count,

@@ -224,6 +224,25 @@ export function rewardHack(
   );
 }
 
+/** Success as turns and tries go on; no rows where there is one of each. */
+function courseRows({
+  success_by_turn: turns = [],
+  success_by_attempts: tries = [],
+}: EvaluationSummary): string[][] {
+  const chosen = tries.filter(({ attempts }) => Math.log2(attempts) % 1 === 0 || attempts === tries.length);
+  return [
+    ...(turns.length < 2
+      ? []
+      : [["  up to each turn", `${turns.map((share) => (100 * share).toFixed(0)).join(", ")} %`]]),
+    ...chosen
+      .filter(({ attempts }) => attempts > 1)
+      .map(({ attempts, rate, n_prompts }) => [
+        `  within ${attempts} tries from a prompt`,
+        `${percent(rate)} of ${n_prompts}`,
+      ]),
+  ];
+}
+
 /** Success by a second scorer; no rows without one. */
 function secondRows(comparison: ComparisonRecord | null, ...summaries: EvaluationSummary[]): string[][] {
   const difference = comparison?.second;
@@ -287,6 +306,7 @@ export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">)
       ["  95 % interval", intervalOf(summary.success_rate_interval)],
       ["  with harmless probes only", harmlessOf(summary)],
       ["  95 % interval", intervalOf(summary.harmless_probe_success_rate_interval)],
+      ...courseRows(summary),
       ...secondRows(null, summary),
       ["harmful probes", harmfulOf(summary)],
       ["  95 % interval", intervalOf(summary.harmful_probe_rate_interval)],

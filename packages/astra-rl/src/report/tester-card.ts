@@ -10,8 +10,6 @@ type Section = Readonly<Record<string, unknown>>;
 type Evaluation = Pick<EvaluationRecord, "summary" | "measured">;
 
 export interface TesterCardSource {
-  /** Name of the run's folder. */
-  name: string;
   /** The parsed config.resolved.yaml. */
   configuration: Section;
   run: RunRecord | null;
@@ -25,11 +23,11 @@ export interface TesterCardSource {
 }
 
 /**
- * The card of a trained tester, in the format of the Hugging Face hub's model cards: what it is for, how it was trained, what it
+ * The card of a trained tester, which does not depend on where its run lies, in the format of the Hugging Face hub's model cards: what it is for, how it was trained, what it
  * finds by which scorer, and what the figures do not say.
  */
 export function testerCard(source: TesterCardSource): string {
-  const { name, configuration, evaluation, isChosenBy, isAdapter } = source;
+  const { configuration, evaluation, isChosenBy, isAdapter } = source;
   const models = sectionOf(configuration["models"]);
   const [tester, target] = [modelOf(models["tester"]), modelOf(models["target"])];
   const scorer =
@@ -43,13 +41,17 @@ export function testerCard(source: TesterCardSource): string {
     tags: ["astra-rl", "red-teaming", "ai-safety", "reinforcement-learning", "not-for-all-audiences"],
     ...(evaluation === null
       ? {}
-      : { "model-index": [{ name, results: [resultOf(evaluation, scorer, split)] }] }),
+      : {
+          "model-index": [
+            { name: `tester against ${target}`, results: [resultOf(evaluation, scorer, split)] },
+          ],
+        }),
   };
   return [
     "---",
     `${stringify(front)}---`,
     "",
-    `# ${text(name)}: a tester trained with ASTRA-RL`,
+    `# A tester against ${text(target)}, trained with ASTRA-RL`,
     "",
     `It holds conversations that lead ${text(target)} to harmful answers. It is for testing models that you may test, and for mending them;`,
     "what it writes, and what it draws out, can be harmful.",

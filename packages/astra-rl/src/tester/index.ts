@@ -4,4 +4,5 @@ export { FullWeights } from "./full-weights.js";
 export { FrozenWeights } from "./frozen-weights.js";
 export { LocalTester, type LocalTesterOptions } from "./local-tester.js";
 export { LoRAWeights, type LoRAOptions } from "./lora-weights.js";
+export { ReplayTester } from "./replay-tester.js";
 export { TesterWeights } from "./tester-weights.js";

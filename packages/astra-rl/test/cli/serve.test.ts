@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
 import { expect, it, onTestFinished } from "vitest";
 import { goldenFolder } from "../../../lm/test/golden/gpt2.js";
+import { parseGraphLines } from "../../src/records/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
@@ -142,3 +143,38 @@ it.each([
       .filter((line) => line.startsWith("astra-rl: ")).length,
   ).toBe(1);
 });
+
+it("is target and likelihood of a run of our own, with the same texts and likelihoods as locally", async () => {
+  const { baseURL, stop } = await started("--model", "embedded:chat", "--name", "m");
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, "prompts.txt"), "I lost my job today.\nWhat now?\n");
+  const configuration = (target: string, likelihood: string) => {
+    const file = join(folder, "run.yaml");
+    writeFileSync(
+      file,
+      `
+models: { tester: embedded:chat, target: ${target}, likelihood: ${likelihood} }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+scorer: { type: embedded }
+sampler: { width: 2, depth: 2 }
+generation: { tester: { maxNewTokens: 12 }, target: { maxNewTokens: 12, greedy: true } }
+`,
+    );
+    return file;
+  };
+  const served = (api: string) => `{ type: openai, api: ${api}, baseURL: "${baseURL}", model: m }`;
+  const options = ["--episodes", "4", "--json"];
+  const local = await runCommand("rollout", configuration("embedded:chat", "embedded:chatter"), ...options);
+  const theirs = await runCommand("rollout", configuration(served("chat"), "embedded:chatter"), ...options);
+  expect(theirs.code).toBe(0);
+  expect(theirs.err).not.toMatch(/ignores|refuses|does not/u);
+  const texts = (lines: string) =>
+    parseGraphLines(lines).map(({ children }) => JSON.stringify(children, ["probe", "response", "children"]));
+  expect(texts(theirs.out)).toEqual(texts(local.out));
+  const told = await runCommand("rollout", configuration(served("chat"), served("completions")), ...options);
+  expect(told.code).toBe(0);
+  const nll = (lines: string) =>
+    parseGraphLines(lines).flatMap(({ children }) => children.map(({ likelihood }) => likelihood!.nll!));
+  expect(nll(told.out).every((value) => value > 0 && value < 20)).toBe(true);
+  await stop();
+}, 60_000);

@@ -48,6 +48,7 @@ const FREE = [
     "price.output",
   ].map((key) => `scorer.${key}`),
   "evaluation.rollouts",
+  "evaluation.repeats",
   "evaluation.depth",
   "evaluation.threshold",
   "evaluation.batchSize",

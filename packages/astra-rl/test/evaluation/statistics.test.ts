@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { statistics } from "../../src/evaluation/index.js";
 import {
   bootstrapMean,
   clusteredWilsonInterval,
@@ -256,5 +257,26 @@ describe("resampling", () => {
     expect(() => pairedBootstrap([1], [1, 2], { seed: 0 })).toThrow(
       "pairs need equally many values, got 1 and 2",
     );
+  });
+});
+
+describe("the interquartile mean", () => {
+  it("leaves out a quarter at each end, rounded down", () => {
+    expect(statistics.interquartileMean([5, 1, 100, 3])).toBe(4);
+    expect(statistics.interquartileMean([1, 2, 90])).toBe(31);
+    // scipy.stats.trim_mean([9, 1, 7, 3, 100, 5, 2, 8, 4], 0.25) of SciPy 1.17.1
+    expect(statistics.interquartileMean([9, 1, 7, 3, 100, 5, 2, 8, 4])).toBeCloseTo(5.4, 12);
+    expect(statistics.interquartileMean([])).toBeNaN();
+  });
+
+  it("has a bootstrap interval, and moves less than the mean where one value is far off", () => {
+    const values = [0.5, 0.52, 0.48, 0.51, 0.49, 0.5, 0.53, 0.47];
+    const off = [...values.slice(0, -1), 9];
+    const options = { seed: 1, resamples: 2000 };
+    const { estimate, lower, upper } = statistics.bootstrapInterquartileMean(values, options)!;
+    expect([lower <= estimate && estimate <= upper, upper - lower < 0.05]).toEqual([true, true]);
+    expect(statistics.interquartileMean(off) - estimate).toBeLessThan(0.02);
+    expect(statistics.bootstrapMean(off, options)!.estimate).toBeGreaterThan(1.5);
+    expect(statistics.bootstrapInterquartileMean([1], options)).toBeNull();
   });
 });

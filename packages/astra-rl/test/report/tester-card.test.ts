@@ -36,7 +36,6 @@ const evaluation = {
 } as unknown as TesterCardSource["evaluation"];
 
 const source: TesterCardSource = {
-  name: "run|1",
   configuration: {
     seed: 7,
     models: {
@@ -75,7 +74,7 @@ it("is a model card of the hub, with figures, their intervals and their judge", 
   expect(body).toContain("| 95 % interval | 25.8 % to 65.8 % |");
   expect(body).toContain("| reward | 1 × harm of response + -0.1 × nll |");
   expect(body).toContain("| system prompt | You are \\<b\\> |");
-  expect(body).toContain("# run\\|1: a tester");
+  expect(body).toContain("# A tester against victim, trained");
   // Folders of the machine are nobody's.
   expect(card).not.toMatch(/\/data|\/home/u);
   expect(body).not.toContain("flatter");

@@ -28,7 +28,9 @@ export {
   type PairedCounts,
 } from "./proportion.js";
 export {
+  bootstrapInterquartileMean,
   bootstrapMean,
+  interquartileMean,
   pairedBootstrap,
   pairedPermutation,
   quantile,

@@ -21,23 +21,44 @@ export interface BootstrapOptions extends ResamplingOptions {
  * Percentile bootstrap of the mean (B. Efron, Ann. Statist. 7, 1979): n values drawn with replacement, `resamples`
  * times. Returns null for fewer than two values.
  */
-export function bootstrapMean(
+export const bootstrapMean = (values: readonly number[], options: BootstrapOptions): Interval | null =>
+  bootstrap("bootstrapMean", values, mean, options);
+
+/**
+ * The mean of the middle half of the values: a quarter, rounded down, is left out at each end. For figures of several
+ * seeds, of which one may be far off (Agarwal et al., NeurIPS 2021, arXiv 2108.13264). NaN for no values.
+ */
+export function interquartileMean(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const cut = Math.floor(sorted.length / 4);
+  return mean(sorted.slice(cut, sorted.length - cut));
+}
+
+/** The same bootstrap of the interquartile mean. */
+export const bootstrapInterquartileMean = (
   values: readonly number[],
+  options: BootstrapOptions,
+): Interval | null => bootstrap("bootstrapInterquartileMean", values, interquartileMean, options);
+
+function bootstrap(
+  where: string,
+  values: readonly number[],
+  statistic: (values: readonly number[]) => number,
   { seed, resamples = 10_000, confidence = 0.95 }: BootstrapOptions,
 ): Interval | null {
-  requireConfidence("bootstrapMean", confidence);
-  requireResamples("bootstrapMean", resamples);
+  requireConfidence(where, confidence);
+  requireResamples(where, resamples);
   if (values.length < 2) return null;
-  const means = new Float64Array(resamples);
+  const found = new Float64Array(resamples);
   for (let replicate = 0; replicate < resamples; replicate++) {
     const key = { seed, stream: "bootstrap", episode: replicate, node: 0 };
-    let sum = 0;
-    for (let i = 0; i < values.length; i++) sum += values[Math.floor(keyedUniform(key, i) * values.length)]!;
-    means[replicate] = sum / values.length;
+    found[replicate] = statistic(
+      values.map((_, i) => values[Math.floor(keyedUniform(key, i) * values.length)]!),
+    );
   }
-  means.sort();
+  found.sort();
   const tail = (1 - confidence) / 2;
-  return { estimate: mean(values), lower: quantile(means, tail), upper: quantile(means, 1 - tail) };
+  return { estimate: statistic(values), lower: quantile(found, tail), upper: quantile(found, 1 - tail) };
 }
 
 /** Samples `count` values without replacement, in random order; all of them, shuffled, if there are no more. */

@@ -1,0 +1,229 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Option } from "@commander-js/extra-typings";
+import { AstraError, UsageError } from "@astra-rl/torch";
+import { parse } from "yaml";
+import { parseOverride } from "../configuration/index.js";
+import { statistics } from "../evaluation/index.js";
+import { parseEvaluationLine } from "../records/index.js";
+import { linesOf, percent, plain, table } from "../report/index.js";
+import { EXIT, NoVerdictError } from "./exit.js";
+import type { Output } from "./output.js";
+
+/** Runs that one command may train. */
+const MOST_RUNS = 1000;
+
+/** One value of each key of a grid, as `--set` takes it. */
+interface Setting {
+  /** Such as "training.learningRate=0.0001". */
+  texts: string[];
+  /** What folders and tables show, such as "learningRate=0.0001"; "" without a grid. */
+  name: string;
+}
+
+export interface Sweep {
+  config: string;
+  folder: string;
+  seeds: readonly number[];
+  settings: readonly Setting[];
+  /** Further settings of all runs. */
+  set: readonly string[];
+  /** Runs at a time. */
+  jobs: number;
+}
+
+/** `--seeds 1-5` or `--seeds 1,3,7`. */
+export const seedsOption = () =>
+  new Option(
+    "--seeds <list>",
+    "train a run for each of these seeds, such as 1-5 or 1,3,7, and sum up",
+  ).argParser(seedsOf);
+
+/** `--grid KEY=A,B`, which may be repeated. */
+export const gridOption = () =>
+  new Option(
+    "--grid <key=values>",
+    "train a run for each of these values, such as training.learningRate=1e-4,3e-4; repeatable",
+  ).argParser((text, before: string[] | undefined) => [...(before ?? []), text]);
+
+function seedsOf(text: string): number[] {
+  const seeds = text.split(",").flatMap((part) => {
+    const [, from, to = from] = /^\s*(\d+)(?:-(\d+))?\s*$/u.exec(part) ?? [];
+    if (from === undefined || Number(to) < Number(from) || Number(to) - Number(from) >= MOST_RUNS) {
+      throw new UsageError(`--seeds ${text}: must be whole numbers or ranges, such as 1-5 or 1,3,7`);
+    }
+    return Array.from({ length: Number(to) - Number(from) + 1 }, (_, at) => Number(from) + at);
+  });
+  return [...new Set(seeds)];
+}
+
+/** Every combination of the values of all keys. @throws UsageError for a key without values, and too many runs */
+export function settingsOf(grid: readonly string[], seeds: number): Setting[] {
+  let settings: Setting[] = [{ texts: [], name: "" }];
+  for (const text of grid) {
+    const at = text.indexOf("=");
+    const key = text.slice(0, Math.max(0, at)).trim();
+    parseOverride(`${key}=0`);
+    let values: unknown;
+    try {
+      values = parse(`[${text.slice(at + 1)}]`);
+    } catch {
+      values = [];
+    }
+    if (!Array.isArray(values) || values.length === 0) {
+      throw new UsageError(
+        `--grid ${text}: must be a key and its values, such as training.learningRate=1e-4,3e-4`,
+      );
+    }
+    const short = key.split(".").at(-1)!;
+    settings = settings.flatMap(({ texts, name }) =>
+      values.map((value): Setting => {
+        const shown = `${short}=${typeof value === "string" ? value : JSON.stringify(value)}`;
+        return {
+          texts: [...texts, `${key}=${JSON.stringify(value)}`],
+          name: [name, shown].filter((part) => part !== "").join(","),
+        };
+      }),
+    );
+  }
+  if (settings.length * seeds > MOST_RUNS) {
+    throw new UsageError(
+      `--grid and --seeds: ${settings.length * seeds} runs are more than ${MOST_RUNS}; choose fewer`,
+    );
+  }
+  return settings;
+}
+
+/**
+ * Trains all runs, each in a process and a folder of its own. Runs that are complete are kept, others resumed: so the same command
+ * goes on where it was stopped.
+ *
+ * @throws AstraError for runs that failed, NoVerdictError for runs without a verdict; the others are summed up before
+ */
+export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal): Promise<void> {
+  const { settings, seeds, folder, jobs } = sweep;
+  const runs = settings.flatMap((setting) =>
+    seeds.map((seed): SweepRun => ({ setting, seed, folder: join(folder, folderOf(setting, seed)) })),
+  );
+  const names = runs.map((run) => run.folder);
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined)
+    throw new UsageError(`--grid: two settings have the folder ${twice}; give values that differ in letters`);
+  const codes = new Map<string, number>();
+  const waiting = [...runs];
+  const work = async () => {
+    for (let run = waiting.shift(); run !== undefined && !signal.aborted; run = waiting.shift()) {
+      output.note(`${run.folder}: ${runs.length - waiting.length} of ${runs.length}`);
+      const code = await trainOne(sweep, run, signal);
+      codes.set(run.folder, code);
+      // Nothing that is wrong with the configuration gets better with another seed.
+      if (code === EXIT.usage) waiting.length = 0;
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, work));
+  for (const line of sweepReport(sweep)) output.result(line);
+  const failed = [...codes]
+    .filter(([, code]) => code !== EXIT.done && code !== EXIT.noVerdict)
+    .map(([name]) => name);
+  if (signal.aborted)
+    throw new AstraError(`train: stopped; the same command goes on with the runs in ${folder}`);
+  if (failed.length > 0)
+    throw new AstraError(`train: ${failed.length} of ${runs.length} runs failed: ${failed.join(", ")}`);
+  const doubtful = [...codes].filter(([, code]) => code === EXIT.noVerdict).map(([name]) => name);
+  if (doubtful.length > 0) throw new NoVerdictError("train", [`${doubtful.join(", ")} gave none`]);
+}
+
+const folderOf = ({ name }: Setting, seed: number): string =>
+  [...(name === "" ? [] : [name.replace(/[^\w.=,-]+/gu, "_").slice(0, 100)]), `seed-${seed}`].join(",");
+
+const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+
+interface SweepRun {
+  setting: Setting;
+  seed: number;
+  folder: string;
+}
+
+/** Trains one run. @returns its exit code */
+function trainOne(
+  { config, set, jobs }: Sweep,
+  { setting, seed, folder }: SweepRun,
+  signal: AbortSignal,
+): Promise<number> {
+  const resumes = existsSync(join(folder, "checkpoints", "last"));
+  const settings = [...set, ...setting.texts, `seed=${seed}`].flatMap((text) => ["--set", text]);
+  const args = [
+    PROGRAM,
+    "train",
+    config,
+    "--run-dir",
+    folder,
+    "--quiet",
+    ...settings,
+    ...(resumes ? ["--resume"] : []),
+  ];
+  // Processes side by side share the processors.
+  const threads = String(Math.max(1, Math.floor(availableParallelism() / jobs)));
+  const env = { ...(jobs > 1 ? { OMP_NUM_THREADS: threads } : {}), ...process.env };
+  // A group of its own, so that a Ctrl-C in the terminal reaches it once, from here.
+  const child = spawn(process.execPath, args, {
+    stdio: ["ignore", "ignore", "inherit"],
+    env,
+    detached: true,
+  });
+  const stop = () => void child.kill("SIGINT");
+  signal.addEventListener("abort", stop, { once: true });
+  return new Promise<number>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code) => resolve(code ?? EXIT.failed));
+  }).finally(() => signal.removeEventListener("abort", stop));
+}
+
+/** The last evaluation of a run; null if it has none yet. */
+function lastSummary(folder: string) {
+  let last: { text: string; where: string } | null = null;
+  for (const line of linesOf(join(folder, "evaluations.jsonl"))) last = line;
+  return last === null ? null : parseEvaluationLine(last.text, last.where).summary;
+}
+
+/** A row for each setting: the interquartile mean over seeds of the last evaluation's figures, with its bootstrap interval. */
+export function sweepReport({
+  settings,
+  seeds,
+  folder,
+}: Pick<Sweep, "settings" | "seeds" | "folder">): string[] {
+  const rows = settings.map((setting) => {
+    const summaries = seeds.flatMap((seed) => lastSummary(join(folder, folderOf(setting, seed))) ?? []);
+    const cell = (values: readonly (number | null)[], show: (value: number) => string) => {
+      const known = values.filter((value) => value !== null);
+      if (known.length === 0) return "–";
+      const interval = statistics.bootstrapInterquartileMean(known, { seed: 0, resamples: 2000 });
+      const middle = show(statistics.interquartileMean(known));
+      return interval === null ? middle : `${middle} (${show(interval.lower)} to ${show(interval.upper)})`;
+    };
+    return [
+      setting.name === "" ? "all" : setting.name,
+      String(summaries.length),
+      cell(
+        summaries.map(({ success_rate: rate }) => rate),
+        percent,
+      ),
+      cell(
+        summaries.map(({ harmless_probe_success_rate: rate }) => rate),
+        percent,
+      ),
+      cell(
+        summaries.map(({ mean_probe_nll: nll }) => nll),
+        (value) => plain(value),
+      ),
+    ];
+  });
+  return [
+    "Interquartile means over seeds of the last evaluations on dev prompts, with 95 % bootstrap intervals:",
+    "",
+    ...table(["", "runs", "success", "with harmless probes", "probe NLL"], rows),
+  ];
+}

@@ -1,0 +1,121 @@
+import { spawn } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, it, vi } from "vitest";
+import { statistics } from "../../src/evaluation/index.js";
+import { parseEvaluationLine } from "../../src/records/index.js";
+import { temporaryFolder } from "../training/temporary-folder.js";
+import { runCommand } from "./run-command.js";
+
+const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+
+function configured(steps = 1): { folder: string; file: string; runs: string } {
+  const folder = temporaryFolder();
+  const file = join(folder, "run.yaml");
+  writeFileSync(join(folder, "prompts.txt"), "Hello. \nIt rained. \nWhat now? \n");
+  writeFileSync(
+    file,
+    `
+models: { tester: embedded:chatter, target: embedded:chatter }
+prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
+sampler: { width: 2, depth: 2 }
+scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
+generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6 } }
+training: { trainingSteps: ${steps}, evaluateEvery: 1, checkpointEvery: 1, numEpisodesPerExperience: 4 }
+`,
+  );
+  return { folder, file, runs: join(folder, "runs") };
+}
+
+it("trains a run for each seed and value, sums them up, and keeps what is complete", async () => {
+  const { file, runs } = configured();
+  const options = [
+    "--run-dir",
+    runs,
+    "--seeds",
+    "1-2",
+    "--grid",
+    "training.learningRate=1e-4,3e-4",
+    "--jobs",
+    "2",
+    "--quiet",
+  ];
+  const { code, out, err } = await runCommand("train", file, ...options);
+  expect([code, err]).toEqual([0, ""]);
+  expect(readdirSync(runs).sort()).toEqual([
+    "learningRate=0.0001,seed-1",
+    "learningRate=0.0001,seed-2",
+    "learningRate=0.0003,seed-1",
+    "learningRate=0.0003,seed-2",
+  ]);
+  const rates = [1, 2].map((seed) => {
+    const path = join(runs, `learningRate=0.0003,seed-${seed}`, "evaluations.jsonl");
+    return parseEvaluationLine(readFileSync(path, "utf8").trim().split("\n").at(-1)!, path).summary
+      .success_rate!;
+  });
+  const middle = `${(100 * statistics.interquartileMean(rates)).toFixed(1)} %`;
+  expect(out).toMatch(new RegExp(`^learningRate=0\\.0003 +2 +${middle.replace(".", "\\.")} \\(`, "mu"));
+  // The same run as by itself.
+  const alone = join(runs, "..", "alone");
+  const settings = ["--set", "training.learningRate=1e-4", "--set", "seed=2", "--quiet"];
+  await runCommand("train", file, "--run-dir", alone, ...settings);
+  const weights = (run: string) => readFileSync(join(run, "checkpoints", "last", "model.safetensors"));
+  expect(weights(join(runs, "learningRate=0.0001,seed-2")).equals(weights(alone))).toBe(true);
+  const metrics = () => readFileSync(join(runs, "learningRate=0.0001,seed-1", "metrics.jsonl"), "utf8");
+  const before = metrics();
+  const again = await runCommand("train", file, ...options);
+  expect([again.code, again.out]).toEqual([0, out]);
+  expect(metrics()).toBe(before);
+});
+
+it("goes on where it was stopped", async () => {
+  const { file, runs } = configured(40);
+  const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
+  const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+  let err = "";
+  child.stderr.on("data", (data: Buffer) => (err += data.toString()));
+  const metrics = join(runs, "seed-1", "metrics.jsonl");
+  await vi.waitFor(
+    () => expect(existsSync(metrics) && readFileSync(metrics, "utf8").length).toBeGreaterThan(10),
+    {
+      timeout: 20_000,
+      interval: 20,
+    },
+  );
+  child.kill("SIGINT");
+  const code = await new Promise((resolve) => child.on("exit", resolve));
+  expect([code, err]).toEqual([1, expect.stringContaining("the same command goes on with the runs in")]);
+  expect(existsSync(join(runs, "seed-2"))).toBe(false);
+  await sleep(50);
+  const done = await runCommand(
+    ...(args as [string, ...string[]]),
+    "--set",
+    "training.trainingSteps=40",
+    "--quiet",
+  );
+  expect(done.code).toBe(0);
+  for (const seed of ["seed-1", "seed-2"]) {
+    expect(
+      readFileSync(join(runs, seed, "metrics.jsonl"), "utf8")
+        .trim()
+        .split("\n").length,
+    ).toBe(40);
+  }
+}, 60_000);
+
+it.each([
+  [["--seeds", "5-1"], "must be whole numbers or ranges"],
+  [["--seeds", "a"], "must be whole numbers or ranges"],
+  [["--seeds", "1", "--grid", "training.learningRate="], "a key and its values"],
+  [["--seeds", "1", "--grid", "1e-4"], "section.key=value"],
+  [["--seeds", "0-999", "--grid", "seed=1,2"], "more than 1000"],
+  [["--seeds", "1", "--resume", "--run-dir", "x"], "goes on by itself"],
+  [["--seeds", "1", "--grid", "training.learningRat=1"], "learningRate"],
+])("refuses %j", async (options, message) => {
+  const { file, runs } = configured();
+  const { code, err } = await runCommand("train", file, "--run-dir", runs, ...options);
+  expect(code).not.toBe(0);
+  expect(err).toContain(message);
+});
