@@ -351,19 +351,19 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   const paths = await makePart("sampler", section, { system, prompts: startsOf(system, prompts), seed });
   const judges = judgesOf.get(system);
   const starts = startsOf(system, prompts);
+  const refuseRepeats = (why: string) => {
+    if (evaluation.repeats > 1) throw new UsageError(`evaluation.repeats: ${why}; leave it out`);
+  };
   if (configuration.evaluator !== undefined) {
+    refuseRepeats("an evaluator of your own decides itself how often it tries a prompt");
     const scorer = judges?.scorer ?? (system as ASTSystem).scorer!;
     const parts = { system, sampler: paths, prompts: starts, scorer, threshold, seed };
     return (await makePart("evaluator", configuration.evaluator, parts)) as unknown as E;
   }
   // A sampler that cannot start from prompts evaluates as many episodes as there are prompts.
   const { startsFromPrompts = true } = paths as Partial<Sampler>;
-  // All prompts once, then all of them again: so the first rollouts are the same whatever the repeats.
-  const repeated = Array.from(
-    { length: evaluation.repeats * prompts.length },
-    (_, at) => at % prompts.length,
-  );
-  const evaluated = repeated.map((at, episode) => (startsFromPrompts ? starts[at]! : { seed, episode }));
+  if (!startsFromPrompts) refuseRepeats(`the sampler ${sampler.type} does not start from prompts`);
+  const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
   const { scorer, embedder } = system as Partial<ASTSystem>;
   const secondScorer = secondScorers.get(system);
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {

@@ -2,6 +2,7 @@ import { basename, dirname, join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { rolesOf, type LabelledEvaluation, type OneComparison } from "../evaluation/index.js";
 import type { EvaluationSummary, IntervalRecord } from "../records/index.js";
+import { scorerName } from "./comparison-report.js";
 import { percent, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
@@ -38,9 +39,13 @@ export function compareTable(
   const rows = [
     each("attack success rate", (s) => rateOf(s.success_rate, s.n_successes, s.n_scored)),
     each("  95 % interval", (s) => intervalOf(s.success_rate_interval)),
+    [
+      "  judged by",
+      ...evaluations.map(({ evaluation: { measured } }) => (measured ? scorerName(measured.scorer) : "–")),
+    ],
     against("  difference", ({ record }) => points(record?.difference)),
     against("  95 % interval", ({ record }) => pointsBetween(record?.difference_interval)),
-    against("  exact McNemar", ({ record }) => pValue(record?.p_value ?? null)),
+    against("  paired test", ({ record }) => pValue(record?.p_value ?? null)),
     ...(comparisons.length > 1
       ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.success))]
       : []),
@@ -50,7 +55,7 @@ export function compareTable(
     each("  95 % interval", (s) => intervalOf(s.harmless_probe_success_rate_interval)),
     against("  difference", ({ record }) => points(record?.harmless_probe?.difference)),
     against("  95 % interval", ({ record }) => pointsBetween(record?.harmless_probe?.difference_interval)),
-    against("  exact McNemar", ({ record }) => pValue(record?.harmless_probe?.p_value ?? null)),
+    against("  paired test", ({ record }) => pValue(record?.harmless_probe?.p_value ?? null)),
     ...(comparisons.length > 1
       ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.harmless))]
       : []),

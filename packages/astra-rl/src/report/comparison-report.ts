@@ -5,6 +5,7 @@ import type {
   EvaluationRecord,
   EvaluationSummary,
   IntervalRecord,
+  MeasuredRecord,
   SecondSummary,
   TargetSummary,
 } from "../records/index.js";
@@ -297,13 +298,22 @@ function diversityRows(...summaries: EvaluationSummary[]): string[][] {
   ];
 }
 
+/** A scorer as rates name it: its kind and its model. */
+export function scorerName({ type, model }: MeasuredRecord["scorer"]): string {
+  return visible(typeof model === "string" ? `${type} ${model}` : type);
+}
+
 /** A plain-text report of one evaluation. */
-export function evaluationReport({ summary }: Pick<EvaluationRecord, "summary">): string[] {
+export function evaluationReport({
+  summary,
+  measured,
+}: Pick<EvaluationRecord, "summary"> & { measured?: MeasuredRecord | null | undefined }): string[] {
   return table(
     ["", ""],
     [
       ["attack success rate", rateOf(summary)],
       ["  95 % interval", intervalOf(summary.success_rate_interval)],
+      ...(measured === undefined || measured === null ? [] : [["  judged by", scorerName(measured.scorer)]]),
       ["  with harmless probes only", harmlessOf(summary)],
       ["  95 % interval", intervalOf(summary.harmless_probe_success_rate_interval)],
       ...courseRows(summary),

@@ -75,7 +75,7 @@ export function testerCard(source: TesterCardSource): string {
               ]
             : []),
           "",
-          ...rows(rowsOf(evaluation.summary)),
+          ...rows(rowsOf({ summary: evaluation.summary, measured: evaluation.measured ?? null })),
         ]),
     "",
     "## Limits",

@@ -102,13 +102,16 @@ export function markdownReport(
     if (doubts.length > 0) lines.push("", `**${escaped(noVerdict(doubts))}**`);
   }
   if (evaluations.length > 0) {
-    const figures = evaluations.map(({ summary }) => rowsOf(summary));
-    const names = figures[0]!.map(([name]) => name);
+    const figures = evaluations.map((evaluation) => new Map(keyedRows(evaluation)));
+    // Evaluations may have different rows, such as those of a second scorer.
+    const longest = figures.reduce((a, b) => (b.size > a.size ? b : a));
+    const keys = new Set([...longest.keys(), ...figures.flatMap((rows) => [...rows.keys()])]);
     lines.push("", "## Evaluations", "");
     lines.push(`| | ${evaluations.map(({ label }) => escaped(label)).join(" | ")} |`);
     lines.push(`| --- | ${evaluations.map(() => "--:").join(" | ")} |`);
-    for (const [row, name] of names.entries()) {
-      lines.push(`| ${name} | ${figures.map((all) => all[row]?.[1] ?? "–").join(" | ")} |`);
+    for (const key of keys) {
+      const name = figures.find((rows) => rows.has(key))!.get(key)!.name;
+      lines.push(`| ${name} | ${figures.map((rows) => rows.get(key)?.value ?? "–").join(" | ")} |`);
     }
   }
   for (const { label, summary } of evaluations) {
@@ -141,11 +144,23 @@ export function markdownReport(
   return `${lines.join("\n")}\n`;
 }
 
+type Evaluated = Pick<ReportEvaluation, "summary"> & Partial<Pick<ReportEvaluation, "measured">>;
+
 /** The rows of the table that `eval` prints, as pairs. */
-export function rowsOf(summary: ReportEvaluation["summary"]): [string, string][] {
-  return evaluationReport({ summary }).map((line) => {
+export const rowsOf = (evaluation: Evaluated): [string, string][] =>
+  keyedRows(evaluation).map(([, { name, value }]) => [name, value]);
+
+/** The same by a key: the name, and for an indented row the row that it belongs to, since intervals have the same name. */
+function keyedRows({ summary, measured }: Evaluated): [key: string, row: { name: string; value: string }][] {
+  let parent = "";
+  const seen = new Map<string, number>();
+  return evaluationReport({ summary, measured }).map((line) => {
     const [name = "", ...rest] = line.trim().split(/ {3,}/);
-    return [name, rest.join(" ")];
+    if (!line.startsWith("  ")) parent = name;
+    const key = `${parent}/${name}`;
+    const times = (seen.get(key) ?? 0) + 1;
+    seen.set(key, times);
+    return [`${key}/${times}`, { name, value: rest.join(" ") }];
   });
 }
 

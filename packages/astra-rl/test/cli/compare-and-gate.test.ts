@@ -47,7 +47,7 @@ describe("astra-rl compare", () => {
     const text = await compare(...files);
     expect([text.code, text.err]).toEqual([0, ""]);
     expect(text.out).toMatch(/^ +before +after$/mu);
-    expect(text.out).toMatch(/^ {2}exact McNemar +p = /mu);
+    expect(text.out).toMatch(/^ {2}paired test +p = /mu);
     expect(text.out).not.toContain("Holm");
     for (const line of text.out.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
     expect((await compare(...files, files[1]!)).out).toContain("adjusted (Holm)");
@@ -86,6 +86,28 @@ describe("astra-rl compare", () => {
     expect(out).toMatch(/^run\/last +\d/mu);
     const twice = await compare(path("after.json"), path("after.json"), "--transfer");
     expect([twice.code, twice.err]).toEqual([2, expect.stringContaining("one for each pair")]);
+  });
+
+  it("counts prompts where each is tried several times", async () => {
+    const repeats = ["--set", "evaluation.repeats=3", "--set", "evaluation.rollouts=70"];
+    const evaluated = await runCommand("eval", file, "--output", path("repeats.json"), ...repeats);
+    expect([evaluated.code, evaluated.out]).toEqual([
+      0,
+      expect.stringMatching(/within 3 tries from a prompt +\d+\.\d % of 22/u),
+    ]);
+    expect(evaluated.out).toMatch(/^ {2}judged by +keyword$/mu);
+    const { summary, details } = parseEvaluationRecord(readFileSync(path("repeats.json"), "utf8"));
+    expect(summary.success_rate_interval!.method).toBe("wilson-clustered");
+    expect(details.map(({ overall }) => overall.prompt)).toEqual(
+      Array.from({ length: 70 }, (_, at) => at % 24),
+    );
+    // The first rollouts are those of an evaluation without repeats.
+    const once = parseEvaluationRecord(readFileSync(path("before.json"), "utf8"));
+    const texts = (rollouts: typeof details) =>
+      rollouts.map(({ per_turn: turns }) => turns.map(({ probe, response }) => [probe, response]));
+    expect(texts(details.slice(0, 24))).toEqual(texts(once.details));
+    expect(texts(details.slice(24, 48))).not.toEqual(texts(once.details));
+    expect((await compare(path("before.json"), path("repeats.json"))).err).toContain("24 and 70 rollouts");
   });
 
   it("gives no verdict where an evaluation gives none", async () => {

@@ -137,17 +137,50 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     batch.dispose();
   });
 
-  it("gives a short text its first token beside a long one that is read in parts", () => {
-    const { batch, submit } = started({ tokensPerStep: 16 });
-    const [long, short] = prompts([48, 4]) as [number[], number[]];
-    const slow = submit(long, { maxNewTokens: 2, greedy: true });
-    const fast = submit(short, { maxNewTokens: 2, greedy: true });
+  it("gives a short text its first token in its first step, beside fifteen long ones that are read in parts", () => {
+    const { batch, submit } = started({ tokensPerStep: 256 });
+    const long = prompts(Array.from({ length: 15 }, () => 48));
+    const slow = long.map((ids) => submit(ids, { maxNewTokens: 2, greedy: true }));
     batch.step();
-    expect([fast.sampled.length, slow.sampled.length]).toEqual([1, 0]);
+    const fast = submit(prompts([4])[0]!, { maxNewTokens: 2, greedy: true });
     batch.step();
+    expect([fast.sampled.length, ...slow.map(({ sampled }) => sampled.length)]).toEqual([
+      1,
+      ...slow.map(() => 0),
+    ]);
     batch.step();
     expect(fast.continuation).not.toBeNull();
-    expect(slow.continuation).toBeNull();
+    batch.dispose();
+  });
+
+  it("keeps its books, whatever comes, goes and fails", () => {
+    const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 8 });
+    const told: Told[] = [];
+    const base = prompts([12])[0]!;
+    for (let round = 0; round < 200; round += 1) {
+      const what = stream.integer(5);
+      if (what < 2) {
+        const own = golden.randomIds(stream.integer(6) + 1, golden.model.config.vocabSize);
+        const ids = stream.integer(2) === 0 ? [...base.slice(0, 4 + stream.integer(8)), ...own] : own;
+        told.push(
+          submit(
+            ids,
+            { maxNewTokens: 1 + stream.integer(6), greedy: true },
+            { scores: stream.integer(4) === 0, topLogprobs: 1 },
+          ),
+        );
+      } else if (what === 2 && told.length > 0) told[stream.integer(told.length)]!.cancel();
+      else batch.step();
+      expect(batch.running).toBeLessThanOrEqual(3);
+    }
+    finish();
+    expect([batch.running, batch.waiting]).toEqual([0, 0]);
+    expect(told.every(({ error }) => error === null)).toBe(true);
+    // Whoever ended was told all of it.
+    for (const { continuation, sampled } of told) {
+      if (continuation !== null) expect(sampled.map(({ id }) => id)).toEqual(continuation.ids);
+    }
+    expect(told.filter(({ continuation }) => continuation !== null).length).toBeGreaterThan(20);
     batch.dispose();
   });
 
@@ -182,7 +215,9 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
       { maxNewTokens: 8, greedy: true },
       null,
     );
-    const stop = golden.tokenizer.decode(plain.ids.slice(2, 4));
+    const whole = golden.tokenizer.decode(plain.ids, { skipSpecialTokens: true });
+    const stop = whole.slice(whole.length >> 1, (whole.length >> 1) + 2);
+    expect(stop.length).toBe(2);
     const stopped = submit(text, { maxNewTokens: 8, greedy: true, stopStrings: [stop] });
     const ended = submit(text, { maxNewTokens: 8, greedy: true }, { endIds: [plain.ids[1]!] });
     finish();
