@@ -50,6 +50,31 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
                 }
               />
             ))}
+            {evaluations.some(({ measured }) => measured !== null) && (
+              <Row
+                name="Judged by"
+                cells={evaluations.map(({ measured }) => shown(scorerOf(measured)))}
+                difference={comparison === null ? null : ""}
+              />
+            )}
+            {summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1) && (
+              <Row
+                name="Success up to each turn"
+                cells={summaries.map(
+                  ({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–",
+                )}
+                difference={comparison === null ? null : ""}
+              />
+            )}
+            {triesOf(summaries).map((attempts) => (
+              <Row
+                name={`Success within ${attempts} tries from a prompt`}
+                cells={summaries.map(({ success_by_attempts: tries = [] }) =>
+                  percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
+                )}
+                difference={comparison === null ? null : ""}
+              />
+            ))}
             {numbers(summaries).map(({ name, of, format }) => (
               <Row
                 name={name}
@@ -88,6 +113,19 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
 }
 
 /** That figures say nothing of the target, and why; nothing where they do say something. */
+/** The numbers of tries that are shown: powers of two, and the most. */
+function triesOf(summaries: readonly EvaluationSummary[]): number[] {
+  const most = Math.max(1, ...summaries.map(({ success_by_attempts: tries }) => tries?.length ?? 1));
+  const powers = [2, 4, 8, 16, 32, 64].filter((attempts) => attempts < most);
+  return most === 1 ? [] : [...powers, most];
+}
+
+function scorerOf(measured: ReportRecord["evaluations"][number]["measured"]): string {
+  if (measured === null) return "–";
+  const { type, model } = measured.scorer;
+  return typeof model === "string" ? `${type} ${model}` : type;
+}
+
 /** Evaluations of different runs are no before and after. */
 function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportRecord["comparison"]): string {
   if (comparison === null) return evaluations.length > 1 ? "Evaluations" : "Evaluation";
@@ -146,7 +184,10 @@ function DifferenceCell({ compared, plain }: { compared: RateDifference | null; 
           {points(interval.lower, false)} to {points(interval.upper)}
         </small>
       )}
-      <small>{pValue(p_value)} (exact McNemar)</small>
+      <small>
+        {pValue(p_value)} (
+        {interval?.method === "bootstrap-clustered" ? "permutation over prompts" : "exact McNemar"})
+      </small>
     </>
   );
 }

@@ -229,7 +229,7 @@ export const comparisonRecordSchema = z.looseObject({
   /** after − before. */
   difference: z.number().nullable(),
   difference_interval: interval.nullable(),
-  /** Exact McNemar test, two-sided. */
+  /** Exact McNemar test, two-sided; a permutation test over prompts where each is tried several times. */
   p_value: z.number().nullable(),
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),

@@ -45,7 +45,7 @@ export function comparisonReport({
       intervalOf(second.success_rate_interval),
       differenceInterval(comparison.difference_interval),
     ],
-    ["  paired test (exact McNemar)", "", "", pValue(comparison.p_value)],
+    [`  paired test (${testOf(comparison.difference_interval)})`, "", "", pValue(comparison.p_value)],
     [
       "  with harmless probes only",
       harmlessOf(first),
@@ -58,7 +58,12 @@ export function comparisonReport({
       intervalOf(second.harmless_probe_success_rate_interval),
       differenceInterval(harmless?.difference_interval ?? null),
     ],
-    ["  paired test (exact McNemar)", "", "", pValue(harmless?.p_value ?? null)],
+    [
+      `  paired test (${testOf(harmless?.difference_interval ?? null)})`,
+      "",
+      "",
+      pValue(harmless?.p_value ?? null),
+    ],
     ...secondRows(comparison, first, second),
     ["harmful probes", harmfulOf(first), harmfulOf(second), ""],
     [
@@ -297,6 +302,10 @@ function diversityRows(...summaries: EvaluationSummary[]): string[][] {
     row("  mean embedding distance", ({ embedding_distance }) => plain(embedding_distance)),
   ];
 }
+
+/** The test of a paired difference: prompts are compared where each is tried several times. */
+export const testOf = (interval: IntervalRecord | null): string =>
+  interval?.method === "bootstrap-clustered" ? "permutation over prompts" : "exact McNemar";
 
 /** A scorer as rates name it: its kind and its model. */
 export function scorerName({ type, model }: MeasuredRecord["scorer"]): string {

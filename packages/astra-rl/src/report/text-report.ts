@@ -7,7 +7,7 @@ import {
   type ReportRecord,
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
-import { evaluationReport } from "./comparison-report.js";
+import { evaluationReport, testOf } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { visible } from "./visible.js";
@@ -125,7 +125,7 @@ export function markdownReport(
       "",
       `Difference in success from ${escaped(evaluations[comparison.before]!.label)} to ` +
         `${escaped(evaluations[comparison.after]!.label)}: ${points(difference)} points (95 % interval ` +
-        `${points(interval?.lower)} to ${points(interval?.upper)}, ${pValue(p_value)} by McNemar's exact test, ` +
+        `${points(interval?.lower)} to ${points(interval?.upper)}, ${pValue(p_value)} by ${testOf(interval)}, ` +
         `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
     );
   }
