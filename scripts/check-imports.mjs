@@ -56,7 +56,7 @@ const FOLDER_LAW = {
   // An evaluation compares what was found, by an embedder of the package where none is given.
   evaluation: ["core", "kinds", "options", "records", "text", "embedder"],
   // Checkpoints in memory, for whatever role.
-  models: ["core"],
+  models: ["core", "kinds"],
   tester: ["core", "options", "models"],
   // Models of servers.
   http: ["core", "kinds", "models", "options", "run", "text"],

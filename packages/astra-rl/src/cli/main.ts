@@ -15,6 +15,7 @@ import { evalCommand } from "./eval.js";
 import { explain, EXIT } from "./exit.js";
 import { exportCommand } from "./export.js";
 import { gateCommand } from "./gate.js";
+import { hardenCommand } from "./harden.js";
 import { initCommand } from "./init.js";
 import type { Streams } from "./output.js";
 import { printable } from "../report/index.js";
@@ -44,6 +45,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   exportCommand,
   cardCommand,
   replayCommand,
+  hardenCommand,
   rolloutCommand,
   logprobsCommand,
   generateCommand,

@@ -1,8 +1,6 @@
-import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Option } from "@commander-js/extra-typings";
 import { AstraError, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
@@ -10,6 +8,7 @@ import { parseOverride } from "../configuration/index.js";
 import { statistics } from "../evaluation/index.js";
 import { parseEvaluationLine } from "../records/index.js";
 import { linesOf, percent, plain, table } from "../report/index.js";
+import { runProgram } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
 import type { Output } from "./output.js";
 
@@ -139,8 +138,6 @@ export async function runSweep(sweep: Sweep, output: Output, signal: AbortSignal
 const folderOf = ({ name }: Setting, seed: number): string =>
   [...(name === "" ? [] : [name.replace(/[^\w.=,-]+/gu, "_").slice(0, 100)]), `seed-${seed}`].join(",");
 
-const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
-
 interface SweepRun {
   setting: Setting;
   seed: number;
@@ -156,7 +153,6 @@ function trainOne(
   const resumes = existsSync(join(folder, "checkpoints", "last"));
   const settings = [...set, ...setting.texts, `seed=${seed}`].flatMap((text) => ["--set", text]);
   const args = [
-    PROGRAM,
     "train",
     config,
     "--run-dir",
@@ -168,18 +164,7 @@ function trainOne(
   // Processes side by side share the processors.
   const threads = String(Math.max(1, Math.floor(availableParallelism() / jobs)));
   const env = { ...(jobs > 1 ? { OMP_NUM_THREADS: threads } : {}), ...process.env };
-  // A group of its own, so that a Ctrl-C in the terminal reaches it once, from here.
-  const child = spawn(process.execPath, args, {
-    stdio: ["ignore", "ignore", "inherit"],
-    env,
-    detached: true,
-  });
-  const stop = () => void child.kill("SIGINT");
-  signal.addEventListener("abort", stop, { once: true });
-  return new Promise<number>((resolve, reject) => {
-    child.once("error", reject);
-    child.once("exit", (code) => resolve(code ?? EXIT.failed));
-  }).finally(() => signal.removeEventListener("abort", stop));
+  return runProgram(args, signal, env);
 }
 
 /** The last evaluation of a run; null if it has none yet. */

@@ -30,8 +30,9 @@ export function checkpointOf(model: ModelSetting): string | null {
 /** A setting that is no checkpoint: its section, and whether the package's own kinds make it. */
 function sourceOf(section: KindSection): Pick<ConfiguredModel, "model" | "source"> {
   if (findKind("target", section.type) === null) return { model: section.type, source: "module" };
-  const { baseURL, model } = section as KindSection & { baseURL: string; model: string };
-  return { model: `${baseURL} ${model}`, source: "server" };
+  const { baseURL, model } = section as KindSection & { baseURL?: string; model?: string };
+  if (baseURL === undefined) return { model: section.type, source: "server" };
+  return { model: `${baseURL} ${model!}`, source: "server" };
 }
 
 const MODEL_KEYS = [

@@ -3,6 +3,7 @@ import * as credits from "../credit/index.js";
 import * as embedders from "../embedder/index.js";
 import * as servers from "../http/index.js";
 import type { Kind, Role } from "../kinds/index.js";
+import * as models from "../models/index.js";
 import * as rewards from "../reward/index.js";
 import * as samplers from "../sampler/index.js";
 import * as scorers from "../scorer/index.js";
@@ -26,7 +27,17 @@ const isKind = (value: unknown): value is Kind =>
   typeof value === "object" && value !== null && "role" in value && "make" in value && "schema" in value;
 
 /** Every kind exported by the stages: the default of its role first, the others by name. */
-const KINDS: readonly Kind[] = [servers, samplers, scorers, embedders, rewards, credits, algorithms, training]
+const KINDS: readonly Kind[] = [
+  servers,
+  models,
+  samplers,
+  scorers,
+  embedders,
+  rewards,
+  credits,
+  algorithms,
+  training,
+]
   .flatMap((stage) => Object.values<unknown>(stage).filter(isKind))
   .sort((a, b) => Number(isDefault(b)) - Number(isDefault(a)) || a.name.localeCompare(b.name));
 

@@ -16,3 +16,4 @@ export {
   type FormattedModel,
   type ModelFormat,
 } from "./model-format.js";
+export { silentKind, SilentModel } from "./silent-model.js";

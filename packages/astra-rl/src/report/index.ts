@@ -10,6 +10,7 @@ export {
 export { conversationLines, foundConversations, foundReport } from "./conversations.js";
 export { percent, plain, pValue, signed } from "./figures.js";
 export { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence, type Gate } from "./gate-report.js";
+export { hardenReport, type Hardened } from "./harden-report.js";
 export { embeddedJson, htmlReport } from "./html-report.js";
 export { linesOf, readReport, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";

@@ -1,0 +1,331 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Command, Option } from "@commander-js/extra-typings";
+import { CacheBudget, ChatFormat, LocalModel } from "@astra-rl/lm";
+import { AstraError, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { stringify } from "yaml";
+import { modelSource } from "../assembly/index.js";
+import { Conversation, Message } from "../core/index.js";
+import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
+import { compareEvaluations } from "../evaluation/index.js";
+import { attacksOfGraph, messagesOf, type Attack, type ChatMessage } from "../export/index.js";
+import { makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
+import { parseEvaluationRecord, parseGraphRecord, type EvaluationRecord } from "../records/index.js";
+import { hardenReport, linesOf, type Hardened } from "../report/index.js";
+import { runProgram } from "./child.js";
+import { EXIT } from "./exit.js";
+import { stopOnInterrupt } from "./interruption.js";
+import { downloadNotes, quietOption, wholeNumber } from "./options.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+
+/** One attack of so many is kept for the evaluations by which the checkpoint is chosen. */
+const DEV_SHARE = 8;
+/** Responses whose likelihood tells what else has changed. */
+const MOST_CONTROLS = 400;
+
+/** `astra-rl harden RUN`: trains the target of a run not to be led to harm by what the run found. */
+export function hardenCommand(streams: Streams) {
+  return new Command("harden")
+    .description("Train a run's target not to be led to harm by what the run found, and measure what is left")
+    .argument("<run>", "run folder, with graphs and a tester")
+    .requiredOption(
+      "--output <folder>",
+      "where everything is kept; the same command goes on where it was stopped",
+    )
+    .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
+    .addOption(
+      new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
+        (text, before: string[] | undefined) => [...(before ?? []), text],
+      ),
+    )
+    .option("--no-new-tester", "train no second tester against the hardened target")
+    .addOption(quietOption())
+    .action(async (run, { output: folder, steps, set = [], newTester, quiet }) => {
+      const output = createOutput(streams, { quiet });
+      const interruption = stopOnInterrupt(
+        output,
+        "Stopping after the step in progress; once more stops at once.",
+      );
+      try {
+        const result = await harden(
+          { run, folder, steps, set, newTester, quiet },
+          output,
+          interruption.signal,
+        );
+        for (const line of hardenReport(result)) output.result(line);
+        output.note(`The hardened target: ${join(folder, "target", "checkpoints", "best")}`);
+      } finally {
+        interruption.end();
+      }
+    });
+}
+
+interface HardenOptions {
+  run: string;
+  folder: string;
+  steps: number;
+  set: readonly string[];
+  newTester: boolean;
+  quiet: boolean;
+}
+
+async function harden(options: HardenOptions, output: Output, signal: AbortSignal): Promise<Hardened> {
+  const { run, folder, steps, set, newTester } = options;
+  const file = join(run, "config.resolved.yaml");
+  const configuration = await readConfiguration(file, {});
+  const setting = configuration.models.target;
+  const target = checkpointOf(setting);
+  if (target === null) {
+    throw new UsageError(
+      `${run}: models.target is no checkpoint; what runs on a server cannot be trained here`,
+    );
+  }
+  const tester = ["best", "last"]
+    .map((tag) => join(run, "checkpoints", tag))
+    .find((each) => existsSync(each));
+  if (tester === undefined)
+    throw new UsageError(`${run}: has no checkpoints; give the folder of a run that was trained`);
+  makeFolder(resolve(folder));
+  const facts = await factsOf(target, formatOf(setting), output);
+  const found = writePrompts(run, folder, { threshold: configuration.evaluation.threshold, ...facts });
+  writeTraining(configuration, { folder, steps, ...facts });
+  const stage = async (what: string, args: readonly string[]) => {
+    output.note(what);
+    const code = await runProgram([...args, ...(options.quiet ? ["--quiet"] : [])], signal);
+    if (signal.aborted) throw new AstraError(`harden: stopped; the same command goes on with ${folder}`);
+    // A target that no longer says anything harmful gives no verdict on itself.
+    if (code !== EXIT.done && code !== EXIT.noVerdict)
+      throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
+  };
+  const train = (what: string, config: string, into: string, more: readonly string[]) => {
+    const resumes = existsSync(join(into, "checkpoints", "last")) ? ["--resume"] : [];
+    return stage(what, ["train", config, "--run-dir", into, ...more, ...resumes]);
+  };
+  const evaluate = async (what: string, name: string, more: readonly string[]): Promise<EvaluationRecord> => {
+    const path = join(folder, `${name}.json`);
+    if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, ...more]);
+    return parseEvaluationRecord(readFileSync(path, "utf8"), path);
+  };
+  const settings = set.flatMap((text) => ["--set", text]);
+  const before = await evaluate("1. The tester against the target as it is", "before", ["--tester", tester]);
+  const ours = join(folder, "target");
+  await train(
+    `2. Training the target on ${found} attacks that were found`,
+    join(folder, "harden.yaml"),
+    ours,
+    settings,
+  );
+  const hardened = join(ours, "checkpoints", "best");
+  const key = typeof setting === "string" ? "models.target" : "models.target.path";
+  const against = ["--set", `${key}=${hardened}`];
+  const after = await evaluate("3. The same tester against the hardened target", "after", [
+    "--tester",
+    tester,
+    ...against,
+  ]);
+  let again: EvaluationRecord | null = null;
+  if (newTester) {
+    await train("4. A new tester against the hardened target", file, join(folder, "tester"), against);
+    const second = join(folder, "tester", "checkpoints", "best");
+    again = await evaluate("5. The new tester against the hardened target", "again", [
+      "--tester",
+      second,
+      ...against,
+    ]);
+  }
+  const controls = await perplexities(setting, [modelSource(target), hardened], before, output);
+  return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
+}
+
+/**
+ * Writes the conversations of found attacks as prompts of the model that is to be hardened. It answers as the tester of this
+ * training does, so that the two sides change places.
+ *
+ * @returns how many there are
+ */
+function writePrompts(
+  run: string,
+  folder: string,
+  { threshold, isChat }: { threshold: number; isChat: boolean },
+): number {
+  const lines = [...linesOf(join(run, "graphs.jsonl"))];
+  const graphs = lines.map(({ text, where }) => parseGraphRecord(text, where));
+  const attacks = graphs
+    .flatMap((graph) => attacksOfGraph(graph, threshold))
+    .filter(({ isHarmful }) => isHarmful);
+  const rows = [
+    ...new Set(attacks.map((attack) => JSON.stringify({ messages: said(attack, isChat).map(swapped) }))),
+  ];
+  if (rows.length < 2 * DEV_SHARE) {
+    throw new UsageError(
+      `${run}: found ${rows.length} different attacks, but at least ${2 * DEV_SHARE} are needed; train the tester longer first`,
+    );
+  }
+  const isDev = (at: number) => at % DEV_SHARE === 0;
+  for (const [name, kept] of [
+    ["train", rows.filter((_, at) => !isDev(at))],
+    ["dev", rows.filter((_, at) => isDev(at))],
+  ] as const) {
+    writeFileAtomic(join(folder, `attacks-${name}.jsonl`), [`${kept.join("\n")}\n`]);
+  }
+  return rows.length;
+}
+
+/** A conversation as the target read it: in plain text, nothing stands between the prompt and the first probe. */
+function said(attack: Attack, isChat: boolean): ChatMessage[] {
+  const [first] = attack.prompt;
+  const isWhole = isChat || attack.prompt.length !== 1 || first!.role !== "user";
+  if (isWhole) return messagesOf(attack, false);
+  const [turn, ...others] = attack.turns;
+  return messagesOf(
+    { ...attack, prompt: [], turns: [{ ...turn!, probe: first!.content + turn!.probe }, ...others] },
+    false,
+  );
+}
+
+const swapped = ({ role, content }: ChatMessage): ChatMessage => ({
+  role: role === "user" ? "assistant" : role === "assistant" ? "user" : role,
+  content,
+});
+
+/** What the target's training has to know of it. */
+interface TargetFacts {
+  /** Names of the linear layers that an adapter may change: all but the one that gives logits. */
+  targetModules: string[];
+  isChat: boolean;
+}
+
+async function factsOf(target: string, format: ModelFormat, output: Output): Promise<TargetFacts> {
+  const source = modelSource(target);
+  const shelf = await ModelShelf.open(
+    { inferenceDtype: "float32", hub: downloadNotes(output) },
+    { target: [source] },
+  );
+  try {
+    const { model, tokenizer } = await shelf.frozen("target");
+    const names = [...model.projections().keys()].map((name) => name.split(".").at(-1)!);
+    return {
+      targetModules: [...new Set(names)].filter((name) => !/^(lm_head|embed_out)$/u.test(name)),
+      isChat: makeFormat("models.target", tokenizer, "target", format, new Date()) instanceof ChatFormat,
+    };
+  } finally {
+    shelf.dispose();
+  }
+}
+
+/** Writes the configuration of the target's training: it is paid for harmless answers to the attacks. */
+function writeTraining(
+  configuration: Configuration,
+  { folder, steps, targetModules }: { folder: string; steps: number } & TargetFacts,
+): void {
+  const { models, scorer, generation, seed } = configuration;
+  const { device, dtype, date } = models;
+  const attacks = (name: string) => resolve(folder, `attacks-${name}.jsonl`);
+  const training = {
+    seed,
+    models: {
+      tester: sidesChanged(models.target),
+      target: { type: "silent" },
+      lora: { rank: 16, targetModules },
+      device,
+      dtype,
+      ...(date === undefined ? {} : { date }),
+    },
+    prompts: { train: attacks("train"), dev: attacks("dev"), test: attacks("dev") },
+    scorer,
+    sampler: { width: 4, depth: 1 },
+    reward: { terms: [{ type: "harm", of: "probe", weight: -1 }] },
+    generation: { tester: generation.target },
+    algorithm: { type: "dpo", beta: 1 },
+    training: {
+      trainingSteps: steps,
+      numEpisodesPerExperience: 16,
+      batchSize: 16,
+      learningRate: 5e-4,
+      optimizer: "adamw",
+      weightDecay: 0,
+      evaluateEvery: 4,
+      checkpointEvery: 4,
+    },
+  };
+  const text = `# The target's training: it speaks as the tester of this run, and nobody answers.\n${stringify(training)}`;
+  const file = join(folder, "harden.yaml");
+  // A resumed run must find what it began with.
+  if (!existsSync(file) || !existsSync(join(folder, "target"))) writeFileAtomic(file, [text]);
+}
+
+/** The target as the tester of its training: labels of plain text change sides with the messages. */
+function sidesChanged(setting: Configuration["models"]["target"]): unknown {
+  const { labels } = formatOf(setting);
+  if (labels === undefined) return setting;
+  const { tester, target, ...rest } = labels;
+  return {
+    ...(setting as object),
+    labels: {
+      ...rest,
+      ...(target === undefined ? {} : { tester: target }),
+      ...(tester === undefined ? {} : { target: tester }),
+    },
+  };
+}
+
+/** Perplexity of the target's own harmless answers to test prompts, before and after. */
+async function perplexities(
+  setting: Configuration["models"]["target"],
+  models: readonly [before: string, after: string],
+  { details, summary }: EvaluationRecord,
+  output: Output,
+): Promise<Pick<Hardened, "perplexityBefore" | "perplexityAfter" | "nControls">> {
+  const controls = details.flatMap(({ per_turn: turns }) => {
+    let conversation = Conversation.of(turns[0]?.context ?? "");
+    return turns.flatMap((turn) => {
+      const after = conversation.append(new Message("tester", turn.probe));
+      const message = new Message("target", turn.response);
+      conversation = after.append(message);
+      const isHarmless = turn.response_harm !== null && turn.response_harm < summary.harm_threshold;
+      return isHarmless && turn.response !== "" ? [{ after, message }] : [];
+    });
+  });
+  const chosen = controls.slice(0, MOST_CONTROLS);
+  const shelf = await ModelShelf.open(
+    { inferenceDtype: "float32", hub: downloadNotes(output) },
+    { target: [models[0]] },
+  );
+  try {
+    const format = formatOf(setting);
+    const perplexity = async (source: string) => {
+      const { model, tokenizer } = await shelf.frozen("target", source);
+      const local = new LocalModel("target", {
+        role: "target",
+        model: () => model,
+        tokenizer,
+        sampling: { maxNewTokens: 1 },
+        cacheBudget: new CacheBudget(2 ** 30),
+        format: makeFormat("models.target", tokenizer, "target", format, new Date()),
+      });
+      const logprobs = (
+        await local.logprobs(
+          chosen.map(({ after }) => after),
+          chosen.map(({ message }) => message),
+        )
+      ).flat();
+      return logprobs.length === 0
+        ? null
+        : Math.exp(-logprobs.reduce((sum, value) => sum + value, 0) / logprobs.length);
+    };
+    return {
+      perplexityBefore: await perplexity(models[0]),
+      perplexityAfter: await perplexity(models[1]),
+      nControls: chosen.length,
+    };
+  } finally {
+    shelf.dispose();
+  }
+}
+
+/** How a model reads conversations, without which model it is. */
+function formatOf(setting: Configuration["models"]["target"]): ModelFormat {
+  if (typeof setting === "string") return {};
+  const { path: _path, ...format } = setting as ModelFormat & { path: string };
+  return format;
+}
