@@ -33,9 +33,7 @@ export function writeCard(folder: string, evaluation?: string): string | null {
   if (!existsSync(best)) return null;
   const [run] = readReport([folder], { graphs: 1 }).runs;
   const own = join(best, "evaluation.json");
-  const step = existsSync(own)
-    ? (JSON.parse(readFileSync(own, "utf8")) as { step?: number }).step
-    : undefined;
+  const step = existsSync(own) ? stepIn(own) : null;
   const chosenBy = run?.evaluations.find((each) => each.step === step);
   const card = join(best, "README.md");
   writeFileAtomic(card, [
@@ -47,9 +45,19 @@ export function writeCard(folder: string, evaluation?: string): string | null {
           ? (chosenBy ?? null)
           : parseEvaluationRecord(readFileSync(evaluation, "utf8"), evaluation),
       isChosenBy: evaluation === undefined,
-      step: step ?? null,
+      step,
       isAdapter: existsSync(join(best, "adapter_config.json")),
     }),
   ]);
   return card;
+}
+
+/** The training step of an evaluation; null where the file does not say. */
+function stepIn(path: string): number | null {
+  try {
+    const { step } = JSON.parse(readFileSync(path, "utf8")) as { step?: unknown };
+    return typeof step === "number" ? step : null;
+  } catch (cause) {
+    throw new UsageError(`${path}: is no JSON; the checkpoint is damaged`, { cause });
+  }
 }

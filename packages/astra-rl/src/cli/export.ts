@@ -86,13 +86,14 @@ function exported(
 
 function ofRun(folder: string): { attacks: Attack[]; source: ExportSource } {
   const [run] = readReport([folder], { graphs: 1 }).runs;
-  const { scorer, models } = (run?.configuration ?? {}) as {
+  const { scorer, models, evaluation } = (run?.configuration ?? {}) as {
     scorer?: { type?: string };
+    evaluation?: { threshold?: number };
     models?: { target?: string | { path?: string; model?: string } };
   };
   const target = models?.target;
   return {
-    attacks: graphsOf(folder).flatMap((graph) => attacksOfGraph(graph)),
+    attacks: graphsOf(folder).flatMap((graph) => attacksOfGraph(graph, evaluation?.threshold)),
     source: {
       name: basename(resolve(folder)),
       scorer: scorer?.type ?? null,

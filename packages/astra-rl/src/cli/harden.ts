@@ -106,7 +106,8 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
     if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, ...more]);
     return parseEvaluationRecord(readFileSync(path, "utf8"), path);
   };
-  const settings = set.flatMap((text) => ["--set", text]);
+  // More steps count in a run that goes on, too.
+  const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
   const before = await evaluate("1. The tester against the target as it is", "before", ["--tester", tester]);
   const ours = join(folder, "target");
   await train(

@@ -166,7 +166,7 @@ async function chosenModel(
       `${config}: models.${role} is no checkpoint, so there is nothing to serve; give --model`,
     );
   }
-  if (typeof setting === "string") return { path, format: {} };
+  if (typeof setting === "string" || checkpointOf(setting) === null) return { path, format: {} };
   const { path: _path, ...format } = setting as ModelFormat & { path: string };
   return { path, format };
 }

@@ -73,7 +73,7 @@ export interface PreferencePair {
 }
 
 /** At each node, the child with the highest reward against that with the lowest; none where they are equal. */
-export function preferencePairs({ context, children }: GraphRecord): PreferencePair[] {
+export function preferencePairs({ context, promptMessages, children }: GraphRecord): PreferencePair[] {
   const pairs: PreferencePair[] = [];
   const follow = (siblings: readonly NodeRecord[], before: readonly ChatMessage[]) => {
     const valued = siblings.flatMap((node) => {
@@ -91,7 +91,11 @@ export function preferencePairs({ context, children }: GraphRecord): PreferenceP
       follow(node.children, [...before, said(node), { role: "user", content: node.response }]);
     }
   };
-  follow(children, [{ role: "user", content: context }]);
+  // A data set's system message speaks to the target.
+  const prompt = (promptMessages ?? []).flatMap(([from, content]): ChatMessage[] =>
+    from === "system" ? [] : [{ role: from === "tester" ? "assistant" : "user", content }],
+  );
+  follow(children, promptMessages === undefined ? [{ role: "user", content: context }] : prompt);
   return pairs;
 }
 

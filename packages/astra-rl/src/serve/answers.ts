@@ -232,6 +232,8 @@ export async function answer(
   receiver: Receiver,
   signal: AbortSignal,
 ): Promise<void> {
+  const gone = new ApiError(499, "the client is gone");
+  if (signal.aborted) throw gone;
   const { model, request, sequences, wire } = plan;
   const samplings = sequences.map((sequence) => samplingFor(plan, sequence));
   engine.admit(sequences.length);
@@ -288,7 +290,7 @@ export async function answer(
           });
           abandon.push(() => {
             cancel();
-            reject(new ApiError(499, "the client is gone"));
+            reject(gone);
           });
           if (isStream) {
             const first = wire.first();

@@ -267,6 +267,17 @@ describe("attacks", () => {
       },
     ]);
     expect(preferencePairs({ ...graph, children: [node("a", 1, 0), node("b", 1, 0)] })).toEqual([]);
+    const several: GraphRecord["promptMessages"] = [
+      ["system", "Sell."],
+      ["tester", "Hi."],
+      ["target", "Yes?"],
+      ["prompt", "Tea?"],
+    ];
+    expect(preferencePairs({ ...graph, promptMessages: several })[0]!.prompt).toEqual([
+      { role: "assistant", content: "Hi." },
+      { role: "user", content: "Yes?" },
+      { role: "user", content: "Tea?" },
+    ]);
   });
 
   it("are needed: nothing is exported from nothing", () => {

@@ -220,10 +220,12 @@ export class ContinuousBatch {
       rows.filter((row) => row.pending > 1),
     ];
     if (sampling.length > 0) this.#pass(sampling, 1);
-    if (reading.length > 0) {
+    // What the first pass told may have made callers give up some of the others.
+    const left = reading.filter(({ slot }) => slot !== null);
+    if (left.length > 0) {
       // An equal share for each, so that a short text does not wait for a long one.
-      const share = Math.max(16, Math.floor(this.#tokensPerStep / reading.length));
-      this.#pass(reading, Math.min(share, Math.max(...reading.map(({ pending }) => pending))));
+      const share = Math.max(16, Math.floor(this.#tokensPerStep / left.length));
+      this.#pass(left, Math.min(share, Math.max(...left.map(({ pending }) => pending))));
     }
     return this.running + this.waiting > 0;
   }
@@ -231,14 +233,8 @@ export class ContinuousBatch {
   /** Frees the cache. Texts in progress are given up. */
   dispose(): void {
     this.#waiting.length = 0;
-    for (const slot of this.#slots) {
-      slot.row = null;
-      slot.ids = [];
-    }
-    this.#view?.view.dispose();
-    this.#view = null;
-    this.#cache?.dispose();
-    this.#cache = null;
+    for (const slot of this.#slots) slot.row = null;
+    this.#forget();
   }
 
   /** Gives rows of the cache to texts that wait, first come, first served. */
@@ -285,11 +281,24 @@ export class ContinuousBatch {
     try {
       noGrad(() => scope(() => this.#run(rows, this.#narrowed(rows, width))));
     } catch (error) {
+      this.#forget();
       for (const row of rows) {
         if (row.slot === null) continue;
         this.#free(row);
         row.request.onError(error as Error);
       }
+    }
+  }
+
+  /** Gives up the cache, which a failure may have left half done. Texts in progress are read again. */
+  #forget(): void {
+    this.#view?.view.dispose();
+    this.#view = null;
+    this.#cache?.dispose();
+    this.#cache = null;
+    for (const slot of this.#slots) {
+      slot.ids = [];
+      if (slot.row !== null) slot.row.cached = 0;
     }
   }
 
@@ -416,7 +425,7 @@ export class ContinuousBatch {
   /** Samples the next token of each row from its state [n, D]. */
   #sample(rows: readonly Row[], states: Tensor): void {
     for (const row of rows) {
-      if (row.sampling === null) this.#finish(row, null, []);
+      if (row.sampling === null && row.slot !== null) this.#finish(row, null, []);
     }
     const going = rows.flatMap((row, at) =>
       row.sampling === null || row.slot === null ? [] : [{ row, at }],
@@ -490,6 +499,7 @@ export class ContinuousBatch {
 
   #accept(row: Row, token: ScoredToken): void {
     const { sampling } = row;
+    if (row.slot === null) return; // given up by what another was told
     row.ids.push(token.id);
     const sampled = row.ids.slice(row.given);
     const reason = row.ends.get(token.id);

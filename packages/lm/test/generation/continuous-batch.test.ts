@@ -245,6 +245,55 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     );
   });
 
+  it("one that is given up by what another was told is told nothing more", () => {
+    const { batch, submit, finish } = started({ rows: 4, tokensPerStep: 8 });
+    const [a, b, long] = prompts([4, 4, 24]) as [number[], number[], number[]];
+    const sampling = { maxNewTokens: 8, greedy: true };
+    const victims: Told[] = [];
+    // The first one samples in a pass of its own, before the long text is read on.
+    const killer = submit(a, sampling, {
+      onToken: () => victims.forEach(({ cancel }) => cancel()),
+    });
+    victims.push(submit(long, sampling), submit(b, sampling));
+    finish();
+    for (const { continuation, error } of victims) expect([continuation, error]).toEqual([null, null]);
+    expect(killer.continuation!.ids).toEqual(
+      referenceGenerate(golden.model, golden.tokenizer, a, sampling, null).ids,
+    );
+    batch.dispose();
+  });
+
+  it("a pass that fails fails its texts; the others are read again and get what they get alone", () => {
+    const { batch, submit, finish } = started({ rows: 3, tokensPerStep: 4 });
+    const [steady, broken] = prompts([5, 30]) as [number[], number[]];
+    const sampling = { maxNewTokens: 6, greedy: true };
+    const first = submit(steady, sampling);
+    batch.step();
+    batch.step();
+    const second = submit(broken, sampling);
+    // The second pass of a step reads; it is made to fail once.
+    const forward = golden.model.forward.bind(golden.model);
+    let calls = 0;
+    golden.model.forward = (...args) => {
+      if ((calls += 1) === 2) throw new Error("out of memory");
+      return forward(...args);
+    };
+    batch.step();
+    golden.model.forward = forward;
+    expect(second.error!.message).toBe("out of memory");
+    finish();
+    expect(first.error).toBeNull();
+    expect(first.continuation!.ids).toEqual(
+      referenceGenerate(golden.model, golden.tokenizer, steady, sampling, null).ids,
+    );
+    const third = submit(broken, sampling);
+    finish();
+    expect(third.continuation!.ids).toEqual(
+      referenceGenerate(golden.model, golden.tokenizer, broken, sampling, null).ids,
+    );
+    batch.dispose();
+  });
+
   it("refuses ids outside the vocabulary, draws without a key, and lengths out of range", () => {
     const { batch, submit } = started();
     expect(() => submit([golden.model.config.vocabSize], null)).toThrow("token id");
