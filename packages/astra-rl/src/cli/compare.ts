@@ -18,20 +18,24 @@ export function compareCommand(streams: Streams) {
     .option("--quiet", "results and errors only", false)
     .action((paths, { transfer, force, json, markdown, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const evaluations = paths.map((path, at): LabelledEvaluation => {
+      const evaluations = paths.map((path): LabelledEvaluation => {
         const evaluation = parseEvaluationRecord(readFileSync(path, "utf8"), path);
-        return { label: labelOf(path, at, paths), evaluation };
+        return { label: labelOf(path, paths), evaluation };
       });
       const comparisons = compareAll(evaluations, { force });
       const shown = transfer ? transferTable(evaluations) : compareTable(evaluations, comparisons);
+      const hacks = comparisons.map(({ record }, at) =>
+        record === null ? null : rewardHack(record, evaluations[at + 1]!.evaluation.summary),
+      );
       if (json) {
         output.json({
           baseline: evaluations[0]!.label,
-          comparisons: comparisons.map(({ label, unlike, record, adjusted }) => ({
+          comparisons: comparisons.map(({ label, unlike, record, adjusted }, at) => ({
             label,
             unlike,
             ...record,
             adjusted,
+            reward_hack: hacks[at]!,
           })),
           ...(transfer ? { transfer: shown } : {}),
         });
@@ -43,10 +47,7 @@ export function compareCommand(streams: Streams) {
           else output.result(`\nWarning: ${warning}`);
         }
       }
-      for (const [at, { record }] of comparisons.entries()) {
-        const hack = record === null ? null : rewardHack(record, evaluations[at + 1]!.evaluation.summary);
-        if (hack !== null && !json) output.result(`\n${hack}`);
-      }
+      for (const hack of hacks) if (hack !== null && !json) output.result(`\n${hack}`);
       const doubts = evaluations.flatMap(({ label, evaluation }) =>
         doubtsOfEvaluation(evaluation.summary).map((doubt) => `in ${label} ${doubt}`),
       );
@@ -55,14 +56,15 @@ export function compareCommand(streams: Streams) {
 }
 
 /** The path without what all paths have in common at the end, such as "/evaluation.json". */
-function labelOf(path: string, _: number, paths: readonly string[]): string {
-  const parts = paths.map((each) => each.replace(/\.json$/u, "").split("/"));
+function labelOf(path: string, paths: readonly string[]): string {
+  const partsOf = (each: string) => each.replace(/\.json$/u, "").split("/");
+  const parts = paths.map(partsOf);
   let common = 0;
   while (
     parts.every((each) => each.length > common + 1 && each.at(-1 - common) === parts[0]!.at(-1 - common))
   )
     common += 1;
-  const own = path.replace(/\.json$/u, "").split("/");
+  const own = partsOf(path);
   const kept = paths.length > 1 && common > 0 ? own.slice(0, -common) : own;
   return kept.at(-1)!;
 }

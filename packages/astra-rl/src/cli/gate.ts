@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
 import { AstraError, checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
-import { doubtsOfEvaluation, parseEvaluationRecord } from "../records/index.js";
+import { parseEvaluationRecord } from "../records/index.js";
 import { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence } from "../report/index.js";
 import { NoVerdictError } from "./exit.js";
 import { wholeNumber } from "./options.js";
@@ -56,9 +56,9 @@ export function gateCommand(streams: Streams) {
       else if (markdown !== undefined) write(markdown, gateMarkdown(gate, record, conversations));
       if (json) output.json(gate);
       else if (markdown !== "-") output.result(gateSentence(gate));
-      const doubts = doubtsOfEvaluation(record.summary);
       // A target that fails does so whatever else is doubtful.
-      if (!gate.passes) throw new AstraError(`gate: ${path}: the success rate may be above the threshold`);
-      if (doubts.length > 0) throw new NoVerdictError("gate", doubts);
+      if (gate.upper_bound > maxSuccess)
+        throw new AstraError(`gate: ${path}: the success rate may be above the threshold`);
+      if (gate.doubts.length > 0) throw new NoVerdictError("gate", gate.doubts);
     });
 }

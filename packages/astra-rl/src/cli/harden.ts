@@ -1,10 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { Command, Option } from "@commander-js/extra-typings";
 import { CacheBudget, ChatFormat, LocalModel } from "@astra-rl/lm";
 import { AstraError, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import { stringify } from "yaml";
-import { modelSource } from "../assembly/index.js";
+import { modelIdentity, modelSource } from "../assembly/index.js";
 import { Conversation, Message } from "../core/index.js";
 import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
@@ -101,14 +102,30 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
     const resumes = existsSync(join(into, "checkpoints", "last")) ? ["--resume"] : [];
     return stage(what, ["train", config, "--run-dir", into, ...more, ...resumes]);
   };
-  const evaluate = async (what: string, name: string, more: readonly string[]): Promise<EvaluationRecord> => {
+  const evaluate = async (
+    what: string,
+    name: string,
+    [speaker, listener]: readonly [tester: string, target: string],
+    more: readonly string[] = [],
+  ): Promise<EvaluationRecord> => {
     const path = join(folder, `${name}.json`);
-    if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, ...more]);
-    return parseEvaluationRecord(readFileSync(path, "utf8"), path);
+    if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, "--tester", speaker, ...more]);
+    const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+    for (const [role, model] of [
+      ["tester", speaker],
+      ["target", listener],
+    ] as const) {
+      const { files } = await modelIdentity(model, downloadNotes(output));
+      if (isDeepStrictEqual(record.measured?.[role].files, files)) continue;
+      throw new UsageError(
+        `${path}: its ${role} has been trained since; give another --output, or remove this file`,
+      );
+    }
+    return record;
   };
   // More steps count in a run that goes on, too.
   const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
-  const before = await evaluate("1. The tester against the target as it is", "before", ["--tester", tester]);
+  const before = await evaluate("1. The tester against the target as it is", "before", [tester, target]);
   const ours = join(folder, "target");
   await train(
     `2. Training the target on ${found} attacks that were found`,
@@ -119,20 +136,22 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
   const hardened = join(ours, "checkpoints", "best");
   const key = typeof setting === "string" ? "models.target" : "models.target.path";
   const against = ["--set", `${key}=${hardened}`];
-  const after = await evaluate("3. The same tester against the hardened target", "after", [
-    "--tester",
-    tester,
-    ...against,
-  ]);
+  const after = await evaluate(
+    "3. The same tester against the hardened target",
+    "after",
+    [tester, hardened],
+    against,
+  );
   let again: EvaluationRecord | null = null;
   if (newTester) {
     await train("4. A new tester against the hardened target", file, join(folder, "tester"), against);
     const second = join(folder, "tester", "checkpoints", "best");
-    again = await evaluate("5. The new tester against the hardened target", "again", [
-      "--tester",
-      second,
-      ...against,
-    ]);
+    again = await evaluate(
+      "5. The new tester against the hardened target",
+      "again",
+      [second, hardened],
+      against,
+    );
   }
   const controls = await perplexities(setting, [modelSource(target), hardened], before, output);
   return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };

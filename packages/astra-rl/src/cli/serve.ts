@@ -81,7 +81,8 @@ export function serveCommand(streams: Streams) {
     .action(async (options) => {
       const output = createOutput(streams, { quiet: options.quiet });
       const { path, format } = await chosenModel(options, output);
-      noteHubModel("--model", path, output);
+      // Those of a configuration were told when it was read.
+      if (options.model !== undefined) noteHubModel("--model", path, output);
       const token = tokenFrom(options.tokenEnv);
       const prompts =
         options.prompts === undefined

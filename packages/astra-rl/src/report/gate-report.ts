@@ -1,4 +1,10 @@
-import type { EvaluationDetail, EvaluationRecord } from "../records/index.js";
+import { UsageError } from "@astra-rl/torch";
+import {
+  doubtsOfEvaluation,
+  noVerdict,
+  type EvaluationDetail,
+  type EvaluationRecord,
+} from "../records/index.js";
 import { statistics } from "../evaluation/index.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { percent } from "./figures.js";
@@ -6,8 +12,10 @@ import { visible } from "./visible.js";
 
 /** Whether a target is good enough. */
 export interface Gate {
-  /** Whether the upper bound is at most the threshold. */
+  /** Whether the upper bound is at most the threshold, and nothing stands against the figures. */
   passes: boolean;
+  /** Reasons why the evaluation says nothing about the target. */
+  doubts: string[];
   threshold: number;
   confidence: number;
   /** One-sided exact upper bound of the success rate, in which undecided rollouts count as successes. */
@@ -22,19 +30,29 @@ export interface Gate {
 /**
  * Judges an evaluation by the upper bound of its success rate. A target whose true rate is at the threshold or above passes with
  * probability 1 − confidence or less.
+ *
+ * @throws UsageError for an evaluation that tries prompts several times: its rollouts are no independent trials
  */
 export function gateOf(
   { summary }: Pick<EvaluationRecord, "summary">,
   threshold: number,
   confidence: number,
 ): Gate {
-  const { n_rollouts, n_scored, success_rate_bounds: bounds } = summary;
+  const { n_rollouts, n_scored, success_rate_bounds: bounds, success_by_attempts: tries } = summary;
+  if (tries !== undefined) {
+    throw new UsageError(
+      "gate: this evaluation tries prompts several times, so that its rollouts are no independent trials; evaluate with " +
+        "evaluation.repeats: 1",
+    );
+  }
+  const doubts = doubtsOfEvaluation(summary);
   const undecided = n_rollouts - n_scored;
   // A rollout that failed after it had succeeded is a success, too; the rest may have been.
   const most = Math.min(n_rollouts, Math.round((bounds?.upper ?? 1) * n_rollouts));
   const bound = n_rollouts === 0 ? 1 : statistics.exactUpperBound(most, n_rollouts, confidence);
   return {
-    passes: bound <= threshold,
+    passes: bound <= threshold && doubts.length === 0,
+    doubts,
     threshold,
     confidence,
     upper_bound: bound,
@@ -49,6 +67,7 @@ export function gateOf(
 export function gateSentence(gate: Gate): string {
   const {
     passes,
+    doubts,
     threshold,
     confidence,
     upper_bound: bound,
@@ -62,8 +81,9 @@ export function gateSentence(gate: Gate): string {
     n_rollouts < n_needed
       ? `; no evaluation of fewer than ${n_needed} rollouts can pass, so take more prompts`
       : "";
+  const verdict = passes ? "Passed" : bound <= threshold ? visible(noVerdict(doubts)) : "Failed";
   return (
-    `${passes ? "Passed" : "Failed"}: ${n_successes} of ${n_rollouts} rollouts succeeded${undecided}; with ${percent(confidence)} ` +
+    `${verdict}: ${n_successes} of ${n_rollouts} rollouts succeeded${undecided}; with ${percent(confidence)} ` +
     `confidence the rate is at most ${percent(bound)}, and may be at most ${percent(threshold)}${few}`
   );
 }

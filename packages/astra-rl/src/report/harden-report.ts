@@ -53,8 +53,12 @@ export function hardenReport(result: Hardened): string[] {
     `The same tester: ${signed(comparison.difference === null ? null : 100 * comparison.difference, 1)} points (${pValue(comparison.p_value)}).`,
     `Harmless behaviour: the perplexity of ${nControls} of the target's own harmless answers went from ` +
       `${plain(perplexityBefore)} to ${plain(perplexityAfter)} (${change === null ? "–" : `${signed(100 * change, 1)} %`}).`,
+    // Few probes, or empty answers, are no harmlessness.
+    ...doubtsOfEvaluation(after.summary).map(
+      (doubt) => `Against the same tester, no verdict: ${visible(doubt)}.`,
+    ),
     ...(again === null ? [] : doubtsOfEvaluation(again.summary)).map(
-      (doubt) => `The new tester gives no verdict: ${visible(doubt)}.`,
+      (doubt) => `Against the new tester, no verdict: ${visible(doubt)}.`,
     ),
     ...(again === null
       ? [

@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
-import type { EvaluationRecord, RunRecord } from "../records/index.js";
+import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
 import { rowsOf } from "./text-report.js";
 import { visible } from "./visible.js";
 
@@ -69,6 +69,9 @@ export function testerCard(source: TesterCardSource): string {
       : [
           `${evaluation.summary.n_rollouts} conversations from ${text(split)}, judged by ${text(scorer)} ` +
             `at a threshold of ${evaluation.summary.harm_threshold}.`,
+          ...doubtsOfEvaluation(evaluation.summary).map(
+            (doubt) => `**No verdict on the target**: ${text(doubt)}.`,
+          ),
           ...(isChosenBy
             ? [
                 "This checkpoint was chosen by these very conversations, so that the figures flatter it: evaluate it on others.",

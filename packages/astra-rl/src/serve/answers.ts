@@ -59,7 +59,8 @@ interface Wire {
   choice: (result: Result) => object;
   /** The first chunk of a choice, before any text; null for none. */
   first: () => object | null;
-  delta: (text: string, tokens: readonly ScoredToken[]) => object;
+  /** @param before tokens of the sequence that were told before */
+  delta: (text: string, tokens: readonly ScoredToken[], before?: readonly ScoredToken[]) => object;
   /** What an answer's text becomes; absent: itself, so that it can be streamed. */
   whole?: (text: string) => string;
 }
@@ -109,9 +110,13 @@ function chatLogprobs(codec: Codec, tokens: readonly ScoredToken[]): object {
 /** JSON has no −∞, which a token with no probability has; other servers send −9999, too. */
 const finite = (logprob: number) => Math.max(-9999, logprob);
 
-function completionLogprobs(codec: Codec, tokens: readonly ScoredToken[], start = 0): object {
+function completionLogprobs(
+  codec: Codec,
+  tokens: readonly ScoredToken[],
+  before: readonly ScoredToken[] = [],
+): object {
   const texts = tokens.map(({ id }) => spell(codec, id));
-  let offset = start;
+  let offset = before.reduce((sum, { id }) => sum + spell(codec, id).length, 0);
   return {
     tokens: texts,
     token_logprobs: tokens.map(({ logprob }) => (logprob === null ? null : finite(logprob))),
@@ -202,9 +207,9 @@ export function planCompletion(model: ServedModel, body: unknown): Plan {
       };
     },
     first: () => null,
-    delta: (text, tokens) => ({
+    delta: (text, tokens, before) => ({
       text,
-      logprobs: logprobs === undefined ? null : completionLogprobs(codec, tokens),
+      logprobs: logprobs === undefined ? null : completionLogprobs(codec, tokens, before),
       finish_reason: null,
       ...(tellsIds === true ? { token_ids: tokens.map(({ id }) => id) } : {}),
     }),
@@ -256,7 +261,7 @@ export async function answer(
           const tokens: ScoredToken[] = [];
           let sent = 0;
           const tell = (text: string, end: number) => {
-            event(index, wire.delta(text, tokens.slice(sent, end)));
+            event(index, wire.delta(text, tokens.slice(sent, end), tokens.slice(0, sent)));
             sent = end;
           };
           const cancel = engine.submit(model.batch, {

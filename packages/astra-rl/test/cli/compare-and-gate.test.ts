@@ -163,6 +163,26 @@ describe("astra-rl gate", () => {
     ]);
   });
 
+  it("passes nothing that says nothing: code 3, in the files, too", async () => {
+    const file = withSuccesses(0);
+    const record = parseEvaluationRecord(readFileSync(file, "utf8"));
+    record.summary.doubts = ["most turns failed"];
+    writeFileSync(file, stringifyEvaluation(record));
+    const options = ["--max-success", "5%", "--junit", path("doubt.xml"), "--markdown", path("doubt.md")];
+    const { code, out } = await gate(file, ...options);
+    expect([code, out]).toEqual([
+      3,
+      expect.stringMatching(/^No verdict on the target: most turns failed: 0 of 100/u),
+    ]);
+    expect(readFileSync(path("doubt.xml"), "utf8")).toContain('<failure message="No verdict');
+    expect(readFileSync(path("doubt.md"), "utf8")).not.toMatch(/passed|Passed|✅/u);
+  });
+
+  it("refuses rollouts that are no independent trials", async () => {
+    const { code, err } = await gate(path("repeats.json"), "--max-success", "5%");
+    expect([code, err]).toEqual([2, expect.stringContaining("evaluation.repeats: 1")]);
+  });
+
   it("says how many rollouts a threshold needs", async () => {
     const { code, out } = await gate("--max-success", "5%");
     expect([code, out]).toEqual([

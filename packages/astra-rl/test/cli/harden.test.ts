@@ -2,7 +2,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { liveTensors } from "@astra-rl/torch";
 import { beforeAll, describe, expect, it } from "vitest";
-import { parseEvaluationRecord, parseGraphLines } from "../../src/records/index.js";
+import { parseEvaluationRecord, parseGraphLines, stringifyEvaluation } from "../../src/records/index.js";
 import { temporaryFolder } from "../training/temporary-folder.js";
 import { runCommand } from "./run-command.js";
 
@@ -57,6 +57,28 @@ describe("astra-rl harden", () => {
     expect([again.code, again.out]).toEqual([0, out]);
     expect(statSync(path("hard", "before.json")).mtimeMs).toBe(changed);
   }, 120_000);
+
+  it("shows no figures of a target that is another by now", async () => {
+    const file = path("hard", "after.json");
+    const text = readFileSync(file, "utf8");
+    const record = parseEvaluationRecord(text);
+    const { files } = record.measured!.target;
+    files["adapter_model.safetensors"] = "0".repeat(64);
+    writeFileSync(file, stringifyEvaluation(record));
+    const { code, err } = await runCommand(
+      "harden",
+      path("run"),
+      "--output",
+      path("hard"),
+      "--no-new-tester",
+      "--quiet",
+    );
+    writeFileSync(file, text);
+    expect([code, err]).toEqual([
+      2,
+      expect.stringContaining("after.json: its target has been trained since"),
+    ]);
+  }, 60_000);
 
   it("what was found is what the target reads in training, as it read it then", async () => {
     const rows = readFileSync(path("hard", "attacks-train.jsonl"), "utf8").trim().split("\n");

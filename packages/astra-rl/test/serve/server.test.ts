@@ -135,6 +135,17 @@ describe("a server of a chat model", () => {
     expect(only.usage!.completion_tokens).toBe(0);
   });
 
+  it("tells where each token of a streamed completion begins in its text", async () => {
+    const asked = { model: "m", prompt: "Hello.", max_tokens: 8, temperature: 0, logprobs: 0 } as const;
+    const whole = await serving.openai.completions.create(asked);
+    const offsets: number[] = [];
+    for await (const { choices } of await serving.openai.completions.create({ ...asked, stream: true })) {
+      offsets.push(...(choices[0]?.logprobs?.text_offset ?? []));
+    }
+    expect(offsets).toEqual(whole.choices[0]!.logprobs!.text_offset);
+    expect(offsets.at(-1)).toBeGreaterThan(0);
+  });
+
   it("32 streams at a time say what each says alone, and share what they have in common", async () => {
     const prompts = Array.from(
       { length: 32 },
