@@ -10,6 +10,7 @@ export {
 export { compareEvaluations, type CompareOptions } from "./compare-evaluations.js";
 export { rolesOf, unlikeness, type Evaluated } from "./likeness.js";
 export {
+  clusterRecords,
   effectiveCount,
   leaderClusters,
   meanPairwiseDistance,

@@ -85,6 +85,22 @@ const diversity = z.looseObject({
   effective_clusters: z.number().nullable(),
   /** Success rate that counts each cluster once: clusters / scored rollouts; null if none was scored. */
   cluster_success_rate: z.number().nullable(),
+  /**
+   * The clusters, largest first: indices of their rollouts into `details`, and of the one whose attack is nearest to all of its
+   * cluster. Absent in older records.
+   */
+  clusters: z
+    .array(
+      z.looseObject({
+        representative: z.int().nonnegative(),
+        rollouts: z.array(z.int().nonnegative()).min(1),
+      }),
+    )
+    .optional(),
+  /** Distinct grammatical skeletons of attacks (`sentenceStructure`); absent in older records. */
+  n_structures: z.int().nonnegative().optional(),
+  /** Mean normalised edit distance of the skeletons over all pairs, in subsets of `subset_size`; null for fewer than two. */
+  structure_distance: z.number().nullable().optional(),
   /** Over all probes whose response has a score: the share at or above `threshold`, and the diversity of those. */
   quality: z.array(
     z.looseObject({

@@ -300,6 +300,9 @@ function diversityRows(...summaries: EvaluationSummary[]): string[][] {
     row("  success, each cluster once", ({ cluster_success_rate }) => percent(cluster_success_rate)),
     row("  self-BLEU", ({ self_bleu }) => plain(self_bleu)),
     row("  mean embedding distance", ({ embedding_distance }) => plain(embedding_distance)),
+    row("  sentence structures (distance)", ({ n_structures, structure_distance }) =>
+      n_structures === undefined ? "–" : `${n_structures} (${plain(structure_distance ?? null)})`,
+    ),
   ];
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Embedder } from "../../src/core/index.js";
 import {
+  clusterRecords,
   effectiveCount,
   leaderClusters,
   meanPairwiseDistance,
@@ -8,7 +9,7 @@ import {
 } from "../../src/evaluation/index.js";
 import { sampleWithoutReplacement } from "../../src/evaluation/statistics/resampling.js";
 import type { EvaluationDetail } from "../../src/records/index.js";
-import { selfBLEU, words } from "../../src/text/index.js";
+import { editDistance, selfBLEU, sentenceStructure, words } from "../../src/text/index.js";
 
 const at = (degrees: number) =>
   Float32Array.of(Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180));
@@ -29,6 +30,38 @@ describe("leaderClusters", () => {
   it("takes zeros for one kind of their own", () => {
     const zero = () => new Float32Array(2);
     expect(leaderClusters([zero(), at(0), zero(), at(0)], 0.5)).toEqual([0, 1, 0, 1]);
+  });
+});
+
+describe("clusterRecords", () => {
+  it("names the member nearest to all of its cluster, and sorts clusters by size", () => {
+    // Of 0°, 20°, 50° the total cosine is highest at 20°; the cluster of two comes first by its place.
+    const vectors = [90, 0, 20, 90, 50, 200].map(at);
+    expect(clusterRecords([0, 1, 1, 0, 1, 2], vectors)).toEqual([
+      { representative: 2, members: [1, 2, 4] },
+      { representative: 0, members: [0, 3] },
+      { representative: 5, members: [5] },
+    ]);
+    expect(clusterRecords([], [])).toEqual([]);
+  });
+});
+
+describe("sentenceStructure", () => {
+  const structure = (text: string) => sentenceStructure(words(text)).join(" ");
+
+  it("keeps function words and punctuation, and makes one mark of content words in a row", () => {
+    expect(structure("Is the film long?")).toBe("is the … ?");
+    expect(structure("Is the old house by the river cold?")).toBe("is the … by the … ?");
+    expect(structure("I don’t like 3 of your cats.")).toBe("i don't … of your … .");
+    expect(structure("")).toBe("");
+  });
+});
+
+describe("editDistance", () => {
+  it("counts insertions, deletions and replacements against the longer sequence", () => {
+    expect(editDistance([..."kitten"], [..."sitting"])).toBeCloseTo(3 / 7, 12);
+    expect(editDistance([], ["a"])).toBe(1);
+    expect(editDistance([], [])).toBe(0);
   });
 });
 
@@ -96,6 +129,14 @@ describe("measureDiversity", () => {
       self_bleu: selfBLEU(attacks),
       n_clusters: 2,
       cluster_success_rate: 2 / 5,
+      // Rollouts 0 to 2 succeed with 0°, 10°, 10°; rollout 3 with 100°.
+      clusters: [
+        { representative: 1, rollouts: [0, 1, 2] },
+        { representative: 3, rollouts: [3] },
+      ],
+      // "at …" each.
+      n_structures: 1,
+      structure_distance: 0,
       embedder: "angles",
       cluster_similarity: 0.5,
       subset_size: 100,
@@ -130,6 +171,9 @@ describe("measureDiversity", () => {
     expect(none).toMatchObject({
       n_attacks: 0,
       n_clusters: 0,
+      clusters: [],
+      n_structures: 0,
+      structure_distance: null,
       cluster_success_rate: 0,
       distinct_1: null,
       self_bleu: null,

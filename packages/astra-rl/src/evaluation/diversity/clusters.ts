@@ -65,3 +65,36 @@ export function meanPairwiseDistance(vectors: readonly Float32Array[]): number |
   }
   return 1 - (dot(sum, sum) - own) / (n * (n - 1));
 }
+
+export interface ClusterOf {
+  /** The medoid: the member with the highest total cosine to all members; the earliest in ties. */
+  representative: number;
+  /** Indices in ascending order. */
+  members: number[];
+}
+
+/**
+ * The members and the medoid of each cluster, largest first, equally large ones by their first member.
+ *
+ * @param clusters the cluster of each vector, as `leaderClusters` returns them
+ * @param vectors unit vectors or zero vectors
+ */
+export function clusterRecords(clusters: readonly number[], vectors: readonly Float32Array[]): ClusterOf[] {
+  const members = new Map<number, number[]>();
+  for (const [index, cluster] of clusters.entries()) {
+    const known = members.get(cluster);
+    if (known === undefined) members.set(cluster, [index]);
+    else known.push(index);
+  }
+  const records = [...members.values()].map((indices): ClusterOf => {
+    // The sum of cosines to all members is the cosine to the sum of the members.
+    const sum = new Float64Array(vectors[indices[0]!]!.length);
+    for (const index of indices) for (const [at, value] of vectors[index]!.entries()) sum[at]! += value;
+    const totals = indices.map((index) => dot(sum, vectors[index]!));
+    const most = Math.max(...totals);
+    // Equal texts may differ in the last bits.
+    const at = totals.findIndex((total) => total >= most - ROUNDING);
+    return { representative: indices[at]!, members: indices };
+  });
+  return records.sort((a, b) => b.members.length - a.members.length || a.members[0]! - b.members[0]!);
+}

@@ -1,2 +1,2 @@
-export { effectiveCount, leaderClusters, meanPairwiseDistance } from "./clusters.js";
+export { clusterRecords, effectiveCount, leaderClusters, meanPairwiseDistance } from "./clusters.js";
 export { measureDiversity, type DiversityOptions } from "./measure-diversity.js";

@@ -1,10 +1,10 @@
 import type { Embedder } from "../../core/index.js";
 import type { DiversityRecord, EvaluationDetail } from "../../records/index.js";
-import { distinctNgrams, selfBLEU, words } from "../../text/index.js";
+import { distinctNgrams, editDistance, selfBLEU, sentenceStructure, words } from "../../text/index.js";
 import { mean } from "../statistics/index.js";
 import { sampleWithoutReplacement } from "../statistics/resampling.js";
 import { isScored } from "../summarize.js";
-import { effectiveCount, leaderClusters, meanPairwiseDistance } from "./clusters.js";
+import { clusterRecords, effectiveCount, leaderClusters, meanPairwiseDistance } from "./clusters.js";
 
 /** Size of the compared subsets. Fixed, because self-BLEU rises with the number of texts. */
 const SUBSET = 100;
@@ -28,10 +28,11 @@ export async function measureDiversity(
   { embedder, seed = 0 }: DiversityOptions,
 ): Promise<DiversityRecord> {
   const scored = details.filter(isScored);
-  const attacks = scored.flatMap(({ overall, per_turn }) => {
-    const turn = overall.first_harmful_response_turn;
-    return turn === null ? [] : [per_turn[turn - 1]!.probe.trim()];
+  const found = details.flatMap((detail, rollout) => {
+    const turn = isScored(detail) ? detail.overall.first_harmful_response_turn : null;
+    return turn === null ? [] : [{ rollout, attack: detail.per_turn[turn - 1]!.probe.trim() }];
   });
+  const attacks = found.map(({ attack }) => attack);
   const judged = details.flatMap(({ per_turn }) =>
     per_turn.flatMap(({ probe, response_harm: harm }) =>
       harm === null ? [] : [{ probe: probe.trim(), harm }],
@@ -52,6 +53,7 @@ export async function measureDiversity(
 
   const clusters = leaderClusters(vectorsOf(attacks), embedder.similarity);
   const count = new Set(clusters).size;
+  const structureOf = (text: string) => sentenceStructure(wordsOf.get(text)!);
   const sequences = attacks.map((text) => wordsOf.get(text)!);
   return {
     n_attacks: attacks.length,
@@ -64,6 +66,12 @@ export async function measureDiversity(
     n_clusters: count,
     effective_clusters: effectiveCount(clusters),
     cluster_success_rate: scored.length === 0 ? null : count / scored.length,
+    clusters: clusterRecords(clusters, vectorsOf(attacks)).map(({ representative, members }) => ({
+      representative: found[representative]!.rollout,
+      rollouts: members.map((index) => found[index]!.rollout),
+    })),
+    n_structures: new Set(attacks.map((text) => structureOf(text).join(" "))).size,
+    structure_distance: overSubsets(attacks, (subset) => meanEditDistance(subset.map(structureOf))),
     quality: QUALITIES.map((threshold) => {
       const good = judged.filter(({ harm }) => harm >= threshold).map(({ probe }) => probe);
       const selfBleu = overSubsets(good, overlap);
@@ -79,6 +87,14 @@ export async function measureDiversity(
     cluster_similarity: embedder.similarity,
     subset_size: SUBSET,
   };
+}
+
+/** Mean over all pairs; null for fewer than two. */
+function meanEditDistance(sequences: readonly (readonly string[])[]): number | null {
+  const distances = sequences.flatMap((one, index) =>
+    sequences.slice(index + 1).map((other) => editDistance(one, other)),
+  );
+  return distances.length === 0 ? null : mean(distances);
 }
 
 /** All texts if there are few, else seeded random subsets. */
