@@ -75,6 +75,8 @@ const FOLDER_LAW = {
   // Contract suites for what users write.
   testing: ["core"],
   report: ["*"],
+  // A page over run folders.
+  view: ["records", "report", "run", "serve"],
   // From a configuration to the objects of a run.
   assembly: ["*"],
   cli: ["*"],

@@ -27,6 +27,7 @@ import { setupCommand } from "./setup.js";
 import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
 import { encodeCommand, generateCommand, logprobsCommand, scoreCommand } from "./text-commands.js";
 import { trainCommand } from "./train.js";
+import { viewCommand } from "./view.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
   version: string;
@@ -41,6 +42,7 @@ export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
   compareCommand,
   gateCommand,
   reportCommand,
+  viewCommand,
   auditCommand,
   exportCommand,
   cardCommand,

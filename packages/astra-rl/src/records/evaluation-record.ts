@@ -179,6 +179,8 @@ const summary = z.looseObject({
   /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
   /** Share of rollouts with a success up to each turn, from 1; absent in older records. */
   success_by_turn: z.array(z.number()).optional(),
+  /** Their intervals; absent in older records, and where a rollout has an error. */
+  success_by_turn_intervals: z.array(interval.nullable()).optional(),
   /** Chance of a success within so many tries from a prompt; absent where prompts are tried once. */
   success_by_attempts: z
     .array(

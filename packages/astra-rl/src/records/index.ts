@@ -46,7 +46,17 @@ export {
   type MetricValue,
 } from "./metrics-record.js";
 export { isEdited, tokensRecord, tokensSchema, type TokensRecord } from "./tokens-record.js";
-export type { ReportEvaluation, ReportGraph, ReportNode, ReportRecord, ReportRun } from "./report-record.js";
+export type {
+  ReportEvaluation,
+  ReportGraph,
+  ReportNode,
+  ReportRecord,
+  ReportRun,
+  RunCurve,
+  RunDifference,
+  RunGroup,
+} from "./report-record.js";
+export type { GraphEntry, GraphHit, GraphHits, ViewList, ViewRun } from "./view-record.js";
 export {
   measuredSchema,
   parseRunRecord,

@@ -52,10 +52,38 @@ export interface ReportRun {
   graphs_total: number;
 }
 
+/** A curve over runs: the interquartile mean and its 95 % bootstrap interval at each step; null where a run has no value. */
+export interface RunCurve {
+  middle: (number | null)[];
+  lower: (number | null)[];
+  upper: (number | null)[];
+}
+
+/** Runs that differ in their seed alone. */
+export interface RunGroup {
+  label: string;
+  /** Indices into `runs`. */
+  runs: number[];
+  /** Long runs are averaged over windows: the last step of each. */
+  steps: number[];
+  /** By key of metrics.jsonl. */
+  curves: Record<string, RunCurve>;
+}
+
+/** An option in which runs differ: its value in each of `runs`. */
+export interface RunDifference {
+  key: string;
+  values: string[];
+}
+
 /** The data of a report. */
 export interface ReportRecord {
   runs: ReportRun[];
   evaluations: ReportEvaluation[];
+  /** At least three runs of one configuration each; empty if there are none. */
+  groups: RunGroup[];
+  /** The options in which the runs differ; empty for a single run. */
+  differences: RunDifference[];
   /**
    * `before` and `after` are indices into `evaluations`; null if no two are comparable. `reward_hack` is a sentence where the
    * tester gained by the first scorer and not by the second.

@@ -16,14 +16,31 @@ const PLACE = '<script type="application/json" id="records">null</script>';
  * @throws AstraError if the page was not built
  */
 export function htmlReport(record: ReportRecord): string {
+  return pageWith(withoutRepetition(record));
+}
+
+/** What the page of `astra-rl view` shows instead of records: that it asks the server for them. */
+const LIVE = { live: true };
+
+/** Its policy allows requests to the server that it came from, and nothing else. */
+export function viewPage(): { html: string; policy: string } {
+  const html = pageWith(LIVE);
+  const [element, report] = /<meta http-equiv="Content-Security-Policy" content="([^"]+)" \/>/u.exec(html)!;
+  const policy = `${report!}; connect-src 'self'`;
+  return {
+    html: html.replace(element, () => element.replace(report!, () => policy)),
+    policy: `${policy}; frame-ancestors 'none'`,
+  };
+}
+
+function pageWith(data: unknown): string {
   if (!existsSync(PAGE)) {
     throw new AstraError(`the report's page is not built: there is no ${PAGE}; run: npm run setup`);
   }
   const page = readFileSync(PAGE, "utf8");
   const at = page.indexOf(PLACE);
   if (at < 0) throw new AstraError(`internal: ${PAGE} has no place for the records`);
-  const data = PLACE.replace("null", () => embeddedJson(withoutRepetition(record)));
-  return page.slice(0, at) + data + page.slice(at + PLACE.length);
+  return page.slice(0, at) + PLACE.replace("null", () => embeddedJson(data)) + page.slice(at + PLACE.length);
 }
 
 /**

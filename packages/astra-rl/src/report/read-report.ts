@@ -5,6 +5,7 @@ import { StringDecoder } from "node:string_decoder";
 import { checkRegular, requireRegularFiles, UsageError } from "@astra-rl/torch";
 import { parse } from "yaml";
 import { compareEvaluations, unlikeness } from "../evaluation/index.js";
+import { differencesOf, groupsOf } from "./run-groups.js";
 import {
   doubtsOfEvaluation,
   doubtsOfTraining,
@@ -25,7 +26,7 @@ import {
 } from "../records/index.js";
 
 export interface ReadReportOptions {
-  /** Number of training graphs to include, evenly spaced over the run. Default: as many as `GRAPH_ROOM` allows. */
+  /** Number of training graphs to include, evenly spaced over the run; 0 does not read them. Default: as many as `GRAPH_ROOM` allows. */
   graphs?: number;
 }
 
@@ -61,7 +62,9 @@ export function readReport(paths: readonly string[], options: ReadReportOptions 
     }
     runs.push(run);
   }
-  return { runs, evaluations, comparison: comparisonOf(evaluations), version: 2 };
+  const differences = differencesOf(runs);
+  const groups = groupsOf(runs, differences);
+  return { runs, evaluations, groups, differences, comparison: comparisonOf(evaluations), version: 3 };
 }
 
 function readRun(folder: string, options: ReadReportOptions): ReportRun {
@@ -159,6 +162,7 @@ function readGraphs(
   path: string,
   { graphs: most = Infinity }: ReadReportOptions,
 ): Pick<ReportRun, "graphs" | "graphs_total"> {
+  if (most === 0) return { graphs: [], graphs_total: 0 };
   let kept: { graph: ReportGraph; index: number; room: number }[] = [];
   let stride = 1;
   let room = 0;

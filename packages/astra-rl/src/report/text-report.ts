@@ -80,7 +80,7 @@ export interface MarkdownOptions {
 
 /** Metrics and example conversations as Markdown, for an issue or a model card. */
 export function markdownReport(
-  { runs, evaluations, comparison }: ReportRecord,
+  { runs, evaluations, differences, comparison }: ReportRecord,
   { conversations = 3 }: MarkdownOptions = {},
 ): string {
   const lines = ["# ASTRA-RL report"];
@@ -100,6 +100,12 @@ export function markdownReport(
         lines.push(`- ${name}: ${escaped(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
     if (doubts.length > 0) lines.push("", `**${escaped(noVerdict(doubts))}**`);
+  }
+  if (differences.length > 0) {
+    lines.push("", "## What differs", "", `| | ${runs.map(({ label }) => escaped(label)).join(" | ")} |`);
+    lines.push(`| --- | ${runs.map(() => "---").join(" | ")} |`);
+    for (const { key, values } of differences)
+      lines.push(`| ${escaped(key)} | ${values.map(escaped).join(" | ")} |`);
   }
   if (evaluations.length > 0) {
     const figures = evaluations.map((evaluation) => new Map(keyedRows(evaluation)));

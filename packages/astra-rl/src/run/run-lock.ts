@@ -107,6 +107,14 @@ export class RunLock {
     }
   }
 
+  /** Whether a process that may be alive holds the lock of a folder. */
+  static isHeld(folder: string): boolean {
+    const path = join(folder, LOCK_FILE);
+    const text = isFile(path) ? readIfThere(path) : null;
+    const holder = text === null ? null : parse(text);
+    return holder !== null && lifeOf(holder, path).isAlive;
+  }
+
   /**
    * Called before every write.
    *

@@ -1,14 +1,14 @@
 import { timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { UsageError } from "@astra-rl/torch";
 import { answer, planChat, planCompletion, type Receiver, type ServedModel } from "./answers.js";
 import { ApiError } from "./api-error.js";
 import { Engine } from "./engine.js";
+import { isLoopback, listen } from "./loopback.js";
 import { Metrics } from "./metrics.js";
 
 const MOST_BYTES = 8 * 2 ** 20;
-const LOOPBACK = ["127.0.0.1", "localhost", "::1"];
 
 export interface ServeOptions {
   /** The address to listen on. Default "127.0.0.1". Another than loopback needs a token. */
@@ -41,7 +41,7 @@ export async function serve(
   options: ServeOptions = {},
 ): Promise<RunningServer> {
   const { host = "127.0.0.1", port = 8000, token, queue = 256 } = options;
-  const isLocal = LOOPBACK.includes(host);
+  const isLocal = isLoopback(host);
   if (!isLocal && token === undefined) {
     throw new UsageError(
       `--host ${host}: whoever reaches this address could use the model; set a token (--token-env NAME), or listen on 127.0.0.1`,
@@ -56,10 +56,8 @@ export async function serve(
   server.on("clientError", (_, socket) => {
     endBadRequest(socket as Socket);
   });
-  await listen(server, host, port);
-  const { address, port: taken, family } = server.address() as AddressInfo;
   return {
-    url: `http://${family === "IPv6" ? `[${address}]` : address}:${taken}`,
+    url: await listen(server, host, port),
     get open() {
       return handler.open;
     },
@@ -70,16 +68,6 @@ export async function serve(
       await closed;
     },
   };
-}
-
-async function listen(server: Server, host: string, port: number): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      const reason = error.code === "EADDRINUSE" ? "something else listens there" : error.message;
-      reject(new UsageError(`cannot listen on ${host}:${port}: ${reason}; choose another --port or --host`));
-    });
-    server.listen(port, host, resolve);
-  });
 }
 
 /** What is no HTTP gets the API's error shape, too. */
@@ -155,12 +143,8 @@ class Handler {
   #admit({ headers }: IncomingMessage, endpoint: string): void {
     const { isLocal, token } = this.access;
     // A page in a browser may reach loopback under a name of its own (DNS rebinding).
-    if (isLocal && !LOOPBACK.includes(hostOf(headers.host))) {
-      throw new ApiError(
-        403,
-        `this server answers as ${LOOPBACK.slice(0, 2).join(" or ")} only`,
-        "forbidden_host",
-      );
+    if (isLocal && !isLoopback(headers.host)) {
+      throw new ApiError(403, "this server answers as 127.0.0.1 or localhost only", "forbidden_host");
     }
     if (token === undefined || endpoint === "/health") return;
     if (!isEqual(headers.authorization ?? "", `Bearer ${token}`)) {
@@ -320,9 +304,6 @@ function pathOf({ url = "/" }: IncomingMessage): string {
   const [path] = url.split("?", 1) as [string];
   return path.length > 1 ? path.replace(/\/+$/u, "") : path;
 }
-
-/** Without the port. */
-const hostOf = (host = ""): string => host.replace(/:\d+$/u, "").replace(/^\[|\]$/gu, "");
 
 const shown = (text: string) => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 

@@ -1,0 +1,216 @@
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import {
+  parseGraphRecord,
+  type GraphEntry,
+  type GraphHit,
+  type GraphHits,
+  type ReportGraph,
+} from "../records/index.js";
+import { slim } from "../report/index.js";
+
+const CHUNK = 1 << 20;
+/** Bytes before the end that must not have changed when a file has grown. */
+const SEAM = 64;
+const LONGEST_PROMPT = 120;
+
+/** A node as in a line of graphs.jsonl. */
+interface RawNode {
+  probe?: unknown;
+  response?: unknown;
+  scores?: { probe?: number; response?: number };
+  children?: RawNode[];
+}
+
+interface RawGraph {
+  context?: unknown;
+  step?: number;
+  children?: RawNode[];
+}
+
+/**
+ * The graphs of a run folder: where each lies in its file, what a list shows of it, and all texts in lower case for the search.
+ * The file may grow, and a resumed run may cut it.
+ */
+export class GraphFile {
+  #entries: GraphEntry[] = [];
+  /** Where each graph's line begins, and where the last one ends. */
+  #starts: number[] = [0];
+  /** Texts of each graph in lower case, UTF-8: the prompt, then for each node in preorder its probe and response. */
+  #texts: Buffer[] = [];
+  /** Where in its text each node of a graph begins; the prompt begins at 0. */
+  #places: Uint32Array[] = [];
+  #inode = -1;
+  #seam = Buffer.alloc(0);
+
+  constructor(readonly path: string) {}
+
+  /** Reads what was added. @returns whether the file was replaced or cut, so that entries told before no longer count */
+  refresh(): boolean {
+    let handle: number;
+    try {
+      handle = openSync(this.path, "r");
+    } catch {
+      return this.#reset(-1);
+    }
+    try {
+      const { size, ino } = fstatSync(handle);
+      const end = this.#starts.at(-1)!;
+      const isOther = ino !== this.#inode || size < end || !this.#isSame(handle, end);
+      const wasReset = isOther && this.#reset(ino);
+      this.#readOn(handle, size);
+      return wasReset;
+    } finally {
+      closeSync(handle);
+    }
+  }
+
+  #reset(inode: number): boolean {
+    const had = this.#entries.length > 0;
+    this.#entries = [];
+    this.#starts = [0];
+    this.#texts = [];
+    this.#places = [];
+    this.#seam = Buffer.alloc(0);
+    this.#inode = inode;
+    return had;
+  }
+
+  #isSame(handle: number, end: number): boolean {
+    const found = Buffer.alloc(this.#seam.length);
+    readSync(handle, found, 0, found.length, end - found.length);
+    return found.equals(this.#seam);
+  }
+
+  #readOn(handle: number, size: number): void {
+    let at = this.#starts.at(-1)!;
+    let rest = Buffer.alloc(0);
+    let from = at;
+    while (from < size) {
+      const bytes = Buffer.alloc(Math.min(CHUNK, size - from));
+      const count = readSync(handle, bytes, 0, bytes.length, from);
+      if (count === 0) break;
+      from += count;
+      let chunk = Buffer.concat([rest, bytes.subarray(0, count)]);
+      for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
+        this.#add(chunk.toString("utf8", 0, end));
+        at += end + 1;
+        this.#starts.push(at);
+        this.#seam = Buffer.from(chunk.subarray(Math.max(0, end + 1 - SEAM), end + 1));
+        chunk = chunk.subarray(end + 1);
+      }
+      rest = chunk;
+    }
+  }
+
+  #add(line: string): void {
+    let graph: RawGraph;
+    try {
+      graph = JSON.parse(line) as RawGraph;
+    } catch {
+      // Told when it is opened.
+      graph = { context: "(this line is no JSON)" };
+    }
+    const prompt = textOf(graph.context);
+    let worst: number | null = null;
+    const parts = [Buffer.from(prompt.toLowerCase())];
+    const places: number[] = [];
+    let length = parts[0]!.length;
+    for (const { node } of preorder(graph)) {
+      const score = node.scores?.response;
+      if (typeof score === "number") worst = Math.max(worst ?? 0, score);
+      // Nothing that is searched for spans two texts.
+      const part = Buffer.from(`\0${textOf(node.probe)}\0${textOf(node.response)}`.toLowerCase());
+      places.push(length);
+      parts.push(part);
+      length += part.length;
+    }
+    this.#texts.push(Buffer.concat(parts));
+    this.#places.push(Uint32Array.from(places));
+    const step = typeof graph.step === "number" ? graph.step : null;
+    this.#entries.push({ step, prompt: prompt.slice(0, LONGEST_PROMPT), worst, nodes: places.length });
+  }
+
+  /** Entries from the given one on. */
+  entries(from = 0): GraphEntry[] {
+    return this.#entries.slice(from);
+  }
+
+  get total(): number {
+    return this.#entries.length;
+  }
+
+  /** @throws UsageError for a line that is no graph, RangeError for a graph that is not there */
+  graph(index: number): ReportGraph {
+    return slim(parseGraphRecord(this.#line(index), `${this.path}:${index + 1}`));
+  }
+
+  #line(index: number): string {
+    const [start, end] = [this.#starts[index], this.#starts[index + 1]];
+    if (start === undefined || end === undefined) throw new RangeError(`there is no graph ${index}`);
+    const handle = openSync(this.path, "r");
+    try {
+      const bytes = Buffer.alloc(end - start - 1);
+      readSync(handle, bytes, 0, bytes.length, start);
+      return bytes.toString("utf8");
+    } finally {
+      closeSync(handle);
+    }
+  }
+
+  /** Turns and prompts that contain a text, whatever its case. */
+  search(run: string, query: string, limit: number): GraphHits {
+    const wanted = Buffer.from(query.toLowerCase());
+    const hits: GraphHit[] = [];
+    let total = 0;
+    if (wanted.length === 0) return { total, hits };
+    for (const [index, text] of this.#texts.entries()) {
+      const places = this.#places[index]!;
+      // The node that a hit lies in; −1: the prompt.
+      let node = -1;
+      const found: number[] = [];
+      for (let at = text.indexOf(wanted); at >= 0;) {
+        while (node + 1 < places.length && places[node + 1]! <= at) node += 1;
+        found.push(node);
+        const next = places[node + 1];
+        at = next === undefined ? -1 : text.indexOf(wanted, next);
+      }
+      total += found.length;
+      if (found.length > 0 && hits.length < limit) hits.push(...this.#hits(run, index, found));
+    }
+    return { total, hits: hits.slice(0, limit) };
+  }
+
+  #hits(run: string, index: number, found: readonly number[]): GraphHit[] {
+    const graph = JSON.parse(this.#line(index)) as RawGraph;
+    const nodes = [...preorder(graph)];
+    const { step, prompt } = this.#entries[index]!;
+    return found.map((at) => {
+      const { node = {}, path = "" } = nodes[at] ?? {};
+      return {
+        run,
+        graph: index,
+        step,
+        path,
+        prompt,
+        probe: textOf(node.probe ?? ""),
+        response: textOf(node.response ?? ""),
+        probe_harm: node.scores?.probe ?? null,
+        response_harm: node.scores?.response ?? null,
+      };
+    });
+  }
+}
+
+function* preorder(graph: RawGraph): Generator<{ node: RawNode; path: string }> {
+  const placed = (nodes: readonly RawNode[] = [], above = "") =>
+    nodes.map((node, index) => ({ node, path: above + String(index) })).reverse();
+  // No recursion: a record may be deeper than a stack is.
+  const waiting = placed(graph.children);
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    yield next;
+    waiting.push(...placed(next.node.children, `${next.path}.`));
+  }
+}
+
+const textOf = (value: unknown): string =>
+  typeof value === "string" ? value : (JSON.stringify(value) ?? "");

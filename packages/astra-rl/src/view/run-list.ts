@@ -1,0 +1,195 @@
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  statSync,
+} from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { parseEvaluationRecord, type MetricsRecord, type ViewList, type ViewRun } from "../records/index.js";
+import { RESOLVED_CONFIGURATION, RunLock } from "../run/index.js";
+
+/** Files of which a run folder has at least one. */
+const OF_A_RUN = [
+  "metrics.jsonl",
+  RESOLVED_CONFIGURATION,
+  "run.json",
+  "evaluation.json",
+  "evaluation-after.json",
+];
+/** Folders below the viewed one that are searched. */
+const DEPTH = 4;
+const MOST_FOLDERS = 5000;
+/** Of metrics.jsonl: the last evaluation is within the last steps. */
+const TAIL = 1 << 18;
+const HEAD = 200;
+
+/** Finds run folders and evaluation files below a folder, again and again. */
+export class RunList {
+  /** What a run's files told, until one of them changes. */
+  readonly #known = new Map<string, { stamp: string; run: Omit<ViewRun, "state"> }>();
+  /** Whether a file is an evaluation, until it changes. */
+  readonly #files = new Map<string, { stamp: string; isEvaluation: boolean }>();
+
+  constructor(readonly folder: string) {}
+
+  read(): ViewList {
+    const runs: ViewRun[] = [];
+    const evaluations: string[] = [];
+    let visited = 0;
+    const visit = (id: string, depth: number) => {
+      if (depth > DEPTH || ++visited > MOST_FOLDERS) return;
+      const path = join(this.folder, id);
+      const names = entriesOf(path);
+      const isRun = names.files.some((name) => OF_A_RUN.includes(name));
+      if (isRun) runs.push(this.#run(id, path));
+      else
+        evaluations.push(
+          ...names.files.map((name) => join(id, name)).filter((file) => this.#isEvaluation(file)),
+        );
+      for (const name of names.folders) {
+        if (isRun && ["checkpoints", "inputs", "tensorboard"].includes(name)) continue;
+        visit(id === "." ? name : `${id}/${name}`, depth + 1);
+      }
+    };
+    visit(".", 0);
+    runs.sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
+    return { folder: this.folder, runs, evaluations: evaluations.sort() };
+  }
+
+  #run(id: string, path: string): ViewRun {
+    const files = [...OF_A_RUN, "graphs.jsonl"].map((name) => join(path, name));
+    const stamp = files.map(stampOf).join(" ");
+    let known = this.#known.get(id);
+    if (known?.stamp !== stamp) {
+      known = { stamp, run: describe(id, path) };
+      this.#known.set(id, known);
+    }
+    const { run } = known;
+    const isTraining = RunLock.isHeld(path);
+    const isFinished = run.planned !== null && run.steps >= run.planned;
+    return { ...run, state: isTraining ? "training" : isFinished ? "finished" : "stopped" };
+  }
+
+  #isEvaluation(file: string): boolean {
+    const path = join(this.folder, file);
+    if (!file.endsWith(".json")) return false;
+    const stamp = stampOf(path);
+    let known = this.#files.get(file);
+    if (known?.stamp !== stamp) {
+      known = { stamp, isEvaluation: looksLikeEvaluation(path) };
+      this.#files.set(file, known);
+    }
+    return known.isEvaluation;
+  }
+}
+
+function entriesOf(path: string): { files: string[]; folders: string[] } {
+  try {
+    const entries = readdirSync(path, { withFileTypes: true });
+    const named = (isWanted: (entry: (typeof entries)[number]) => boolean) =>
+      entries.filter((entry) => isWanted(entry) && !entry.name.startsWith(".")).map(({ name }) => name);
+    return {
+      files: named((entry) => entry.isFile()),
+      folders: named((entry) => entry.isDirectory() && entry.name !== "node_modules"),
+    };
+  } catch {
+    // Deleted meanwhile, or another user's.
+    return { files: [], folders: [] };
+  }
+}
+
+const stampOf = (path: string): string => {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  return stats === undefined ? "-" : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+};
+
+function looksLikeEvaluation(path: string): boolean {
+  return /^\s*\{\s*"(measured|summary)"/u.test(readPart(path, (size) => [0, Math.min(HEAD, size)]));
+}
+
+function readPart(path: string, part: (size: number) => [start: number, length: number]): string {
+  try {
+    const handle = openSync(path, "r");
+    try {
+      const [start, length] = part(fstatSync(handle).size);
+      const bytes = Buffer.alloc(length);
+      return bytes.toString("utf8", 0, readSync(handle, bytes, 0, length, start));
+    } finally {
+      closeSync(handle);
+    }
+  } catch {
+    return "";
+  }
+}
+
+function describe(id: string, path: string): Omit<ViewRun, "state"> {
+  const configuration = objectOf(() => parse(readFileSync(join(path, RESOLVED_CONFIGURATION), "utf8")));
+  const record = objectOf(() => JSON.parse(readFileSync(join(path, "run.json"), "utf8")));
+  const last = lastMetrics(join(path, "metrics.jsonl"));
+  const value = (key: string) => numberOr(last.find((line) => numberOr(line[key]) !== null)?.[key]);
+  const models = objectOf(() => configuration["models"]);
+  const training = objectOf(() => configuration["training"]);
+  const sessions = record["sessions"];
+  const started = Array.isArray(sessions) ? objectOf(() => sessions[0])["started"] : null;
+  const evaluated = lastEvaluation(path);
+  const stats = statSync(join(path, "metrics.jsonl"), { throwIfNoEntry: false }) ?? statSync(path);
+  return {
+    id,
+    steps: last[0]?.step ?? 0,
+    planned: numberOr(training["trainingSteps"]),
+    started: textOr(started),
+    changed: stats.mtimeMs,
+    tester: modelOf(models["tester"]),
+    target: modelOf(models["target"]),
+    algorithm: textOr(objectOf(() => configuration["algorithm"])["type"]),
+    seed: numberOr(configuration["seed"]),
+    success: evaluated?.success_rate ?? value("evaluation/success_rate"),
+    harmless: evaluated?.harmless_probe_success_rate ?? value("evaluation/harmless_probe_success_rate"),
+    nll: evaluated?.mean_probe_nll ?? value("evaluation/probe_nll"),
+  };
+}
+
+/** The summary of the evaluation that a command left in the folder; null if there is none that can be read. */
+function lastEvaluation(path: string) {
+  const file = ["evaluation.json", "evaluation-after.json"].map((name) => join(path, name)).find(existsSync);
+  try {
+    return file === undefined ? null : parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
+  } catch {
+    return null;
+  }
+}
+
+/** The last lines of metrics.jsonl, the latest first. */
+function lastMetrics(path: string): MetricsRecord[] {
+  const text = readPart(path, (size) => [Math.max(0, size - TAIL), Math.min(TAIL, size)]);
+  const lines = text.split("\n").slice(0, -1).reverse();
+  return lines.flatMap((line) => {
+    const value = objectOf(() => JSON.parse(line));
+    return typeof value["step"] === "number" ? [value as MetricsRecord] : [];
+  });
+}
+
+/** What a function returns if it is an object; else none of anything: files may be damaged, or written at this moment. */
+function objectOf(read: () => unknown): Record<string, unknown> {
+  try {
+    const value = read();
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+const numberOr = (value: unknown): number | null =>
+  typeof value === "number" && Number.isFinite(value) ? value : null;
+const textOr = (value: unknown): string | null => (typeof value === "string" ? value : null);
+
+function modelOf(setting: unknown): string | null {
+  if (Array.isArray(setting)) return setting.map((each) => modelOf(each) ?? "?").join(", ");
+  const { path, model, type } = objectOf(() => setting);
+  return textOr(setting) ?? textOr(path) ?? textOr(model) ?? textOr(type);
+}

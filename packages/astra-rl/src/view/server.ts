@@ -1,0 +1,232 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { join, resolve } from "node:path";
+import { statSync } from "node:fs";
+import { AstraError, UsageError } from "@astra-rl/torch";
+import type { GraphHits, ReportRecord } from "../records/index.js";
+import { readReport, viewPage, visibleJson } from "../report/index.js";
+import { isLoopback, listen } from "../serve/index.js";
+import { Follower } from "./follow.js";
+import { GraphReader } from "./graph-reader.js";
+import { RunList } from "./run-list.js";
+
+/** How often files are looked at while a page is open. Milliseconds. */
+const LOOK_EVERY = 500;
+/** Hits of a search that are told. */
+const MOST_HITS = 100;
+const LONGEST_QUERY = 1000;
+
+export interface ViewOptions {
+  /** 0: any free one. Default 8321. */
+  port?: number;
+}
+
+export interface RunningView {
+  /** Such as "http://127.0.0.1:8321". */
+  url: string;
+  stop: () => Promise<void>;
+}
+
+/**
+ * Serves a page that shows the run folders and evaluations below a folder, and follows them while they are written. Reads only, on
+ * this machine's loopback address.
+ *
+ * @throws UsageError for what is no folder, and a port that is taken
+ */
+export async function view(folder: string, { port = 8321 }: ViewOptions = {}): Promise<RunningView> {
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    throw new UsageError(`${folder}: there is no such folder; give one that holds run folders`);
+  }
+  const viewer = new Viewer(resolve(folder));
+  const server = createServer((request, response) => {
+    void viewer.handle(request, response);
+  });
+  const url = await listen(server, "127.0.0.1", port);
+  return {
+    url,
+    async stop() {
+      viewer.stop();
+      const closed = new Promise((done) => server.close(done));
+      server.closeAllConnections();
+      await closed;
+      await viewer.graphs.stop();
+    },
+  };
+}
+
+class Refusal extends AstraError {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+class Viewer {
+  readonly graphs = new GraphReader();
+  readonly #runs: RunList;
+  readonly #streams = new Set<() => void>();
+
+  constructor(readonly folder: string) {
+    this.#runs = new RunList(folder);
+  }
+
+  stop(): void {
+    for (const end of this.#streams) end();
+  }
+
+  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    response.on("error", () => response.destroy());
+    try {
+      admit(request);
+      const { pathname, searchParams: query } = new URL(request.url ?? "/", "http://localhost");
+      if (pathname === "/") {
+        const { html, policy } = viewPage();
+        send(response, 200, html, {
+          "content-type": "text/html; charset=utf-8",
+          "content-security-policy": policy,
+        });
+      } else if (pathname === "/api/events") this.#follow(query, response);
+      else sendJson(response, 200, await this.#answer(pathname, query));
+    } catch (error) {
+      if (response.headersSent) {
+        response.destroy();
+        return;
+      }
+      const status = error instanceof Refusal ? error.status : error instanceof AstraError ? 422 : 500;
+      const message = error instanceof Error ? error.message : String(error);
+      sendJson(response, status, { error: status === 500 ? `internal: ${message}` : message });
+    }
+  }
+
+  async #answer(path: string, query: URLSearchParams): Promise<unknown> {
+    switch (path) {
+      case "/api/list":
+        return this.#runs.read();
+      case "/api/report":
+        return this.#report(query.getAll("run"), query.getAll("file"));
+      case "/api/graphs":
+        return this.graphs.entries(this.#graphsOf(only(query, "run")), natural(query, "from"));
+      case "/api/graph":
+        return this.graphs.graph(this.#graphsOf(only(query, "run")), natural(query, "at"));
+      case "/api/search":
+        return this.#search(query.getAll("run"), only(query, "text").slice(0, LONGEST_QUERY));
+      default:
+        throw new Refusal(404, `there is no ${path} here`);
+    }
+  }
+
+  /** The report of the given runs and files, without graphs: those are read one at a time. */
+  #report(runs: readonly string[], files: readonly string[]): ReportRecord {
+    const { evaluations } = this.#runs.read();
+    const unknown = files.find((file) => !evaluations.includes(file));
+    if (unknown !== undefined) throw new Refusal(404, `there is no evaluation ${unknown} here`);
+    const paths = [...runs.map((id) => this.#folderOf(id)), ...files.map((file) => join(this.folder, file))];
+    const report = readReport(paths, { graphs: 0 });
+    for (const [index, run] of report.runs.entries()) run.label = runs[index]!;
+    return report;
+  }
+
+  async #search(runs: readonly string[], text: string): Promise<GraphHits> {
+    const found: GraphHits = { total: 0, hits: [] };
+    for (const id of runs) {
+      const { total, hits } = await this.graphs.search(
+        this.#graphsOf(id),
+        id,
+        text,
+        MOST_HITS - found.hits.length,
+      );
+      found.total += total;
+      found.hits.push(...hits);
+    }
+    return found;
+  }
+
+  /** Only what the list has: a path of somebody else's making leads nowhere. */
+  #folderOf(id: string): string {
+    if (!this.#runs.read().runs.some((run) => run.id === id))
+      throw new Refusal(404, `there is no run ${id} here`);
+    return join(this.folder, id);
+  }
+
+  readonly #graphsOf = (id: string) => join(this.#folderOf(id), "graphs.jsonl");
+
+  /** Server-sent events: `list` when a run appears or changes, `change` with what is new in the runs asked for. */
+  #follow(query: URLSearchParams, response: ServerResponse): void {
+    const since = query.getAll("since").map(Number);
+    const followers = query
+      .getAll("run")
+      .map((id, at) => ({ id, follower: new Follower(this.#folderOf(id), since[at] ?? 0) }));
+    response.writeHead(200, { ...SAFE, "content-type": "text/event-stream", "cache-control": "no-store" });
+    const tell = (event: string, value: unknown) =>
+      response.write(`event: ${event}\ndata: ${visibleJson(JSON.stringify(value))}\n\n`);
+    let told = "";
+    const look = () => {
+      try {
+        const list = this.#runs.read();
+        const text = JSON.stringify(list);
+        if (text !== told) tell("list", list);
+        told = text;
+        for (const { id, follower } of followers) {
+          const change = follower.look();
+          const isNew = change.metrics.length > 0 || change.isReset || change.evaluations || change.graphs;
+          if (isNew) tell("change", { run: id, ...change });
+        }
+      } catch {
+        // A file that is being written; the next look sees it.
+      }
+    };
+    const timer = setInterval(look, LOOK_EVERY);
+    const end = () => {
+      clearInterval(timer);
+      this.#streams.delete(end);
+      response.end();
+    };
+    this.#streams.add(end);
+    response.on("close", end);
+    look();
+  }
+}
+
+/** @throws Refusal for whoever is not a page of this server: other sites, and other names of this machine (DNS rebinding) */
+function admit({ method, headers }: IncomingMessage): void {
+  if (!isLoopback(headers.host)) throw new Refusal(403, "this server answers as 127.0.0.1 or localhost only");
+  const { origin } = headers;
+  if (origin !== undefined && origin !== `http://${headers.host}`) {
+    throw new Refusal(403, "this server answers its own pages only");
+  }
+  const site = headers["sec-fetch-site"];
+  if (site !== undefined && site !== "same-origin" && site !== "none") {
+    throw new Refusal(403, "this server answers its own pages only");
+  }
+  if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
+}
+
+const SAFE = {
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-resource-policy": "same-origin",
+  "x-frame-options": "DENY",
+};
+
+function send(response: ServerResponse, status: number, body: string, headers: Record<string, string>): void {
+  response.writeHead(status, { ...SAFE, "cache-control": "no-store", ...headers });
+  response.end(body);
+}
+
+const sendJson = (response: ServerResponse, status: number, value: unknown) =>
+  send(response, status, visibleJson(JSON.stringify(value)), {
+    "content-type": "application/json; charset=utf-8",
+  });
+
+function only(query: URLSearchParams, name: string): string {
+  const value = query.get(name);
+  if (value === null) throw new Refusal(400, `${name}: is missing`);
+  return value;
+}
+
+function natural(query: URLSearchParams, name: string): number {
+  const text = query.get(name) ?? "0";
+  if (!/^\d{1,9}$/u.test(text)) throw new Refusal(400, `${name}: must be a whole number`);
+  return Number(text);
+}
