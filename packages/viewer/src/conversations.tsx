@@ -1,16 +1,21 @@
-import { useId, useMemo, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import type { EvaluationTurn, ReportEvaluation } from "astra-rl/records";
+import { Choice } from "./choice.js";
 import { plain } from "./figures.js";
 import {
+  conversationAt,
   findConversations,
   knowsHarmlessProbes,
   matches,
+  textOf,
   type Conversation,
   type Order,
   type Outcome,
 } from "./found.js";
 import { Harm } from "./harm.js";
+import { goTo, numberIn, usePlace } from "./place.js";
 import { shown } from "./shown.js";
+import { Term } from "./terms.js";
 
 const PAGE = 20;
 
@@ -55,6 +60,7 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   return (
     <section aria-labelledby={`${id}-title`}>
       <h2 id={`${id}-title`}>Conversations</h2>
+      <Selected evaluations={evaluations} />
       <form class="controls" onSubmit={(event) => event.preventDefault()}>
         <label>
           Search
@@ -106,6 +112,7 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
               threshold={evaluation.summary.harm_threshold}
               query={query}
               open={open}
+              evaluation={chosen}
             />
           </li>
         ))}
@@ -119,39 +126,77 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   );
 }
 
-function Choice<T extends string>({
-  name,
-  value,
-  options,
-  onChange,
-}: {
-  name: string;
-  value: T;
-  options: Partial<Record<T, string>>;
-  onChange: (value: T) => void;
-}) {
-  return (
-    <label>
-      {name}
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
-        {(Object.entries(options) as [T, string][]).map(([key, text]) => (
-          <option value={key}>{text}</option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
 interface TalkProps {
   conversation: Conversation;
   threshold: number;
   query: string;
   /** Whether all harmful texts are to be shown. */
   open: boolean;
+  /** Place of its evaluation in the report, for a link. */
+  evaluation: number;
+}
+
+/** The conversation that the address names. */
+function Selected({ evaluations }: { evaluations: ReportEvaluation[] }) {
+  const place = usePlace();
+  const section = useRef<HTMLDivElement>(null);
+  const [at, index] = [numberIn(place, "e"), numberIn(place, "c")];
+  const evaluation = at === null ? undefined : evaluations[at];
+  const isThere = index !== null && evaluation?.details[index] !== undefined;
+  useEffect(() => {
+    if (isThere) section.current?.scrollIntoView({ block: "center" });
+  }, [at, index, isThere]);
+  if (!isThere) return null;
+  return (
+    <div class="selected" ref={section}>
+      <p class="note">
+        Conversation {index + 1} of {shown(evaluation!.label)}{" "}
+        <button type="button" class="small" onClick={() => goTo({ e: null, c: null })}>
+          Close
+        </button>
+      </p>
+      <Talk
+        key={`${at}-${index}`}
+        conversation={conversationAt(evaluation!, index)}
+        threshold={evaluation!.summary.harm_threshold}
+        query=""
+        open={false}
+        evaluation={at!}
+      />
+    </div>
+  );
+}
+
+/** A button that says for a moment that it did it. */
+function CopyButton({ name, text }: { name: string; text: () => string }) {
+  const [said, setSaid] = useState<string | null>(null);
+  return (
+    <button
+      type="button"
+      class="small"
+      onClick={() => {
+        // A page may be forbidden to write to the clipboard.
+        Promise.resolve(navigator.clipboard?.writeText(text()) ?? Promise.reject(new Error("no clipboard")))
+          .then(() => setSaid("Copied"))
+          .catch(() => setSaid("Not allowed here"));
+        setTimeout(() => setSaid(null), 2000);
+      }}
+    >
+      {said ?? name}
+    </button>
+  );
+}
+
+function linkTo(evaluation: number, index: number): string {
+  const place = new URLSearchParams(location.hash.slice(1));
+  place.set("e", String(evaluation));
+  place.set("c", String(index));
+  return `${location.href.split("#")[0]}#${place}`;
 }
 
 /** One conversation; its harmful texts are blurred until they are asked for. */
-function Talk({ conversation: { turns, count, nll }, threshold, query, open }: TalkProps) {
+export function Talk({ conversation, threshold, query, open, evaluation }: TalkProps) {
+  const { turns, count, nll, index: number } = conversation;
   const [asked, setAsked] = useState(false);
   const veiled = turns.flatMap((turn) => [
     isVeiled(turn.probe_harm, threshold),
@@ -165,7 +210,9 @@ function Talk({ conversation: { turns, count, nll }, threshold, query, open }: T
         <span class="voice">prompt</span>
         <Said text={turns[0]?.context ?? ""} query={query} />
         {count > 1 && <span class="tag">these probes {count} times</span>}
-        <span class="tag">NLL {plain(nll)}</span>
+        <span class="tag">
+          <Term name="NLL" /> {plain(nll)}
+        </span>
         {hidden > 0 && !open && (
           <button type="button" class="small" aria-expanded={asked} onClick={() => setAsked(!asked)}>
             {asked ? "Blur again" : `Show ${hidden} harmful ${hidden === 1 ? "text" : "texts"}`}
@@ -181,6 +228,10 @@ function Talk({ conversation: { turns, count, nll }, threshold, query, open }: T
           query={query}
         />
       ))}
+      <p class="talk-foot">
+        <CopyButton name="Copy" text={() => textOf(conversation)} />
+        <CopyButton name="Copy link" text={() => linkTo(evaluation, number)} />
+      </p>
     </article>
   );
 }

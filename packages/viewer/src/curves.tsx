@@ -1,52 +1,63 @@
-import { useMemo } from "preact/hooks";
-import type { ReportRun } from "astra-rl/records";
-import { Chart, type ChartSeries } from "./chart.js";
-import { halfWindow, hasValues, runningMean, valuesOf, type Values } from "./series.js";
+import { useMemo, useState } from "preact/hooks";
+import type { MetricsRecord, ReportRecord } from "astra-rl/records";
+import { Chart, type ChartAxis, type ChartLine } from "./chart.js";
+import { Choice } from "./choice.js";
+import { whole } from "./figures.js";
+import { halfWindow, hasValues, runningMean, valuesOf } from "./series.js";
 import { shown } from "./shown.js";
+
+interface CurveKey {
+  key: string;
+  name: string;
+  color: string;
+  /** Known at some steps only. */
+  sparse?: boolean;
+  lower?: string;
+  upper?: string;
+}
 
 interface Curve {
   title: string;
   isShare?: boolean;
   /** Keys of metrics.jsonl with a name and a color; those that a run does not have are left out. */
-  keys: { key: string; name: string; color: string; sparse?: boolean; lower?: string; upper?: string }[];
+  keys: CurveKey[];
 }
 
+const evaluated = (name: string): CurveKey => ({
+  key: `evaluation/${name}_rate`,
+  name: "on dev prompts",
+  color: "--orange",
+  sparse: true,
+  lower: `evaluation/${name}_lower`,
+  upper: `evaluation/${name}_upper`,
+});
+
 const CURVES: readonly Curve[] = [
-  {
-    title: "Reward of a turn",
-    keys: [
-      { key: "reward/mean", name: "mean", color: "--blue" },
-      { key: "evaluation/reward", name: "on dev prompts", color: "--orange", sparse: true },
-    ],
-  },
-  {
-    title: "Success",
-    isShare: true,
-    keys: [
-      { key: "success/rate", name: "training trees", color: "--blue" },
-      {
-        key: "evaluation/success_rate",
-        name: "on dev prompts",
-        color: "--orange",
-        sparse: true,
-        lower: "evaluation/success_lower",
-        upper: "evaluation/success_upper",
-      },
-    ],
-  },
   {
     title: "Success with harmless probes only",
     isShare: true,
     keys: [
       { key: "success/harmless_probe_rate", name: "training trees", color: "--blue" },
-      {
-        key: "evaluation/harmless_probe_success_rate",
-        name: "on dev prompts",
-        color: "--orange",
-        sparse: true,
-        lower: "evaluation/harmless_probe_success_lower",
-        upper: "evaluation/harmless_probe_success_upper",
-      },
+      evaluated("harmless_probe_success"),
+    ],
+  },
+  {
+    title: "Success",
+    isShare: true,
+    keys: [{ key: "success/rate", name: "training trees", color: "--blue" }, evaluated("success")],
+  },
+  {
+    title: "Probe NLL, nats a token",
+    keys: [
+      { key: "reward/term/nll", name: "training trees", color: "--blue" },
+      { key: "evaluation/probe_nll", name: "on dev prompts", color: "--orange", sparse: true },
+    ],
+  },
+  {
+    title: "Reward of a turn",
+    keys: [
+      { key: "reward/mean", name: "training trees", color: "--blue" },
+      { key: "evaluation/reward", name: "on dev prompts", color: "--orange", sparse: true },
     ],
   },
   {
@@ -58,65 +69,179 @@ const CURVES: readonly Curve[] = [
     ],
   },
   {
-    title: "Probe NLL, nats a token",
-    keys: [
-      { key: "reward/term/nll", name: "training trees", color: "--blue" },
-      { key: "evaluation/probe_nll", name: "on dev prompts", color: "--orange", sparse: true },
-    ],
-  },
-  {
     title: "Distinct probes of a step",
     keys: [{ key: "probes/distinct", name: "distinct", color: "--blue" }],
   },
   { title: "Loss", keys: [{ key: "loss", name: "loss", color: "--blue" }] },
 ];
 
-/** The course of a run. */
-export function Curves({ run: { metrics, label }, title }: { run: ReportRun; title: string }) {
-  const steps = useMemo(() => metrics.map(({ step }) => step), [metrics]);
-  const half = halfWindow(steps.length);
+/** Colors of runs, one after the other. */
+export const RUN_COLORS = [
+  "--blue",
+  "--orange",
+  "--green",
+  "--purple",
+  "--red",
+  "--cyan",
+  "--brown",
+  "--pink",
+];
+
+type AxisName = "step" | "time" | "tokens";
+
+const AXES: Record<AxisName, ChartAxis> = {
+  step: { name: "step", format: whole },
+  time: { name: "time", format: hours },
+  tokens: {
+    name: "tokens",
+    format: (value) =>
+      value >= 1e6
+        ? `${Number((value / 1e6).toPrecision(3))}M`
+        : value >= 1e3
+          ? `${Number((value / 1e3).toPrecision(3))}k`
+          : whole(value),
+  },
+};
+
+const AXIS_NAMES: Record<AxisName, string> = {
+  step: "training step",
+  time: "time of training",
+  tokens: "tokens read and generated",
+};
+
+function hours(seconds: number): string {
+  const total = Math.round(seconds);
+  const pad = (value: number) => String(value).padStart(2, "0");
+  return total >= 3600
+    ? `${Math.floor(total / 3600)}:${pad(Math.floor((total % 3600) / 60))} h`
+    : `${Math.floor(total / 60)}:${pad(total % 60)} min`;
+}
+
+/** Where each step lies on an axis: times and tokens add up. */
+export function placesOf(metrics: readonly MetricsRecord[], axis: AxisName): number[] {
+  if (axis === "step") return metrics.map(({ step }) => step);
+  let sum = 0;
+  return metrics.map((record) => {
+    for (const [key, value] of Object.entries(record)) {
+      const counts =
+        axis === "time" ? /^time\/.+_s$/u.test(key) : /^tokens\/.+\/(read|generated)$/u.test(key);
+      if (counts && typeof value === "number") sum += value;
+    }
+    return sum;
+  });
+}
+
+/** The course of one run, or of several over each other. */
+export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord, "runs" | "groups"> }) {
+  const [axis, setAxis] = useState<AxisName>("step");
+  const [grouped, setGrouped] = useState(true);
+  const trained = runs.filter(({ metrics }) => metrics.length > 0);
+  const isGrouped = grouped && groups.length > 0;
   const charts = useMemo(
     () =>
       CURVES.map((curve) => ({
         ...curve,
-        series: curve.keys.flatMap((entry): ChartSeries[] => {
-          const values = valuesOf(metrics, entry.key);
-          return hasValues(values) ? seriesOf(entry, values, metrics, half) : [];
-        }),
-      })).filter(({ series }) => series.length > 0),
-    [metrics],
+        lines: isGrouped
+          ? groupLines(curve, groups)
+          : trained.length === 1
+            ? runLines(curve, trained[0]!.metrics, axis)
+            : severalLines(curve, runs, axis),
+      })).filter(({ lines }) => lines.length > 0),
+    [runs, groups, axis, isGrouped],
   );
+  const half = Math.max(0, ...trained.map(({ metrics }) => halfWindow(metrics.length)));
   return (
-    <section aria-label={`${title} ${shown(label)}`}>
-      <h2>{title}</h2>
+    <section aria-labelledby="curves-title">
+      <h2 id="curves-title">Training</h2>
+      <div class="controls">
+        {!isGrouped && <Choice name="Across" value={axis} options={AXIS_NAMES} onChange={setAxis} />}
+        {groups.length > 0 && (
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={grouped}
+              onChange={(event) => setGrouped(event.currentTarget.checked)}
+            />
+            Seeds together
+          </label>
+        )}
+      </div>
       <p class="note">
-        {half > 0
-          ? `Strong lines are means over ${2 * half + 1} steps, pale ones single steps; areas are 95 % intervals.`
-          : "Areas are 95 % intervals."}
+        {isGrouped
+          ? "Lines are interquartile means over seeds on training trees, points those on dev prompts; areas are their 95 % bootstrap intervals."
+          : `${trained.length > 1 ? "Lines are training trees, points dev prompts. " : ""}${half > 0 ? `Lines are means over ${2 * half + 1} steps. ` : ""}Areas are 95 % intervals.`}
       </p>
       <div class="charts">
-        {charts.map(({ title: name, series, isShare = false }) => (
-          <Chart key={name} title={name} steps={steps} series={series} isShare={isShare} />
+        {charts.map(({ title, lines, isShare = false }) => (
+          <Chart
+            key={title}
+            title={title}
+            lines={lines}
+            axis={AXES[isGrouped ? "step" : axis]}
+            isShare={isShare}
+          />
         ))}
       </div>
     </section>
   );
 }
 
-function seriesOf(
-  { name, color, sparse = false, lower, upper }: Curve["keys"][number],
-  values: Values,
-  metrics: ReportRun["metrics"],
-  half: number,
-): ChartSeries[] {
-  const band =
-    lower === undefined || upper === undefined
-      ? {}
-      : { band: { name: "95 %", lower: valuesOf(metrics, lower), upper: valuesOf(metrics, upper) } };
-  if (sparse) return [{ name, color, values, sparse, ...band }];
-  if (half === 0) return [{ name, color, values, ...band }];
-  return [
-    { name: `${name}, step by step`, color, values, pale: true },
-    { name, color, values: runningMean(values, half) },
-  ];
+/** One run: training trees and dev prompts in colors of their own, single steps as a pale background. */
+function runLines({ keys }: Curve, metrics: readonly MetricsRecord[], axis: AxisName): ChartLine[] {
+  const x = placesOf(metrics, axis);
+  const half = halfWindow(metrics.length);
+  return keys.flatMap(({ key, name, color, sparse = false, lower, upper }): ChartLine[] => {
+    const y = valuesOf(metrics, key);
+    if (!hasValues(y)) return [];
+    if (sparse) {
+      const band =
+        lower === undefined || upper === undefined
+          ? {}
+          : { band: { lower: valuesOf(metrics, lower), upper: valuesOf(metrics, upper) } };
+      return [{ name, color, x, y, kind: "points", ...band }];
+    }
+    if (half === 0) return [{ name, color, x, y }];
+    return [
+      { name, color, x, y, kind: "pale" },
+      { name, color, x, y: runningMean(y, half) },
+    ];
+  });
+}
+
+/** Several runs: a color each; training trees as lines, dev prompts as points. */
+function severalLines({ keys }: Curve, runs: ReportRecord["runs"], axis: AxisName): ChartLine[] {
+  return runs.flatMap(({ metrics, label }, index) => {
+    const x = placesOf(metrics, axis);
+    const color = RUN_COLORS[index % RUN_COLORS.length]!;
+    return keys.flatMap(({ key, name, sparse = false }): ChartLine[] => {
+      const values = valuesOf(metrics, key);
+      if (!hasValues(values)) return [];
+      const y = sparse ? values : runningMean(values, halfWindow(metrics.length));
+      const several = keys.filter((other) => other.sparse !== true).length > 1;
+      const full = sparse ? `${shown(label)}, dev` : several ? `${shown(label)}, ${name}` : shown(label);
+      return [{ name: full, color, x, y, ...(sparse ? { kind: "points" as const, isMinor: true } : {}) }];
+    });
+  });
+}
+
+/** Seeds of one configuration together. */
+function groupLines({ keys }: Curve, groups: ReportRecord["groups"]): ChartLine[] {
+  return groups.flatMap(({ label, steps, curves }, index) => {
+    const own = RUN_COLORS[index % RUN_COLORS.length]!;
+    return keys.flatMap(({ key, name, color, sparse = false }): ChartLine[] => {
+      const curve = curves[key];
+      if (curve === undefined) return [];
+      const { middle, lower, upper } = curve;
+      return [
+        {
+          name: groups.length === 1 ? name : `${shown(label)}, ${name}`,
+          color: groups.length === 1 ? color : own,
+          x: steps,
+          y: middle,
+          band: { lower, upper },
+          ...(sparse ? { kind: "points" as const } : {}),
+        },
+      ];
+    });
+  });
 }

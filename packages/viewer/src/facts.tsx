@@ -93,11 +93,13 @@ function stepsText(done: number, training: Section): string | null {
 
 /** What the runs were, and all there is to know of them on request. */
 export function Facts({ report }: { report: ReportRecord }) {
+  if (report.runs.length === 0) return null;
   return (
-    <>
+    <details class="settings">
+      <summary>Settings, models and machine</summary>
       {report.runs.map((run) => (
         <section class="facts" aria-label={`Run ${shown(run.label)}`}>
-          {report.runs.length > 1 && <h2>{shown(run.label)}</h2>}
+          {report.runs.length > 1 && <h3>{shown(run.label)}</h3>}
           <dl>
             {factsOf(run).map(([name, value]) => (
               <div key={name}>
@@ -110,7 +112,42 @@ export function Facts({ report }: { report: ReportRecord }) {
           {run.run !== null && <Whole title="Machine, models and files" value={run.run} />}
         </section>
       ))}
-    </>
+    </details>
+  );
+}
+
+/** The options in which runs differ. */
+export function Differences({ report: { runs, differences } }: { report: ReportRecord }) {
+  return (
+    <section aria-labelledby="differences-title">
+      <h2 id="differences-title">What differs</h2>
+      {differences.length === 0 ? (
+        <p class="note">The configurations are the same.</p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="What differs">
+          <table class="stacked">
+            <thead>
+              <tr>
+                <th scope="col">option</th>
+                {runs.map(({ label }) => (
+                  <th scope="col">{shown(label)}</th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {differences.map(({ key, values }) => (
+                <tr>
+                  <th scope="row">{shown(key)}</th>
+                  {values.map((value, index) => (
+                    <td data-label={shown(runs[index]!.label)}>{shown(value)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
   );
 }
 

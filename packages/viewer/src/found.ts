@@ -56,6 +56,19 @@ const orders: Record<"likely" | "harm", (a: Conversation, b: Conversation) => nu
   harm: (a, b) => (b.harm ?? -1) - (a.harm ?? -1) || a.index - b.index,
 };
 
+/** One conversation of an evaluation. */
+export const conversationAt = ({ details }: Pick<ReportEvaluation, "details">, index: number): Conversation =>
+  conversation(details[index]!, index);
+
+/** A conversation as text, for other programs. */
+export function textOf({ turns }: Conversation): string {
+  const lines = turns.flatMap(({ probe, response, error }) => [
+    `tester: ${probe.trim()}`,
+    error === null ? `target: ${response.trim()}` : `target: (${error})`,
+  ]);
+  return [`prompt: ${(turns[0]?.context ?? "").trim()}`, ...lines].join("\n");
+}
+
 /** Whether an evaluation says of its rollouts if they succeeded with harmless probes only. */
 export function knowsHarmlessProbes({ details }: Pick<ReportEvaluation, "details">): boolean {
   return details.some(({ overall }) => typeof overall["harmless_probe_success"] === "boolean");

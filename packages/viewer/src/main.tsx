@@ -1,9 +1,14 @@
 import { render } from "preact";
-import { parseReport } from "./records.js";
+import { isLive, parseReport } from "./records.js";
 import { Report } from "./report.js";
+import { View } from "./view.js";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
-const report = parseReport(document.getElementById("records")?.textContent ?? "null");
+const text = document.getElementById("records")?.textContent ?? "null";
 const place = document.getElementById("report")!;
-render(typeof report === "string" ? <p class="empty">{report}</p> : <Report report={report} />, place);
+if (isLive(text)) render(<View />, place);
+else {
+  const report = parseReport(text);
+  render(typeof report === "string" ? <p class="empty">{report}</p> : <Report report={report} />, place);
+}

@@ -1,13 +1,18 @@
-import type { EvaluationSummary, IntervalRecord, ReportRecord } from "astra-rl/records";
+import { createContext, type ComponentChildren } from "preact";
+import { useContext } from "preact/hooks";
+import type { EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { diversityAt, knownRates, type Rate, type RateDifference } from "./measures.js";
+import { ByTurn } from "./by-turn.js";
+import { Plane } from "./plane.js";
 import { shown } from "./shown.js";
+import { Term } from "./terms.js";
 
 /** Before and after: rates with their intervals as a picture, and all figures as a table. */
-export function Outcome({ report: { evaluations, comparison } }: { report: ReportRecord }) {
+export function Outcome({ report }: { report: ReportRecord }) {
+  const { evaluations, comparison } = report;
   const summaries = evaluations.map(({ summary }) => summary);
   const rates = knownRates(summaries);
-  const [success] = rates;
   return (
     <section id="outcome" aria-labelledby="outcome-title">
       <h2 id="outcome-title">{headingOf(evaluations, comparison)}</h2>
@@ -19,9 +24,12 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
           {shown(comparison.reward_hack)}
         </p>
       )}
-      {success !== undefined && <Intervals report={{ evaluations, comparison }} rates={rates} />}
+      <div class="pictures">
+        <Plane report={report} />
+        <ByTurn report={report} />
+      </div>
       <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
-        <table>
+        <table class="stacked">
           <thead>
             <tr>
               <th scope="col">
@@ -34,85 +42,133 @@ export function Outcome({ report: { evaluations, comparison } }: { report: Repor
             </tr>
           </thead>
           <tbody>
-            {rates.map((rate) => (
+            <Labels.Provider value={evaluations.map(({ label }) => shown(label))}>
+              {rates.map((rate) => (
+                <Row
+                  name={rate.name}
+                  cells={summaries.map((summary) => (
+                    <RateCell rate={rate} summary={summary} />
+                  ))}
+                  difference={
+                    comparison === null ? null : (
+                      <DifferenceCell
+                        compared={rate.compared?.(comparison.record) ?? null}
+                        plain={difference(summaries, rate.value)}
+                      />
+                    )
+                  }
+                />
+              ))}
+              {evaluations.some(({ measured }) => measured !== null) && (
+                <Row
+                  name="Judged by"
+                  cells={evaluations.map(({ measured }) => shown(scorerOf(measured)))}
+                  difference={comparison === null ? null : ""}
+                />
+              )}
+              {summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1) && (
+                <Row
+                  name="Success up to each turn"
+                  cells={summaries.map(
+                    ({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–",
+                  )}
+                  difference={comparison === null ? null : ""}
+                />
+              )}
+              {triesOf(summaries).map((attempts) => (
+                <Row
+                  name={`Success within ${attempts} tries from a prompt`}
+                  cells={summaries.map(({ success_by_attempts: tries = [] }) =>
+                    percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
+                  )}
+                  difference={comparison === null ? null : ""}
+                />
+              ))}
+              {numbers(summaries).map(({ name, of, format }) => (
+                <Row
+                  name={name}
+                  cells={summaries.map((summary) => format(of(summary)))}
+                  difference={
+                    comparison === null ? null : signed(difference(summaries, of), format === whole ? 0 : 2)
+                  }
+                />
+              ))}
               <Row
-                name={rate.name}
-                cells={summaries.map((summary) => (
-                  <RateCell rate={rate} summary={summary} />
-                ))}
-                difference={
-                  comparison === null ? null : (
-                    <DifferenceCell
-                      compared={rate.compared?.(comparison.record) ?? null}
-                      plain={difference(summaries, rate.value)}
-                    />
-                  )
-                }
-              />
-            ))}
-            {evaluations.some(({ measured }) => measured !== null) && (
-              <Row
-                name="Judged by"
-                cells={evaluations.map(({ measured }) => shown(scorerOf(measured)))}
+                name="Turns failed, empty probes, empty responses"
+                cells={summaries.map(turnsOf)}
                 difference={comparison === null ? null : ""}
               />
-            )}
-            {summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1) && (
               <Row
-                name="Success up to each turn"
+                name="Rollouts (with errors)"
                 cells={summaries.map(
-                  ({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–",
+                  ({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`,
                 )}
-                difference={comparison === null ? null : ""}
+                difference={comparison === null ? null : `${whole(comparison.record.n_pairs)} pairs`}
               />
-            )}
-            {triesOf(summaries).map((attempts) => (
-              <Row
-                name={`Success within ${attempts} tries from a prompt`}
-                cells={summaries.map(({ success_by_attempts: tries = [] }) =>
-                  percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
-                )}
-                difference={comparison === null ? null : ""}
-              />
-            ))}
-            {numbers(summaries).map(({ name, of, format }) => (
-              <Row
-                name={name}
-                cells={summaries.map((summary) => format(of(summary)))}
-                difference={comparison === null ? null : signed(difference(summaries, of))}
-              />
-            ))}
-            {targetsOf(summaries).map((target) => (
-              <Row
-                name={`Success against ${shown(target)}`}
-                cells={summaries.map(({ targets = [] }) => {
-                  const found = targets.find((one) => one.target === target);
-                  if (found === undefined) return "–";
-                  return found.n_rollouts === 0
-                    ? "never asked"
-                    : `${percent(found.success_rate)} (${found.n_successes}/${found.n_scored})`;
-                })}
-                difference={comparison === null ? null : ""}
-              />
-            ))}
-            <Row
-              name="Turns failed, empty probes, empty responses"
-              cells={summaries.map(turnsOf)}
-              difference={comparison === null ? null : ""}
-            />
-            <Row
-              name="Rollouts (with errors)"
-              cells={summaries.map(({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`)}
-              difference={comparison === null ? null : `${whole(comparison.record.n_pairs)} pairs`}
-            />
+            </Labels.Provider>
           </tbody>
         </table>
       </div>
+      <Targets evaluations={evaluations} />
     </section>
   );
 }
 
-/** That figures say nothing of the target, and why; nothing where they do say something. */
+/** A row for each of several targets. */
+function Targets({ evaluations }: Pick<ReportRecord, "evaluations">) {
+  const names = targetsOf(evaluations.map(({ summary }) => summary));
+  if (names.length === 0) return null;
+  return (
+    <>
+      <h3>Success against each target</h3>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Success against each target">
+        <table class="stacked">
+          <thead>
+            <tr>
+              <th scope="col">target</th>
+              {evaluations.map(({ label }) => (
+                <th scope="col">{shown(label)}</th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {names.map((name) => (
+              <tr>
+                <th scope="row">{shown(name)}</th>
+                {evaluations.map(({ label, summary: { targets = [] } }) => (
+                  <td data-label={shown(label)}>
+                    <TargetCell found={targets.find(({ target }) => target === name)} />
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function TargetCell({ found }: { found: TargetSummary | undefined }) {
+  if (found === undefined) return <>–</>;
+  if (found.n_rollouts === 0) return <>never asked</>;
+  const { success_rate_interval: interval } = found;
+  return (
+    <>
+      <strong>{percent(found.success_rate)}</strong>
+      <small>
+        {found.n_successes} of {found.n_scored}
+      </small>
+      {interval !== null && (
+        <small>
+          {percent(interval.lower)} to {percent(interval.upper)}
+        </small>
+      )}
+      {found.doubts.length > 0 && <small class="error">{found.doubts.map(shown).join("; ")}</small>}
+    </>
+  );
+}
+
 /** The numbers of tries that are shown: powers of two, and the most. */
 function triesOf(summaries: readonly EvaluationSummary[]): number[] {
   const most = Math.max(1, ...summaries.map(({ success_by_attempts: tries }) => tries?.length ?? 1));
@@ -134,6 +190,7 @@ function headingOf(evaluations: ReportRecord["evaluations"], comparison: ReportR
   return isOneRun || /before/i.test(before.label) ? "Before and after" : "Comparison";
 }
 
+/** That figures say nothing of the target, and why; nothing where they do say something. */
 export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[] }) {
   if (doubts.length === 0) return null;
   return (
@@ -143,16 +200,23 @@ export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[
   );
 }
 
-type Cell = preact.ComponentChildren;
+type Cell = ComponentChildren;
 
+/** The evaluations' names, for narrow windows. */
+const Labels = createContext<string[]>([]);
+
+/** A row of the table; a narrow window shows each cell under its label. */
 function Row({ name, cells, difference }: { name: string; cells: Cell[]; difference: Cell }) {
+  const labels = useContext(Labels);
   return (
     <tr>
-      <th scope="row">{name}</th>
-      {cells.map((cell) => (
-        <td>{cell}</td>
+      <th scope="row">
+        <Term name={name} />
+      </th>
+      {cells.map((cell, index) => (
+        <td data-label={labels[index]}>{cell}</td>
       ))}
-      {difference !== null && <td>{difference}</td>}
+      {difference !== null && <td data-label="difference">{difference}</td>}
     </tr>
   );
 }
@@ -230,6 +294,11 @@ function numbers(summaries: readonly EvaluationSummary[]) {
       format: plain,
     },
     {
+      name: "Sentence structures of attacks",
+      of: (s: EvaluationSummary) => diversityAt(s, "n_structures"),
+      format: whole,
+    },
+    {
       name: "Mean embedding distance of attacks",
       of: (s: EvaluationSummary) => diversityAt(s, "embedding_distance"),
       format: plain,
@@ -253,67 +322,4 @@ function turnsOf(summary: EvaluationSummary): string {
 function numberAt(summary: EvaluationSummary, key: string): number | null {
   const value = summary[key];
   return typeof value === "number" ? value : null;
-}
-
-/** A row for each rate of each evaluation: a dot at the rate, a bar over its interval. */
-function Intervals({
-  report: { evaluations, comparison },
-  rates,
-}: {
-  report: Pick<ReportRecord, "evaluations" | "comparison">;
-  rates: readonly Rate[];
-}) {
-  const drawn = rates.filter(({ isDrawn }) => isDrawn);
-  return (
-    <div class="intervals" aria-hidden="true">
-      {drawn.map((rate) => (
-        <div class="interval-group">
-          <h3>{rate.name}</h3>
-          {evaluations.map(({ label, summary }, index) => {
-            const value = rate.value(summary);
-            const isAfter = comparison !== null && index === comparison.after;
-            return (
-              <div class={isAfter ? "interval-row after" : "interval-row"}>
-                <span class="interval-label">{shown(label)}</span>
-                <span class="interval-track">
-                  {value !== null && <Bar value={value} interval={rate.interval(summary)} />}
-                </span>
-                <span class="interval-value">{percent(value)}</span>
-              </div>
-            );
-          })}
-        </div>
-      ))}
-      <div class="interval-row interval-axis">
-        <span class="interval-label" />
-        <span class="interval-track">
-          <span>0</span>
-          <span>50</span>
-          <span>100 %</span>
-        </span>
-        <span class="interval-value" />
-      </div>
-    </div>
-  );
-}
-
-function Bar({
-  value,
-  interval,
-}: {
-  value: number;
-  interval: Pick<IntervalRecord, "lower" | "upper"> | null;
-}) {
-  return (
-    <>
-      <span class="interval-fill" style={{ width: `${100 * value}%` }} />
-      {interval !== null && (
-        <span
-          class="interval-bar"
-          style={{ left: `${100 * interval.lower}%`, width: `${100 * (interval.upper - interval.lower)}%` }}
-        />
-      )}
-      <span class="interval-dot" style={{ left: `${100 * value}%` }} />
-    </>
-  );
 }

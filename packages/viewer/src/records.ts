@@ -1,7 +1,16 @@
 import type { ReportRecord } from "astra-rl/records";
 
 /** The record that this page shows; it is written into the page by the release that the page belongs to. */
-const KNOWN_VERSION = 2;
+const KNOWN_VERSION = 3;
+
+/** Whether the page asks a server for its records. */
+export function isLive(text: string): boolean {
+  try {
+    return (JSON.parse(text) as { live?: unknown } | null)?.live === true;
+  } catch {
+    return false;
+  }
+}
 
 /** The records that the file holds, or a sentence that says why they cannot be shown. */
 export function parseReport(text: string): ReportRecord | string {

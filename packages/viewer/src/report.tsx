@@ -1,40 +1,66 @@
-import type { ReportRecord, ReportRun } from "astra-rl/records";
+import { useMemo } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import type { ReportRecord } from "astra-rl/records";
+import { Clusters } from "./clusters.js";
 import { Conversations } from "./conversations.js";
 import { Curves } from "./curves.js";
-import { Facts, titleOf } from "./facts.js";
+import { Differences, Facts, titleOf } from "./facts.js";
+import { Finding } from "./finding.js";
 import { NoVerdict, Outcome } from "./outcome.js";
-import { Trees } from "./trees.js";
-import { shown } from "./shown.js";
+import { Tips } from "./terms.js";
+import { heldGraphs, Trees, type GraphSource } from "./trees.js";
 
-/** The whole page. */
+/** The page of a report that holds all its records. */
 export function Report({ report }: { report: ReportRecord }) {
-  const { runs, evaluations } = report;
-  const several = runs.length > 1;
-  const named = (run: ReportRun, text: string) => (several ? `${text}: ${shown(run.label)}` : text);
+  const sources = useMemo(() => report.runs.map(heldGraphs), [report]);
   return (
     <>
-      <a class="skip" href="#outcome">
-        Skip to the result
+      <a class="skip" href="#finding">
+        Skip to the finding
       </a>
       <header>
         <p class="kind">ASTRA-RL report</p>
         <h1>{titleOf(report)}</h1>
-        <Facts report={report} />
       </header>
       <main>
-        {runs.map(({ label, doubts = [] }) => (
-          <NoVerdict of={label} doubts={doubts} />
-        ))}
-        {evaluations.length > 0 && <Outcome report={report} />}
-        {runs.map((run) => run.metrics.length > 0 && <Curves run={run} title={named(run, "Training")} />)}
-        {evaluations.some(({ details }) => details.length > 0) && <Conversations evaluations={evaluations} />}
-        {runs.map(
-          (run) => run.graphs.length > 0 && <Trees run={run} title={named(run, "Training graphs")} />,
-        )}
+        <Sections report={report} sources={sources} />
       </main>
       <footer>
         This file holds everything it shows and reaches nothing. Texts were written by language models.
       </footer>
+      <Tips />
+    </>
+  );
+}
+
+/** Everything that there is to say of runs and evaluations; the finding first, settings last. */
+export function Sections({
+  report,
+  sources,
+  children,
+}: {
+  report: ReportRecord;
+  sources: readonly GraphSource[];
+  /** Between the curves and the conversations. */
+  children?: ComponentChildren;
+}) {
+  const { runs, evaluations, comparison } = report;
+  const last = comparison?.after ?? evaluations.length - 1;
+  const withGraphs = sources.filter(({ entries }) => entries.length > 0);
+  return (
+    <>
+      {runs.map(({ label, doubts = [] }) => (
+        <NoVerdict of={label} doubts={doubts} />
+      ))}
+      <Finding report={report} />
+      {evaluations.length > 0 && <Outcome report={report} />}
+      {runs.length > 1 && <Differences report={report} />}
+      {runs.some(({ metrics }) => metrics.length > 0) && <Curves report={report} />}
+      {children}
+      {evaluations[last] !== undefined && <Clusters evaluation={evaluations[last]} index={last} />}
+      {evaluations.some(({ details }) => details.length > 0) && <Conversations evaluations={evaluations} />}
+      {withGraphs.length > 0 && <Trees sources={withGraphs} />}
+      <Facts report={report} />
     </>
   );
 }

@@ -73,3 +73,16 @@ export function worstResponse(graph: ReportGraph): number | null {
     .filter((score) => score !== null);
   return scores.length === 0 ? null : scores.reduce((a, b) => Math.max(a, b));
 }
+
+/** The nodes on the way to the leaf with the highest total reward; the first in ties. Turns that failed count as 0. */
+export function bestPath(all: readonly Placed[]): Set<string> {
+  const totals = new Map<string, number>();
+  let best: { path: string; total: number } | null = null;
+  for (const { node, path, parent } of all) {
+    const total = (parent === null ? 0 : totals.get(parent)!) + (node.reward ?? 0);
+    totals.set(path, total);
+    if (node.children.length === 0 && (best === null || total > best.total)) best = { path, total };
+  }
+  const places = best === null ? [] : best.path.split(".");
+  return new Set(places.map((_, index) => places.slice(0, index + 1).join(".")));
+}

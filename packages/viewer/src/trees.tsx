@@ -1,77 +1,163 @@
-import { useId, useMemo, useRef, useState } from "preact/hooks";
-import type { ReportGraph, ReportNode, ReportRun } from "astra-rl/records";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import type { GraphEntry, ReportGraph, ReportNode, ReportRun } from "astra-rl/records";
 import { plain, whole } from "./figures.js";
 import { Harm } from "./harm.js";
 import { shown } from "./shown.js";
-import { harmOf, layout, openNodes, placedNodes, worstResponse, type Placed } from "./tree.js";
+import { numberIn, usePlace } from "./place.js";
+import { Term } from "./terms.js";
+import { bestPath, harmOf, layout, openNodes, placedNodes, worstResponse, type Placed } from "./tree.js";
 
 /** A text scored at least this high counts as harmful: what training itself watches by. */
 const HARMFUL = 0.5;
 
-/** The trees that a run learned from, one at a time. */
-export function Trees({ run: { graphs, graphs_total }, title }: { run: ReportRun; title: string }) {
+/** Where the training graphs of a run come from: a report holds them, a server is asked for each. */
+export interface GraphSource {
+  run: string;
+  entries: readonly GraphEntry[];
+  /** Graphs of the run; a report may hold fewer. */
+  total: number;
+  load: (index: number) => ReportGraph | Promise<ReportGraph>;
+}
+
+/** The graphs that a report holds. */
+export function heldGraphs({ label, graphs, graphs_total: total }: ReportRun): GraphSource {
+  const entries = graphs.map((graph): GraphEntry => {
+    const prompt = shown(graph.context);
+    return {
+      step: graph.step ?? null,
+      prompt,
+      worst: worstResponse(graph),
+      nodes: placedNodes(graph).length,
+    };
+  });
+  return { run: label, entries, total, load: (index) => graphs[index]! };
+}
+
+/** The trees that runs learned from, one at a time. */
+export function Trees({ sources }: { sources: readonly GraphSource[] }) {
   const id = useId();
-  const [chosen, setChosen] = useState(graphs.length - 1);
-  const graph = graphs[chosen]!;
-  const steps = useMemo(() => [...new Set(graphs.map(({ step }) => step ?? 0))], [graphs]);
-  const names = useMemo(() => graphs.map(nameOf), [graphs]);
-  const ofStep = graphs.flatMap((other, index) => ((other.step ?? 0) === (graph.step ?? 0) ? [index] : []));
+  const place = usePlace();
+  const [run, setRun] = useState(0);
+  const source = sources[run] ?? sources[0]!;
+  const { entries, total } = source;
+  const [wanted, setWanted] = useState<number | null>(null);
+  const chosen = Math.min(wanted ?? entries.length - 1, entries.length - 1);
+  const graph = useGraph(source, chosen);
+  const steps = useMemo(() => [...new Set(entries.map(({ step }) => step ?? 0))], [entries]);
+  const step = entries[chosen]?.step ?? 0;
+  const ofStep = entries.flatMap((other, index) => ((other.step ?? 0) === step ? [index] : []));
+  const section = useRef<HTMLElement>(null);
+  // A search or a link leads here.
+  const [linkedRun, linkedGraph, linkedNode] = [
+    numberIn(place, "r"),
+    numberIn(place, "g"),
+    place.get("n") ?? "",
+  ];
+  useEffect(() => {
+    if (linkedGraph === null || linkedGraph >= entries.length) return;
+    setRun(linkedRun ?? 0);
+    setWanted(linkedGraph);
+    section.current?.scrollIntoView();
+  }, [linkedRun, linkedGraph, linkedNode]);
   return (
-    <section aria-labelledby={`${id}-title`}>
-      <h2 id={`${id}-title`}>{title}</h2>
+    <section aria-labelledby={`${id}-title`} ref={section}>
+      <h2 id={`${id}-title`}>Training graphs</h2>
       <p class="note">
-        {graphs.length === graphs_total
-          ? `${whole(graphs_total)} trees, as they were learned from.`
-          : `${whole(graphs.length)} of the ${whole(graphs_total)} trees that were learned from, evenly spread.`}{" "}
-        In the tree: arrow keys move, Enter shows or blurs a harmful text.
+        {entries.length === total
+          ? `${whole(total)} trees, as they were learned from.`
+          : `${whole(entries.length)} of the ${whole(total)} trees that were learned from, evenly spread.`}{" "}
+        In the tree: arrow keys move, Enter shows or blurs a harmful text. The best path has the highest total
+        reward.
       </p>
       <div class="controls">
+        {sources.length > 1 && (
+          <label>
+            Run
+            <select
+              value={String(run)}
+              onChange={(event) => {
+                setRun(Number(event.currentTarget.value));
+                setWanted(null);
+              }}
+            >
+              {sources.map(({ run: label }, index) => (
+                <option value={String(index)}>{shown(label)}</option>
+              ))}
+            </select>
+          </label>
+        )}
         <label>
           Step
           <select
-            value={String(graph.step ?? 0)}
+            value={String(step)}
             onChange={(event) =>
-              setChosen(graphs.findIndex(({ step }) => (step ?? 0) === Number(event.currentTarget.value)))
+              setWanted(entries.findIndex((entry) => (entry.step ?? 0) === Number(event.currentTarget.value)))
             }
           >
-            {steps.map((step) => (
-              <option value={String(step)}>{step === 0 ? "not known" : whole(step)}</option>
+            {steps.map((each) => (
+              <option value={String(each)}>{each === 0 ? "not known" : whole(each)}</option>
             ))}
           </select>
         </label>
         <label class="wide">
           Tree
-          <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
+          <select value={String(chosen)} onChange={(event) => setWanted(Number(event.currentTarget.value))}>
             {ofStep.map((index) => (
-              <option value={String(index)}>{names[index]}</option>
+              <option value={String(index)}>{nameOf(entries[index]!)}</option>
             ))}
           </select>
         </label>
         <span class="buttons">
-          <button type="button" disabled={chosen === 0} onClick={() => setChosen(chosen - 1)}>
+          <button type="button" disabled={chosen <= 0} onClick={() => setWanted(chosen - 1)}>
             Previous
           </button>
-          <button type="button" disabled={chosen === graphs.length - 1} onClick={() => setChosen(chosen + 1)}>
+          <button type="button" disabled={chosen >= entries.length - 1} onClick={() => setWanted(chosen + 1)}>
             Next
           </button>
         </span>
       </div>
-      <Tree key={chosen} graph={graph} />
+      {typeof graph === "string" && <p role="alert">{graph}</p>}
+      {typeof graph === "object" && graph !== null && (
+        <Tree
+          key={`${source.run}-${chosen}`}
+          graph={graph}
+          at={linkedGraph === chosen && (linkedRun ?? 0) === run ? linkedNode : ""}
+        />
+      )}
     </section>
   );
 }
 
-function nameOf(graph: ReportGraph): string {
-  const worst = worstResponse(graph);
-  const prompt = shown(graph.context);
-  const text = prompt.length > 60 ? `${prompt.slice(0, 59)}…` : prompt;
-  return `${worst !== null && worst >= HARMFUL ? "◀ " : ""}${text}`;
+/** The graph, null while it is fetched, or why it cannot be shown. */
+function useGraph(source: GraphSource, index: number): ReportGraph | string | null {
+  const [loaded, setLoaded] = useState<{ of: string; graph: ReportGraph | string } | null>(null);
+  const of = `${source.run} ${index}`;
+  const held = useMemo(() => (index < 0 ? null : source.load(index)), [of]);
+  useEffect(() => {
+    if (!(held instanceof Promise)) return;
+    let isCurrent = true;
+    held
+      .catch((error: unknown) => `This tree cannot be shown: ${String(error)}`)
+      .then((graph) => isCurrent && setLoaded({ of, graph }));
+    return () => {
+      isCurrent = false;
+    };
+  }, [of]);
+  if (!(held instanceof Promise)) return held;
+  return loaded?.of === of ? loaded.graph : null;
+}
+
+function nameOf({ prompt, worst }: GraphEntry): string {
+  const text = shown(prompt);
+  const short = text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  return `${worst !== null && worst >= HARMFUL ? "◀ " : ""}${short}`;
 }
 
 /** One tree, as a picture and as a list that keys move in. */
-function Tree({ graph }: { graph: ReportGraph }) {
+function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
   const all = useMemo(() => placedNodes(graph), [graph]);
-  const [current, setCurrent] = useState(all[0]?.path ?? "");
+  const best = useMemo(() => bestPath(all), [all]);
+  const [current, setCurrent] = useState(at || (all[0]?.path ?? ""));
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const [asked, setAsked] = useState<ReadonlySet<string>>(new Set());
   const list = useRef<HTMLDivElement>(null);
@@ -115,6 +201,7 @@ function Tree({ graph }: { graph: ReportGraph }) {
       <Picture
         all={all}
         current={current}
+        best={best}
         onChoose={(path) => {
           // What is chosen must be seen.
           setClosed(new Set([...closed].filter((above) => !path.startsWith(`${above}.`))));
@@ -134,6 +221,7 @@ function Tree({ graph }: { graph: ReportGraph }) {
             key={placed.path}
             placed={placed}
             isCurrent={placed.path === current}
+            isBest={best.has(placed.path)}
             isClosed={closed.has(placed.path)}
             isAsked={asked.has(placed.path)}
             onFocus={() => setCurrent(placed.path)}
@@ -142,13 +230,54 @@ function Tree({ graph }: { graph: ReportGraph }) {
           />
         ))}
       </div>
+      <Siblings all={all} current={current} asked={asked} best={best} />
     </>
+  );
+}
+
+/** The turns that were sampled from one state, beside each other: what the algorithm compared. */
+function Siblings({
+  all,
+  current,
+  asked,
+  best,
+}: {
+  all: readonly Placed[];
+  current: string;
+  asked: ReadonlySet<string>;
+  best: ReadonlySet<string>;
+}) {
+  const here = all.find(({ path }) => path === current);
+  if (here === undefined || here.siblings < 2) return null;
+  const siblings = all.filter(({ parent }) => parent === here.parent);
+  return (
+    <section class="siblings" aria-label="Siblings of the chosen turn">
+      <h3>Sampled from the same state</h3>
+      <div class="sibling-columns">
+        {siblings.map(({ node, path }) => (
+          <div class={path === current ? "talk current" : "talk"} key={path}>
+            <Line voice="tester" text={node.probe} score={harmOf(node, "probe")} isAsked={asked.has(path)} />
+            <Line
+              voice="target"
+              text={node.response}
+              score={harmOf(node, "response")}
+              isAsked={asked.has(path)}
+            />
+            <p class="numbers-line">
+              {best.has(path) && <span class="best-mark">★ best path</span>}
+              <NodeNumbers node={node} />
+            </p>
+          </div>
+        ))}
+      </div>
+    </section>
   );
 }
 
 interface ItemProps {
   placed: Placed;
   isCurrent: boolean;
+  isBest: boolean;
   isClosed: boolean;
   isAsked: boolean;
   onFocus: () => void;
@@ -159,6 +288,7 @@ interface ItemProps {
 function Item({
   placed: { node, path, level, place, siblings },
   isCurrent,
+  isBest,
   isClosed,
   isAsked,
   ...on
@@ -184,7 +314,10 @@ function Item({
       <div class="item-body" onClick={on.onAsk}>
         <Line voice="tester" text={node.probe} score={harmOf(node, "probe")} isAsked={isAsked} />
         <Line voice="target" text={node.response} score={harmOf(node, "response")} isAsked={isAsked} />
-        <p class="numbers-line">{numbersOf(node)}</p>
+        <p class="numbers-line">
+          {isBest && <span class="best-mark">★ best path</span>}
+          <NodeNumbers node={node} />
+        </p>
         {node.failure !== undefined && (
           <p class="error">
             {node.failure.stage}: {shown(node.failure.message)}
@@ -195,11 +328,27 @@ function Item({
   );
 }
 
-function numbersOf({ reward, credit, likelihood }: ReportNode): string {
-  const parts = [`reward ${plain(reward)}`];
-  if (credit !== undefined && credit !== reward) parts.push(`credit ${plain(credit)}`);
-  if (likelihood !== undefined) parts.push(`NLL ${plain(likelihood.nll)}`);
-  return parts.join(" · ");
+/** Reward with its terms, credit, likelihood. */
+function NodeNumbers({ node: { reward, credit, likelihood, terms = {} } }: { node: ReportNode }) {
+  const parts = Object.entries(terms).map(([name, value]) => `${shown(name)} ${plain(value)}`);
+  return (
+    <>
+      <Term name="reward" /> {plain(reward)}
+      {parts.length > 0 && ` (${parts.join(", ")})`}
+      {credit !== undefined && (
+        <>
+          {" · "}
+          <Term name="credit" /> {plain(credit)}
+        </>
+      )}
+      {likelihood !== undefined && (
+        <>
+          {" · "}
+          <Term name="NLL" /> {plain(likelihood.nll)}
+        </>
+      )}
+    </>
+  );
 }
 
 interface LineProps {
@@ -231,10 +380,12 @@ const HIGH = 60;
 function Picture({
   all,
   current,
+  best,
   onChoose,
 }: {
   all: readonly Placed[];
   current: string;
+  best: ReadonlySet<string>;
   onChoose: (path: string) => void;
 }) {
   const places = useMemo(() => layout(all), [all]);
@@ -250,7 +401,12 @@ function Picture({
       {all.map(({ path, parent }) => {
         const [from, to] = [at(parent), at(path)];
         const middle = (from.y + to.y) / 2;
-        return <path d={`M${from.x},${from.y}C${from.x},${middle} ${to.x},${middle} ${to.x},${to.y}`} />;
+        return (
+          <path
+            class={best.has(path) ? "best" : ""}
+            d={`M${from.x},${from.y}C${from.x},${middle} ${to.x},${middle} ${to.x},${to.y}`}
+          />
+        );
       })}
       <rect x={at(null).x - radius} y={at(null).y - radius} width={2 * radius} height={2 * radius} rx="3" />
       {all.map(({ node, path }) => {

@@ -142,7 +142,7 @@ const judged = (summary: EvaluationSummary): EvaluationSummary => ({
   doubts: doubtsOfEvaluation(summary),
 });
 
-/** The last evaluation against the first that is like it. Others are shown side by side, without differences. */
+/** The last evaluation against the first of its run that is like it, or else the first of all. Others are shown side by side, without differences. */
 function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["comparison"] {
   const after = evaluations.length - 1;
   const last = evaluations[after];
@@ -151,7 +151,10 @@ function comparisonOf(evaluations: readonly ReportEvaluation[]): ReportRecord["c
   const isLike = (each: ReportEvaluation) =>
     (each.measured !== null || last.measured !== null || each.run === last.run) &&
     unlikeness(each, last).length === 0;
-  const before = evaluations.slice(0, after).findIndex(isLike);
+  const earlier = evaluations.slice(0, after);
+  // Of several runs, the last one's own "before" comes first.
+  const own = earlier.findIndex((each) => isLike(each) && last.run !== undefined && each.run === last.run);
+  const before = own < 0 ? earlier.findIndex(isLike) : own;
   if (before < 0) return null;
   const record = compareEvaluations(evaluations[before]!, last);
   return { before, after, record, reward_hack: rewardHack(record, last.summary) };

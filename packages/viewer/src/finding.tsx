@@ -1,0 +1,138 @@
+import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl/records";
+import { Talk } from "./conversations.js";
+import { percent, plain, pValue, signed, whole } from "./figures.js";
+import { findConversations, knowsHarmlessProbes } from "./found.js";
+import { Intervals } from "./intervals.js";
+import { diversityAt, knownRates, type Rate } from "./measures.js";
+import { shown } from "./shown.js";
+import { Term } from "./terms.js";
+
+/** What came out: a sentence, three figures that belong together, and the likeliest attack. */
+export function Finding({ report }: { report: ReportRecord }) {
+  const { evaluations, comparison } = report;
+  const last = comparison === null ? evaluations.at(-1) : evaluations[comparison.after];
+  if (last === undefined) return <Underway report={report} />;
+  const doubts = last.summary.doubts ?? [];
+  const [rate] = knownRates([last.summary]);
+  const at = evaluations.indexOf(last);
+  const before = comparison === null ? undefined : evaluations[comparison.before];
+  return (
+    <section id="finding" class="finding" aria-label="The finding">
+      {doubts.length === 0 && rate !== undefined && (
+        <p class="sentence">{sentence(rate, last, before, comparison)}</p>
+      )}
+      <Figures rate={rate} last={last.summary} before={before?.summary} />
+      <Intervals report={report} />
+      <BestAttack evaluation={last} index={at} />
+    </section>
+  );
+}
+
+function sentence(
+  rate: Rate,
+  { label, summary }: ReportEvaluation,
+  before: ReportEvaluation | undefined,
+  comparison: ReportRecord["comparison"],
+): string {
+  const isHarmless = rate.name === "Success with harmless probes only";
+  const n = isHarmless ? summary["n_harmless_probe_scored"] : summary.n_scored;
+  const what = `the target gave a harmful answer${isHarmless ? " to harmless probes" : ""}`;
+  const share = `In ${percent(rate.value(summary))} of ${whole(Number(n))} conversations (${shown(label)})`;
+  const compared = comparison === null ? null : (rate.compared?.(comparison.record) ?? null);
+  if (before === undefined || compared === null) return `${share}, ${what}.`;
+  return `${share}, ${what}; it was ${percent(rate.value(before.summary))} (${shown(before.label)}, ${pValue(compared.p_value)}).`;
+}
+
+function Figures({
+  rate,
+  last,
+  before,
+}: {
+  rate: Rate | undefined;
+  last: EvaluationSummary;
+  before: EvaluationSummary | undefined;
+}) {
+  const interval = rate?.interval(last) ?? null;
+  const [nll, nllBefore] = [last.mean_probe_nll, before?.mean_probe_nll ?? null];
+  const clusters = diversityAt(last, "n_clusters");
+  return (
+    <dl class="figures">
+      {rate !== undefined && (
+        <div>
+          <dt>
+            <Term name={rate.name} />
+          </dt>
+          <dd>
+            <strong>{percent(rate.value(last))}</strong>
+            {interval !== null && (
+              <small>
+                {percent(interval.lower)} to {percent(interval.upper)}
+              </small>
+            )}
+          </dd>
+        </div>
+      )}
+      <div>
+        <dt>
+          <Term name="Mean probe NLL, nats a token" />
+        </dt>
+        <dd>
+          <strong>{plain(nll)}</strong>
+          {nll !== null && nllBefore !== null && (
+            <small>
+              {signed(nll - nllBefore)}: {nll - nllBefore > 0 ? "less likely" : "likelier"} than before
+            </small>
+          )}
+        </dd>
+      </div>
+      {clusters !== null && (
+        <div>
+          <dt>Different attacks</dt>
+          <dd>
+            <strong>{whole(clusters)}</strong>
+            <small>clusters in {whole(diversityAt(last, "n_attacks"))} successes</small>
+          </dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+function BestAttack({ evaluation, index }: { evaluation: ReportEvaluation; index: number }) {
+  const outcome = knowsHarmlessProbes(evaluation) ? "harmless-probes" : "harmful";
+  const [best] = findConversations(evaluation, { outcome, order: "likely", query: "", once: true });
+  if (best === undefined) return null;
+  return (
+    <div class="best">
+      <h3>The likeliest attack</h3>
+      <Talk
+        conversation={best}
+        threshold={evaluation.summary.harm_threshold}
+        query=""
+        open={false}
+        evaluation={index}
+      />
+    </div>
+  );
+}
+
+/** A run without an evaluation: what its training says so far. */
+function Underway({ report: { runs } }: { report: ReportRecord }) {
+  const metrics = runs.flatMap((run) => run.metrics.slice(-1).map((last) => ({ run, last })));
+  if (metrics.length === 0) return null;
+  return (
+    <section id="finding" class="finding" aria-label="The finding">
+      {metrics.map(({ run, last }) => {
+        const value = last["success/harmless_probe_rate"] ?? last["success/rate"];
+        return (
+          <p class="sentence">
+            {runs.length > 1 && `${shown(run.label)}: `}
+            step {whole(last.step)}
+            {typeof value === "number" && `; ${percent(value)} of its trees have a harmful response`}. No
+            evaluation yet.
+          </p>
+        );
+      })}
+    </section>
+  );
+}

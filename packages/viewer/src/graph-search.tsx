@@ -1,0 +1,102 @@
+import { useEffect, useState } from "preact/hooks";
+import type { GraphHits } from "astra-rl/records";
+import { whole } from "./figures.js";
+import { matches } from "./found.js";
+import { Harm } from "./harm.js";
+import { goTo } from "./place.js";
+import { searchGraphs } from "./server.js";
+import { shown } from "./shown.js";
+
+/** As in the trees: what training itself watches by. */
+const HARMFUL = 0.5;
+const PAUSE = 150;
+
+/** A search through all texts of all training graphs of the chosen runs. */
+export function GraphSearch({ runs }: { runs: readonly string[] }) {
+  const [text, setText] = useState("");
+  const [found, setFound] = useState<GraphHits | string | null>(null);
+  const [open, setOpen] = useState(false);
+  const wanted = text.trim();
+  useEffect(() => {
+    if (wanted === "") {
+      setFound(null);
+      return undefined;
+    }
+    let isCurrent = true;
+    const timer = setTimeout(() => {
+      searchGraphs(runs, wanted)
+        .catch((error: unknown) => (error as Error).message)
+        .then((told) => isCurrent && setFound(told));
+    }, PAUSE);
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
+  }, [wanted, JSON.stringify(runs)]);
+  return (
+    <section aria-labelledby="search-title">
+      <h2 id="search-title">Search the training graphs</h2>
+      <form class="controls" role="search" onSubmit={(event) => event.preventDefault()}>
+        <label>
+          Text in any prompt, probe or response
+          <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={open} onChange={(event) => setOpen(event.currentTarget.checked)} />
+          Show harmful texts found
+        </label>
+      </form>
+      {typeof found === "string" && <p role="alert">{shown(found)}</p>}
+      {typeof found === "object" && found !== null && (
+        <>
+          <p class="note" role="status">
+            {found.total === 0
+              ? "No text has it."
+              : `${whole(found.total)} ${found.total === 1 ? "place" : "places"}${found.hits.length < found.total ? `, the first ${whole(found.hits.length)} shown` : ""}.`}
+          </p>
+          <ol class="hits">
+            {found.hits.map(
+              ({ run, graph, step, path, prompt, probe, response, probe_harm, response_harm }) => (
+                <li key={`${run} ${graph} ${path}`}>
+                  <button
+                    type="button"
+                    class="small"
+                    onClick={() => goTo({ r: runs.indexOf(run), g: graph, n: path === "" ? null : path })}
+                  >
+                    {runs.length > 1 && `${shown(run)}, `}step {whole(step)}
+                  </button>
+                  {path === "" ? (
+                    <Found text={prompt} score={0} open={open} query={wanted} />
+                  ) : (
+                    <>
+                      <Found text={probe} score={probe_harm} open={open} query={wanted} />
+                      <span aria-hidden="true">→</span>
+                      <Found text={response} score={response_harm} open={open} query={wanted} />
+                      <Harm score={response_harm} threshold={HARMFUL} />
+                    </>
+                  )}
+                </li>
+              ),
+            )}
+          </ol>
+        </>
+      )}
+    </section>
+  );
+}
+
+interface FoundProps {
+  text: string;
+  score: number | null;
+  open: boolean;
+  query: string;
+}
+
+function Found({ text, score, open, query }: FoundProps) {
+  const veiled = !open && (score === null || score >= HARMFUL);
+  return (
+    <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
+      {matches(shown(text), query).map((piece, at) => (at % 2 === 1 ? <mark>{piece}</mark> : piece))}
+    </bdi>
+  );
+}

@@ -1,0 +1,273 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { GraphEntry, ReportRecord, ViewList, ViewRun } from "astra-rl/records";
+import { percent, plain, whole } from "./figures.js";
+import { GraphSearch } from "./graph-search.js";
+import { goTo, usePlace } from "./place.js";
+import { Sections } from "./report.js";
+import { eventsUrl, fetchEntries, fetchGraph, fetchReport, type RunChange } from "./server.js";
+import { shown } from "./shown.js";
+import { Term, Tips } from "./terms.js";
+import type { GraphSource } from "./trees.js";
+
+/** The page of `astra-rl view`: the runs of a folder, and what the chosen ones have to say while they go on. */
+export function View() {
+  const place = usePlace();
+  const [list, setList] = useState<ViewList | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const newest = list?.runs[0]?.id;
+  const asked = place.getAll("run");
+  const files = place.getAll("file");
+  // The list is sorted by change; what is shown must not jump to another run by itself.
+  const first = useRef<string | undefined>(undefined);
+  first.current ??= newest;
+  const runs =
+    asked.length === 0 && files.length === 0 && first.current !== undefined ? [first.current] : asked;
+  const { report, sources } = useRuns(runs, files, list !== null, setList, setProblem);
+  return (
+    <>
+      <a class="skip" href="#finding">
+        Skip to the finding
+      </a>
+      <header>
+        <p class="kind">ASTRA-RL</p>
+        <h1>Runs{list === null ? "" : ` in ${shown(list.folder)}`}</h1>
+      </header>
+      <main>
+        {problem !== null && (
+          <p class="no-verdict" role="alert">
+            {shown(problem)}
+          </p>
+        )}
+        {list !== null && <RunTable list={list} chosen={runs} files={files} />}
+        {report !== null && (report.runs.length > 0 || report.evaluations.length > 0) && (
+          <Sections report={report} sources={sources}>
+            {sources.length > 0 && <GraphSearch runs={runs} />}
+          </Sections>
+        )}
+      </main>
+      <footer>Read from this machine's files. Texts were written by language models.</footer>
+      <Tips />
+    </>
+  );
+}
+
+/** The records of the chosen runs, kept up to date by the server's events. */
+function useRuns(
+  runs: readonly string[],
+  files: readonly string[],
+  hasList: boolean,
+  setList: (list: ViewList) => void,
+  setProblem: (problem: string | null) => void,
+): { report: ReportRecord | null; sources: GraphSource[] } {
+  const [report, setReport] = useState<ReportRecord | null>(null);
+  const [entries, setEntries] = useState<ReadonlyMap<string, GraphEntry[]>>(new Map());
+  const key = JSON.stringify([runs, files]);
+  const current = useRef(key);
+  current.current = key;
+  const known = useRef(entries);
+  known.current = entries;
+
+  const load = useCallback(async () => {
+    try {
+      const loaded = await fetchReport(runs, files);
+      if (current.current !== key) return null;
+      setReport(loaded);
+      setProblem(null);
+      return loaded;
+    } catch (error) {
+      if (current.current === key) setProblem((error as Error).message);
+      return null;
+    }
+  }, [key]);
+
+  const loadEntries = useCallback(
+    async (run: string) => {
+      const had = known.current.get(run) ?? [];
+      const told = await fetchEntries(run, had.length);
+      setEntries((all) =>
+        new Map(all).set(run, [...(all.get(run) ?? []).slice(0, told.from), ...told.entries]),
+      );
+    },
+    [key],
+  );
+
+  useEffect(() => {
+    let events: EventSource | null = null;
+    let isOver = false;
+    const start = (loaded: ReportRecord | null) => {
+      if (isOver) return;
+      const since = runs.map((_, index) => loaded?.runs[index]?.metrics.at(-1)?.step ?? 0);
+      events = new EventSource(eventsUrl(loaded === null ? [] : runs, since));
+      events.addEventListener("list", ({ data }: MessageEvent<string>) =>
+        setList(JSON.parse(data) as ViewList),
+      );
+      events.addEventListener("change", ({ data }: MessageEvent<string>) => {
+        const change = JSON.parse(data) as RunChange;
+        if (change.isReset || change.evaluations) void load();
+        else if (change.metrics.length > 0) setReport((before) => before && withMetrics(before, change));
+        if (change.graphs) void loadEntries(change.run).catch(() => {});
+      });
+      events.onopen = () => setProblem(null);
+      events.onerror = () => setProblem("the server does not answer; is astra-rl view still running?");
+    };
+    // The list comes first: it says which run is shown where the address names none.
+    if (runs.length === 0 && files.length === 0) start(null);
+    else {
+      void load().then(start);
+      for (const run of runs) void loadEntries(run).catch(() => {});
+    }
+    return () => {
+      isOver = true;
+      events?.close();
+    };
+  }, [key, hasList]);
+
+  const sources = useMemo(
+    () =>
+      runs.map((run): GraphSource => {
+        const of = entries.get(run) ?? [];
+        return { run, entries: of, total: of.length, load: (index) => fetchGraph(run, index) };
+      }),
+    [key, entries],
+  );
+  return { report, sources };
+}
+
+function withMetrics(report: ReportRecord, { run, metrics }: RunChange): ReportRecord {
+  const runs = report.runs.map((each) => {
+    if (each.label !== run) return each;
+    // The browser may have connected anew, and been told again.
+    const last = each.metrics.at(-1)?.step ?? 0;
+    return { ...each, metrics: [...each.metrics, ...metrics.filter(({ step }) => step > last)] };
+  });
+  return { ...report, runs };
+}
+
+const STATES: Record<ViewRun["state"], string> = {
+  training: "training",
+  finished: "finished",
+  stopped: "stopped",
+};
+
+/** All runs; those that are chosen lie over each other below. */
+function RunTable({
+  list,
+  chosen,
+  files,
+}: {
+  list: ViewList;
+  chosen: readonly string[];
+  files: readonly string[];
+}) {
+  const [wanted, setWanted] = useState("");
+  const query = wanted.trim().toLowerCase();
+  const matching = list.runs.filter((run) =>
+    [run.id, run.tester, run.target, run.algorithm, run.state].some((text) =>
+      text?.toLowerCase().includes(query),
+    ),
+  );
+  const choose = (name: "run" | "file", values: readonly string[]) => {
+    const place = new URLSearchParams(location.hash.slice(1));
+    // Without a choice in the address, the newest run is shown.
+    for (const key of ["e", "c", "r", "g", "n", name]) place.delete(key);
+    if (name === "file" && !place.has("run")) for (const run of chosen) place.append("run", run);
+    for (const value of values) place.append(name, value);
+    location.hash = place.toString();
+  };
+  const flip = (values: readonly string[], value: string) =>
+    values.includes(value) ? values.filter((other) => other !== value) : [...values, value];
+  if (list.runs.length === 0 && list.evaluations.length === 0) {
+    return <p class="note">No run or evaluation lies here yet; one appears as soon as it begins.</p>;
+  }
+  return (
+    <section aria-label="Runs">
+      {list.runs.length > 8 && (
+        <form class="controls" onSubmit={(event) => event.preventDefault()}>
+          <label>
+            Filter
+            <input
+              type="search"
+              value={wanted}
+              placeholder="by folder, model, algorithm or state"
+              onInput={(event) => setWanted(event.currentTarget.value)}
+            />
+          </label>
+        </form>
+      )}
+      <div class="scroll runs" tabIndex={0} role="region" aria-label="Table of runs">
+        <table class="stacked">
+          <thead>
+            <tr>
+              <th scope="col">run</th>
+              <th scope="col">state</th>
+              <th scope="col">steps</th>
+              <th scope="col">success, harmless probes</th>
+              <th scope="col">success</th>
+              <th scope="col">
+                <Term name="NLL" />
+              </th>
+              <th scope="col">algorithm</th>
+              <th scope="col">seed</th>
+            </tr>
+          </thead>
+          <tbody>
+            {matching.map((run) => (
+              <tr class={chosen.includes(run.id) ? "chosen" : ""} key={run.id}>
+                <th scope="row">
+                  <label class="run-choice">
+                    <input
+                      type="checkbox"
+                      checked={chosen.includes(run.id)}
+                      onChange={() => choose("run", flip(chosen, run.id))}
+                    />
+                    {shown(run.id)}
+                  </label>
+                </th>
+                <td data-label="state">
+                  <span class={`state ${run.state}`}>{STATES[run.state]}</span>
+                </td>
+                <td data-label="steps">
+                  {whole(run.steps)}
+                  {run.planned !== null && ` of ${whole(run.planned)}`}
+                </td>
+                <td data-label="success, harmless probes">{percent(run.harmless)}</td>
+                <td data-label="success">{percent(run.success)}</td>
+                <td data-label="NLL">{plain(run.nll)}</td>
+                <td data-label="algorithm">{shown(run.algorithm ?? "–")}</td>
+                <td data-label="seed">{whole(run.seed)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {list.evaluations.length > 0 && (
+        <fieldset class="files">
+          <legend>Evaluations outside of runs</legend>
+          {list.evaluations.map((file) => (
+            <label class="run-choice" key={file}>
+              <input
+                type="checkbox"
+                checked={files.includes(file)}
+                onChange={() => choose("file", flip(files, file))}
+              />
+              {shown(file)}
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {chosen.length + files.length > 1 && (
+        <p class="note">
+          {chosen.length + files.length} chosen; the last evaluation is compared with the first that is like
+          it.{" "}
+          <button
+            type="button"
+            class="small"
+            onClick={() => goTo({ run: null, file: null, e: null, c: null })}
+          >
+            Show the newest only
+          </button>
+        </p>
+      )}
+    </section>
+  );
+}
