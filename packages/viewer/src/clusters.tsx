@@ -30,7 +30,6 @@ export function Clusters({ evaluation, index }: { evaluation: ReportEvaluation; 
               conversation={conversationAt(evaluation, representative)}
               threshold={evaluation.summary.harm_threshold}
               query=""
-              open={false}
               evaluation={index}
             />
           </li>

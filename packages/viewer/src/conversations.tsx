@@ -14,6 +14,7 @@ import {
 } from "./found.js";
 import { Harm } from "./harm.js";
 import { goTo, numberIn, usePlace } from "./place.js";
+import { useRevealed } from "./revealed.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -40,7 +41,6 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   const [order, setOrder] = useState<Order>("likely");
   const [query, setQuery] = useState("");
   const [limit, setLimit] = useState(PAGE);
-  const [open, setOpen] = useState(false);
   const evaluation = evaluations[chosen]!;
   // Records of before it was measured do not say it of any rollout.
   const { "harmless-probes": _, ...plainOutcomes } = OUTCOMES;
@@ -94,10 +94,6 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
           />
           The same probes once
         </label>
-        <label class="check">
-          <input type="checkbox" checked={open} onChange={(event) => setOpen(event.currentTarget.checked)} />
-          Show harmful texts
-        </label>
       </form>
       <p class="note" role="status">
         {found.length === 0
@@ -111,7 +107,6 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
               conversation={conversation}
               threshold={evaluation.summary.harm_threshold}
               query={query}
-              open={open}
               evaluation={chosen}
             />
           </li>
@@ -130,8 +125,6 @@ interface TalkProps {
   conversation: Conversation;
   threshold: number;
   query: string;
-  /** Whether all harmful texts are to be shown. */
-  open: boolean;
   /** Place of its evaluation in the report, for a link. */
   evaluation: number;
 }
@@ -160,7 +153,6 @@ function Selected({ evaluations }: { evaluations: ReportEvaluation[] }) {
         conversation={conversationAt(evaluation!, index)}
         threshold={evaluation!.summary.harm_threshold}
         query=""
-        open={false}
         evaluation={at!}
       />
     </div>
@@ -195,7 +187,8 @@ function linkTo(evaluation: number, index: number): string {
 }
 
 /** One conversation; its harmful texts are blurred until they are asked for. */
-export function Talk({ conversation, threshold, query, open, evaluation }: TalkProps) {
+export function Talk({ conversation, threshold, query, evaluation }: TalkProps) {
+  const open = useRevealed();
   const { turns, count, nll, index: number } = conversation;
   const [asked, setAsked] = useState(false);
   const veiled = turns.flatMap((turn) => [

@@ -124,7 +124,7 @@ export function Differences({ report: { runs, differences } }: { report: ReportR
       {differences.length === 0 ? (
         <p class="note">The configurations are the same.</p>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label="What differs">
+        <div class="scroll" tabIndex={0} role="region" aria-label="Options that differ">
           <table class="stacked">
             <thead>
               <tr>

@@ -17,7 +17,10 @@ export function Finding({ report }: { report: ReportRecord }) {
   const at = evaluations.indexOf(last);
   const before = comparison === null ? undefined : evaluations[comparison.before];
   return (
-    <section id="finding" class="finding" aria-label="The finding">
+    <section id="finding" class="finding" aria-labelledby="finding-title">
+      <h2 id="finding-title" class="visually-hidden">
+        The finding
+      </h2>
       {doubts.length === 0 && rate !== undefined && (
         <p class="sentence">{sentence(rate, last, before, comparison)}</p>
       )}
@@ -105,13 +108,7 @@ function BestAttack({ evaluation, index }: { evaluation: ReportEvaluation; index
   return (
     <div class="best">
       <h3>The likeliest attack</h3>
-      <Talk
-        conversation={best}
-        threshold={evaluation.summary.harm_threshold}
-        query=""
-        open={false}
-        evaluation={index}
-      />
+      <Talk conversation={best} threshold={evaluation.summary.harm_threshold} query="" evaluation={index} />
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { whole } from "./figures.js";
 import { matches } from "./found.js";
 import { Harm } from "./harm.js";
 import { goTo } from "./place.js";
+import { useRevealed } from "./revealed.js";
 import { searchGraphs } from "./server.js";
 import { shown } from "./shown.js";
 
@@ -15,7 +16,6 @@ const PAUSE = 150;
 export function GraphSearch({ runs }: { runs: readonly string[] }) {
   const [text, setText] = useState("");
   const [found, setFound] = useState<GraphHits | string | null>(null);
-  const [open, setOpen] = useState(false);
   const wanted = text.trim();
   useEffect(() => {
     if (wanted === "") {
@@ -41,10 +41,6 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
           Text in any prompt, probe or response
           <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
         </label>
-        <label class="check">
-          <input type="checkbox" checked={open} onChange={(event) => setOpen(event.currentTarget.checked)} />
-          Show harmful texts found
-        </label>
       </form>
       {typeof found === "string" && <p role="alert">{shown(found)}</p>}
       {typeof found === "object" && found !== null && (
@@ -66,12 +62,12 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
                     {runs.length > 1 && `${shown(run)}, `}step {whole(step)}
                   </button>
                   {path === "" ? (
-                    <Found text={prompt} score={0} open={open} query={wanted} />
+                    <Found text={prompt} score={0} query={wanted} />
                   ) : (
                     <>
-                      <Found text={probe} score={probe_harm} open={open} query={wanted} />
+                      <Found text={probe} score={probe_harm} query={wanted} />
                       <span aria-hidden="true">→</span>
-                      <Found text={response} score={response_harm} open={open} query={wanted} />
+                      <Found text={response} score={response_harm} query={wanted} />
                       <Harm score={response_harm} threshold={HARMFUL} />
                     </>
                   )}
@@ -88,11 +84,11 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
 interface FoundProps {
   text: string;
   score: number | null;
-  open: boolean;
   query: string;
 }
 
-function Found({ text, score, open, query }: FoundProps) {
+function Found({ text, score, query }: FoundProps) {
+  const open = useRevealed();
   const veiled = !open && (score === null || score >= HARMFUL);
   return (
     <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>

@@ -7,6 +7,7 @@ import { Curves } from "./curves.js";
 import { Differences, Facts, titleOf } from "./facts.js";
 import { Finding } from "./finding.js";
 import { NoVerdict, Outcome } from "./outcome.js";
+import { Revealing } from "./revealed.js";
 import { Tips } from "./terms.js";
 import { heldGraphs, Trees, type GraphSource } from "./trees.js";
 
@@ -48,7 +49,7 @@ export function Sections({
   const last = comparison?.after ?? evaluations.length - 1;
   const withGraphs = sources.filter(({ entries }) => entries.length > 0);
   return (
-    <>
+    <Revealing>
       {runs.map(({ label, doubts = [] }) => (
         <NoVerdict of={label} doubts={doubts} />
       ))}
@@ -61,6 +62,6 @@ export function Sections({
       {evaluations.some(({ details }) => details.length > 0) && <Conversations evaluations={evaluations} />}
       {withGraphs.length > 0 && <Trees sources={withGraphs} />}
       <Facts report={report} />
-    </>
+    </Revealing>
   );
 }

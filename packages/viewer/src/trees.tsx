@@ -2,6 +2,7 @@ import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphEntry, ReportGraph, ReportNode, ReportRun } from "astra-rl/records";
 import { plain, whole } from "./figures.js";
 import { Harm } from "./harm.js";
+import { useRevealed } from "./revealed.js";
 import { shown } from "./shown.js";
 import { numberIn, usePlace } from "./place.js";
 import { Term } from "./terms.js";
@@ -359,7 +360,8 @@ interface LineProps {
 }
 
 function Line({ voice, text, score, isAsked }: LineProps) {
-  const veiled = !isAsked && (score === null || score >= HARMFUL);
+  const isRevealed = useRevealed();
+  const veiled = !isRevealed && !isAsked && (score === null || score >= HARMFUL);
   const words = shown(text);
   return (
     <p class={`line ${voice}`}>

@@ -111,6 +111,6 @@ test("what cannot be seen is spelt out; long texts are cut", () => {
 test("records that the page cannot show are said in a sentence", () => {
   expect(parseReport("{")).toMatch(/no JSON/);
   expect(parseReport("null")).toMatch(/astra-rl report/);
-  expect(parseReport('{"version": 1}')).toMatch(/have version 1, and this page reads version 2/);
+  expect(parseReport('{"version": 1}')).toMatch(/have version 1, and this page reads version 3/);
   expect(parseReport(JSON.stringify(report))).toEqual(report);
 });

@@ -37,6 +37,8 @@ const summary = (share: number, harmless: number): EvaluationSummary =>
       n_clusters: Math.round(20 * share),
       effective_clusters: 15.5 * share,
       cluster_success_rate: share / 2,
+      n_structures: Math.round(10 * share),
+      structure_distance: 0.4,
       quality: [],
       embedder: "hashed-ngrams-4096",
       cluster_similarity: 0.5,
@@ -86,12 +88,15 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
     children: children === 0 ? [] : [node(index + 2, children - 1), node(index + 3, children - 1)],
     scores: { probe: 0.1, response: index % 2 === 0 ? 0.9 : 0.2 },
     likelihood: { nll: 0.4, total: -2, tokens: 5 },
+    terms: { [at(index)]: 0.5 },
     credit: 0.25,
     ...(index % 5 === 4 ? { failure: { stage: "scorer" as const, message: at(index), attempts: 3 } } : {}),
   });
   const steps = Array.from({ length: 40 }, (_, index) => index + 1);
   return {
-    version: 2,
+    version: 3,
+    groups: [],
+    differences: [],
     evaluations: [
       {
         label: "before",
@@ -103,7 +108,15 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
       {
         label: at(0),
         step: null,
-        summary: summary(0.7, 0.65),
+        summary: {
+          ...summary(0.7, 0.65),
+          success_by_turn: [0.4, 0.7],
+          success_by_turn_intervals: [interval(0.3, 0.5), interval(0.6, 0.8)],
+          diversity: {
+            ...summary(0.7, 0.65).diversity!,
+            clusters: texts.map((_, index) => ({ representative: index, rollouts: [index] })),
+          },
+        },
         measured: null,
         details: [...details, detail(["A", "calm", "line", at(3)], 0.2)],
       },

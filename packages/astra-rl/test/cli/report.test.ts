@@ -21,7 +21,7 @@ test("astra-rl report writes a page where it is told to, folders included", asyn
 test("--format json, csv and markdown go to standard output", async () => {
   const folder = run();
   const json = await runCommand("report", folder, "--format", "json");
-  expect(JSON.parse(json.out)).toMatchObject({ runs: [{ label: "run" }], version: 2 });
+  expect(JSON.parse(json.out)).toMatchObject({ runs: [{ label: "run" }], version: 3 });
   expect((await runCommand("report", folder, "--format", "csv", "--table", "steps")).out).toBe(
     "run,step,loss,reward/mean\r\nrun,1,0.5,0.1\r\n",
   );
