@@ -1,6 +1,5 @@
 import { Command } from "@commander-js/extra-typings";
 import { view } from "../view/index.js";
-import { stopOnInterrupt } from "./interruption.js";
 import { quietOption, wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -16,12 +15,11 @@ export function viewCommand(streams: Streams) {
       const running = await view(folder, { port });
       output.result(running.url);
       output.note("Open it in a browser on this machine; Ctrl-C ends it.");
-      const interruption = stopOnInterrupt(output, "Stopping.");
-      await new Promise<void>((done) => {
-        if (interruption.signal.aborted) done();
-        else interruption.signal.addEventListener("abort", () => done(), { once: true });
+      // Nothing here blocks JavaScript, so that plain handlers do.
+      await new Promise<unknown>((done) => {
+        process.once("SIGINT", done);
+        process.once("SIGTERM", done);
       });
       await running.stop();
-      interruption.end();
     });
 }

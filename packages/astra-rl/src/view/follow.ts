@@ -78,13 +78,19 @@ export class Follower {
       const end = bytes.subarray(0, count).lastIndexOf(10) + 1;
       this.#read += end;
       const lines = bytes.toString("utf8", 0, end).split("\n").slice(0, -1);
-      const metrics = lines.flatMap((line) => recordOf(line, path));
-      return { metrics: isReset ? metrics : metrics.filter(({ step }) => step > this.since), isReset };
+      const since = isReset ? 0 : this.since;
+      return {
+        metrics: lines.filter((line) => stepOf(line) > since).flatMap((line) => recordOf(line, path)),
+        isReset,
+      };
     } finally {
       closeSync(handle);
     }
   }
 }
+
+/** A page may know a long run already: only what is new to it is parsed. */
+const stepOf = (line: string): number => Number(/^\{"step":(\d+)/u.exec(line)?.[1] ?? Infinity);
 
 function recordOf(line: string, where: string): MetricsRecord[] {
   try {

@@ -82,23 +82,26 @@ export class GraphFile {
   }
 
   #readOn(handle: number, size: number): void {
-    let at = this.#starts.at(-1)!;
-    let rest = Buffer.alloc(0);
-    let from = at;
+    let from = this.#starts.at(-1)!;
+    // One buffer for the whole file: buffers of chunks would pile up outside of the heap.
+    let buffer = Buffer.alloc(Math.min(CHUNK, Math.max(1, size - from)));
+    let filled = 0;
     while (from < size) {
-      const bytes = Buffer.alloc(Math.min(CHUNK, size - from));
-      const count = readSync(handle, bytes, 0, bytes.length, from);
+      const count = readSync(handle, buffer, filled, Math.min(buffer.length - filled, size - from), from);
       if (count === 0) break;
       from += count;
-      let chunk = Buffer.concat([rest, bytes.subarray(0, count)]);
-      for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
-        this.#add(chunk.toString("utf8", 0, end));
-        at += end + 1;
-        this.#starts.push(at);
-        this.#seam = Buffer.from(chunk.subarray(Math.max(0, end + 1 - SEAM), end + 1));
-        chunk = chunk.subarray(end + 1);
+      filled += count;
+      let start = 0;
+      const known = buffer.subarray(0, filled);
+      for (let end = known.indexOf(10); end >= 0; end = known.indexOf(10, start)) {
+        this.#add(known.toString("utf8", start, end));
+        this.#seam = Buffer.from(known.subarray(Math.max(start, end + 1 - SEAM), end + 1));
+        this.#starts.push(this.#starts.at(-1)! + end + 1 - start);
+        start = end + 1;
       }
-      rest = chunk;
+      buffer.copyWithin(0, start, filled);
+      filled -= start;
+      if (filled === buffer.length) buffer = Buffer.concat([buffer], 2 * buffer.length);
     }
   }
 

@@ -62,7 +62,9 @@ export class GraphReader {
   }
 
   #start(): Worker {
-    const worker = new Worker(WORKER, { execArgv: [] });
+    // Texts lie outside of the heap; what is parsed is garbage at once, and need not pile up.
+    const resourceLimits = { maxYoungGenerationSizeMb: 8, maxOldGenerationSizeMb: 256 };
+    const worker = new Worker(WORKER, { execArgv: [], resourceLimits });
     worker.unref();
     worker.on("message", (answer: GraphAnswer) => {
       this.#waiting.get(answer.id)?.(answer);

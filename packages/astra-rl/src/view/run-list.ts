@@ -108,6 +108,12 @@ const stampOf = (path: string): string => {
   return stats === undefined ? "-" : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
 };
 
+/** Changes where a run folder or an evaluation file says something else in a report. */
+export const stampOfReport = (path: string): string =>
+  [path, ...[...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json"].map((name) => join(path, name))]
+    .map((each) => (statSync(each, { throwIfNoEntry: false })?.isFile() === true ? stampOf(each) : "-"))
+    .join(" ");
+
 function looksLikeEvaluation(path: string): boolean {
   return /^\s*\{\s*"(measured|summary)"/u.test(readPart(path, (size) => [0, Math.min(HEAD, size)]));
 }

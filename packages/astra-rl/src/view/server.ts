@@ -7,7 +7,7 @@ import { readReport, viewPage, visibleJson } from "../report/index.js";
 import { isLoopback, listen } from "../serve/index.js";
 import { Follower } from "./follow.js";
 import { GraphReader } from "./graph-reader.js";
-import { RunList } from "./run-list.js";
+import { RunList, stampOfReport } from "./run-list.js";
 
 /** How often files are looked at while a page is open. Milliseconds. */
 const LOOK_EVERY = 500;
@@ -53,6 +53,13 @@ export async function view(folder: string, { port = 8321 }: ViewOptions = {}): P
   };
 }
 
+/** Without graphs: those are read one at a time. @param ids of the runs, which name them in the page */
+function reportOf(paths: readonly string[], ids: readonly string[]): ReportRecord {
+  const report = readReport(paths, { graphs: 0 });
+  for (const [index, run] of report.runs.entries()) run.label = ids[index]!;
+  return report;
+}
+
 class Refusal extends AstraError {
   constructor(
     readonly status: number,
@@ -66,6 +73,7 @@ class Viewer {
   readonly graphs = new GraphReader();
   readonly #runs: RunList;
   readonly #streams = new Set<() => void>();
+  #told: { stamp: string; json: string } | null = null;
 
   constructor(readonly folder: string) {
     this.#runs = new RunList(folder);
@@ -87,7 +95,9 @@ class Viewer {
           "content-security-policy": policy,
         });
       } else if (pathname === "/api/events") this.#follow(query, response);
-      else sendJson(response, 200, await this.#answer(pathname, query));
+      else if (pathname === "/api/report") {
+        send(response, 200, this.#reportJson(query.getAll("run"), query.getAll("file")), JSON_TYPE);
+      } else sendJson(response, 200, await this.#answer(pathname, query));
     } catch (error) {
       if (response.headersSent) {
         response.destroy();
@@ -103,8 +113,6 @@ class Viewer {
     switch (path) {
       case "/api/list":
         return this.#runs.read();
-      case "/api/report":
-        return this.#report(query.getAll("run"), query.getAll("file"));
       case "/api/graphs":
         return this.graphs.entries(this.#graphsOf(only(query, "run")), natural(query, "from"));
       case "/api/graph":
@@ -116,15 +124,15 @@ class Viewer {
     }
   }
 
-  /** The report of the given runs and files, without graphs: those are read one at a time. */
-  #report(runs: readonly string[], files: readonly string[]): ReportRecord {
+  /** The report of the given runs and files as JSON; what has not changed is not read again. */
+  #reportJson(runs: readonly string[], files: readonly string[]): string {
     const { evaluations } = this.#runs.read();
     const unknown = files.find((file) => !evaluations.includes(file));
     if (unknown !== undefined) throw new Refusal(404, `there is no evaluation ${unknown} here`);
     const paths = [...runs.map((id) => this.#folderOf(id)), ...files.map((file) => join(this.folder, file))];
-    const report = readReport(paths, { graphs: 0 });
-    for (const [index, run] of report.runs.entries()) run.label = runs[index]!;
-    return report;
+    const stamp = JSON.stringify([runs, files, paths.map(stampOfReport)]);
+    if (this.#told?.stamp !== stamp) this.#told = { stamp, json: jsonOf(reportOf(paths, runs)) };
+    return this.#told.json;
   }
 
   async #search(runs: readonly string[], text: string): Promise<GraphHits> {
@@ -159,7 +167,7 @@ class Viewer {
       .map((id, at) => ({ id, follower: new Follower(this.#folderOf(id), since[at] ?? 0) }));
     response.writeHead(200, { ...SAFE, "content-type": "text/event-stream", "cache-control": "no-store" });
     const tell = (event: string, value: unknown) =>
-      response.write(`event: ${event}\ndata: ${visibleJson(JSON.stringify(value))}\n\n`);
+      response.write(`event: ${event}\ndata: ${jsonOf(value)}\n\n`);
     let told = "";
     const look = () => {
       try {
@@ -214,10 +222,12 @@ function send(response: ServerResponse, status: number, body: string, headers: R
   response.end(body);
 }
 
+const JSON_TYPE = { "content-type": "application/json; charset=utf-8" };
+
+const jsonOf = (value: unknown): string => visibleJson(JSON.stringify(value));
+
 const sendJson = (response: ServerResponse, status: number, value: unknown) =>
-  send(response, status, visibleJson(JSON.stringify(value)), {
-    "content-type": "application/json; charset=utf-8",
-  });
+  send(response, status, jsonOf(value), JSON_TYPE);
 
 function only(query: URLSearchParams, name: string): string {
   const value = query.get(name);
