@@ -36,6 +36,7 @@ import { quietOption, setOption, wholeNumber } from "./options.js";
 import { writeCard } from "./card.js";
 import { createOutput, type Streams } from "./output.js";
 import { duration, trainingProgress } from "./progress.js";
+import { sampleConversations } from "./sample-conversation.js";
 import { stepDoubts } from "./step-doubts.js";
 
 /** `astra-rl demo`: the full pipeline on the embedded world, from an untrained tester to a before/after table. */
@@ -77,12 +78,14 @@ export function demoCommand(streams: Streams) {
           },
         });
       let lock: RunLock | null = null;
+      let samples: ReturnType<typeof sampleConversations> | null = null;
       try {
         output.note(
           `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
         const progress = trainingProgress(output, trainingSteps);
+        samples = sampleConversations(output);
         const trainer = await assembleTrainer(configuration, system, {
           runDirectory: folder,
           lock: () => lock!,
@@ -90,6 +93,7 @@ export function demoCommand(streams: Streams) {
           logger: { info: () => {}, warn: (line) => output.alert(line) },
           callbacks: [
             stepDoubts(output),
+            samples.callback,
             { name: "progress", onStepKept: (record) => progress.step(record) },
           ],
           onProgress: (event) => progress.phase(event),
@@ -136,6 +140,7 @@ export function demoCommand(streams: Streams) {
         if (doubts.length > 0) throw new NoVerdictError("demo", doubts);
       } finally {
         interruption.end();
+        samples?.end();
         lock?.release();
         system.dispose();
       }

@@ -9,21 +9,22 @@ export interface Output {
   json(value: unknown): void;
   /** Prints a line about progress; hidden by --quiet. */
   note(line: string): void;
-  /** Replaces the last `live` line on a terminal; otherwise an ordinary note. */
-  live(line: string): void;
-  /** Ends a `live` line. */
+  /** Replaces the last `live` lines on a terminal; otherwise an ordinary note of the first. */
+  live(...lines: string[]): void;
+  /** Leaves the last `live` lines where they are. */
   endLive(): void;
   /** Prints an error or warning, also with --quiet. */
   alert(line: string): void;
   readonly isTerminal: boolean;
-  /** Terminal width in characters. */
+  /** Terminal width in characters, and height in lines. */
   readonly columns: number;
+  readonly rows: number;
 }
 
 /** The used parts of a process's output streams. */
 export interface Streams {
   stdout: { write(text: string): unknown };
-  stderr: { write(text: string): unknown; isTTY?: boolean; columns?: number };
+  stderr: { write(text: string): unknown; isTTY?: boolean; columns?: number; rows?: number };
 }
 
 export interface OutputOptions {
@@ -40,14 +41,30 @@ export function createOutput(
   if (mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
   const isTerminal = stderr.isTTY === true;
   const columns = stderr.columns ?? 80;
-  let isLive = false;
+  const rows = stderr.rows ?? 24;
+  let shown: readonly string[] = [];
+  const erase = () => {
+    // To the first column, and each line from the last to the first.
+    if (shown.length > 0) stderr.write(`\r\u001B[2K${"\u001B[1A\u001B[2K".repeat(shown.length - 1)}`);
+  };
+  const draw = (lines: readonly string[]) => {
+    shown = lines;
+    stderr.write(lines.join("\n"));
+  };
   const endLive = () => {
-    if (isLive) stderr.write("\n");
-    isLive = false;
+    if (shown.length > 0) stderr.write("\n");
+    shown = [];
+  };
+  /** A line above the live ones. */
+  const above = (line: string) => {
+    erase();
+    stderr.write(`${printable(line)}\n`);
+    draw(shown);
   };
   return {
     isTerminal,
     columns,
+    rows,
     result: (line) => {
       endLive();
       stdout.write(`${printable(line)}\n`);
@@ -57,28 +74,24 @@ export function createOutput(
       stdout.write(`${visibleJson(JSON.stringify(value))}\n`);
     },
     note: (line) => {
-      if (quiet) return;
-      endLive();
-      stderr.write(`${printable(line)}\n`);
+      if (!quiet) above(line);
     },
-    live: (line) => {
+    live: (...lines) => {
       if (quiet) return;
       if (!isTerminal) {
-        stderr.write(`${printable(line)}\n`);
+        stderr.write(`${printable(lines[0]!)}\n`);
         return;
       }
-      // Return to the first column and erase the line; truncated so that it never wraps.
-      stderr.write(
-        `\r\u001B[2K${Array.from(printable(line))
+      // Truncated so that no line wraps.
+      const cut = (line: string) =>
+        Array.from(printable(line))
           .slice(0, columns - 1)
-          .join("")}`,
-      );
-      isLive = true;
+          .join("");
+      if (shown.length === 0) stderr.write("\r\u001B[2K");
+      else erase();
+      draw(lines.map(cut));
     },
     endLive,
-    alert: (line) => {
-      endLive();
-      stderr.write(`${printable(line)}\n`);
-    },
+    alert: above,
   };
 }

@@ -2,6 +2,7 @@ import type { MetricsRecord } from "../records/index.js";
 import { percent, plain } from "../report/index.js";
 import type { Progress as TrainerProgress } from "../training/index.js";
 import type { Output } from "./output.js";
+import { TrainingPanel } from "./training-panel.js";
 
 export interface ProgressOptions {
   /** The counted unit, such as "step". */
@@ -25,6 +26,8 @@ export class Progress {
   /** Count completed before this process started; null until known. */
   #before: number | null = null;
   #shown = -Infinity;
+  /** The line above a panel; null where there is none. */
+  #above: string | null = null;
 
   constructor(output: Output, { unit, total, now = () => performance.now() }: ProgressOptions) {
     this.#output = output;
@@ -44,8 +47,9 @@ export class Progress {
   /**
    * @param done number completed
    * @param facts for example "reward 0.42", most important first; a terminal shows as many as fit on the line
+   * @param panel lines that a terminal with room for them shows below, instead of the facts
    */
-  update(done: number, facts: readonly string[] = []): void {
+  update(done: number, facts: readonly string[] = [], panel: readonly string[] = []): void {
     const time = this.#now();
     const { isTerminal, columns } = this.#output;
     if (done < this.#total && time - this.#shown < (isTerminal ? LIVE_INTERVAL : PLAIN_INTERVAL)) return;
@@ -56,39 +60,54 @@ export class Progress {
     const left = rest > 0 ? `${duration((seconds / own) * rest)} left` : `${duration(seconds)} in all`;
     const speed = own > 0 ? [rate(own / seconds, this.#unit), left] : [];
     let line = [`${this.#unit} ${done}/${this.#total}`, ...speed].join(" · ");
-    for (const fact of facts) {
+    const hasPanel = isTerminal && panel.length > 0 && this.#output.rows > panel.length + 3;
+    for (const fact of hasPanel ? [] : facts) {
       const longer = `${line} · ${fact}`;
       if (!isTerminal || Array.from(longer).length < columns) line = longer;
     }
-    this.#output.live(line);
+    this.#above = hasPanel ? line : null;
+    this.#output.live(line, ...(hasPanel ? panel : []));
   }
 
   end(): void {
+    if (this.#above !== null) this.#output.live(this.#above);
     this.#output.endLive();
   }
 }
 
-const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
+export const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
+
+export interface TrainingProgressOptions {
+  /** What calls of servers cost so far, a line each. */
+  spending?: () => readonly string[];
+}
 
 /**
- * The progress of a training run: attack success, reward, the last evaluation on the dev prompts, and probe
- * statistics.
+ * The progress of a training run: a panel on a terminal, a line of the most important facts elsewhere and where there is no
+ * room.
  */
-export function trainingProgress(output: Output, steps: number) {
+export function trainingProgress(
+  output: Output,
+  steps: number,
+  { spending = () => [] }: TrainingProgressOptions = {},
+) {
   const progress = new Progress(output, { unit: "step", total: steps });
   let facts: string[] = [];
+  const panel = new TrainingPanel();
   return {
     /** After each step. */
     step: (record: MetricsRecord) => {
       progress.startFrom(record.step - 1);
       facts = factsOf(record);
-      progress.update(record.step, facts);
+      panel.add(record);
+      progress.update(record.step, facts, panel.lines(spending(), ""));
     },
     /** Within a step. */
     phase: ({ phase, done, total, step }: TrainerProgress) => {
       progress.startFrom(step - 1);
       const part = done === undefined || total === undefined ? "" : ` ${done}/${total}`;
-      progress.update(step - 1, [...facts, `${phase}${part}`]);
+      const now = `${phase}${part}`;
+      progress.update(step - 1, [...facts, now], panel.lines(spending(), now));
     },
     end: () => progress.end(),
   };

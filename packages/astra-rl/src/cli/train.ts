@@ -35,6 +35,7 @@ import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Streams } from "./output.js";
+import { sampleConversations } from "./sample-conversation.js";
 import { stepDoubts } from "./step-doubts.js";
 import { trainingProgress } from "./progress.js";
 
@@ -101,6 +102,7 @@ export function trainCommand(streams: Streams) {
       let system: System | null = null;
       let journal: AnswerJournal | null = null;
       let interruption: Interruption | null = null;
+      let samples: ReturnType<typeof sampleConversations> | null = null;
       try {
         const wanted = resume ? withRecordedTypes(given, folder) : given;
         if (resume) checkResumable(folder, configurationSettings(wanted));
@@ -114,7 +116,9 @@ export function trainCommand(streams: Streams) {
         const { trainingSteps } = configuration.training;
         interruption = stopOnInterrupt(output);
         const { signal } = interruption;
-        const progress = trainingProgress(output, trainingSteps);
+        const trained = system;
+        const progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(trained) });
+        samples = sampleConversations(output);
         const trainer = await assembleTrainer(
           configuration,
           system,
@@ -126,6 +130,7 @@ export function trainCommand(streams: Streams) {
             logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
             callbacks: [
               stepDoubts(output),
+              samples.callback,
               {
                 name: "progress",
                 onStepKept: (record) => {
@@ -184,6 +189,7 @@ export function trainCommand(streams: Streams) {
         if (doubts.length > 0) throw new NoVerdictError("train", doubts);
       } finally {
         interruption?.end();
+        samples?.end();
         system?.dispose();
         journal?.close();
         lock?.release();

@@ -1,7 +1,7 @@
 import type { Streams } from "../../src/cli/output.js";
 
 /** Streams that keep what is written to them. */
-export function captured({ terminal = false, columns = 40 } = {}): {
+export function captured({ terminal = false, columns = 40, rows = 24 } = {}): {
   streams: Streams;
   out: () => string;
   err: () => string;
@@ -10,7 +10,7 @@ export function captured({ terminal = false, columns = 40 } = {}): {
   return {
     streams: {
       stdout: { write: (text) => (texts.out += text) },
-      stderr: { write: (text) => (texts.err += text), isTTY: terminal, columns },
+      stderr: { write: (text) => (texts.err += text), isTTY: terminal, columns, rows },
     },
     out: () => texts.out,
     err: () => texts.err,

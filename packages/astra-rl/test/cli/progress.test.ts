@@ -50,8 +50,58 @@ describe("progress", () => {
     expect(out()).toBe("done\n");
   });
 
+  test("notes stay above what is live, and a panel is rewritten as a whole", () => {
+    const { streams, err } = captured({ terminal: true });
+    const output = createOutput(streams);
+    output.live("a", "b");
+    output.note("note");
+    output.live("c");
+    output.endLive();
+    const erased = "\r\u001B[2K\u001B[1A\u001B[2K";
+    expect(err()).toBe(`\r\u001B[2Ka\nb${erased}note\na\nb${erased}c\n`);
+  });
+
+  test("a terminal with room shows a panel: the rates with their names, terms of the reward, the policy, the costs", () => {
+    const { streams, err } = captured({ terminal: true, columns: 100, rows: 24 });
+    const progress = trainingProgress(createOutput(streams), 40, {
+      spending: () => ["target: 7 calls, $0.01"],
+    });
+    const values = {
+      "reward/term/nll": 0.512,
+      "reward/term/harm": 0.4,
+      "drift/per_token": 0.253,
+      "policy/nll": 1.5,
+      "gradient/norm": 2,
+      "probes/self_bleu": 0.75,
+      "evaluation/harmless_probe_success_lower": 0.01,
+      "evaluation/harmless_probe_success_upper": 0.06,
+      "evaluation/probe_nll": 0.6,
+      "evaluation/clusters": 3,
+      "tokens/tester/read": 3000,
+      "time/rollout_s": 1.5,
+    };
+    progress.step(record({ step: 12, ...values }));
+    const lines = err().split("\u001B[2K").at(-1)!.split("\n");
+    expect(lines[0]).toMatch(/^step 12\/13 · .* left$/u);
+    expect(lines.slice(1)).toEqual([
+      "  success  by harmless probes 3.1 % ▁ · any 12.5 %",
+      "  dev      by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3 · step 12",
+      "  probes   NLL 0.51 · harmful 40.0 % · distinct 12/48 · self-BLEU 0.75",
+      "  reward   −1.234 (nll 0.51, harm 0.40)",
+      "  policy   loss 0.583 · KL 0.25 a token · entropy about 1.50 · gradient 2.00",
+      "  work     2,000 tokens/s · target: 7 calls, $0.01",
+      "           Ctrl-\\ shows a conversation of the last step",
+    ]);
+    // A step without an evaluation keeps the last one.
+    progress.step(record({ step: 13, "evaluation/success_rate": null }));
+    expect(err().split("\u001B[2K").at(-1)).toContain("(1.0 to 6.0 %) · NLL 0.60 · clusters 3 · step 12");
+    // What stays is the line, not the panel.
+    progress.end();
+    expect(err()).toMatch(/\u001B\[2Kstep 13\/13 [^\n]* in all\n$/u);
+  });
+
   const live = (columns: number, values: Readonly<Record<string, number | null>>, steps = 1000) => {
-    const { streams, err } = captured({ terminal: true, columns });
+    const { streams, err } = captured({ terminal: true, columns, rows: 4 });
     trainingProgress(createOutput(streams), steps).step(record(values));
     return err().split("\u001B[2K").at(-1)!;
   };
