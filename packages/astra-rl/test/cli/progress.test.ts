@@ -63,7 +63,7 @@ describe("progress", () => {
 
   test("a terminal with room shows a panel: the rates with their names, terms of the reward, the policy, the costs", () => {
     const { streams, err } = captured({ terminal: true, columns: 100, rows: 24 });
-    const progress = trainingProgress(createOutput(streams), 40, {
+    const progress = trainingProgress(createOutput(streams), 13, {
       spending: () => ["target: 7 calls, $0.01"],
     });
     const values = {
