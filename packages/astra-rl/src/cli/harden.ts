@@ -10,7 +10,7 @@ import { Conversation, Message } from "../core/index.js";
 import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { attacksOfGraph, messagesOf, type Attack, type ChatMessage } from "../export/index.js";
-import { makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
+import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
 import { parseEvaluationRecord, parseGraphRecord, type EvaluationRecord } from "../records/index.js";
 import { hardenReport, linesOf, type Hardened } from "../report/index.js";
 import { runProgram } from "./child.js";
@@ -40,21 +40,36 @@ export function hardenCommand(streams: Streams) {
       ),
     )
     .option("--no-new-tester", "train no second tester against the hardened target")
+    .option(
+      "--rounds <n>",
+      "harden again with what the new tester found, each time an adapter of its own on the target as it was",
+      wholeNumber(1, 20),
+      1,
+    )
     .addOption(quietOption())
-    .action(async (run, { output: folder, steps, set = [], newTester, quiet }) => {
+    .action(async (run, { output: folder, steps, set = [], newTester, rounds, quiet }) => {
       const output = createOutput(streams, { quiet });
+      if (rounds > 1 && !newTester) {
+        throw new UsageError(
+          "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
+        );
+      }
       const interruption = stopOnInterrupt(
         output,
         "Stopping after the step in progress; once more stops at once.",
       );
       try {
-        const result = await harden(
-          { run, folder, steps, set, newTester, quiet },
+        const options = { run, folder, steps, set, newTester, quiet };
+        for await (const { round, into, result } of hardenRounds(
+          options,
+          rounds,
           output,
           interruption.signal,
-        );
-        for (const line of hardenReport(result)) output.result(line);
-        output.note(`The hardened target: ${join(folder, "target", "checkpoints", "best")}`);
+        )) {
+          if (rounds > 1) output.result(`${round > 1 ? "\n" : ""}Round ${round}`);
+          for (const line of hardenReport(result)) output.result(line);
+          output.note(`The hardened target: ${join(into, "target", "checkpoints", "best")}`);
+        }
       } finally {
         interruption.end();
       }
@@ -70,12 +85,29 @@ interface HardenOptions {
   quiet: boolean;
 }
 
-async function harden(options: HardenOptions, output: Output, signal: AbortSignal): Promise<Hardened> {
-  const { run, folder, steps, set, newTester } = options;
-  const file = join(run, "config.resolved.yaml");
-  const configuration = await readConfiguration(file, {});
-  const setting = configuration.models.target;
-  const target = checkpointOf(setting);
+/** What a round begins with. */
+interface Beginning {
+  /** Runs whose attacks the target learns from: the one that is given, and those of the new testers so far. */
+  runs: readonly string[];
+  /** The last tester, and the last target. */
+  tester: string;
+  target: string;
+  /** The one against the other, where that is known already. */
+  before: EvaluationRecord | null;
+  /** Where the target as it was answered. */
+  controls: EvaluationRecord | null;
+}
+
+/** One round after the other, until the new tester finds too little to learn from. */
+async function* hardenRounds(
+  options: HardenOptions,
+  rounds: number,
+  output: Output,
+  signal: AbortSignal,
+): AsyncGenerator<{ round: number; into: string; result: Hardened }> {
+  const { run, folder } = options;
+  const configuration = await readConfiguration(join(run, "config.resolved.yaml"), {});
+  const target = checkpointOf(configuration.models.target);
   if (target === null) {
     throw new UsageError(
       `${run}: models.target is no checkpoint; what runs on a server cannot be trained here`,
@@ -86,9 +118,47 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
     .find((each) => existsSync(each));
   if (tester === undefined)
     throw new UsageError(`${run}: has no checkpoints; give the folder of a run that was trained`);
+  let from: Beginning = { runs: [run], tester, target, before: null, controls: null };
+  for (let round = 1; round <= rounds; round++) {
+    const into = round === 1 ? folder : join(folder, `round-${round}`);
+    const newest = from.runs.at(-1)!;
+    const found = attacksOf(newest, configuration.evaluation.threshold).length;
+    if (round > 1 && found < 2 * DEV_SHARE) {
+      output.result(
+        `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
+      );
+      return;
+    }
+    const result = await harden(
+      { ...options, folder: into },
+      { configuration, target, from },
+      output,
+      signal,
+    );
+    yield { round, into, result };
+    from = {
+      runs: [...from.runs, join(into, "tester")],
+      tester: join(into, "tester", "checkpoints", "best"),
+      target: join(into, "target", "checkpoints", "best"),
+      before: result.again,
+      controls: from.controls ?? result.before,
+    };
+  }
+}
+
+async function harden(
+  options: HardenOptions,
+  { configuration, target, from }: { configuration: Configuration; target: string; from: Beginning },
+  output: Output,
+  signal: AbortSignal,
+): Promise<Hardened> {
+  const { run, folder, steps, set, newTester } = options;
+  const file = join(run, "config.resolved.yaml");
+  const setting = configuration.models.target;
+  const { tester } = from;
   makeFolder(resolve(folder));
   const facts = await factsOf(target, formatOf(setting), output);
-  const found = writePrompts(run, folder, { threshold: configuration.evaluation.threshold, ...facts });
+  const found = writePrompts(from.runs, folder, { threshold: configuration.evaluation.threshold, ...facts });
   writeTraining(configuration, { folder, steps, ...facts });
   const stage = async (what: string, args: readonly string[]) => {
     output.note(what);
@@ -125,7 +195,10 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
   };
   // More steps count in a run that goes on, too.
   const settings = [`training.trainingSteps=${steps}`, ...set].flatMap((text) => ["--set", text]);
-  const before = await evaluate("1. The tester against the target as it is", "before", [tester, target]);
+  const key = typeof setting === "string" ? "models.target" : "models.target.path";
+  const before =
+    from.before ??
+    (await evaluate("1. The tester against the target as it is", "before", [tester, from.target]));
   const ours = join(folder, "target");
   await train(
     `2. Training the target on ${found} attacks that were found`,
@@ -134,7 +207,6 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
     settings,
   );
   const hardened = join(ours, "checkpoints", "best");
-  const key = typeof setting === "string" ? "models.target" : "models.target.path";
   const against = ["--set", `${key}=${hardened}`];
   const after = await evaluate(
     "3. The same tester against the hardened target",
@@ -153,7 +225,12 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
       against,
     );
   }
-  const controls = await perplexities(setting, [modelSource(target), hardened], before, output);
+  const controls = await perplexities(
+    setting,
+    [modelSource(target), hardened],
+    from.controls ?? before,
+    output,
+  );
   return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
 }
 
@@ -164,21 +241,17 @@ async function harden(options: HardenOptions, output: Output, signal: AbortSigna
  * @returns how many there are
  */
 function writePrompts(
-  run: string,
+  runs: readonly string[],
   folder: string,
   { threshold, isChat }: { threshold: number; isChat: boolean },
 ): number {
-  const lines = [...linesOf(join(run, "graphs.jsonl"))];
-  const graphs = lines.map(({ text, where }) => parseGraphRecord(text, where));
-  const attacks = graphs
-    .flatMap((graph) => attacksOfGraph(graph, threshold))
-    .filter(({ isHarmful }) => isHarmful);
+  const attacks = runs.flatMap((run) => attacksOf(run, threshold));
   const rows = [
     ...new Set(attacks.map((attack) => JSON.stringify({ messages: said(attack, isChat).map(swapped) }))),
   ];
   if (rows.length < 2 * DEV_SHARE) {
     throw new UsageError(
-      `${run}: found ${rows.length} different attacks, but at least ${2 * DEV_SHARE} are needed; train the tester longer first`,
+      `${runs[0]}: found ${rows.length} different attacks, but at least ${2 * DEV_SHARE} are needed; train the tester longer first`,
     );
   }
   const isDev = (at: number) => at % DEV_SHARE === 0;
@@ -189,6 +262,14 @@ function writePrompts(
     writeFileAtomic(join(folder, `attacks-${name}.jsonl`), [`${kept.join("\n")}\n`]);
   }
   return rows.length;
+}
+
+/** The attacks that a run found in training. */
+function attacksOf(run: string, threshold: number): Attack[] {
+  const lines = [...linesOf(join(run, "graphs.jsonl"))];
+  return lines
+    .flatMap(({ text, where }) => attacksOfGraph(parseGraphRecord(text, where), threshold))
+    .filter(({ isHarmful }) => isHarmful);
 }
 
 /** A conversation as the target read it: in plain text, nothing stands between the prompt and the first probe. */
@@ -341,11 +422,4 @@ async function perplexities(
   } finally {
     shelf.dispose();
   }
-}
-
-/** How a model reads conversations, without which model it is. */
-function formatOf(setting: Configuration["models"]["target"]): ModelFormat {
-  if (typeof setting === "string") return {};
-  const { path: _path, ...format } = setting as ModelFormat & { path: string };
-  return format;
 }

@@ -5,7 +5,7 @@ import { UsageError } from "@astra-rl/torch";
 import { modelSource } from "../assembly/index.js";
 import { checkpointOf } from "../configuration/index.js";
 import { promptText, readPromptFile } from "../datasets/index.js";
-import { makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
+import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
 import { serve, Speaker, type ServedModel } from "../serve/index.js";
 import { stopOnInterrupt } from "./interruption.js";
 import {
@@ -167,9 +167,7 @@ async function chosenModel(
       `${config}: models.${role} is no checkpoint, so there is nothing to serve; give --model`,
     );
   }
-  if (typeof setting === "string" || checkpointOf(setting) === null) return { path, format: {} };
-  const { path: _path, ...format } = setting as ModelFormat & { path: string };
-  return { path, format };
+  return { path, format: checkpointOf(setting) === null ? {} : formatOf(setting) };
 }
 
 function tokenFrom(variable: string | undefined): string | undefined {

@@ -10,6 +10,7 @@ export {
 } from "./model-shelf.js";
 export {
   checkModelFormat,
+  formatOf,
   makeFormat,
   modelFormat,
   modelFormatShape,

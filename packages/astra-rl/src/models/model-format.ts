@@ -73,6 +73,13 @@ export interface FormattedModel extends ModelFormat {
   path: string | LoadedCausalLM;
 }
 
+/** How a model reads conversations, without which model it is; nothing for a model that is named alone. */
+export function formatOf(given: unknown): ModelFormat {
+  if (typeof given !== "object" || given === null || !("path" in given)) return {};
+  const { path: _path, ...format } = given as FormattedModel;
+  return format;
+}
+
 /**
  * The format of a model.
  *

@@ -4,10 +4,10 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import type { Embedder, Model, Scorer, Tester } from "../core/index.js";
 import {
+  formatOf,
   makeFormat,
   ModelShelf,
   type FormattedModel,
-  type ModelFormat,
   type ModelRole,
   type ModelShelfOptions,
   type ModelSource,
@@ -210,12 +210,6 @@ const isFormatted = (given: ModelSource | FormattedModel): given is FormattedMod
 /** The checkpoint of a model that may be given with its format. */
 export const sourceOf = (given: ModelSource | FormattedModel): ModelSource =>
   isFormatted(given) ? given.path : given;
-
-const formatOf = (given: ModelSource | FormattedModel): ModelFormat => {
-  if (!isFormatted(given)) return {};
-  const { path: _, ...format } = given;
-  return format;
-};
 
 async function inOrder<T, U>(items: readonly T[], load: (item: T, at: number) => Promise<U>): Promise<U[]> {
   const loaded: U[] = [];

@@ -58,6 +58,29 @@ describe("astra-rl harden", () => {
     expect(statSync(path("hard", "before.json")).mtimeMs).toBe(changed);
   }, 120_000);
 
+  it("goes on in rounds: each learns from what all testers found, and a tester that finds too little ends them", async () => {
+    const options = ["--output", path("rounds"), "--rounds", "2", "--steps", "2", "--quiet"];
+    const { code, out, err } = await runCommand("harden", path("run"), ...options);
+    expect([code, err]).toEqual([0, ""]);
+    // Two steps harden little, so that the new tester finds enough for a second round.
+    const attacks = (at: string) => readFileSync(path(at, "attacks-train.jsonl"), "utf8").trim().split("\n");
+    const [first, second] = [attacks("rounds"), attacks("rounds/round-2")];
+    expect(second.length).toBeGreaterThan(first.length);
+    // The adapters are beside each other, not on top of each other.
+    const adapter = readFileSync(
+      path("rounds", "round-2", "target", "checkpoints", "best", "adapter_config.json"),
+      "utf8",
+    );
+    expect(adapter).not.toContain(path("rounds"));
+    expect(out).toMatch(/^Round 1\n[^]*^Round 2\n/mu);
+    // Where the second round begins is where the first one ended.
+    const [one, two] = out.split("Round 2");
+    const rates = (text: string) => /^attack success rate +(.+)$/mu.exec(text)![1]!.split(/ {2,}/u);
+    expect(rates(two!)[0]).toBe(rates(one!)[2]);
+    const refused = await runCommand("harden", path("run"), ...options, "--no-new-tester");
+    expect([refused.code, refused.err]).toEqual([2, expect.stringContaining("--rounds")]);
+  }, 240_000);
+
   it("shows no figures of a target that is another by now", async () => {
     const file = path("hard", "after.json");
     const text = readFileSync(file, "utf8");
