@@ -369,7 +369,7 @@ async function* asked(): AsyncGenerator<{ command: string; seed: number }> {
 
 async function runParent(): Promise<void> {
   // A server ends when it is told to, so that a valid command line would wait.
-  const endless = ["serve"];
+  const endless = ["serve", "view"];
   const all = [...COMMANDS_OF.keys()].filter((name) => !endless.includes(name));
   const commands = values.command === undefined ? all : [values.command];
   const [cases, first] = [Number(values.cases), Number(values.seed)];
