@@ -31,15 +31,17 @@ function tooManyTurns({ sampler, training, evaluation }: Configuration): Misfit 
   const {
     width = 1,
     depth,
+    keep,
     maxTurns,
   } = sampler as unknown as {
     /** Absent where it is always 1. */
     width?: number;
     depth: number;
+    keep?: number;
     maxTurns: number;
   };
   const { numEpisodesPerExperience: episodes } = training;
-  const turns = turnsOfTree(width, depth);
+  const turns = turnsOfTree(width, depth, keep);
   const [total, most] = [episodes * turns, maxTurns].map((count) => count.toLocaleString("en-US"));
   const limit = `sampler.maxTurns allows ${most}`;
   if (episodes * turns > maxTurns) {

@@ -38,6 +38,8 @@ export interface ASTSamplerOptions<S = Conversation, A = Message> {
   depth?: number;
   /** Maximum number of turns per tree; larger trees are refused before anything grows. Default 100 000. */
   maxTurns?: number;
+  /** Turns of a level of a training tree that grow on; the others, drawn at random, stay without children. Default: all. */
+  keep?: number;
   /** Ends branches of training trees before `depth`; evaluations ignore it. Default: never. */
   stopAt?: StopAt;
   /** Seed of the episodes that `rollout()` uses without an argument. Default 0. */
@@ -76,15 +78,27 @@ export const pathShape = {
 /** Options of samplers that grow trees. */
 export const treeShape = {
   width: z.int().min(1).default(2).describe("Probes tried in each state"),
+  keep: z
+    .int()
+    .min(1)
+    .optional()
+    .describe(
+      "Turns of each level of a training tree that grow on; the others, drawn at random, stay without children, so that deep trees stay small. Default: all",
+    ),
   ...pathShape,
 };
 
 /** Refuses trees that are larger than `maxTurns`. */
 export function checkTreeSize(
-  { width, depth, maxTurns }: { width: number; depth: number; maxTurns: number },
+  {
+    width,
+    depth,
+    keep,
+    maxTurns,
+  }: { width: number; depth: number; keep?: number | undefined; maxTurns: number },
   context: z.RefinementCtx,
 ): void {
-  const turns = turnsOfTree(width, depth);
+  const turns = turnsOfTree(width, depth, keep);
   if (turns <= maxTurns) return;
   const message = `makes, with width ${width}, trees of ${howMany(turns)} turns, and sampler.maxTurns allows ${howMany(maxTurns)}`;
   context.addIssue({ code: "custom", path: ["depth"], message: `${depth} ${message}` });
@@ -100,9 +114,15 @@ export const samplerShape = {
 };
 const codeOptions = z.strictObject({ ...treeShape, ...samplerShape });
 
-/** Turns of a full tree: width + width² + … + width^depth. */
-export function turnsOfTree(width: number, depth: number): number {
-  return width === 1 ? depth : (width * (width ** depth - 1)) / (width - 1);
+/** Turns of a full tree: width + width² + … + width^depth; fewer where at most `keep` of a level grow on. */
+export function turnsOfTree(width: number, depth: number, keep = Infinity): number {
+  let turns = 0;
+  let tips = 1;
+  for (let level = 0; level < depth; level++) {
+    turns += tips * width;
+    tips = Math.min(tips * width, keep);
+  }
+  return turns;
 }
 
 const howMany = (turns: number) => (turns < 1e15 ? turns.toLocaleString("en-US") : turns.toPrecision(2));
@@ -128,6 +148,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
   readonly depth: number;
   readonly seed: number;
   readonly stopAt: StopAt;
+  readonly keep: number;
   readonly #createNode: NodeFactory<S, A>;
   #nextEpisode = 0;
 
@@ -137,15 +158,15 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
    */
   constructor(system: System<S, A>, prompts: readonly PromptOf<S>[], given: ASTSamplerOptions<S, A> = {}) {
     super(system);
-    const { width, depth, maxTurns, stopAt, seed, createNode } = parseOptions(
+    const { width, depth, keep, maxTurns, stopAt, seed, createNode } = parseOptions(
       "ASTSampler",
       codeOptions,
       given,
     );
     requireList("ASTSampler", "prompts", prompts);
-    if (turnsOfTree(width, depth) > maxTurns) {
+    if (turnsOfTree(width, depth, keep) > maxTurns) {
       throw new UsageError(
-        `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth))} turns, and ` +
+        `ASTSampler: width ${width} and depth ${depth} make trees of ${howMany(turnsOfTree(width, depth, keep))} turns, and ` +
           `maxTurns allows ${howMany(maxTurns)}`,
       );
     }
@@ -154,6 +175,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     this.width = width;
     this.depth = depth;
     this.seed = seed;
+    this.keep = keep ?? Infinity;
     this.stopAt = (stopAt ?? {}) as StopAt;
     this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
   }
@@ -238,8 +260,27 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     }));
     for (let level = 0; level < this.depth && tips.length > 0; level++) {
       await nextTurn();
-      tips = await this.growLevel(tips, { width, purpose });
+      tips = this.prune(await this.growLevel(tips, { width, purpose }), purpose);
     }
+  }
+
+  /**
+   * The tips that grow on: in training at most `keep` of each tree, drawn by the tree's own key, so that they do not depend on the
+   * batch.
+   */
+  protected prune(tips: readonly Tip<S, A>[], purpose: Purpose): Tip<S, A>[] {
+    if (purpose === "evaluate" || this.keep === Infinity) return [...tips];
+    const byTree = new Map<Graph<S, A>, Tip<S, A>[]>();
+    for (const tip of tips) byTree.set(tip.graph, [...(byTree.get(tip.graph) ?? []), tip]);
+    const kept = new Set<Tip<S, A>>();
+    for (const [{ seed, episode }, own] of byTree) {
+      const draw = new Map(
+        own.map((tip) => [tip, keyedUniform({ seed, stream: "prune", episode, node: tip.number }, 0)]),
+      );
+      const drawn = [...own].sort((a, b) => draw.get(a)! - draw.get(b)! || a.number - b.number);
+      for (const tip of drawn.slice(0, this.keep)) kept.add(tip);
+    }
+    return tips.filter((tip) => kept.has(tip));
   }
 
   /** Adds `width` children to each tip and returns those that grow on. */

@@ -175,7 +175,7 @@ describe("pairs of siblings", () => {
     };
     const collate = (step: PreferenceStep) => new DPO({} as System).collate([step]);
     const same = [spoken("a", context), spoken("b", null)] as const;
-    expect(flattened(...same)).toEqual({ context, chosen: same[0], rejected: same[1] });
+    expect(flattened(...same)).toEqual({ context, chosen: same[0], rejected: same[1], creditGap: 1 });
     expect(flattened(...same).chosen).toBe(same[0]);
     const apart = flattened(spoken("a", other), spoken("b", context));
     expect([apart.context, apart.rejectedContext]).toEqual([other, context]);

@@ -9,6 +9,7 @@ import {
   PolicyGradient,
   REINFORCE,
   RLOO,
+  TrajectoryBalance,
 } from "../../src/algorithm/index.js";
 import { parseConfiguration, type Configuration } from "../../src/configuration/index.js";
 import type { System } from "../../src/core/index.js";
@@ -31,6 +32,7 @@ describe("the algorithm of a configuration", () => {
     ["dpo", DPO],
     ["ipo", IPO],
     ["orpo", ORPO],
+    ["trajectory-balance", TrajectoryBalance],
     ["ppo", PPO],
     ["a2c", A2C],
     ["reinforce", REINFORCE],

@@ -1,6 +1,17 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO, Supervised } from "../../src/algorithm/index.js";
+import {
+  A2C,
+  DPO,
+  GRPO,
+  IPO,
+  ORPO,
+  PPO,
+  REINFORCE,
+  RLOO,
+  Supervised,
+  TrajectoryBalance,
+} from "../../src/algorithm/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { HFASTConfiguration, HFASTTrainer } from "../../src/training/index.js";
@@ -28,6 +39,7 @@ describe("every key that is logged is defined in docs/", () => {
   it.each([
     ["dpo", (system: JudgedSystem) => new DPO(system), ["preference/margin", "preference/identical_pairs"]],
     ["ipo", (system: JudgedSystem) => new IPO(system), ["preference/margin"]],
+    ["trajectory-balance", (system: JudgedSystem) => new TrajectoryBalance(system), ["preference/margin"]],
     ["orpo", (system: JudgedSystem) => new ORPO(system), ["preference/nll", "preference/log_odds_ratio"]],
     [
       "ppo",

@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { AdamW, liveTensors, scope, type Tensor } from "@astra-rl/torch";
-import { A2C, DPO, GRPO, IPO, ORPO, PPO, REINFORCE, RLOO } from "../../src/algorithm/index.js";
+import {
+  A2C,
+  DPO,
+  GRPO,
+  IPO,
+  ORPO,
+  PPO,
+  REINFORCE,
+  RLOO,
+  TrajectoryBalance,
+} from "../../src/algorithm/index.js";
 import { Algorithm, type EpisodeSeed, type StepResult } from "../../src/core/index.js";
 import type { MetricsRecord } from "../../src/records/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
@@ -32,6 +42,7 @@ describe("learning", () => {
   it.each([
     ["DPO", DPO],
     ["IPO", IPO],
+    ["TrajectoryBalance", TrajectoryBalance],
   ] as const)("%s teaches a bigram tester to say what is rewarded", async (_, Solver) => {
     const system = new BigramSystem();
     const before = await meanReward(system);

@@ -1,6 +1,12 @@
 export { DPO, dpoKind, type DPOOptions } from "./dpo.js";
 export { IPO, ipoKind, type IPOOptions } from "./ipo.js";
 export { ORPO, orpoKind, type ORPOOptions } from "./orpo.js";
+export {
+  TrajectoryBalance,
+  trajectoryBalanceKind,
+  type TrajectoryBalanceOptions,
+} from "./trajectory-balance.js";
+export { trajectoryBalanceLoss } from "./trajectory-balance-loss.js";
 export { dpoLoss } from "./dpo-loss.js";
 export { ipoLoss } from "./ipo-loss.js";
 export { orpoLoss, type ORPOLossOptions } from "./orpo-loss.js";

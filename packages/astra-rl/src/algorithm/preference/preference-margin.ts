@@ -15,6 +15,8 @@ export interface PreferenceLogprobs {
   chosenLengths?: readonly number[];
   /** Number of tokens of each rejected continuation; required for means over tokens. */
   rejectedLengths?: readonly number[];
+  /** Credit of the chosen continuation minus that of the rejected one, of each pair; absent in batches made elsewhere. */
+  creditGaps?: readonly number[];
 }
 
 /**

@@ -29,6 +29,8 @@ export interface PreferenceStep<S = Conversation, A = Message> {
   rejected: A;
   /** Context of the rejected probe, if an override gave the tester another one. Absent: the same. */
   rejectedContext?: S;
+  /** Credit of the chosen probe minus that of the rejected one. */
+  creditGap?: number;
   /** log P of both probes under the baseline, summed over tokens, if computed by `prepare`. */
   baseline?: { chosen: number; rejected: number };
 }
@@ -40,6 +42,8 @@ export interface PreferenceBatch<S = Conversation, A = Message> {
   rejected: A[];
   /** Contexts of the rejected probes. Absent: `contexts`. */
   rejectedContexts?: S[];
+  /** Differences of credit, chosen − rejected. Absent for steps without. */
+  creditGaps?: number[];
   /** log P of the chosen probes under the baseline, then of the rejected ones, [2B]; computed in `step` if absent. */
   baselineSums?: number[];
 }
@@ -117,6 +121,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
             context: chosen.spokenAfter,
             chosen: chosen.probe,
             rejected: rejected.probe,
+            creditGap: credit.get(chosen)! - credit.get(rejected)!,
             ...(rejected.spokenAfter === chosen.spokenAfter ? {} : { rejectedContext: rejected.spokenAfter }),
           },
     );
@@ -177,6 +182,9 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
       ...(steps.every(({ rejectedContext }) => rejectedContext === undefined)
         ? {}
         : { rejectedContexts: steps.map(({ context, rejectedContext = context }) => rejectedContext) }),
+      ...(steps.every(({ creditGap }) => creditGap !== undefined)
+        ? { creditGaps: steps.map(({ creditGap }) => creditGap!) }
+        : {}),
       ...(known.length < steps.length || known.length === 0
         ? {}
         : { baselineSums: [...known.map(({ chosen }) => chosen), ...known.map(({ rejected }) => rejected)] }),
@@ -205,6 +213,7 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
           ...(baselineChosen === undefined ? {} : { baselineChosen, baselineRejected }),
           chosenLengths: lengths.slice(0, pairs),
           rejectedLengths: lengths.slice(pairs),
+          ...(batch.creditGaps === undefined ? {} : { creditGaps: batch.creditGaps }),
         },
         this.options,
       );
