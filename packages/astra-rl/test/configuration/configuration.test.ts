@@ -160,7 +160,7 @@ describe("mistakes point at the place", () => {
     ],
     [
       `${MINIMAL}sampler:\n  zzz: 3\n`,
-      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; there are type, width, depth',
+      '/runs/run.yaml:5:3: unknown key "sampler.zzz"; there are type, width, keep, depth',
     ],
     [`${MINIMAL}trainning: {}\n`, '/runs/run.yaml:4:1: unknown key "trainning"; did you mean training?'],
     [
