@@ -10,5 +10,9 @@ export function shown(text: unknown): string {
   const given = typeof text === "string" ? text : JSON.stringify(text);
   const characters = Array.from((given ?? "").trim());
   const cut = characters.length > LONGEST ? [...characters.slice(0, LONGEST - 1), "…"] : characters;
-  return cut.join("").replace(INVISIBLE, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
+  return visible(cut.join(""));
 }
+
+/** A piece of a text, white space and all, with nothing in it that cannot be seen. */
+export const visible = (text: string): string =>
+  text.replace(INVISIBLE, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);

@@ -3,7 +3,7 @@ import type { GraphEntry, ReportGraph, ReportNode, ReportRun } from "astra-rl/re
 import { plain, whole } from "./figures.js";
 import { Harm } from "./harm.js";
 import { useRevealed } from "./revealed.js";
-import { shown } from "./shown.js";
+import { shown, visible } from "./shown.js";
 import { numberIn, usePlace } from "./place.js";
 import { Term } from "./terms.js";
 import { bestPath, harmOf, layout, openNodes, placedNodes, worstResponse, type Placed } from "./tree.js";
@@ -313,7 +313,13 @@ function Item({
         {hasChildren ? (isClosed ? "▸" : "▾") : "·"}
       </span>
       <div class="item-body" onClick={on.onAsk}>
-        <Line voice="tester" text={node.probe} score={harmOf(node, "probe")} isAsked={isAsked} />
+        <Line
+          voice="tester"
+          text={node.probe}
+          score={harmOf(node, "probe")}
+          isAsked={isAsked}
+          shading={node.shading}
+        />
         <Line voice="target" text={node.response} score={harmOf(node, "response")} isAsked={isAsked} />
         <p class="numbers-line">
           {isBest && <span class="best-mark">★ best path</span>}
@@ -357,9 +363,11 @@ interface LineProps {
   text: unknown;
   score: number | null;
   isAsked: boolean;
+  /** Tokens with log P of each, where they are known. */
+  shading?: readonly [text: string, logprob: number][] | undefined;
 }
 
-function Line({ voice, text, score, isAsked }: LineProps) {
+function Line({ voice, text, score, isAsked, shading }: LineProps) {
   const isRevealed = useRevealed();
   const veiled = !isRevealed && !isAsked && (score === null || score >= HARMFUL);
   const words = shown(text);
@@ -368,10 +376,30 @@ function Line({ voice, text, score, isAsked }: LineProps) {
       <span class="voice">{voice}</span>
       {veiled && <span class="visually-hidden">harmful text, blurred</span>}
       <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
-        {words === "" ? <em>(empty)</em> : words}
+        {words === "" ? <em>(empty)</em> : shading === undefined ? words : <Shaded tokens={shading} />}
       </bdi>
       <Harm score={score} threshold={HARMFUL} />
     </p>
+  );
+}
+
+/** Nats at which a token is as dark as it gets. */
+const DARKEST = 8;
+
+/** A text whose tokens are the darker the less likely they are. */
+function Shaded({ tokens }: { tokens: readonly [text: string, logprob: number][] }) {
+  return (
+    <>
+      {tokens.map(([text, logprob]) => (
+        <span
+          class="token"
+          style={{ "--surprise": `${Math.round(45 * Math.min(1, -logprob / DARKEST))}%` }}
+          data-tip={`log P ${plain(logprob)} under the target`}
+        >
+          {visible(text)}
+        </span>
+      ))}
+    </>
   );
 }
 

@@ -89,6 +89,12 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
     scores: { probe: 0.1, response: index % 2 === 0 ? 0.9 : 0.2 },
     likelihood: { nll: 0.4, total: -2, tokens: 5 },
     terms: { [at(index)]: 0.5 },
+    // Of some turns only; in pieces that may begin and end anywhere.
+    ...(index % 3 === 0
+      ? {
+          shading: Array.from(at(index)).map((character, place): [string, number] => [character, -place % 9]),
+        }
+      : {}),
     credit: 0.25,
     ...(index % 5 === 4 ? { failure: { stage: "scorer" as const, message: at(index), attempts: 3 } } : {}),
   });

@@ -81,6 +81,8 @@ export interface Model {
   reading?(conversation: Conversation, message: Message): Reading;
   /** Ids of a message, as sampled or as encoded, and how many of them stay in the conversation; for records. */
   idsOf?(message: Message): { ids: readonly number[]; kept: number };
+  /** The text that each id adds to those before it; for records. Together they are the text of all ids. */
+  spell?(ids: readonly number[]): string[];
   /** Frees caches. Called at the end of every rollout. */
   release(): void;
   dispose(): void;

@@ -16,6 +16,12 @@ export const likelihoodSchema = z.object({
 /** Likelihood of a probe after its context, under the target. */
 export type Likelihood = z.infer<typeof likelihoodSchema>;
 
+/** The rows that likelihoods were made of; beside the objects, so that records and comparisons know the sums alone. */
+const rows = new WeakMap<Likelihood, readonly number[]>();
+
+/** The log-probabilities that a likelihood was made of; null for one that was made elsewhere, as by reading a record. */
+export const logprobsOf = (likelihood: Likelihood): readonly number[] | null => rows.get(likelihood) ?? null;
+
 /** Likelihood of a probe from the log-probabilities of its tokens. */
 export function likelihoodOf(logprobs: readonly number[]): Likelihood {
   // Rounding may leave the sum slightly above zero, or at −0.
@@ -23,11 +29,13 @@ export function likelihoodOf(logprobs: readonly number[]): Likelihood {
     0,
     logprobs.reduce((sum, logprob) => sum + logprob, 0),
   );
-  return {
+  const likelihood = {
     nll: logprobs.length === 0 ? null : Math.abs(total) / logprobs.length,
     total,
     tokens: logprobs.length,
   };
+  rows.set(likelihood, logprobs);
+  return likelihood;
 }
 
 /** Type of the target's response: a message in a conversation; in systems without text, a state. */

@@ -8,6 +8,8 @@ import type { MeasuredRecord, RunRecord } from "./run-record.js";
 /** A turn without its context, which follows from the tree: the parent's context, probe and response. */
 export type ReportNode = Omit<TurnRecord<unknown, unknown>, "context" | "tokens"> & {
   children: ReportNode[];
+  /** The probe's tokens for the target, with log P of each; absent where they were not recorded. */
+  shading?: [text: string, logprob: number][];
   [extra: string]: unknown;
 };
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Conversation, Message, Model, Node } from "../core/index.js";
+import { logprobsOf, type Conversation, type Message, type Model, type Node } from "../core/index.js";
 
 const ids = z.array(z.int().nonnegative());
 const end = z.int().nonnegative().optional();
@@ -23,6 +23,9 @@ export const tokensSchema = z.looseObject({
       heard: ids,
       /** The probe alone. */
       probe: ids,
+      /** The text of each of its tokens, and log P of each under the target; absent where they are not known. */
+      pieces: z.array(z.string()).optional(),
+      logprobs: z.array(z.number()).optional(),
       response: ids,
       end,
     })
@@ -42,11 +45,13 @@ type Reader = Model & Required<Pick<Model, "reading" | "idsOf">>;
  *
  * @param models the possible models of each role
  * @param promptFor the target's input, for a response that no target generated
+ * @param isTeller whether the target itself told how likely the probe is
  */
 export function tokensRecord(
   node: Node,
   models: { readonly tester: readonly Model[]; readonly target: readonly Model[] },
   promptFor: (context: Conversation, probe: Message) => Conversation,
+  { isTeller = true }: { isTeller?: boolean } = {},
 ): TokensRecord | null {
   const { context, probe, response, failure } = node;
   const tester = readerOf(models.tester, probe, context);
@@ -63,15 +68,24 @@ export function tokensRecord(
       heard,
       body,
     } = target.reading(response.sampled?.after ?? promptFor(context, probe), probe);
+    const asked = heard.slice(...body);
     record.target = {
       context: [...before],
       heard: [...heard],
-      probe: heard.slice(...body),
+      probe: asked,
+      ...(isTeller ? shading(target, asked, node) : {}),
       ...said("response", target.idsOf(response)),
     };
   }
   if (isEdited(node)) record.edited = true;
   return record;
+}
+
+/** The probe's tokens with their log-probabilities, where those are known token by token. */
+function shading(target: Reader, ids: readonly number[], { likelihood }: Node) {
+  const logprobs = likelihood === null ? null : logprobsOf(likelihood);
+  if (logprobs?.length !== ids.length || target.spell === undefined) return {};
+  return { pieces: target.spell(ids), logprobs: [...logprobs] };
 }
 
 /**

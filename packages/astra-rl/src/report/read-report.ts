@@ -195,11 +195,17 @@ function readGraphs(
   return { graphs: kept.map(({ graph }) => graph), graphs_total: total };
 }
 
-/** A graph for display: without contexts and token ids, and with rounded numbers. */
+/** A graph for display: without contexts and token ids, but with the likelihood of tokens, and with rounded numbers. */
 export function slim({ children, ...graph }: GraphRecord): ReportGraph {
   const node = (record: NodeRecord): ReportNode => {
-    const { context: _, tokens: __, ...shown } = record;
-    return { ...(rounded({ ...shown, children: [] }) as ReportNode), children: record.children.map(node) };
+    const { context: _, tokens, ...shown } = record;
+    const { pieces = [], logprobs } = tokens?.target ?? {};
+    const shading =
+      logprobs === undefined ? {} : { shading: pieces.map((text, at) => [text, logprobs[at]!]) };
+    return {
+      ...(rounded({ ...shown, ...shading, children: [] }) as ReportNode),
+      children: record.children.map(node),
+    };
   };
   return { ...graph, children: children.map(node) } as ReportGraph;
 }

@@ -331,8 +331,11 @@ export class ASTSystem extends System {
   /** The token ids of a turn, for records; null where no model of this system exposes ids. */
   tokensOf(node: Node): TokensRecord | null {
     const { tester, target } = this.#voices;
-    return tokensRecord(node, { tester: membersOf(tester), target: membersOf(target) }, (context, probe) =>
-      this.promptForTargetAndValidate(context, probe),
+    return tokensRecord(
+      node,
+      { tester: membersOf(tester), target: membersOf(target) },
+      (context, probe) => this.promptForTargetAndValidate(context, probe),
+      { isTeller: this.parts.likelihood === undefined },
     );
   }
 

@@ -288,6 +288,23 @@ export class LocalModel {
     return { ids, kept: ids.length };
   }
 
+  /**
+   * The text that each id adds to those before it; together they are the text of all ids. An id that holds only a part of a
+   * character adds nothing, and the one that completes it adds the character.
+   */
+  spell(ids: readonly number[]): string[] {
+    let before = "";
+    return ids.map((_, at) => {
+      const text = this.codec.decode(ids.slice(0, at + 1), { skipSpecialTokens: false });
+      const isWhole = at === ids.length - 1 || !text.endsWith("\uFFFD");
+      // Decoders may change what came before, such as a leading space.
+      if (!isWhole || !text.startsWith(before)) return "";
+      const piece = text.slice(before.length);
+      before = text;
+      return piece;
+    });
+  }
+
   /** Whether both use the same frozen weights, so that scores of one hold for the other. */
   sharesWeights(other: unknown): boolean {
     return other instanceof LocalModel && other.model === this.model;

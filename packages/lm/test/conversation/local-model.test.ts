@@ -470,3 +470,18 @@ describe("what is kept", () => {
     expect(again!.sampled!.ids).toEqual(wanted!.sampled!.ids);
   });
 });
+
+describe("the spelling of ids", () => {
+  it("adds up to the text of all, a character with the id that completes it", () => {
+    const model = local("tester");
+    for (const text of ["Hello there, you. ", "  naïve 😀🏽 e\u0301", "日本語\n\t", ""]) {
+      const { ids } = model.idsOf(new Message("target", text));
+      const pieces = model.spell(ids);
+      expect(pieces).toHaveLength(ids.length);
+      expect(pieces.join("")).toBe(text);
+      // Cut within a character, what is left of it is told at the end.
+      const cut = model.spell(ids.slice(0, -1));
+      expect(cut.join("")).toBe(gpt2.tokenizer.decode(ids.slice(0, -1), { skipSpecialTokens: false }));
+    }
+  });
+});
