@@ -201,12 +201,11 @@ export const COMMAND_LINE = [
   },
   {
     line: "10.2 at 80 columns the live line shows no whole success value",
-    file: surroundings,
-    test: "of 80 columns shows speed, time left, success and reward whole on one line",
+    file: test("cli/progress"),
+    test: "at 80 columns count, speed and time left are there, and whole facts",
     source: source("cli/progress"),
     from: "if (!isTerminal || Array.from(longer).length < columns) line = longer;",
     to: "if (!isTerminal || Array.from(longer).length < 2 * columns) line = longer;",
-    build: "dist",
   },
   {
     line: "10.2 the result table is wider than 80 columns",
