@@ -50,12 +50,11 @@ export class TrainingPanel {
         ? []
         : [
             row(
-              "dev",
+              `dev ${this.#evaluated.step}`,
               known([
                 `by harmless probes ${percent(dev("harmless_probe_success_rate"))} (${percent(dev("harmless_probe_success_lower")).replace(" %", "")} to ${percent(dev("harmless_probe_success_upper"))})`,
                 `NLL ${plain(dev("probe_nll"))}`,
                 `clusters ${dev("clusters") ?? "–"}`,
-                `step ${this.#evaluated.step}`,
               ]),
             ),
           ]),

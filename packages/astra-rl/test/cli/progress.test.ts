@@ -85,7 +85,7 @@ describe("progress", () => {
     expect(lines[0]).toMatch(/^step 12\/13 · .* left$/u);
     expect(lines.slice(1)).toEqual([
       "  success  by harmless probes 3.1 % ▁ · any 12.5 %",
-      "  dev      by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3 · step 12",
+      "  dev 12   by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3",
       "  probes   NLL 0.51 · harmful 40.0 % · distinct 12/48 · self-BLEU 0.75",
       "  reward   −1.234 (nll 0.51, harm 0.40)",
       "  policy   loss 0.583 · KL 0.25 a token · entropy about 1.50 · gradient 2.00",
@@ -94,7 +94,9 @@ describe("progress", () => {
     ]);
     // A step without an evaluation keeps the last one.
     progress.step(record({ step: 13, "evaluation/success_rate": null }));
-    expect(err().split("\u001B[2K").at(-1)).toContain("(1.0 to 6.0 %) · NLL 0.60 · clusters 3 · step 12");
+    expect(err().split("\u001B[2K").at(-1)).toContain(
+      "dev 12   by harmless probes 3.1 % (1.0 to 6.0 %) · NLL 0.60 · clusters 3",
+    );
     // What stays is the line, not the panel.
     progress.end();
     expect(err()).toMatch(/\u001B\[2Kstep 13\/13 [^\n]* in all\n$/u);

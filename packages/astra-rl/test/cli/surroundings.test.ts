@@ -380,10 +380,10 @@ describe("a terminal", () => {
       for (const line of lines.filter((each) => /^(?:step \d+\/| {2}\w+ {2})/u.test(each)))
         expect([line, Array.from(line).length < columns]).toEqual([line, true]);
       const shown = (pattern: string) =>
-        expect(lines.some((line) => new RegExp(pattern, "u").test(line))).toBe(true);
+        expect(lines).toContainEqual(expect.stringMatching(new RegExp(pattern, "u")));
       shown("^step 4/4 · \\S+ (s/step|steps/s) · .* in all$");
       shown(`^  success  by harmless probes ${share} [▁▂▃▄▅▆▇█]+ · any ${share}$`);
-      shown(`^  dev      by harmless probes ${share} .* · step \\d$`);
+      shown(`^  dev \\d    by harmless probes ${share} .* · clusters \\d$`);
       shown(`^  probes   .*harmful ${share} · distinct \\d+/\\d+`);
       shown("^  reward   [−\\d]\\S+");
       rmSync(path("run"), { recursive: true });
