@@ -1,6 +1,7 @@
-import { closeSync, fstatSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, fstatSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parseMetricsLine, type MetricsRecord } from "../records/index.js";
+import { openIfFile } from "./open-file.js";
 
 /** What has changed in a run folder since the last look. */
 export interface Change {
@@ -59,10 +60,8 @@ export class Follower {
 
   #metrics(): Pick<Change, "metrics" | "isReset"> {
     const path = join(this.folder, "metrics.jsonl");
-    let handle: number;
-    try {
-      handle = openSync(path, "r");
-    } catch {
+    const handle = openIfFile(path);
+    if (handle === null) {
       const isReset = this.#read > 0;
       this.#read = 0;
       return { metrics: [], isReset };

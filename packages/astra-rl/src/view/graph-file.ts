@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, fstatSync, readSync } from "node:fs";
 import {
   parseGraphRecord,
   type GraphEntry,
@@ -7,6 +7,7 @@ import {
   type ReportGraph,
 } from "../records/index.js";
 import { slim } from "../report/index.js";
+import { openIfFile } from "./open-file.js";
 
 const CHUNK = 1 << 20;
 /** Bytes before the end that must not have changed when a file has grown. */
@@ -46,12 +47,8 @@ export class GraphFile {
 
   /** Reads what was added. @returns whether the file was replaced or cut, so that entries told before no longer count */
   refresh(): boolean {
-    let handle: number;
-    try {
-      handle = openSync(this.path, "r");
-    } catch {
-      return this.#reset(-1);
-    }
+    const handle = openIfFile(this.path);
+    if (handle === null) return this.#reset(-1);
     try {
       const { size, ino } = fstatSync(handle);
       const end = this.#starts.at(-1)!;
@@ -150,7 +147,8 @@ export class GraphFile {
   #line(index: number): string {
     const [start, end] = [this.#starts[index], this.#starts[index + 1]];
     if (start === undefined || end === undefined) throw new RangeError(`there is no graph ${index}`);
-    const handle = openSync(this.path, "r");
+    const handle = openIfFile(this.path);
+    if (handle === null) throw new RangeError(`there is no graph ${index}`);
     try {
       const bytes = Buffer.alloc(end - start - 1);
       readSync(handle, bytes, 0, bytes.length, start);

@@ -1,17 +1,9 @@
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  statSync,
-} from "node:fs";
+import { closeSync, fstatSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { parseEvaluationRecord, type MetricsRecord, type ViewList, type ViewRun } from "../records/index.js";
 import { RESOLVED_CONFIGURATION, RunLock } from "../run/index.js";
+import { openIfFile } from "./open-file.js";
 
 /** Files of which a run folder has at least one. */
 const OF_A_RUN = [
@@ -118,24 +110,24 @@ function looksLikeEvaluation(path: string): boolean {
   return /^\s*\{\s*"(measured|summary)"/u.test(readPart(path, (size) => [0, Math.min(HEAD, size)]));
 }
 
+/** A part of a file; "" where it cannot be read. */
 function readPart(path: string, part: (size: number) => [start: number, length: number]): string {
+  const handle = openIfFile(path);
+  if (handle === null) return "";
   try {
-    const handle = openSync(path, "r");
-    try {
-      const [start, length] = part(fstatSync(handle).size);
-      const bytes = Buffer.alloc(length);
-      return bytes.toString("utf8", 0, readSync(handle, bytes, 0, length, start));
-    } finally {
-      closeSync(handle);
-    }
-  } catch {
-    return "";
+    const [start, length] = part(fstatSync(handle).size);
+    const bytes = Buffer.alloc(length);
+    return bytes.toString("utf8", 0, readSync(handle, bytes, 0, length, start));
+  } finally {
+    closeSync(handle);
   }
 }
 
+const readAll = (path: string): string => readPart(path, (size) => [0, size]);
+
 function describe(id: string, path: string): Omit<ViewRun, "state"> {
-  const configuration = objectOf(() => parse(readFileSync(join(path, RESOLVED_CONFIGURATION), "utf8")));
-  const record = objectOf(() => JSON.parse(readFileSync(join(path, "run.json"), "utf8")));
+  const configuration = objectOf(() => parse(readAll(join(path, RESOLVED_CONFIGURATION))));
+  const record = objectOf(() => JSON.parse(readAll(join(path, "run.json"))));
   const last = lastMetrics(join(path, "metrics.jsonl"));
   const value = (key: string) => numberOr(last.find((line) => numberOr(line[key]) !== null)?.[key]);
   const models = objectOf(() => configuration["models"]);
@@ -162,12 +154,14 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
 
 /** The summary of the evaluation that a command left in the folder; null if there is none that can be read. */
 function lastEvaluation(path: string) {
-  const file = ["evaluation.json", "evaluation-after.json"].map((name) => join(path, name)).find(existsSync);
-  try {
-    return file === undefined ? null : parseEvaluationRecord(readFileSync(file, "utf8"), file).summary;
-  } catch {
-    return null;
+  for (const name of ["evaluation.json", "evaluation-after.json"]) {
+    try {
+      return parseEvaluationRecord(readAll(join(path, name)), name).summary;
+    } catch {
+      // Absent, or damaged, which its report tells.
+    }
   }
+  return null;
 }
 
 /** The last lines of metrics.jsonl, the latest first. */

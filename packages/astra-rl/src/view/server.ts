@@ -87,7 +87,7 @@ class Viewer {
     response.on("error", () => response.destroy());
     try {
       admit(request);
-      const { pathname, searchParams: query } = new URL(request.url ?? "/", "http://localhost");
+      const { pathname, searchParams: query } = urlOf(request);
       if (pathname === "/") {
         const { html, policy } = viewPage();
         send(response, 200, html, {
@@ -208,6 +208,14 @@ function admit({ method, headers }: IncomingMessage): void {
     throw new Refusal(403, "this server answers its own pages only");
   }
   if (method !== "GET" && method !== "HEAD") throw new Refusal(405, "this server takes GET only");
+}
+
+function urlOf({ url = "/" }: IncomingMessage): URL {
+  try {
+    return new URL(url, "http://localhost");
+  } catch {
+    throw new Refusal(400, "the address is no URL");
+  }
 }
 
 const SAFE = {

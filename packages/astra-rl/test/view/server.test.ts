@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { appendFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
@@ -189,6 +190,24 @@ describe("the server of astra-rl view", () => {
       expect([path, (await ask(path)).status]).toEqual([path, 400]);
     }
     expect((await ask("/api/graph?run=b&at=999")).status).toBe(422);
+  });
+
+  it("waits for no pipe, and takes damaged files for what they are", async () => {
+    const path = join(folder, "odd");
+    mkdirSync(path);
+    writeFileSync(join(path, "config.resolved.yaml"), "models: [\u0000");
+    writeFileSync(join(path, "run.json"), "{");
+    writeFileSync(join(path, "evaluation.json"), '{"summary": 1}');
+    for (const name of ["metrics.jsonl", "graphs.jsonl"]) execFileSync("mkfifo", [join(path, name)]);
+    const { runs } = (await json("/api/list")) as { runs: { id: string }[] };
+    expect(runs.find(({ id }) => id === "odd")).toMatchObject({ steps: 0, planned: null, success: null });
+    expect(await json("/api/graphs?run=odd")).toMatchObject({ total: 0 });
+    const report = await ask("/api/report?run=odd");
+    expect([report.status, report.text]).toEqual([422, expect.stringContaining("odd")]);
+    for (const address of ["//", "/%", "/api/graph?run=%FF", "/api/list?%"]) {
+      expect((await ask(address)).status).toBeLessThan(500);
+    }
+    rmSync(path, { recursive: true });
   });
 
   it("says where there is nothing to view", async () => {
