@@ -7,9 +7,8 @@ import { goTo } from "./place.js";
 import { useRevealed } from "./revealed.js";
 import { searchGraphs } from "./server.js";
 import { shown } from "./shown.js";
+import { HARMFUL } from "./turn.js";
 
-/** As in the trees: what training itself watches by. */
-const HARMFUL = 0.5;
 const PAUSE = 150;
 
 /** A search through all texts of all training graphs of the chosen runs. */
@@ -57,7 +56,7 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
                   <button
                     type="button"
                     class="small"
-                    onClick={() => goTo({ r: runs.indexOf(run), g: graph, n: path === "" ? null : path })}
+                    onClick={() => goTo({ r: run, g: graph, n: path === "" ? null : path })}
                   >
                     {runs.length > 1 && `${shown(run)}, `}step {whole(step)}
                   </button>

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 
 /**
  * Where a page is, in its address after "#", so that a link to it shows the same: `e` and `c` are an evaluation and a
- * conversation, `r`, `g` and `n` a run, a graph and a node; `run` and `file` are what `astra-rl view` shows.
+ * conversation, `r`, `g` and `n` a run, one of its graphs and a node; `run` and `file` are what `astra-rl view` shows.
  */
 export type Place = URLSearchParams;
 
