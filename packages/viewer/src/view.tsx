@@ -14,6 +14,7 @@ export function View() {
   const place = usePlace();
   const [list, setList] = useState<ViewList | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
+  const [isLost, setLost] = useState(false);
   const newest = list?.runs[0]?.id;
   const asked = place.getAll("run");
   const files = place.getAll("file");
@@ -22,7 +23,7 @@ export function View() {
   first.current ??= newest;
   const runs =
     asked.length === 0 && files.length === 0 && first.current !== undefined ? [first.current] : asked;
-  const { report, sources } = useRuns(runs, files, list !== null, setList, setProblem);
+  const { report, sources } = useRuns(runs, files, list !== null, { setList, setProblem, setLost });
   return (
     <>
       <a class="skip" href="#finding">
@@ -33,10 +34,13 @@ export function View() {
         <h1>Runs{list === null ? "" : ` in ${shown(list.folder)}`}</h1>
       </header>
       <main>
-        {problem !== null && (
-          <p class="no-verdict" role="alert">
-            {shown(problem)}
-          </p>
+        {[problem, isLost ? LOST : null].map(
+          (said) =>
+            said !== null && (
+              <p class="no-verdict" role="alert">
+                {shown(said)}
+              </p>
+            ),
         )}
         {list !== null && <RunTable list={list} chosen={runs} files={files} />}
         {report !== null && (report.runs.length > 0 || report.evaluations.length > 0) && (
@@ -51,13 +55,22 @@ export function View() {
   );
 }
 
+const LOST = "The server does not answer; is astra-rl view still running?";
+
+interface Setters {
+  setList: (list: ViewList) => void;
+  /** What cannot be shown, and why. */
+  setProblem: (problem: string | null) => void;
+  /** Whether the server is gone. */
+  setLost: (isLost: boolean) => void;
+}
+
 /** The records of the chosen runs, kept up to date by the server's events. */
 function useRuns(
   runs: readonly string[],
   files: readonly string[],
   hasList: boolean,
-  setList: (list: ViewList) => void,
-  setProblem: (problem: string | null) => void,
+  { setList, setProblem, setLost }: Setters,
 ): { report: ReportRecord | null; sources: GraphSource[] } {
   const [report, setReport] = useState<ReportRecord | null>(null);
   const [entries, setEntries] = useState<ReadonlyMap<string, GraphEntry[]>>(new Map());
@@ -107,8 +120,8 @@ function useRuns(
         else if (change.metrics.length > 0) setReport((before) => before && withMetrics(before, change));
         if (change.graphs) void loadEntries(change.run).catch(() => {});
       });
-      events.onopen = () => setProblem(null);
-      events.onerror = () => setProblem("the server does not answer; is astra-rl view still running?");
+      events.onopen = () => setLost(false);
+      events.onerror = () => setLost(true);
     };
     // The list comes first: it says which run is shown where the address names none.
     if (runs.length === 0 && files.length === 0) start(null);
