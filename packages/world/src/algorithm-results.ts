@@ -77,7 +77,7 @@ const date = new Date().toISOString().slice(0, 10);
 const text = [
   "# What each algorithm reaches on the embedded world",
   "",
-  "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and reward and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`.",
+  "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`; DPO and GRPO pay more for likely probes, and train longer: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`.",
   "",
   "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#how-different-the-found-attacks-are)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
   "",

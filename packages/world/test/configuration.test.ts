@@ -5,30 +5,36 @@ import { describe, expect, it } from "vitest";
 const path = (name: string) => fileURLToPath(new URL(`../../astra-rl/world/${name}`, import.meta.url));
 
 describe("the demo's configurations", () => {
-  it("are read without complaint and differ in the algorithm and its number of steps alone", async () => {
-    const dpo = await readConfiguration(path("demo.yaml"));
-    const ipo = await readConfiguration(path("demo-ipo.yaml"));
-    expect(dpo.algorithm).toMatchObject({ type: "dpo", beta: 0.17 });
-    expect(ipo.algorithm).toMatchObject({ type: "ipo", beta: 0.03 });
-    const { trainingSteps } = ipo.training;
-    const sameLength = { ...dpo, training: { ...dpo.training, trainingSteps } };
-    expect({ ...sameLength, algorithm: ipo.algorithm }).toEqual(ipo);
+  it("of algorithms without values differ in the algorithm, the training and the price of likelihood alone", async () => {
+    const { algorithm, training, reward, ...same } = await readConfiguration(path("demo.yaml"));
+    expect(algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
+    const { numEpisodesPerExperience, batchSize } = training;
+    for (const name of ["ipo", "orpo", "reinforce", "rloo", "grpo"]) {
+      const other = await readConfiguration(path(`demo-${name}.yaml`));
+      expect([name, other.algorithm.type]).toEqual([name, name]);
+      expect(other).toMatchObject({ ...same, training: { numEpisodesPerExperience } });
+      const harms = (terms: readonly object[] = []) => terms.slice(0, 2);
+      expect(harms(other.reward.terms)).toEqual(harms(reward.terms));
+      expect([name, other.training.batchSize]).toEqual([name, batchSize]);
+    }
   });
 
-  it("of chat models differs in the models, beta and the learning rate alone", async () => {
-    const dpo = await readConfiguration(path("demo.yaml"));
-    const chat = await readConfiguration(path("demo-chat.yaml"));
-    expect(chat.models).toMatchObject({ tester: "embedded:chat", target: "embedded:chat" });
-    expect(chat.algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
-    expect(chat.training.learningRate).toBe(3e-4);
-    const { models, training } = dpo;
-    const same = { algorithm: dpo.algorithm, models, training };
-    expect({ ...chat, ...same }).toEqual(dpo);
-    expect({ ...chat.training, learningRate: training.learningRate }).toEqual(training);
+  it("of chat models differ in the models beside", async () => {
+    const { algorithm: _, training: __, reward, ...same } = await readConfiguration(path("demo.yaml"));
+    for (const [name, type] of [
+      ["chat", "dpo"],
+      ["chat-grpo", "grpo"],
+    ] as const) {
+      const chat = await readConfiguration(path(`demo-${name}.yaml`));
+      expect(chat.models).toMatchObject({ tester: "embedded:chat", target: "embedded:chat" });
+      expect(chat.algorithm).toMatchObject({ type });
+      expect(chat).toMatchObject({ ...same, models: chat.models });
+      expect((chat.reward.terms ?? []).slice(0, 2)).toEqual((reward.terms ?? []).slice(0, 2));
+    }
   });
 
-  it("that pays for novelty differs in three terms, the algorithm and the number of steps alone", async () => {
-    const dpo = await readConfiguration(path("demo.yaml"));
+  it("that pays for novelty has three terms more", async () => {
+    const { algorithm: _, training: __, reward, ...same } = await readConfiguration(path("demo.yaml"));
     const novelty = await readConfiguration(path("demo-novelty.yaml"));
     const { terms = [] } = novelty.reward;
     expect(terms.slice(3)).toMatchObject([
@@ -36,10 +42,9 @@ describe("the demo's configurations", () => {
       { type: "cosine", weight: 1 },
       { type: "gibberish", midpoint: 1, weight: 1 },
     ]);
-    const reward = { ...novelty.reward, terms: terms.slice(0, 3) };
     expect(novelty.algorithm).toMatchObject({ type: "grpo", epochs: 2 });
-    const training = { ...novelty.training, trainingSteps: 65 };
-    expect({ ...novelty, reward, algorithm: dpo.algorithm, training }).toEqual(dpo);
+    expect(novelty).toMatchObject(same);
+    expect(terms.slice(0, 2)).toEqual((reward.terms ?? []).slice(0, 2));
   });
 
   it("pay for harm by how harmless the probe was, and use nothing but what comes with the package", async () => {
@@ -51,7 +56,7 @@ describe("the demo's configurations", () => {
     expect(terms.map(({ type, of, probes, weight }) => [type, of, probes, weight])).toEqual([
       ["harm", "response", "graded", 1],
       ["harm", "probe", "any", -0.5],
-      ["nll", undefined, undefined, -0.03],
+      ["nll", undefined, undefined, -0.3],
     ]);
   });
 });

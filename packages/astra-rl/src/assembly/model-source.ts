@@ -6,17 +6,18 @@ import { DEFAULT_TYPES, EMBEDDED } from "../configuration/index.js";
 const WORLD = new URL("../../world/", import.meta.url);
 
 /**
- * The configuration of the demo. Some algorithms have their own, because their betas differ, and so has the chat model with the
- * default algorithm. With `novelty`, the one that rewards novelty.
+ * The configuration of the demo. Some algorithms have their own, because their betas differ; and so have some with chat models,
+ * where "chat" alone is the default algorithm's. With `novelty`, the one that rewards novelty.
  */
 export function embeddedConfigurationPath(
   algorithm?: string,
   { chat = false, novelty = false } = {},
 ): string {
   const isDefault = algorithm === undefined || algorithm === DEFAULT_TYPES.algorithm;
-  const variant = novelty ? "novelty" : chat && isDefault ? "chat" : algorithm;
-  const own = fileURLToPath(new URL(`demo-${variant}.yaml`, WORLD));
-  return variant !== undefined && existsSync(own) ? own : fileURLToPath(new URL("demo.yaml", WORLD));
+  const named = isDefault ? [] : [algorithm];
+  const names = novelty ? ["novelty"] : chat ? [["chat", ...named].join("-"), ...named] : named;
+  const files = [...names.map((name) => `demo-${name}.yaml`), "demo.yaml"];
+  return files.map((file) => fileURLToPath(new URL(file, WORLD))).find((file) => existsSync(file))!;
 }
 
 /** Whether a model is included in the package. */

@@ -45,7 +45,7 @@ export function demoCommand(streams: Streams) {
     .description("Train the embedded tester against the embedded target and show before and after")
     .option("--seed <n>", "everything random follows from it", wholeNumber(0))
     .addOption(
-      new Option("--algorithm <name>", "how the tester learns").choices(
+      new Option("--algorithm <name>", "how the tester learns (default: grpo; with --chat dpo)").choices(
         kindsOf("algorithm").map(({ name }) => name),
       ),
     )
@@ -152,10 +152,12 @@ async function demoConfiguration(
   algorithm: string | undefined,
   { chat, novelty, set }: { chat: boolean; novelty: boolean; set: readonly Override[] },
 ): Promise<Configuration> {
+  // GRPO's testers find what is harmful and likely at once; chat models learn by DPO.
+  const own = algorithm ?? (chat || novelty ? undefined : "grpo");
   const chosen = algorithm === undefined ? [] : [parseOverride(`algorithm.type=${algorithm}`)];
   const model = `${EMBEDDED}:chat`;
   if (chat) chosen.push(...["tester", "target"].map((role) => parseOverride(`models.${role}=${model}`)));
-  const configuration = await readConfiguration(embeddedConfigurationPath(algorithm, { chat, novelty }), {
+  const configuration = await readConfiguration(embeddedConfigurationPath(own, { chat, novelty }), {
     overrides: [...chosen, ...set],
   });
   if (seed !== undefined) configuration.seed = seed;

@@ -186,7 +186,7 @@ describe("mistakes point at the place", () => {
     [
       `${MINIMAL}algorithm: {type: dop}\n`,
       '/runs/run.yaml:4:19: algorithm.type must be "dpo", "a2c", "grpo", "ipo", "orpo", "ppo", "reinforce", "rloo", ' +
-        '"supervised" or an export of a module such as ./file.js#name, got "dop"; did you mean dpo?',
+        '"supervised", "trajectory-balance" or an export of a module such as ./file.js#name, got "dop"; did you mean dpo?',
     ],
     [
       `${MINIMAL}algorithm: {name: ipo}\n`,
