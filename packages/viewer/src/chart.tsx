@@ -246,7 +246,10 @@ function Numbers({ title, lines, axis, format }: NumbersProps) {
 }
 
 function NumbersTable({ title, lines, axis, format }: NumbersProps) {
-  const [places, ...columns] = align(lines.map(({ band: _, ...line }) => line)) as [number[], ...Values[]];
+  const [places, ...columns] = align(lines.map(({ name, color, x, y }) => ({ name, color, x, y }))) as [
+    number[],
+    ...Values[],
+  ];
   return (
     <div class="scroll numbers" tabIndex={0} role="region" aria-label={`Numbers of ${title}`}>
       <table>

@@ -23,7 +23,7 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
     }
     let isCurrent = true;
     const timer = setTimeout(() => {
-      searchGraphs(runs, wanted)
+      void searchGraphs(runs, wanted)
         .catch((error: unknown) => (error as Error).message)
         .then((told) => isCurrent && setFound(told));
     }, PAUSE);

@@ -132,9 +132,9 @@ function useGraph(source: GraphSource, index: number): ReportGraph | string | nu
   const of = `${source.run} ${index}`;
   const held = useMemo(() => (index < 0 ? null : source.load(index)), [of]);
   useEffect(() => {
-    if (!(held instanceof Promise)) return;
+    if (!(held instanceof Promise)) return undefined;
     let isCurrent = true;
-    held
+    void held
       .catch((error: unknown) => `This tree cannot be shown: ${String(error)}`)
       .then((graph) => isCurrent && setLoaded({ of, graph }));
     return () => {

@@ -120,8 +120,8 @@ function useRuns(
         else if (change.metrics.length > 0) setReport((before) => before && withMetrics(before, change));
         if (change.graphs) void loadEntries(change.run).catch(() => {});
       });
-      events.onopen = () => setLost(false);
-      events.onerror = () => setLost(true);
+      events.addEventListener("open", () => setLost(false));
+      events.addEventListener("error", () => setLost(true));
     };
     // The list comes first: it says which run is shown where the address names none.
     if (runs.length === 0 && files.length === 0) start(null);

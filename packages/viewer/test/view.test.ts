@@ -60,6 +60,18 @@ function hostileRun(id: string, seed: number): void {
   );
 }
 
+// What the tests use of the browser's types, which tests do not have.
+interface TableRow {
+  cells: ArrayLike<{ textContent: string | null }>;
+}
+interface Canvas {
+  width: number;
+  height: number;
+  getContext: (kind: "2d") => {
+    getImageData: (x: number, y: number, width: number, height: number) => { data: Uint8ClampedArray };
+  };
+}
+
 const dataOf = (page: Page, chart: string) =>
   page.locator("figure.chart", { has: page.getByText(chart, { exact: true }) });
 
@@ -72,8 +84,8 @@ async function numbersOf(page: Page, chart: string): Promise<string[][]> {
   const rows = await figure
     .locator("tbody tr")
     .evaluateAll((found) =>
-      (found as HTMLTableRowElement[]).map((row) =>
-        [...row.cells].map(({ textContent }) => textContent ?? ""),
+      (found as unknown as TableRow[]).map((row) =>
+        Array.from(row.cells, ({ textContent }) => textContent ?? ""),
       ),
     );
   return rows;
@@ -116,8 +128,8 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
     const colors = await dataOf(page, "Success with harmless probes only")
       .locator("canvas")
       .evaluate((canvas) => {
-        const { width, height } = canvas as HTMLCanvasElement;
-        const { data } = (canvas as HTMLCanvasElement).getContext("2d")!.getImageData(0, 0, width, height);
+        const drawn = canvas as unknown as Canvas;
+        const { data } = drawn.getContext("2d").getImageData(0, 0, drawn.width, drawn.height);
         const found: Record<string, { n: number; y: number }> = {
           blue: { n: 0, y: 0 },
           orange: { n: 0, y: 0 },
@@ -133,7 +145,7 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
                 : null;
           if (name === null) continue;
           found[name]!.n += 1;
-          found[name]!.y += Math.floor(index / 4 / width);
+          found[name]!.y += Math.floor(index / 4 / drawn.width);
         }
         return {
           blue: found["blue"]!.n,

@@ -48,7 +48,7 @@ export function groupsOf(runs: readonly ReportRun[], differences: readonly RunDi
       const names = differences
         .filter(({ key }) => key !== "seed")
         .map(({ key, values }) => `${key.split(".").at(-1)!}=${values[members[0]!]!}`);
-      const label = `${[...names, `${members.length} seeds`].join(", ")}`;
+      const label = [...names, `${members.length} seeds`].join(", ");
       return { label, runs: members, ...curvesOf(members.map((index) => runs[index]!)) };
     });
 }

@@ -186,7 +186,8 @@ export class GraphFile {
     const nodes = [...preorder(graph)];
     const { step, prompt } = this.#entries[index]!;
     return found.map((at) => {
-      const { node = {}, path = "" } = nodes[at] ?? {};
+      // −1: the prompt.
+      const { node, path } = nodes[at] ?? { node: {} as RawNode, path: "" };
       return {
         run,
         graph: index,

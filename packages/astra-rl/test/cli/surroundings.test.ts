@@ -376,7 +376,9 @@ describe("a terminal", () => {
       configuration("trainingSteps: 4, evaluateEvery: 1");
       const stdout = await inTerminal(columns, "train run.yaml --run-dir run");
       // Erasing is all that is done to lines.
-      const lines = stdout.split(/[\r\n]+/u).map((line) => line.replaceAll(/\u001B\[(?:2K|1A)/gu, ""));
+      const lines = stdout
+        .split(/[\r\n]+/u)
+        .map((line) => line.replaceAll("\u001B[2K", "").replaceAll("\u001B[1A", ""));
       for (const line of lines.filter((each) => /^(?:step \d+\/| {2}\w+ {2})/u.test(each)))
         expect([line, Array.from(line).length < columns]).toEqual([line, true]);
       const shown = (pattern: string) =>

@@ -55,9 +55,9 @@ describe("a tree of which few turns grow on", () => {
     expect(turnsOfTree(2, 3)).toBe(2 + 4 + 8);
     expect(turnsOfTree(1, 7)).toBe(7);
     expect(turnsOfTree(4, 5, 4)).toBe(4 + 16 + 16 + 16 + 16);
-    expect(
-      () => new ASTSampler(toy(), PROMPTS, { width: 3, depth: 4, keep: 2, maxTurns: 20 }),
-    ).toThrow("21 turns");
+    expect(() => new ASTSampler(toy(), PROMPTS, { width: 3, depth: 4, keep: 2, maxTurns: 20 })).toThrow(
+      "21 turns",
+    );
   });
 });
 

@@ -32,8 +32,13 @@ describe("experience", () => {
       ...Array.from({ length: Math.floor(pairs.length / 4) }, () => 4),
       ...(pairs.length % 4 > 0 ? [pairs.length % 4] : []),
     ]);
-    const learned = [...first!].flatMap(({ contexts, chosen, rejected }) =>
-      contexts.map((context, pair) => ({ context, chosen: chosen[pair]!, rejected: rejected[pair]! })),
+    const learned = [...first!].flatMap(({ contexts, chosen, rejected, creditGaps }) =>
+      contexts.map((context, pair) => ({
+        context,
+        chosen: chosen[pair]!,
+        rejected: rejected[pair]!,
+        creditGap: creditGaps![pair]!,
+      })),
     );
     const names = (steps: typeof learned) => steps.map((step) => JSON.stringify(step));
     expect(names(learned).sort()).toEqual(names(pairs).sort());
