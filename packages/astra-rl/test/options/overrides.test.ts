@@ -175,6 +175,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
     },
     makeNode: (base, args) => Object.assign(base(...args) as object, { reward: 3 }),
     growsOn: () => false,
+    prune: () => [],
   },
   Evaluator: {
     evaluate: async (base, args) => {

@@ -40,7 +40,7 @@ describe("experience", () => {
         creditGap: creditGaps![pair]!,
       })),
     );
-    const names = (steps: typeof learned) => steps.map((step) => JSON.stringify(step));
+    const names = (steps: readonly object[]) => steps.map((step) => JSON.stringify(step));
     expect(names(learned).sort()).toEqual(names(pairs).sort());
     expect(names(learned)).not.toEqual(names(pairs));
     // The second experience goes on with further episodes.
