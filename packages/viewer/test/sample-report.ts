@@ -92,7 +92,10 @@ export function sampleReport(texts: readonly string[]): ReportRecord {
     // Of some turns only; in pieces that may begin and end anywhere.
     ...(index % 3 === 0
       ? {
-          shading: Array.from(at(index)).map((character, place): [string, number] => [character, 0 - (place % 9)]),
+          shading: Array.from(at(index)).map((character, place): [string, number] => [
+            character,
+            0 - (place % 9),
+          ]),
         }
       : {}),
     credit: 0.25,
