@@ -13,7 +13,7 @@ import {
   type Outcome,
 } from "./found.js";
 import { Harm } from "./harm.js";
-import { goTo, numberIn, usePlace } from "./place.js";
+import { goTo, numberIn, placeNow, usePlace } from "./place.js";
 import { useRevealed } from "./revealed.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
@@ -180,7 +180,7 @@ function CopyButton({ name, text }: { name: string; text: () => string }) {
 }
 
 function linkTo(evaluation: number, index: number): string {
-  const place = new URLSearchParams(location.hash.slice(1));
+  const place = placeNow();
   place.set("e", String(evaluation));
   place.set("c", String(index));
   return `${location.href.split("#")[0]}#${place}`;

@@ -1,8 +1,8 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { GraphEntry, ReportRecord, ViewList, ViewRun } from "astra-rl/records";
+import type { GraphEntry, ReportRecord, ViewList } from "astra-rl/records";
 import { percent, plain, whole } from "./figures.js";
 import { GraphSearch } from "./graph-search.js";
-import { goTo, usePlace } from "./place.js";
+import { goTo, placeNow, usePlace } from "./place.js";
 import { Sections } from "./report.js";
 import { eventsUrl, fetchEntries, fetchGraph, fetchReport, type RunChange } from "./server.js";
 import { shown } from "./shown.js";
@@ -156,12 +156,6 @@ function withMetrics(report: ReportRecord, { run, metrics }: RunChange): ReportR
   return { ...report, runs };
 }
 
-const STATES: Record<ViewRun["state"], string> = {
-  training: "training",
-  finished: "finished",
-  stopped: "stopped",
-};
-
 /** All runs; those that are chosen lie over each other below. */
 function RunTable({
   list,
@@ -180,7 +174,7 @@ function RunTable({
     ),
   );
   const choose = (name: "run" | "file", values: readonly string[]) => {
-    const place = new URLSearchParams(location.hash.slice(1));
+    const place = placeNow();
     // Without a choice in the address, the newest run is shown.
     for (const key of ["e", "c", "r", "g", "n", name]) place.delete(key);
     if (name === "file" && !place.has("run")) for (const run of chosen) place.append("run", run);
@@ -237,14 +231,16 @@ function RunTable({
                   </label>
                 </th>
                 <td data-label="state">
-                  <span class={`state ${run.state}`}>{STATES[run.state]}</span>
+                  <span class={`state ${run.state}`}>{run.state}</span>
                 </td>
                 <td data-label="steps">
                   {whole(run.steps)}
                   {run.planned !== null && ` of ${whole(run.planned)}`}
                 </td>
-                <td data-label="success, harmless probes">{percent(run.harmless)}</td>
-                <td data-label="success">{percent(run.success)}</td>
+                <td data-label="success, harmless probes">
+                  {run.hasVerdict ? percent(run.harmless) : "no verdict"}
+                </td>
+                <td data-label="success">{run.hasVerdict ? percent(run.success) : "no verdict"}</td>
                 <td data-label="NLL">{plain(run.nll)}</td>
                 <td data-label="algorithm">{shown(run.algorithm ?? "–")}</td>
                 <td data-label="seed">{whole(run.seed)}</td>

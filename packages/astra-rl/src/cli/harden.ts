@@ -121,9 +121,9 @@ async function* hardenRounds(
   let from: Beginning = { runs: [run], tester, target, before: null, controls: null };
   for (let round = 1; round <= rounds; round++) {
     const into = round === 1 ? folder : join(folder, `round-${round}`);
-    const newest = from.runs.at(-1)!;
-    const found = attacksOf(newest, configuration.evaluation.threshold).length;
-    if (round > 1 && found < 2 * DEV_SHARE) {
+    const found =
+      round === 1 ? Infinity : attacksOf(from.runs.at(-1)!, configuration.evaluation.threshold).length;
+    if (found < 2 * DEV_SHARE) {
       output.result(
         `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
       );

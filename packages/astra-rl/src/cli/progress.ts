@@ -2,7 +2,7 @@ import type { MetricsRecord } from "../records/index.js";
 import { percent, plain } from "../report/index.js";
 import type { Progress as TrainerProgress } from "../training/index.js";
 import type { Output } from "./output.js";
-import { TrainingPanel } from "./training-panel.js";
+import { numberOr, TrainingPanel } from "./training-panel.js";
 
 export interface ProgressOptions {
   /** The counted unit, such as "step". */
@@ -74,8 +74,6 @@ export class Progress {
     this.#output.endLive();
   }
 }
-
-export const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 export interface TrainingProgressOptions {
   /** What calls of servers cost so far, a line each. */

@@ -1,6 +1,7 @@
 import type { MetricsRecord } from "../records/index.js";
 import { percent, plain } from "../report/index.js";
-import { numberOr } from "./progress.js";
+
+export const numberOr = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 const BARS = "▁▂▃▄▅▆▇█";
 /** Steps of a sparkline. */

@@ -16,6 +16,8 @@ export interface ViewRun {
   target: string | null;
   algorithm: string | null;
   seed: number | null;
+  /** Whether the last evaluation says something about the target; rates without a verdict are not shown. */
+  hasVerdict: boolean;
   /** Of the last evaluation; null before the first. */
   success: number | null;
   harmless: number | null;

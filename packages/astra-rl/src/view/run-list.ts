@@ -1,7 +1,13 @@
 import { closeSync, fstatSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { parseEvaluationRecord, type MetricsRecord, type ViewList, type ViewRun } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  parseEvaluationRecord,
+  type MetricsRecord,
+  type ViewList,
+  type ViewRun,
+} from "../records/index.js";
 import { RESOLVED_CONFIGURATION, RunLock } from "../run/index.js";
 import { openIfFile } from "./open-file.js";
 
@@ -27,7 +33,15 @@ export class RunList {
   /** Whether a file is an evaluation, until it changes. */
   readonly #files = new Map<string, { stamp: string; isEvaluation: boolean }>();
 
+  #ids: ReadonlySet<string> = new Set();
+
   constructor(readonly folder: string) {}
+
+  /** Whether a run is in the list: only then is its folder read, whatever an address says. */
+  has(id: string): boolean {
+    if (!this.#ids.has(id)) this.read();
+    return this.#ids.has(id);
+  }
 
   read(): ViewList {
     const runs: ViewRun[] = [];
@@ -50,6 +64,7 @@ export class RunList {
     };
     visit(".", 0);
     runs.sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
+    this.#ids = new Set(runs.map(({ id }) => id));
     return { folder: this.folder, runs, evaluations: evaluations.sort() };
   }
 
@@ -146,6 +161,7 @@ function describe(id: string, path: string): Omit<ViewRun, "state"> {
     target: modelOf(models["target"]),
     algorithm: textOr(objectOf(() => configuration["algorithm"])["type"]),
     seed: numberOr(configuration["seed"]),
+    hasVerdict: evaluated === null || doubtsOfEvaluation(evaluated).length === 0,
     success: evaluated?.success_rate ?? value("evaluation/success_rate"),
     harmless: evaluated?.harmless_probe_success_rate ?? value("evaluation/harmless_probe_success_rate"),
     nll: evaluated?.mean_probe_nll ?? value("evaluation/probe_nll"),
