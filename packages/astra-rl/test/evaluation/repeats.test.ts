@@ -44,6 +44,13 @@ describe("success by turn", () => {
     ];
     expect(summarize(details).success_by_turn).toEqual([0.25, 0.5, 0.75]);
     expect(summarize([]).success_by_turn).toEqual([]);
+    // Wilson's, of 1 and 3 of 4 rollouts.
+    const [first, , third] = summarize(details).success_by_turn_intervals!;
+    expect(first!.lower).toBeCloseTo(0.0456, 4);
+    expect(first!.upper).toBeCloseTo(0.6994, 4);
+    expect(third!.lower).toBeCloseTo(1 - 0.6994, 4);
+    // Where a rollout ended early, the curve has no such interval.
+    expect(summarize([...details, rollout("e", 0, null)]).success_by_turn_intervals).toBeUndefined();
   });
 
   it("takes a rollout that failed for what it was before, as Kaplan and Meier do", () => {

@@ -4,7 +4,8 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { stringifyMetrics } from "../../src/records/index.js";
+import { summarize } from "../../src/evaluation/index.js";
+import { stringifyEvaluation, stringifyMetrics, type EvaluationDetail } from "../../src/records/index.js";
 import { view, type RunningView } from "../../src/view/index.js";
 
 const folder = mkdtempSync(join(tmpdir(), "astra-rl-view-"));
@@ -190,6 +191,46 @@ describe("the server of astra-rl view", () => {
       expect([path, (await ask(path)).status]).toEqual([path, 400]);
     }
     expect((await ask("/api/graph?run=b&at=999")).status).toBe(422);
+  });
+
+  it("tells no rate of an evaluation that says nothing about the target", async () => {
+    const path = join(folder, "doubtful");
+    mkdirSync(path);
+    const failed = {
+      overall: {
+        num_turns: 1,
+        num_errors: 1,
+        mean_reward: null,
+        mean_probe_harm: 0,
+        mean_response_harm: null,
+        first_harmful_probe_turn: null,
+        first_harmful_response_turn: null,
+        harmless_probe_success: null,
+      },
+      per_turn: [
+        {
+          turn: 1,
+          reward: null,
+          probe_harm: 0,
+          response_harm: null,
+          context: "c",
+          probe: "p",
+          response: "",
+          probe_nll: null,
+          probe_tokens: null,
+          error: "target: gone",
+        },
+      ],
+    };
+    const details = [failed, failed, failed] as EvaluationDetail[];
+    writeFileSync(
+      join(path, "evaluation.json"),
+      stringifyEvaluation({ summary: summarize(details), details, version: 2 }),
+    );
+    const { runs } = (await json("/api/list")) as { runs: { id: string; hasVerdict: boolean }[] };
+    expect(runs.find(({ id }) => id === "doubtful")).toMatchObject({ hasVerdict: false });
+    expect(runs.find(({ id }) => id === "b")).toMatchObject({ hasVerdict: true });
+    rmSync(path, { recursive: true });
   });
 
   it("waits for no pipe, and takes damaged files for what they are", async () => {
