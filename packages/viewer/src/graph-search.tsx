@@ -46,7 +46,7 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
         <>
           <p class="note" role="status">
             {found.total === 0
-              ? "No text has it."
+              ? "No match."
               : `${whole(found.total)} ${found.total === 1 ? "place" : "places"}${found.hits.length < found.total ? `, the first ${whole(found.hits.length)} shown` : ""}.`}
           </p>
           <ol class="hits">

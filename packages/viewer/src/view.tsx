@@ -94,8 +94,8 @@ function useRuns(
   }, [key]);
 
   const loadEntries = useCallback(
-    async (run: string) => {
-      const had = known.current.get(run) ?? [];
+    async (run: string, isReset = false) => {
+      const had = isReset ? [] : (known.current.get(run) ?? []);
       const told = await fetchEntries(run, had.length);
       setEntries((all) =>
         new Map(all).set(run, [...(all.get(run) ?? []).slice(0, told.from), ...told.entries]),
@@ -118,7 +118,7 @@ function useRuns(
         const change = JSON.parse(data) as RunChange;
         if (change.isReset || change.evaluations) void load();
         else if (change.metrics.length > 0) setReport((before) => before && withMetrics(before, change));
-        if (change.graphs) void loadEntries(change.run).catch(() => {});
+        if (change.graphs || change.isReset) void loadEntries(change.run, change.isReset).catch(() => {});
       });
       events.addEventListener("open", () => setLost(false));
       events.addEventListener("error", () => setLost(true));

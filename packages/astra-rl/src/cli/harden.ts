@@ -89,12 +89,12 @@ interface HardenOptions {
 interface Beginning {
   /** Runs whose attacks the target learns from: the one that is given, and those of the new testers so far. */
   runs: readonly string[];
-  /** The last tester, and the last target. */
+  /** Checkpoints of the last tester and the last target. */
   tester: string;
   target: string;
-  /** The one against the other, where that is known already. */
+  /** Evaluation of this tester against this target, if it is known already. */
   before: EvaluationRecord | null;
-  /** Where the target as it was answered. */
+  /** Evaluation in which the original target answered; its harmless answers are the control set. */
   controls: EvaluationRecord | null;
 }
 

@@ -15,7 +15,7 @@ export function viewCommand(streams: Streams) {
       const running = await view(folder, { port });
       output.result(running.url);
       output.note("Open it in a browser on this machine; Ctrl-C ends it.");
-      // Nothing here blocks JavaScript, so that plain handlers do.
+      // The event loop is never blocked, so plain handlers suffice; the native ones would load libtorch.
       await new Promise<unknown>((done) => {
         process.once("SIGINT", done);
         process.once("SIGTERM", done);

@@ -7,7 +7,7 @@ import { openIfFile } from "./open-file.js";
 export interface Change {
   /** New lines of metrics.jsonl. */
   metrics: MetricsRecord[];
-  /** Whether the file was cut or replaced, as by a resumed run: what was told before no longer counts. */
+  /** Whether the file was cut or replaced, as by a resumed run: records sent earlier are invalid. */
   isReset: boolean;
   /** Whether there is a new evaluation, or a new graph. */
   evaluations: boolean;

@@ -45,7 +45,7 @@ export class GraphFile {
 
   constructor(readonly path: string) {}
 
-  /** Reads what was added. @returns whether the file was replaced or cut, so that entries told before no longer count */
+  /** Reads what was added. @returns whether the file was replaced or cut, so that entries sent earlier are invalid */
   refresh(): boolean {
     const handle = openIfFile(this.path);
     if (handle === null) return this.#reset(-1);
@@ -107,7 +107,7 @@ export class GraphFile {
     try {
       graph = JSON.parse(line) as RawGraph;
     } catch {
-      // Told when it is opened.
+      // The error is reported when the graph is opened.
       graph = { context: "(this line is no JSON)" };
     }
     const prompt = textOf(graph.context);

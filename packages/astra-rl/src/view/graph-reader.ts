@@ -20,7 +20,7 @@ export interface GraphQuestion {
 export type GraphAnswer = { id: number; value: unknown } | { id: number; error: string };
 
 export interface GraphEntries {
-  /** Place of the first entry; 0 where the file was replaced, so that what was told before no longer counts. */
+  /** Index of the first entry; 0 if the file was replaced, so that entries sent earlier are invalid. */
   from: number;
   total: number;
   entries: GraphEntry[];
@@ -70,7 +70,7 @@ export class GraphReader {
       this.#waiting.get(answer.id)?.(answer);
       this.#waiting.delete(answer.id);
     });
-    // The next question starts another.
+    // The next request starts a new worker.
     worker.on("error", (error) => {
       const told = [...this.#waiting];
       this.#worker = null;

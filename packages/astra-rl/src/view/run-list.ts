@@ -26,9 +26,9 @@ const MOST_FOLDERS = 5000;
 const TAIL = 1 << 18;
 const HEAD = 200;
 
-/** Finds run folders and evaluation files below a folder, again and again. */
+/** Lists run folders and evaluation files below a folder; reads again only what has changed. */
 export class RunList {
-  /** What a run's files told, until one of them changes. */
+  /** Descriptions of runs, valid until one of their files changes. */
   readonly #known = new Map<string, { stamp: string; run: Omit<ViewRun, "state"> }>();
   /** Whether a file is an evaluation, until it changes. */
   readonly #files = new Map<string, { stamp: string; isEvaluation: boolean }>();
@@ -190,7 +190,7 @@ function lastMetrics(path: string): MetricsRecord[] {
   });
 }
 
-/** What a function returns if it is an object; else none of anything: files may be damaged, or written at this moment. */
+/** The object that a function returns; {} if it returns none or throws, because files may be damaged or half written. */
 function objectOf(read: () => unknown): Record<string, unknown> {
   try {
     const value = read();
