@@ -51,6 +51,7 @@ export { grad, type GradOptions } from "./autograd.js";
 export { autocastLinear, type AutocastLinearOptions } from "./kernels/autocast-linear.js";
 export { autocastLayerNorm, autocastRmsNorm, type AutocastNormOptions } from "./kernels/autocast-norm.js";
 export { cast } from "./cast.js";
+export * as distributed from "./distributed.js";
 export { checkpoint } from "./checkpoint.js";
 export { ColumnRuns, copyColumns, decodeAttention, type SharedColumns } from "./kernels/decode-attention.js";
 export { differentiable, type DifferentiableFunction } from "./differentiable.js";

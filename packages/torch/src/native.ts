@@ -41,6 +41,8 @@ export interface MemoryHeadroom {
   of: string;
 }
 
+type CollectiveCallback = (error: string | null, result: unknown) => void;
+
 export interface NativeAddon {
   setErrorClass(
     constructor: new (message: string) => Error,
@@ -176,6 +178,24 @@ export interface NativeAddon {
   rotary(input: Handle, cosine: Handle, sine: Handle, backwards: boolean): Handle;
   selectiveLogSoftmax(logits: Handle, indices: Handle): [values: Handle, normalisers: Handle];
   selectiveLogSoftmaxBackward(logits: Handle, indices: Handle, normalisers: Handle, gradient: Handle): Handle;
+
+  joinGroup(
+    host: string,
+    port: number,
+    listens: boolean,
+    prefix: string,
+    address: string,
+    rank: number,
+    size: number,
+    timeout: number,
+    exitCode: number,
+    lost: (rank: number) => void,
+    callback: CollectiveCallback,
+  ): void;
+  allReduce(tensors: readonly Handle[], callback: CollectiveCallback): void;
+  broadcast(tensors: readonly Handle[], root: number, callback: CollectiveCallback): void;
+  allGather(bytes: Uint8Array, callback: CollectiveCallback): void;
+  leaveGroup(): void;
 
   setAllocationLimit(bytes: number | null): void;
   memoryAllocated(): number;

@@ -1,0 +1,421 @@
+// A group of processes, through libtorch's own c10d: TCPStore for the rendezvous, ProcessGroupGloo for the collectives.
+// There is one group in a process, and it is never destroyed: its destructor waits for pending work.
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Logging.h>
+#include <torch/version.h>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "engine.h"
+
+namespace astra {
+
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// A pending receive must not time out: it only ends with the group, or with the process at the other end.
+constexpr Milliseconds kForever = std::chrono::hours(24 * 365);
+// How long JavaScript has for its last words before the process ends, whatever it computes.
+constexpr Milliseconds kLastWords(2000);
+
+// One collective: `work` runs on the group's thread and may block; `finish` and the callback run in JavaScript's.
+struct Job {
+  std::function<void()> work;
+  std::function<napi_value(napi_env)> finish;
+  napi_ref callback = nullptr;
+  std::string error;
+};
+
+struct Group {
+  int rank = 0;
+  int size = 1;
+  int exitCode = 1;
+  Engine* engine = nullptr;
+  napi_threadsafe_function deliver = nullptr;
+  napi_threadsafe_function lost = nullptr;
+  // Held for the life of the process.
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> collectives;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> watch;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<Job*> queue;
+  std::atomic<bool> ending{false};
+  std::atomic<bool> isLost{false};
+  int pending = 0;  // only JavaScript's thread reads and writes it
+};
+
+// Never freed: detached threads use it until the process ends.
+Group* group = nullptr;
+
+void runJobs(Group* own) {
+  for (;;) {
+    Job* job = nullptr;
+    {
+      std::unique_lock<std::mutex> lock(own->mutex);
+      own->arrived.wait(lock, [&] { return !own->queue.empty(); });
+      job = own->queue.front();
+      own->queue.pop_front();
+    }
+    try {
+      job->work();
+    } catch (...) {
+      bool memory = false;
+      job->error = currentExceptionMessage(&memory);
+      if (job->error.empty()) job->error = "the collective failed";
+    }
+    napi_call_threadsafe_function(own->deliver, job, napi_tsfn_blocking);
+  }
+}
+
+// callback(error or null, result)
+void deliverJob(napi_env env, napi_value, void*, void* data) {
+  std::unique_ptr<Job> job(static_cast<Job*>(data));
+  if (env == nullptr) return;
+  if (--group->pending == 0) napi_unref_threadsafe_function(env, group->deliver);
+  napi_value callback = nullptr, receiver = nullptr, arguments[2] = {nullptr, nullptr};
+  napi_get_undefined(env, &receiver);
+  napi_get_undefined(env, &arguments[1]);
+  try {
+    if (job->error.empty() && job->finish) arguments[1] = job->finish(env);
+  } catch (...) {
+    bool memory = false;
+    job->error = currentExceptionMessage(&memory);
+  }
+  if (job->error.empty()) {
+    napi_get_null(env, &arguments[0]);
+  } else {
+    napi_create_string_utf8(env, job->error.data(), job->error.size(), &arguments[0]);
+  }
+  napi_get_reference_value(env, job->callback, &callback);
+  napi_call_function(env, receiver, callback, 2, arguments, nullptr);
+  napi_delete_reference(env, job->callback);
+}
+
+void enqueue(Call& call, size_t callback, std::unique_ptr<Job> job) {
+  check(call.env, napi_create_reference(call.env, call.argument(callback, "callback"), 1, &job->callback), "a callback");
+  if (group->pending++ == 0) napi_ref_threadsafe_function(call.env, group->deliver);
+  {
+    const std::lock_guard<std::mutex> lock(group->mutex);
+    group->queue.push_back(job.release());
+  }
+  group->arrived.notify_one();
+}
+
+void requireFunction(Call& call, size_t index, const char* name) {
+  napi_valuetype type = napi_undefined;
+  napi_typeof(call.env, call.argument(index, name), &type);
+  if (type != napi_function) throw Refusal(std::string(name) + " must be a function");
+}
+
+Group& requireGroup(Call& call) {
+  if (group == nullptr || !group->collectives) throw Refusal("this process has joined no group");
+  if (group->engine != call.engine) throw Refusal("the group belongs to another thread of this process");
+  return *group;
+}
+
+// Tells JavaScript once which rank is gone, and ends the process where JavaScript does not.
+void reportLost(int rank) {
+  if (group->ending || group->isLost.exchange(true)) return;
+  napi_call_threadsafe_function(group->lost, reinterpret_cast<void*>(static_cast<intptr_t>(rank)), napi_tsfn_nonblocking);
+  std::thread([rank] {
+    std::this_thread::sleep_for(kLastWords);
+    const std::string line = "\nrank " + std::to_string(rank) + " has ended; this process ends, too\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    _exit(group->exitCode);
+  }).detach();
+}
+
+void deliverLost(napi_env env, napi_value callback, void*, void* data) {
+  if (env == nullptr) return;
+  napi_value receiver = nullptr, rank = nullptr;
+  napi_get_undefined(env, &receiver);
+  napi_create_int32(env, static_cast<int32_t>(reinterpret_cast<intptr_t>(data)), &rank);
+  napi_call_function(env, receiver, callback, 1, &rank, nullptr);
+}
+
+// Rank 0 holds a pending receive from each other rank, and each other rank one from rank 0: a closed connection ends
+// it at once, also while this process computes. Rank 0 then tells the others which rank is gone.
+void watchRank(int other) {
+  std::vector<at::Tensor> received{at::full({1}, -1, at::kLong)};
+  try {
+    group->watch->recv(received, other, 0)->wait();
+    reportLost(static_cast<int>(*received[0].data_ptr<int64_t>()));
+  } catch (...) {
+    if (group->ending) return;
+    for (int each = 1; group->rank == 0 && each < group->size; ++each) {
+      if (each == other) continue;
+      try {
+        std::vector<at::Tensor> sent{at::full({1}, other, at::kLong)};
+        group->watch->send(sent, each, 0)->wait(Milliseconds(500));
+      } catch (...) {
+        // It has ended, too.
+      }
+    }
+    reportLost(other);
+  }
+}
+
+// A machine that vanishes closes no connection: the system has to ask. Only the watch's connections are always idle,
+// which is when the system asks; its sockets are those that joining made.
+void keepAlive(const std::vector<bool>& before) {
+  const int on = 1, idle = 1, interval = 1, probes = 3;
+  for (int descriptor = 0; descriptor < static_cast<int>(before.size()); ++descriptor) {
+    sockaddr_storage address = {};
+    socklen_t length = sizeof address;
+    if (before[descriptor] || getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    if (address.ss_family != AF_INET && address.ss_family != AF_INET6) continue;
+    setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+#ifdef TCP_KEEPIDLE
+    setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+#endif
+  }
+}
+
+// Which descriptors are sockets now.
+std::vector<bool> sockets() {
+  std::vector<bool> all(4096);
+  for (size_t descriptor = 0; descriptor < all.size(); ++descriptor) {
+    int type = 0;
+    socklen_t length = sizeof type;
+    all[descriptor] = getsockopt(static_cast<int>(descriptor), SOL_SOCKET, SO_TYPE, &type, &length) == 0;
+  }
+  return all;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroupGloo> makeGroup(
+    const char* prefix, const std::string& address, Milliseconds timeout) {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr
+                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                 : c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, group->store);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, group->rank, group->size, options);
+}
+
+// joinGroup(host, port, listens, prefix, address, rank, size, timeout in ms, exit code, lost(rank), callback(error))
+napi_value joinGroup(Call& call) {
+  if (group != nullptr) throw Refusal("this process has joined a group already");
+  const std::string host = call.text(0, "host");
+  const int64_t port = call.integer(1, "port");
+  const bool listens = call.boolean(2, "listens");
+  const std::string prefix = call.text(3, "prefix");
+  const std::string address = call.text(4, "address");
+  const int64_t rank = call.integer(5, "rank");
+  const int64_t size = call.integer(6, "size");
+  const int64_t timeout = call.integer(7, "timeout");
+  const int64_t exitCode = call.integer(8, "exitCode");
+  if (port < 1 || port > 65535) throw Refusal("port must be between 1 and 65535, got " + std::to_string(port));
+  if (size < 1 || size > 65536) throw Refusal("size must be between 1 and 65536, got " + std::to_string(size));
+  if (rank < 0 || rank >= size) throw Refusal("rank must be between 0 and size − 1, got " + std::to_string(rank));
+  if (timeout < 1 || timeout > kForever.count()) {
+    throw Refusal("timeout must be between 1 and " + std::to_string(kForever.count()) + " ms, got " + std::to_string(timeout));
+  }
+  if (exitCode < 1 || exitCode > 255) throw Refusal("exitCode must be between 1 and 255");
+  requireFunction(call, 9, "lost");
+  requireFunction(call, 10, "callback");
+  // Errors are thrown as well; c10d's log would print each with its C++ frames.
+#if TORCH_VERSION_MAJOR > 1
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+#else
+  setenv("GLOG_minloglevel", "3", 0);
+#endif
+  c10::initLogging();
+  auto own = std::make_unique<Group>();
+  own->rank = static_cast<int>(rank);
+  own->size = static_cast<int>(size);
+  own->exitCode = static_cast<int>(exitCode);
+  own->engine = call.engine;
+  const napi_value title = makeText(call.env, "distributed");
+  check(call.env,
+        napi_create_threadsafe_function(call.env, nullptr, nullptr, title, 0, 1, nullptr, nullptr, nullptr, deliverJob,
+                                        &own->deliver),
+        "a thread-safe function");
+  check(call.env,
+        napi_create_threadsafe_function(call.env, call.arguments[9], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
+                                        deliverLost, &own->lost),
+        "a thread-safe function");
+  // A process waits for the answers to its own requests only.
+  napi_unref_threadsafe_function(call.env, own->deliver);
+  napi_unref_threadsafe_function(call.env, own->lost);
+  group = own.release();
+  std::thread(runJobs, group).detach();
+  auto job = std::make_unique<Job>();
+  job->work = [=] {
+    const auto before = sockets();
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port);
+    options.isServer = listens;
+    options.numWorkers = static_cast<size_t>(size);
+    options.waitWorkers = false;
+    options.timeout = Milliseconds(timeout);
+#if TORCH_VERSION_MAJOR > 1
+    options.useLibUV = false;
+#endif
+    group->store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
+    group->watch = makeGroup("watch", address, kForever);
+    keepAlive(before);
+    group->collectives = makeGroup("collectives", address, Milliseconds(timeout));
+    for (int other = 0; other < group->size; ++other) {
+      if (other != group->rank && (group->rank == 0 || other == 0)) std::thread(watchRank, other).detach();
+    }
+  };
+  enqueue(call, 10, std::move(job));
+  return makeUndefined(call.env);
+}
+
+// Where tensors travel: in one row of memory of the CPU, in the order given, whose layout alone decides the last bits.
+at::Tensor asRow(const std::vector<at::Tensor>& tensors) {
+  c10::ScalarType type = at::kFloat;
+  for (const at::Tensor& each : tensors) {
+    if (!each.defined()) throw Refusal("tensors must not hold null");
+    if (!at::isFloatingType(each.scalar_type())) throw Refusal("tensors must be floating, got " + describeTensor(each));
+    if (each.scalar_type() == at::kDouble) type = at::kDouble;
+  }
+  c10::AutoGradMode mode(false);
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& each : tensors) rows.push_back(each.detach().reshape({-1}).to(at::kCPU, type));
+  return at::cat(rows);
+}
+
+void fromRow(const at::Tensor& row, const std::vector<at::Tensor>& tensors) {
+  c10::AutoGradMode mode(false);
+  int64_t start = 0;
+  for (const at::Tensor& each : tensors) {
+    each.detach().copy_(row.narrow(0, start, each.numel()).view(each.sizes()));
+    start += each.numel();
+  }
+}
+
+// allReduce([tensors], callback): each becomes its sum over the ranks
+napi_value allReduce(Call& call) {
+  Group& own = requireGroup(call);
+  const auto tensors = call.tensors(0, "tensors");
+  if (tensors.empty()) throw Refusal("tensors must not be empty");
+  requireFunction(call, 1, "callback");
+  const at::Tensor row = asRow(tensors);
+  auto job = std::make_unique<Job>();
+  job->work = [&own, row] {
+    std::vector<at::Tensor> rows{row};
+    own.collectives->allreduce(rows)->wait();
+  };
+  job->finish = [row, tensors](napi_env env) {
+    fromRow(row, tensors);
+    return makeUndefined(env);
+  };
+  enqueue(call, 1, std::move(job));
+  return makeUndefined(call.env);
+}
+
+// broadcast([tensors], root, callback): each becomes that of the root
+napi_value broadcast(Call& call) {
+  Group& own = requireGroup(call);
+  const auto tensors = call.tensors(0, "tensors");
+  if (tensors.empty()) throw Refusal("tensors must not be empty");
+  const int64_t root = call.integer(1, "root");
+  if (root < 0 || root >= own.size) throw Refusal("root must be a rank of the group, got " + std::to_string(root));
+  requireFunction(call, 2, "callback");
+  const at::Tensor row = asRow(tensors);
+  auto job = std::make_unique<Job>();
+  job->work = [&own, row, root] {
+    std::vector<at::Tensor> rows{row};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    own.collectives->broadcast(rows, options)->wait();
+  };
+  job->finish = [row, tensors](napi_env env) {
+    fromRow(row, tensors);
+    return makeUndefined(env);
+  };
+  enqueue(call, 2, std::move(job));
+  return makeUndefined(call.env);
+}
+
+// allGather(bytes, callback(error, [bytes of each rank]))
+napi_value allGather(Call& call) {
+  Group& own = requireGroup(call);
+  void* data = nullptr;
+  size_t length = 0;
+  bool isBuffer = false;
+  napi_is_buffer(call.env, call.argument(0, "bytes"), &isBuffer);
+  if (!isBuffer) throw Refusal("bytes must be a Uint8Array");
+  check(call.env, napi_get_buffer_info(call.env, call.arguments[0], &data, &length), "bytes");
+  requireFunction(call, 1, "callback");
+  const at::Tensor mine = at::empty({static_cast<int64_t>(length)}, at::kByte);
+  if (length > 0) std::memcpy(mine.data_ptr(), data, length);
+  auto all = std::make_shared<std::vector<at::Tensor>>();
+  auto job = std::make_unique<Job>();
+  job->work = [&own, mine, all] {
+    const auto gather = [&own](const at::Tensor& tensor) {
+      std::vector<std::vector<at::Tensor>> outputs(1);
+      for (int rank = 0; rank < own.size; ++rank) outputs[0].push_back(at::empty_like(tensor));
+      std::vector<at::Tensor> inputs{tensor};
+      own.collectives->allgather(outputs, inputs)->wait();
+      return outputs[0];
+    };
+    // All of one length, as Gloo wants them: the longest.
+    int64_t longest = 0;
+    std::vector<int64_t> lengths;
+    for (const at::Tensor& each : gather(at::full({1}, mine.numel(), at::kLong))) {
+      lengths.push_back(*each.data_ptr<int64_t>());
+      longest = std::max(longest, lengths.back());
+    }
+    const at::Tensor padded = at::zeros({std::max<int64_t>(1, longest)}, at::kByte);
+    padded.narrow(0, 0, mine.numel()).copy_(mine);
+    const auto gathered = gather(padded);
+    for (int rank = 0; rank < own.size; ++rank) all->push_back(gathered[rank].narrow(0, 0, lengths[rank]));
+  };
+  job->finish = [all](napi_env env) {
+    std::vector<napi_value> buffers;
+    for (const at::Tensor& each : *all) {
+      napi_value buffer = nullptr;
+      check(env, napi_create_buffer_copy(env, each.numel(), each.data_ptr(), nullptr, &buffer), "bytes");
+      buffers.push_back(buffer);
+    }
+    return makeArray(env, buffers);
+  };
+  enqueue(call, 1, std::move(job));
+  return makeUndefined(call.env);
+}
+
+// leaveGroup(): from here on the end of another rank is no loss
+napi_value leaveGroup(Call& call) {
+  if (group != nullptr) group->ending = true;
+  return makeUndefined(call.env);
+}
+
+const Exports exports{{"joinGroup", joinGroup},
+                      {"allReduce", allReduce},
+                      {"broadcast", broadcast},
+                      {"allGather", allGather},
+                      {"leaveGroup", leaveGroup}};
+
+}  // namespace
+
+}  // namespace astra

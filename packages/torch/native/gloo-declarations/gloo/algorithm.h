@@ -1,0 +1,2 @@
+// Empty: see context.h.
+#pragma once

@@ -1,0 +1,214 @@
+/**
+ * The processes of one run, as in `torch.distributed`: one group in each process, with Gloo's collectives over TCP.
+ *
+ * Without `initProcessGroup`, a process is a group of its own: rank 0 of 1, and every collective returns at once. All
+ * ranks must call the same collectives in the same order. None blocks the event loop.
+ */
+import { createSocket } from "node:dgram";
+import { lookup } from "node:dns/promises";
+import { deserialize, serialize } from "node:v8";
+
+import { bytesOf } from "./dtype.js";
+import { AstraError, describeValue, UsageError } from "./errors.js";
+import { addon } from "./native.js";
+import type { Tensor } from "./tensor.js";
+
+export interface ProcessGroupOptions {
+  /** Where rank 0 can be reached by all ranks. */
+  masterAddress: string;
+  masterPort: number;
+  rank: number;
+  worldSize: number;
+  /**
+   * Seconds after which a collective fails, and joining too: longer than the longest time that a rank may have to wait
+   * for another. Default 600.
+   */
+  timeout?: number;
+  /** Seconds to wait for all ranks when the group is formed. Default 300. */
+  connectTimeout?: number;
+  /** Whether rank 0 serves the rendezvous; false where a launcher does so at that port. Default true. */
+  servesRendezvous?: boolean;
+  /** Names one start of the group at a rendezvous that outlives it. Default "". */
+  attempt?: string;
+  /**
+   * Called when another rank has ended without `destroyProcessGroup`. Must end the process; two seconds later it ends
+   * in any case, with exit code 1.
+   */
+  onLost?: (rank: number) => void;
+}
+
+interface ProcessGroup {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly timeout: number;
+}
+
+const ALONE: ProcessGroup = { rank: 0, worldSize: 1, timeout: 0 };
+let group: ProcessGroup = ALONE;
+
+/** Exit code of a process that ends because another rank has. */
+const LOST = 1;
+
+/** Gradients are added in rows of this size: large enough for full bandwidth, small beside the gradients. */
+const BUCKET_BYTES = 25 * 2 ** 20;
+
+/** This process's number in its group, from 0. */
+export const rank = (): number => group.rank;
+
+/** Number of processes in the group. */
+export const worldSize = (): number => group.worldSize;
+
+/** Joins the group. @throws AstraError if the ranks do not find each other within `connectTimeout` */
+export async function initProcessGroup(options: ProcessGroupOptions): Promise<void> {
+  const { masterAddress, masterPort, worldSize: size, timeout = 600, connectTimeout = 300 } = options;
+  const { servesRendezvous = true, attempt = "" } = options;
+  for (const [name, seconds] of Object.entries({ timeout, connectTimeout })) {
+    if (seconds > 0 && seconds <= 10 ** 7) continue;
+    throw new UsageError(`distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`);
+  }
+  if (group !== ALONE) throw new UsageError("distributed: this process has joined a group already");
+  const where = `${masterAddress}:${masterPort}`;
+  const own = `rank ${options.rank} of ${size}`;
+  const master = await lookup(masterAddress).catch((cause: unknown) => {
+    throw new AstraError(
+      `distributed: ${own} cannot find the machine ${masterAddress}; check the address of rank 0 (MASTER_ADDR)`,
+      { cause },
+    );
+  });
+  const address = await addressTowards(master.address, master.family);
+  const joined = new Promise<void>((resolve, reject) => {
+    addon().joinGroup(
+      masterAddress,
+      masterPort,
+      servesRendezvous && options.rank === 0,
+      `astra-rl/${attempt}`,
+      address,
+      options.rank,
+      size,
+      Math.ceil(timeout * 1000),
+      LOST,
+      options.onLost ?? (() => undefined),
+      (error) => {
+        if (error === null) resolve();
+        else reject(new AstraError(`distributed: ${own} cannot join the group at ${where}: ${error}; ${ADVICE}`));
+      },
+    );
+  });
+  await withDeadline(joined, connectTimeout, `distributed: ${own} has not joined the group at ${where}`);
+  group = { rank: options.rank, worldSize: size, timeout };
+}
+
+const ADVICE =
+  "check that all ranks were started, that they share address, port and world size, that nothing else uses the port, and " +
+  "that all machines have the same version of libtorch";
+
+/** The address of this machine that packets to another one leave from; others reach this process there. */
+function addressTowards(address: string, family: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = createSocket(family === 6 ? "udp6" : "udp4");
+    socket.once("error", (cause) => {
+      socket.close();
+      reject(new AstraError(`distributed: there is no way to ${address}: ${cause.message}`, { cause }));
+    });
+    // Sends nothing: any port will do.
+    socket.connect(9, address, () => {
+      const own = socket.address().address;
+      socket.close();
+      resolve(own);
+    });
+  });
+}
+
+async function withDeadline(joined: Promise<void>, seconds: number, what: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new AstraError(`${what} within ${seconds} s; ${ADVICE}`));
+    }, seconds * 1000);
+  });
+  try {
+    await Promise.race([joined, deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Replaces each tensor by its sum over all ranks. Tensors are floating, with the same shapes on all ranks; they are added
+ * in float32, or in float64 if one is. The same ranks always give the same bits, and all ranks get the same.
+ */
+export async function allReduce_(tensors: readonly Tensor[]): Promise<void> {
+  if (group.worldSize === 1) return;
+  for (const bucket of buckets(tensors)) {
+    await settled((callback) => addon().allReduce(bucket, callback));
+  }
+}
+
+/** Replaces each tensor by that of the rank `root`. */
+export async function broadcast_(tensors: readonly Tensor[], root = 0): Promise<void> {
+  if (group.worldSize === 1) return;
+  for (const bucket of buckets(tensors)) {
+    await settled((callback) => addon().broadcast(bucket, root, callback));
+  }
+}
+
+/** The values of all ranks, by rank. Values must be structured-cloneable; numbers arrive with all their bits. */
+export async function allGatherObject<T>(value: T): Promise<T[]> {
+  if (group.worldSize === 1) return [value];
+  const all = await settled<Uint8Array[]>((callback) => addon().allGather(serialize(value), callback));
+  return all.map((bytes) => deserialize(bytes) as T);
+}
+
+/** The value of rank 0, on all ranks. */
+export async function fromRankZero<T>(value: T): Promise<T> {
+  return (await allGatherObject(group.rank === 0 ? value : null))[0] as T;
+}
+
+/** Returns when all ranks have called it. */
+export async function barrier(): Promise<void> {
+  await allGatherObject(null);
+}
+
+/** Leaves the group once all ranks have come here, so that no rank takes the end of another for a failure. */
+export async function destroyProcessGroup(): Promise<void> {
+  if (group.worldSize > 1) {
+    addon().leaveGroup();
+    await barrier();
+  }
+  group = { ...ALONE };
+}
+
+function settled<T = void>(
+  start: (callback: (error: string | null, result: unknown) => void) => void,
+): Promise<T> {
+  const { rank: own, worldSize: size, timeout } = group;
+  return new Promise((resolve, reject) => {
+    start((error, result) => {
+      if (error === null) resolve(result as T);
+      else {
+        reject(
+          new AstraError(
+            `distributed: rank ${own} of ${size}: a collective failed: another rank has ended, or did not answer within ` +
+              `${timeout} s (${error.split("\n")[0]})`,
+          ),
+        );
+      }
+    });
+  });
+}
+
+/** Handles in groups of about BUCKET_BYTES, in order: the layout decides the last bits of a sum. */
+function buckets(tensors: readonly Tensor[]): number[][] {
+  const all: number[][] = [];
+  let space = 0;
+  for (const each of tensors) {
+    const bytes = each.numel() * bytesOf(each.dtype);
+    if (all.length === 0 || bytes > space) {
+      all.push([]);
+      space = BUCKET_BYTES;
+    }
+    all.at(-1)!.push(each.handle);
+    space -= bytes;
+  }
+  return all;
+}
