@@ -30,6 +30,13 @@
 
 #include "engine.h"
 
+#if TORCH_VERSION_MAJOR < 2
+// Debian's libtorch logs through glog, which reads its variables before this addon is loaded.
+namespace fLI {
+extern __attribute__((weak, visibility("default"))) int32_t FLAGS_minloglevel;
+}
+#endif
+
 namespace astra {
 
 namespace {
@@ -143,8 +150,10 @@ void reportLost(int rank) {
   napi_call_threadsafe_function(group->lost, reinterpret_cast<void*>(static_cast<intptr_t>(rank)), napi_tsfn_nonblocking);
   std::thread([rank] {
     std::this_thread::sleep_for(kLastWords);
-    const std::string line = "\nrank " + std::to_string(rank) + " has ended; this process ends, too\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    if (group->rank == (rank == 0 ? 1 : 0)) {
+      const std::string line = "\nrank " + std::to_string(rank) + " has ended; so do the others\n";
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    }
     _exit(group->exitCode);
   }).detach();
 }
@@ -219,34 +228,34 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> makeGroup(
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, group->rank, group->size, options);
 }
 
-// joinGroup(host, port, listens, prefix, address, rank, size, timeout in ms, exit code, lost(rank), callback(error))
+// joinGroup(host, port, listens, prefix, address, rank, size, connect timeout and timeout in ms, exit code, lost(rank),
+// callback(error))
 napi_value joinGroup(Call& call) {
   if (group != nullptr) throw Refusal("this process has joined a group already");
   const std::string host = call.text(0, "host");
-  const int64_t port = call.integer(1, "port");
   const bool listens = call.boolean(2, "listens");
   const std::string prefix = call.text(3, "prefix");
   const std::string address = call.text(4, "address");
-  const int64_t rank = call.integer(5, "rank");
-  const int64_t size = call.integer(6, "size");
-  const int64_t timeout = call.integer(7, "timeout");
-  const int64_t exitCode = call.integer(8, "exitCode");
-  if (port < 1 || port > 65535) throw Refusal("port must be between 1 and 65535, got " + std::to_string(port));
-  if (size < 1 || size > 65536) throw Refusal("size must be between 1 and 65536, got " + std::to_string(size));
-  if (rank < 0 || rank >= size) throw Refusal("rank must be between 0 and size − 1, got " + std::to_string(rank));
-  if (timeout < 1 || timeout > kForever.count()) {
-    throw Refusal("timeout must be between 1 and " + std::to_string(kForever.count()) + " ms, got " + std::to_string(timeout));
-  }
-  if (exitCode < 1 || exitCode > 255) throw Refusal("exitCode must be between 1 and 255");
-  requireFunction(call, 9, "lost");
-  requireFunction(call, 10, "callback");
+  const auto between = [&](size_t index, const char* name, int64_t least, int64_t most) {
+    const int64_t value = call.integer(index, name);
+    if (value >= least && value <= most) return value;
+    throw Refusal(std::string(name) + " must be between " + std::to_string(least) + " and " + std::to_string(most) +
+                  ", got " + std::to_string(value));
+  };
+  const int64_t port = between(1, "port", 1, 65535);
+  const int64_t size = between(6, "size", 1, 65536);
+  const int64_t rank = between(5, "rank", 0, size - 1);
+  const int64_t connectTimeout = between(7, "connectTimeout", 1, kForever.count());
+  const int64_t timeout = between(8, "timeout", 1, kForever.count());
+  const int64_t exitCode = between(9, "exitCode", 1, 255);
+  requireFunction(call, 10, "lost");
+  requireFunction(call, 11, "callback");
   // Errors are thrown as well; c10d's log would print each with its C++ frames.
-#if TORCH_VERSION_MAJOR > 1
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
-#else
-  setenv("GLOG_minloglevel", "3", 0);
-#endif
   c10::initLogging();
+#if TORCH_VERSION_MAJOR < 2
+  if (&fLI::FLAGS_minloglevel != nullptr) fLI::FLAGS_minloglevel = 3;
+#endif
   auto own = std::make_unique<Group>();
   own->rank = static_cast<int>(rank);
   own->size = static_cast<int>(size);
@@ -258,7 +267,7 @@ napi_value joinGroup(Call& call) {
                                         &own->deliver),
         "a thread-safe function");
   check(call.env,
-        napi_create_threadsafe_function(call.env, call.arguments[9], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
+        napi_create_threadsafe_function(call.env, call.arguments[10], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
                                         deliverLost, &own->lost),
         "a thread-safe function");
   // A process waits for the answers to its own requests only.
@@ -274,7 +283,7 @@ napi_value joinGroup(Call& call) {
     options.isServer = listens;
     options.numWorkers = static_cast<size_t>(size);
     options.waitWorkers = false;
-    options.timeout = Milliseconds(timeout);
+    options.timeout = Milliseconds(connectTimeout);
 #if TORCH_VERSION_MAJOR > 1
     options.useLibUV = false;
 #endif
@@ -286,7 +295,7 @@ napi_value joinGroup(Call& call) {
       if (other != group->rank && (group->rank == 0 || other == 0)) std::thread(watchRank, other).detach();
     }
   };
-  enqueue(call, 10, std::move(job));
+  enqueue(call, 11, std::move(job));
   return makeUndefined(call.env);
 }
 

@@ -6,12 +6,18 @@
  */
 import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
+import { hostname } from "node:os";
+import { readFileSync } from "node:fs";
 import { deserialize, serialize } from "node:v8";
 
 import { bytesOf } from "./dtype.js";
 import { AstraError, describeValue, UsageError } from "./errors.js";
+import { allowedProcessors } from "./control-groups.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";
+import { computingCores, namedThreads } from "./threads.js";
+
+export { launchedOptions } from "./launcher.js";
 
 export interface ProcessGroupOptions {
   /** Where rank 0 can be reached by all ranks. */
@@ -46,6 +52,9 @@ interface ProcessGroup {
 const ALONE: ProcessGroup = { rank: 0, worldSize: 1, timeout: 0 };
 let group: ProcessGroup = ALONE;
 
+/** Milliseconds that a failed collective leaves to the watch, which is told of the end of a rank by itself. */
+const LOST_FIRST = 1500;
+
 /** Exit code of a process that ends because another rank has. */
 const LOST = 1;
 
@@ -64,7 +73,9 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
   const { servesRendezvous = true, attempt = "" } = options;
   for (const [name, seconds] of Object.entries({ timeout, connectTimeout })) {
     if (seconds > 0 && seconds <= 10 ** 7) continue;
-    throw new UsageError(`distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`);
+    throw new UsageError(
+      `distributed: ${name} must be between 0 and 10⁷ seconds, got ${describeValue(seconds)}`,
+    );
   }
   if (group !== ALONE) throw new UsageError("distributed: this process has joined a group already");
   const where = `${masterAddress}:${masterPort}`;
@@ -85,17 +96,56 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
       address,
       options.rank,
       size,
+      Math.ceil(connectTimeout * 1000),
       Math.ceil(timeout * 1000),
       LOST,
       options.onLost ?? (() => undefined),
       (error) => {
         if (error === null) resolve();
-        else reject(new AstraError(`distributed: ${own} cannot join the group at ${where}: ${error}; ${ADVICE}`));
+        else
+          reject(
+            new AstraError(`distributed: ${own} cannot join the group at ${where}: ${error}; ${ADVICE}`),
+          );
       },
     );
   });
   await withDeadline(joined, connectTimeout, `distributed: ${own} has not joined the group at ${where}`);
   group = { rank: options.rank, worldSize: size, timeout };
+  await checkEngines();
+  await shareProcessors();
+}
+
+/** @throws AstraError for ranks whose libtorch differs, which would not compute the same */
+async function checkEngines(): Promise<void> {
+  const { version, isa } = addon().information();
+  const all = await allGatherObject({ version, isa });
+  for (const name of ["version", "isa"] as const) {
+    const other = all.findIndex((engine) => engine[name] !== all[0]![name]);
+    if (other < 0) continue;
+    const what = name === "version" ? "libtorch" : "the instruction set";
+    throw new AstraError(
+      `distributed: rank ${other} has ${what} ${all[other]![name]}, and rank 0 ${all[0]![name]}; all ranks must compute ` +
+        `alike${name === "isa" ? ": set ASTRA_ISA to what all machines have" : ""}`,
+    );
+  }
+}
+
+/** Divides the processors of a machine among the ranks that may run on the same ones; OMP_NUM_THREADS wins. */
+async function shareProcessors(): Promise<void> {
+  const allowed = /^Cpus_allowed_list:.*$/mu.exec(statusOfProcess())?.[0] ?? "";
+  const own = `${hostname()} ${allowed}`;
+  const all = await allGatherObject(own);
+  if (namedThreads(process.env) !== null) return;
+  const sharing = all.filter((other) => other === own).length;
+  addon().setThreads(Math.max(1, Math.floor(computingCores(allowedProcessors()) / sharing)));
+}
+
+function statusOfProcess(): string {
+  try {
+    return readFileSync("/proc/self/status", "utf8");
+  } catch {
+    return "";
+  }
 }
 
 const ADVICE =
@@ -155,8 +205,17 @@ export async function broadcast_(tensors: readonly Tensor[], root = 0): Promise<
 /** The values of all ranks, by rank. Values must be structured-cloneable; numbers arrive with all their bits. */
 export async function allGatherObject<T>(value: T): Promise<T[]> {
   if (group.worldSize === 1) return [value];
-  const all = await settled<Uint8Array[]>((callback) => addon().allGather(serialize(value), callback));
-  return all.map((bytes) => deserialize(bytes) as T);
+  let bytes: Uint8Array;
+  try {
+    bytes = serialize(value);
+  } catch (cause) {
+    throw new UsageError(
+      `distributed: a value cannot travel between processes: ${(cause as Error).message}; use plain data`,
+      { cause },
+    );
+  }
+  const all = await settled<Uint8Array[]>((callback) => addon().allGather(bytes, callback));
+  return all.map((each) => deserialize(each) as T);
 }
 
 /** The value of rank 0, on all ranks. */
@@ -186,12 +245,15 @@ function settled<T = void>(
     start((error, result) => {
       if (error === null) resolve(result as T);
       else {
-        reject(
-          new AstraError(
-            `distributed: rank ${own} of ${size}: a collective failed: another rank has ended, or did not answer within ` +
-              `${timeout} s (${error.split("\n")[0]})`,
-          ),
-        );
+        // Where a rank has ended, `onLost` says which, and ends this process.
+        setTimeout(() => {
+          reject(
+            new AstraError(
+              `distributed: rank ${own} of ${size} waited for another rank that has ended, or that did not answer within ` +
+                `${timeout} s (${error.split("\n")[0]})`,
+            ),
+          );
+        }, LOST_FIRST);
       }
     });
   });

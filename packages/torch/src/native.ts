@@ -187,6 +187,7 @@ export interface NativeAddon {
     address: string,
     rank: number,
     size: number,
+    connectTimeout: number,
     timeout: number,
     exitCode: number,
     lost: (rank: number) => void,

@@ -69,10 +69,9 @@ export function untoldModel(system: System): string | null {
 }
 
 /** The configuration with today's date for chat templates, unless it has one. */
-export function withToday(configuration: Configuration): Configuration {
+export function withToday(configuration: Configuration, now = new Date()): Configuration {
   const { models } = configuration;
   if (models.date !== undefined) return configuration;
-  const now = new Date();
   const two = (part: number) => String(part).padStart(2, "0");
   const date = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
   return { ...configuration, models: { ...models, date } };

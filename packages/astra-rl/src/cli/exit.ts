@@ -19,6 +19,15 @@ export class NoVerdictError extends AstraError {
   }
 }
 
+/** Thrown where other processes have said what happened. */
+export class EndedTogetherError extends AstraError {
+  override name = "EndedTogetherError";
+
+  constructor(readonly code: number) {
+    super("the processes of this run ended");
+  }
+}
+
 // System errors that the user can fix (disk, permissions, paths), in words. They may occur in reads and writes; for
 // errors of writes only, see `diskReason`.
 const SYSTEM: Record<string, string> = {

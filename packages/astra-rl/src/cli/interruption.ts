@@ -1,4 +1,4 @@
-import { AstraError, endOnSecondSignal } from "@astra-rl/torch";
+import { AstraError, distributed, endOnSecondSignal } from "@astra-rl/torch";
 import type { Output } from "./output.js";
 
 export interface Interruption {
@@ -13,6 +13,11 @@ export interface Interruption {
   orStopped: <T>(work: Promise<T>) => Promise<T>;
   /** Restores the previous signal handling. */
   end: () => void;
+}
+
+/** Thrown where a run was stopped between two steps. */
+export class StoppedError extends AstraError {
+  override name = "StoppedError";
 }
 
 /** Thrown when abandoning work that only waited, for example for a server. */
@@ -52,6 +57,8 @@ export function stopOnInterrupt(
     process.off("SIGTERM", onSignal);
   };
   const orStopped = <T>(work: Promise<T>): Promise<T> => {
+    // A rank is idle while it waits for another one, which computes.
+    if (distributed.worldSize() > 1) return work;
     const idle = new Promise<never>((_, reject) => {
       const watch = () => {
         let before = busyness();

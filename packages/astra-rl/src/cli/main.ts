@@ -5,6 +5,7 @@ import {
   InvalidArgumentError,
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
+import { distributed } from "@astra-rl/torch";
 import { auditCommand } from "./audit.js";
 import { cardCommand } from "./card.js";
 import { compareCommand } from "./compare.js";
@@ -12,7 +13,7 @@ import { completionCommand } from "./completion.js";
 import { demoCommand } from "./demo.js";
 import { doctorCommand } from "./doctor.js";
 import { evalCommand } from "./eval.js";
-import { explain, EXIT } from "./exit.js";
+import { EndedTogetherError, explain, EXIT } from "./exit.js";
 import { exportCommand } from "./export.js";
 import { gateCommand } from "./gate.js";
 import { hardenCommand } from "./harden.js";
@@ -97,8 +98,10 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     if (error instanceof CommanderError && !(error instanceof InvalidArgumentError)) {
       return error.exitCode === 0 ? EXIT.done : EXIT.usage;
     }
+    if (error instanceof EndedTogetherError) return error.code;
     const { code, line } = explain(error);
-    streams.stderr.write(`astra-rl: ${line}\n`);
+    const rank = distributed.rank();
+    streams.stderr.write(`astra-rl${rank === 0 ? "" : ` (rank ${rank})`}: ${line}\n`);
     if (process.env.ASTRA_RL_DEBUG && error instanceof Error) streams.stderr.write(`${error.stack}\n`);
     return code;
   }

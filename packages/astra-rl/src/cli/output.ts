@@ -1,3 +1,4 @@
+import { distributed } from "@astra-rl/torch";
 import { printable, visibleJson } from "../report/index.js";
 import { outliveStandardOutput } from "./standard-streams.js";
 
@@ -30,14 +31,18 @@ export interface Streams {
 export interface OutputOptions {
   /** Hides notes and live lines. */
   quiet?: boolean;
+  /** Whether the command may be one of several processes: then only rank 0 shows anything. */
+  isRanked?: boolean;
   /** Message if standard output is closed or full and the command continues. Default: the process exits. */
   mayOutlive?: string;
 }
 
 export function createOutput(
   { stdout, stderr }: Streams,
-  { quiet = false, mayOutlive }: OutputOptions = {},
+  { quiet = false, mayOutlive, isRanked = false }: OutputOptions = {},
 ): Output {
+  const rank = isRanked ? (distributed.launchedOptions()?.rank ?? 0) : 0;
+  if (rank > 0) return SILENT;
   if (mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
   const isTerminal = stderr.isTTY === true;
   const columns = stderr.columns ?? 80;
@@ -95,3 +100,18 @@ export function createOutput(
     alert: above,
   };
 }
+
+const nothing = () => undefined;
+
+/** Output of the other ranks, which have nothing to say that rank 0 does not. */
+const SILENT: Output = {
+  isTerminal: false,
+  columns: 80,
+  rows: 24,
+  result: nothing,
+  json: nothing,
+  note: nothing,
+  live: nothing,
+  endLive: nothing,
+  alert: nothing,
+};

@@ -1,8 +1,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { AstraError, UsageError } from "@astra-rl/torch";
-import { configurationSettings, parseOverride, readConfiguration } from "../configuration/index.js";
+import { distributed, UsageError } from "@astra-rl/torch";
+import {
+  configurationSettings,
+  parseOverride,
+  readConfiguration,
+  type Override,
+} from "../configuration/index.js";
 import {
   assembleSystem,
   assembleTrainer,
@@ -29,12 +34,19 @@ import {
 import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
 import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
-import { StoppedWaitingError, stoppedLine, stopOnInterrupt, type Interruption } from "./interruption.js";
+import {
+  StoppedError,
+  StoppedWaitingError,
+  stoppedLine,
+  stopOnInterrupt,
+  type Interruption,
+} from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
-import { createOutput, type Streams } from "./output.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
 import { sampleConversations } from "./sample-conversation.js";
 import { stepDoubts } from "./step-doubts.js";
 import { trainingProgress } from "./progress.js";
@@ -54,147 +66,189 @@ export function trainCommand(streams: Streams) {
     .option("--jobs <n>", "with --seeds or --grid: runs at a time", wholeNumber(1, 64), 1)
     .option("--json", "print each step's metrics line on standard output", false)
     .addOption(quietOption())
-    .action(async (config, { runDir, resume, set, seeds, grid = [], jobs, json, quiet }) => {
+    .addOption(processesOption())
+    .action(async (config, { processes = 1, ...options }, command) => {
       const output = createOutput(streams, {
-        quiet,
+        quiet: options.quiet,
         mayOutlive: "training goes on; metrics.jsonl has every step",
+        isRanked: true,
       });
-      if (runDir === "") throw new UsageError(NO_FOLDER);
-      if (resume && runDir === undefined) {
+      if (options.runDir === "") throw new UsageError(NO_FOLDER);
+      if (options.resume && options.runDir === undefined) {
         throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
       }
-      const given = await readCommandConfiguration(config, { set, trains: true }, output);
-      const folder = runDir ?? defaultRunFolder(config);
-      if (seeds !== undefined || grid.length > 0) {
-        if (json || resume) {
-          throw new UsageError(
-            `--${json ? "json" : "resume"}: of a single run; with --seeds and --grid, the same command goes on by itself`,
-          );
-        }
-        const chosen = seeds ?? [given.seed];
-        const settings = settingsOf(grid, chosen.length);
-        // A mistake is told before any run.
-        for (const { texts } of settings) {
-          const overrides = [...(set ?? []), ...texts.map(parseOverride)];
-          await readConfiguration(config, { overrides, trains: true });
-        }
-        const interruption = stopOnInterrupt(
-          output,
-          "Stopping after the steps in progress; once more stops at once.",
+      const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
+      if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
+        throw new UsageError(
+          "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
         );
-        const sweep = {
-          config,
-          folder,
-          seeds: chosen,
-          settings,
-          set: (set ?? []).map(({ text }) => text),
-          jobs,
-        };
-        try {
-          await runSweep(sweep, output, interruption.signal);
-        } finally {
-          interruption.end();
-        }
-        return;
       }
-      if (!resume) checkNewRunFolder(folder);
-      let lock = resume ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
-      let system: System | null = null;
-      let journal: AnswerJournal | null = null;
-      let interruption: Interruption | null = null;
-      let samples: ReturnType<typeof sampleConversations> | null = null;
-      try {
-        const wanted = resume ? withRecordedTypes(given, folder) : given;
-        if (resume) checkResumable(folder, configurationSettings(wanted));
-        const dated = withToday(wanted);
-        const prompts = await loadPrompts(dated, "train", downloadNotes(output));
-        system = await assembleSystem<System>(dated, downloadNotes(output));
-        // What an earlier process spent counts from the first call on.
-        if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
-        const { formats, servers } = await introduceModels(system, output, prompts);
-        const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
-        const { trainingSteps } = configuration.training;
-        interruption = stopOnInterrupt(output);
-        const { signal } = interruption;
-        const trained = system;
-        const progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(trained) });
-        samples = sampleConversations(output);
-        const trainer = await assembleTrainer(
-          configuration,
-          system,
-          {
-            runDirectory: folder,
-            resume,
-            lock: () => lock!,
-            signal,
-            logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
-            callbacks: [
-              stepDoubts(output),
-              samples.callback,
-              {
-                name: "progress",
-                onStepKept: (record) => {
-                  progress.step(record);
-                  if (json) output.json(record);
-                },
-              },
-            ],
-            onProgress: (event) => progress.phase(event),
-          },
-          downloadNotes(output),
-        );
-        let found: string[] = [];
-        let evaluated: string[] = [];
-        try {
-          lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-          lock.check();
-          journal ??= await keepAnswersOf(system, join(folder, ANSWERS), output);
-          const change = resume ? engineChange(folder) : null;
-          if (change !== null) output.alert(change);
-          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
-          await interruption.orStopped(trainer.train());
-          // A resumed run may have changed options, such as more steps; written only after they were accepted.
-          lock.check();
-          if (resume) writeResolvedConfiguration(folder, configuration);
-          const { lastEvaluation } = trainer;
-          if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
-          if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation);
-        } catch (error) {
-          if (!(error instanceof StoppedWaitingError)) throw error;
-          progress.end();
-          const line = stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`);
-          throw new StoppedWaitingError(`${line}; ${error.message}`, { cause: error });
-        } finally {
-          trainer.dispose();
-        }
-        progress.end();
-        for (const line of spendingNotes(system)) output.note(line);
-        if (signal.aborted && trainer.step < trainingSteps) {
-          const goOn = `--run-dir ${folder} --resume`;
-          throw new AstraError(stoppedLine("train", trainer.step, trainingSteps, goOn));
-        }
-        for (const line of found) output.note(line);
-        writeCard(folder);
-        const doubts = [...doubtsOfRun(folder), ...evaluated];
-        const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
-        const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
-        output.note(`Run folder: ${folder}`);
-        output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
-        if (checkpoints.length > 0) {
-          output.note(`  ${checkpoints.join(", ")}: the tester, in Hugging Face format`);
-          output.note(
-            `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
-          );
-        }
-        if (doubts.length > 0) throw new NoVerdictError("train", doubts);
-      } finally {
-        interruption?.end();
-        samples?.end();
-        system?.dispose();
-        journal?.close();
-        lock?.release();
-      }
+      if (processes > 1) await runProcesses(processes, command);
+      else if (isSweep) await sweep(config, options, output);
+      else await amongRanks(output, () => train(config, options, output));
     });
+}
+
+interface TrainOptions {
+  runDir?: string | undefined;
+  resume: boolean;
+  set?: Override[] | undefined;
+  seeds?: number[] | undefined;
+  grid?: string[] | undefined;
+  jobs: number;
+  json: boolean;
+  quiet: boolean;
+}
+
+async function sweep(config: string, options: TrainOptions, output: Output): Promise<void> {
+  const { runDir, resume, set, seeds, grid = [], jobs, json } = options;
+  const given = await readCommandConfiguration(config, { set, trains: true }, output);
+  if (json || resume) {
+    throw new UsageError(
+      `--${json ? "json" : "resume"}: of a single run; with --seeds and --grid, the same command goes on by itself`,
+    );
+  }
+  const chosen = seeds ?? [given.seed];
+  const settings = settingsOf(grid, chosen.length);
+  // A mistake is told before any run.
+  for (const { texts } of settings) {
+    const overrides = [...(set ?? []), ...texts.map(parseOverride)];
+    await readConfiguration(config, { overrides, trains: true });
+  }
+  const interruption = stopOnInterrupt(
+    output,
+    "Stopping after the steps in progress; once more stops at once.",
+  );
+  const runs = {
+    config,
+    folder: runDir ?? defaultRunFolder(config),
+    seeds: chosen,
+    settings,
+    set: (set ?? []).map(({ text }) => text),
+    jobs,
+  };
+  try {
+    await runSweep(runs, output, interruption.signal);
+  } finally {
+    interruption.end();
+  }
+}
+
+async function train(
+  config: string,
+  { runDir, resume, set, json }: TrainOptions,
+  output: Output,
+): Promise<void> {
+  const given = await readCommandConfiguration(config, { set, trains: true }, output);
+  await requireSame("the configuration", JSON.stringify(configurationSettings(given).record));
+  const isFirst = distributed.rank() === 0;
+  // Rank 0 alone creates and locks the folder, and writes there.
+  const folder = await distributed.fromRankZero(runDir ?? defaultRunFolder(config));
+  if (!resume && isFirst) checkNewRunFolder(folder);
+  let lock = resume && isFirst ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
+  let system: System | null = null;
+  let journal: AnswerJournal | null = null;
+  let interruption: Interruption | null = null;
+  let samples: ReturnType<typeof sampleConversations> | null = null;
+  try {
+    const wanted = resume ? withRecordedTypes(given, folder) : given;
+    if (resume) checkResumable(folder, configurationSettings(wanted));
+    const dated = withToday(wanted, await distributed.fromRankZero(new Date()));
+    const prompts = await loadPrompts(dated, "train", downloadNotes(output));
+    system = await assembleSystem<System>(dated, downloadNotes(output));
+    // What an earlier process spent counts from the first call on.
+    if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
+    const { formats, servers } = await introduceModels(system, output, prompts);
+    const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
+    const { trainingSteps } = configuration.training;
+    interruption = stopOnInterrupt(output);
+    const { signal } = interruption;
+    const trained = system;
+    const progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(trained) });
+    samples = sampleConversations(output);
+    const trainer = await assembleTrainer(
+      configuration,
+      system,
+      {
+        runDirectory: folder,
+        resume,
+        ...(isFirst ? { lock: () => lock! } : {}),
+        signal,
+        logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
+        callbacks: [
+          stepDoubts(output),
+          samples.callback,
+          {
+            name: "progress",
+            onStepKept: (record) => {
+              progress.step(record);
+              if (json) output.json(record);
+            },
+          },
+        ],
+        onProgress: (event) => progress.phase(event),
+      },
+      downloadNotes(output),
+    );
+    let found: string[] = [];
+    let evaluated: string[] = [];
+    try {
+      if (isFirst) {
+        lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
+        lock.check();
+      }
+      // The files of the other ranks lie in it, too.
+      await distributed.barrier();
+      journal ??= await keepAnswersOf(system, join(folder, ANSWERS), output);
+      const change = resume ? engineChange(folder) : null;
+      if (change !== null) output.alert(change);
+      if (isFirst) {
+        await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
+      }
+      await interruption.orStopped(trainer.train());
+      // A resumed run may have changed options, such as more steps; written only after they were accepted.
+      lock?.check();
+      if (resume && isFirst) writeResolvedConfiguration(folder, configuration);
+      const { lastEvaluation } = trainer;
+      if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
+      if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation);
+    } catch (error) {
+      if (!(error instanceof StoppedWaitingError)) throw error;
+      progress.end();
+      const line = stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`);
+      throw new StoppedWaitingError(`${line}; ${error.message}`, { cause: error });
+    } finally {
+      trainer.dispose();
+    }
+    progress.end();
+    for (const line of spendingNotes(system)) output.note(line);
+    const isStopped = (await distributed.allGatherObject(signal.aborted)).includes(true);
+    if (isStopped && trainer.step < trainingSteps) {
+      const goOn = `--run-dir ${folder} --resume`;
+      throw new StoppedError(stoppedLine("train", trainer.step, trainingSteps, goOn));
+    }
+    for (const line of found) output.note(line);
+    if (!isFirst) return;
+    writeCard(folder);
+    const doubts = [...doubtsOfRun(folder), ...evaluated];
+    const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
+    const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
+    output.note(`Run folder: ${folder}`);
+    output.note(`  ${join(folder, "metrics.jsonl")}: a line for each step`);
+    if (checkpoints.length > 0) {
+      output.note(`  ${checkpoints.join(", ")}: the tester, in Hugging Face format`);
+      output.note(
+        `Evaluate it: astra-rl eval ${join(folder, "config.resolved.yaml")} --tester ${checkpoints[0]}`,
+      );
+    }
+    if (doubts.length > 0) throw new NoVerdictError("train", doubts);
+  } finally {
+    interruption?.end();
+    samples?.end();
+    system?.dispose();
+    journal?.close();
+    lock?.release();
+  }
 }
 
 /** For an empty name, for example from an unset shell variable. */

@@ -12,8 +12,18 @@ export interface StepResult {
   loss: Tensor;
   /** Metrics by name, each documented on the algorithm's page in the docs. */
   logs: Record<string, number>;
-  /** Stop training on this experience; this batch's loss is discarded, too. */
-  stop?: boolean;
+  /**
+   * Stop training on this experience; this batch's loss is discarded, too. A number decides for a batch that several
+   * processes share: the weighted mean over their shares.
+   */
+  stop?: boolean | StopRule;
+}
+
+/** Stops where the mean of `value`, weighted by `weight`, exceeds `limit`. */
+export interface StopRule {
+  value: number;
+  weight: number;
+  limit: number;
 }
 
 /** Parameters with a separate learning rate. */

@@ -8,6 +8,7 @@ import { nextTurn } from "./next-turn.js";
 import { functionOption, parseOptions, requireList } from "../options/index.js";
 import { EPISODES_ONLY, type Sampler } from "./sampler.js";
 import type { PromptOf } from "./system.js";
+import { growInShares } from "./together.js";
 import { overrides, refuseTwins } from "./twins.js";
 
 export type Metric = number | string | boolean | null;
@@ -73,10 +74,13 @@ export abstract class Evaluator<S = Conversation, A = Message, Report = unknown>
     const metrics: GraphMetrics[] = [];
     for (let done = 0; done < starts.length; done += batchSize) {
       const batch = starts.slice(done, done + batchSize);
-      const graphs = await this.sampler.evalRolloutMany(batch, { seed, episode: episode + done });
-      for (const graph of graphs) checkJudged("Evaluator.evaluate", graph.nodes());
+      const { graphs, about } = await growInShares(batch, this.sampler, async (share, first) => {
+        const own = await this.sampler.evalRolloutMany(share, { seed, episode: episode + done + first });
+        for (const graph of own) checkJudged("Evaluator.evaluate", graph.nodes());
+        return { graphs: own, about: await this.computeMetricsMany(own) };
+      });
       onGraphs?.(graphs as unknown as readonly Graph[]);
-      for (const result of await this.computeMetricsMany(graphs)) metrics.push(result);
+      metrics.push(...about);
       await nextTurn();
       onProgress?.(metrics.length, starts.length);
     }

@@ -19,6 +19,7 @@ export * from "./sampler.js";
 export * from "./scorer.js";
 export * from "./state.js";
 export * from "./system.js";
+export * from "./together.js";
 export * from "./token-table.js";
 export * from "./within.js";
 export { isEpisodeSeed, nextKeys, noteSaid, type EpisodeSeed, type NodeKey, type Purpose } from "./draw.js";

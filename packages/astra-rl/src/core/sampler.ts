@@ -3,6 +3,7 @@ import { AstraError, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { drawingFrom, isEpisodeSeed, type EpisodeSeed, type Purpose } from "./draw.js";
 import type { Graph } from "./graph.js";
+import { Node, type NodeFields } from "./node.js";
 import { parseOptions, requireList } from "../options/index.js";
 import type { Json } from "./state.js";
 import type { PromptOf, System } from "./system.js";
@@ -155,6 +156,11 @@ export abstract class Sampler<S = Conversation, A = Message> {
    */
   finalReward(graph: Graph<S, A>): number {
     return graph.path().at(-1)?.reward ?? 0;
+  }
+
+  /** Creates the node of a graph that grew in another process of the run. Default: a plain Node. */
+  nodeFrom(fields: NodeFields<S, A>): Node<S, A> {
+    return new Node(fields);
   }
 
   /**

@@ -12,6 +12,7 @@ import {
   type EvalRolloutOptions,
   type ExpandRequest,
   type NodeFactory,
+  type NodeFields,
   type Outcome,
   type PromptOf,
   type Purpose,
@@ -178,6 +179,10 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     this.keep = keep ?? Infinity;
     this.stopAt = (stopAt ?? {}) as StopAt;
     this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
+  }
+
+  override nodeFrom(fields: NodeFields<S, A>): Node<S, A> {
+    return this.#createNode(fields);
   }
 
   /** The next episode of the sampler's own sequence; advances the cursor. */

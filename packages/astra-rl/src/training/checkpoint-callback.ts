@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { distributed, emptyCache, UsageError, writeFileAtomic } from "@astra-rl/torch";
 import type { Conversation, Message, Node } from "../core/index.js";
 import {
   EVALUATION_VERSION,
@@ -126,8 +126,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
       (name) =>
         name !== "graphs" || this.#configuration.keepGraphs || directory.graphs.bytes >= state.bytes.graphs,
     );
-    for (const name of names) directory[name].checkCut(state.bytes[name]);
-    for (const name of names) directory[name].cut(state.bytes[name]);
+    if (distributed.rank() === 0) {
+      for (const name of names) directory[name].checkCut(state.bytes[name]);
+      for (const name of names) directory[name].cut(state.bytes[name]);
+    }
     await restoreTester(trainer.system, folder);
     loadOptimizer(folder, state.optimizer, trainer.optimizer);
     trainer.setState(state);

@@ -4,8 +4,10 @@ import {
   checkCount,
   checkJudged,
   ContractError,
+  growInShares,
   requireNeeds,
   rewardCredit,
+  shareOf,
   type Algorithm,
   type Credit,
   type CreditTable,
@@ -113,9 +115,12 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     const starts = Array.from({ length: this.numEpisodesPerExperience }, (_, i): EpisodeSeed => {
       return { seed: this.seed, episode: this.#nextEpisode + i };
     });
-    const graphs = await this.collect(starts);
-    checkCount("Sampler.rolloutMany", graphs, starts.length);
-    for (const graph of graphs) checkJudged("Harness", graph.nodes());
+    const { graphs } = await growInShares(starts, this.sampler, async (share) => {
+      const own = await this.collect(share);
+      checkCount("Sampler.rolloutMany", own, share.length);
+      for (const graph of own) checkJudged("Harness", graph.nodes());
+      return { graphs: own, about: [] };
+    });
     const credits = graphs.map((graph) => this.creditOf(graph));
     const flat = graphs.map((graph, index) => this.flatten(graph, credits[index]!));
     const steps = await noGrad(() => this.algorithm.prepare(flat.flat()));
@@ -143,7 +148,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Rolls out training episodes. */
+  /** Rolls out training episodes; among several processes, a share of them. */
   protected collect(starts: readonly EpisodeSeed[]): Promise<Graph<S, A>[]> {
     return this.sampler.rolloutMany(starts);
   }
@@ -166,11 +171,14 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return shuffleRuns(trees, { seed: this.seed, stream: "shuffle", episode: experience, node: epoch });
   }
 
-  /** Splits steps into batches of `batchSize`; the last may be smaller. */
+  /**
+   * Splits steps into batches of `batchSize`; the last may be smaller. Among several processes, each gets its share of
+   * every batch, which may be empty.
+   */
   protected cut(steps: readonly Step[]): ExperienceBatch<Batch>[] {
     const batches: ExperienceBatch<Batch>[] = [];
     for (let start = 0; start < steps.length; start += this.batchSize) {
-      const part = steps.slice(start, start + this.batchSize);
+      const { share: part } = shareOf(steps.slice(start, start + this.batchSize));
       const weight = this.algorithm.weight(part);
       if (!(Number.isFinite(weight) && weight >= 0)) {
         throw new ContractError(

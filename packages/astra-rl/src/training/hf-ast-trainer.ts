@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { UsageError } from "@astra-rl/torch";
+import { distributed, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { functionOption, objectOption, parseOptions } from "../options/index.js";
 import type { Algorithm, Conversation, Evaluator, Json, Message, Sampler } from "../core/index.js";
@@ -112,8 +112,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
         this.#settings,
         tokens,
       );
-      // Added last, so that checkpoints contain the other callbacks' state after this step.
-      this.callbacks.add(this.#checkpoints);
+      // Added last, so that checkpoints contain the other callbacks' state after this step. Rank 0 writes for all.
+      if (distributed.rank() === 0) this.callbacks.add(this.#checkpoints);
     }
   }
 
@@ -142,6 +142,12 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       return;
     }
     const { resume = false, lock } = this.#options;
+    if (distributed.rank() > 0) {
+      await distributed.barrier();
+      if (resume) await this.#resume(directory);
+      await super.train();
+      return;
+    }
     if (resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
     directory.open({
       resume,
@@ -149,6 +155,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       onTakeover: (line) => this.logger.warn(line),
     });
     try {
+      // Now the folder is as the other ranks may read it.
+      await distributed.barrier();
       if (resume) await this.#resume(directory);
       await super.train();
     } finally {
@@ -160,12 +168,20 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     // Do not start over in a folder that may hold days of metrics.
     if (!directory.hasCheckpoint("last")) throw new UsageError(noCheckpoint(directory.path));
     await this.#checkpoints!.restore();
+    const steps = await distributed.allGatherObject(this.step);
+    const other = steps.findIndex((step) => step !== steps[0]);
+    if (other >= 0) {
+      throw new UsageError(
+        `${directory.path}: rank ${other} has a checkpoint of step ${steps[other]}, and rank 0 of step ${steps[0]}; the run ` +
+          "folder must lie on a file system that all machines share",
+      );
+    }
     this.logger.info(`${directory.path}: going on after step ${this.step}`);
   }
 
   async #evaluated(evaluation: TrainingEvaluation): Promise<void> {
     const { summary, details = [] } = evaluation;
     this.#lastEvaluation = { summary, details };
-    await this.#checkpoints?.addEvaluation(evaluation);
+    if (distributed.rank() === 0) await this.#checkpoints?.addEvaluation(evaluation);
   }
 }

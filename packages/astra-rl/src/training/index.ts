@@ -13,7 +13,8 @@ export {
 } from "./hf-ast-configuration.js";
 export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
-export { Trainer, type Accumulated, type TrainerOptions } from "./trainer.js";
+export type { Accumulated } from "./ranks.js";
+export { Trainer, type TrainerOptions } from "./trainer.js";
 export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";

@@ -4,6 +4,7 @@ import {
   clipGradNorm_,
   createSchedule,
   describeValue,
+  distributed,
   noGrad,
   scope,
   trimCache,
@@ -43,6 +44,15 @@ import { Harness, type HarnessOptions } from "./harness.js";
 import { MetricsLoggers } from "./loggers/index.js";
 import { checkOptimizer, configuredOptimizer } from "./optimizer-groups.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
+import {
+  anyRank,
+  outcomeOfRanks,
+  reduceGradients,
+  sumOfRanks,
+  totalsOfRanks,
+  weightsOfRanks,
+  type Accumulated,
+} from "./ranks.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import type { TrainerState } from "../run/index.js";
@@ -134,9 +144,6 @@ export const trainerOptions = z.strictObject({
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
 
-/** Outcome of a batch: gradient added, updates of the experience stopped, or loss not finite. */
-export type Accumulated = "added" | "stopped" | "not finite";
-
 /**
  * The training loop: in each training step, collect an experience, update on its batches, and log.
  *
@@ -208,7 +215,8 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       ...(earlyStopping === undefined ? [] : [new EarlyStopping(earlyStopping) as TrainingCallback<S, A>]),
     ]);
     this.callbacks.add(new RunWatches() as TrainingCallback<S, A>);
-    this.#loggers = new MetricsLoggers(options.loggers ?? [], {
+    // Rank 0 records what all ranks did.
+    this.#loggers = new MetricsLoggers(distributed.rank() === 0 ? (options.loggers ?? []) : [], {
       warn: (line) => this.logger.warn(line),
     });
   }
@@ -244,7 +252,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     let outcome: "finished" | "failed" = "failed";
     try {
       await this.callbacks.call("onTrainBegin", this.control);
-      while (this.stepsDone < this.configuration.trainingSteps && !this.stopRequested) {
+      while (this.stepsDone < this.configuration.trainingSteps && !(await anyRank(this.stopRequested))) {
         await this.runStep();
       }
       await this.callbacks.call("onTrainEnd", this.control);
@@ -312,8 +320,10 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   }
 
   protected async runStep(): Promise<void> {
-    const values = await this.trainStep();
-    Object.assign(values, ...(await this.callbacks.call("onMeasure", this.control, values)));
+    const measured = await this.trainStep();
+    Object.assign(measured, ...(await this.callbacks.call("onMeasure", this.control, measured)));
+    // Each rank has its own clock, and all must decide alike.
+    const values = await distributed.fromRankZero(measured);
     this.stepsDone += 1;
     trimCache();
     const record = metricsRecord(values);
@@ -342,7 +352,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       return {
         step,
         ...this.metrics(experience, totals),
-        ...workValues(before, this.system.counters()),
+        ...sumOfRanks(await distributed.allGatherObject(workValues(before, this.system.counters()))),
         "time/rollout_s": (rolledOut - start) / 1000,
         "time/update_s": (updated - rolledOut) / 1000,
       };
@@ -427,7 +437,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         done += 1;
       }
     }
-    return totals;
+    return totalsOfRanks(totals);
   }
 
   /**
@@ -438,11 +448,12 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     totals: UpdateTotals,
     position: number,
   ): Promise<boolean> {
-    const scale = group.reduce((sum, { weight }) => sum + weight, 0);
+    const weights = await weightsOfRanks(group);
+    const scale = weights.reduce((sum, weight) => sum + weight, 0);
     let batches = 0;
     let weight = 0;
     let going = true;
-    for (const batch of group) {
+    for (const [index, batch] of group.entries()) {
       const result = await this.accumulate(batch, scale, totals);
       if (result === "not finite") {
         await this.skipUpdate(totals);
@@ -451,7 +462,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       going = result !== "stopped";
       if (!going) break;
       batches += 1;
-      weight += batch.weight;
+      weight += weights[index]!;
     }
     if (batches === 0) return going;
     if (weight > 0 && weight !== scale) {
@@ -459,6 +470,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         for (const { grad } of this.parameters) grad?.mul_(scale / weight);
       });
     }
+    await reduceGradients(this.parameters);
     const norm = this.clipGradient();
     if (!Number.isFinite(norm)) {
       await this.skipUpdate(totals);
@@ -471,24 +483,30 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     return going;
   }
 
-  /** Adds a batch's gradient to its group's: weight · ∇loss / scale. */
+  /**
+   * Adds a batch's gradient to its group's: weight · ∇loss / scale. Among several processes, the batch is this rank's
+   * share of one; all ranks call this for the same batches and get the same answer.
+   *
+   * @param scale the weight of the group over all ranks
+   */
   protected async accumulate(
     { batch, size, weight }: ExperienceBatch<Batch>,
     scale: number,
     totals: UpdateTotals,
   ): Promise<Accumulated> {
     return scope(async () => {
-      const { loss, logs, stop = false } = await this.harness.step(batch);
-      if (stop) return "stopped";
-      const value = loss.item();
-      if (!Number.isFinite(value)) return "not finite";
+      const result = size === 0 ? null : await this.harness.step(batch);
+      const value = result === null ? 0 : result.loss.item();
+      const outcome = await outcomeOfRanks({ stop: result?.stop ?? false, isFinite: Number.isFinite(value) });
+      if (outcome !== "added" || result === null) return outcome;
+      const { loss, logs } = result;
       loss.mul(scale === 0 ? 0 : weight / scale).backward();
       totals.loss += weight * value;
       totals.weight += weight;
       totals.items += size;
       for (const [key, log] of Object.entries(logs))
         totals.logs.set(key, (totals.logs.get(key) ?? 0) + size * log);
-      return "added";
+      return outcome;
     });
   }
 

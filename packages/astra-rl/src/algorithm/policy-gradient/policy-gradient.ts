@@ -2,6 +2,7 @@ import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch"
 import {
   Algorithm,
   ContractError,
+  inShares,
   type Credit,
   type CreditTable,
   type Graph,
@@ -258,8 +259,11 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         .rows()
         .map((row, turn) => row.map((logprob, token) => logprob - prepared[turn]!.old[token]!));
       Object.assign(logs, this.metrics(output.logprobs.rows(), shifts));
-      const stop = this.targetKL !== null && approximateKL(shifts.flat()) > this.targetKL;
-      return { loss: losses.reduce((sum, loss) => sum.add(loss)), logs, ...(stop ? { stop } : {}) };
+      const loss = losses.reduce((sum, part) => sum.add(part));
+      if (this.targetKL === null) return { loss, logs };
+      const changes = shifts.flat();
+      const stop = { value: approximateKL(changes), weight: changes.length, limit: this.targetKL };
+      return { loss, logs, stop };
     });
   }
 
@@ -326,11 +330,16 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const mattersLittle = !usesRatio && klCoefficient === 0 && this.targetKL === null;
     const takesRecorded = oldLogprobs === "recorded" || mattersLittle;
     const isRead = advantages.usesValues || !takesRecorded || recorded.includes(null);
-    const output = isRead ? await this.testerOutput(batch, { values: advantages.usesValues }) : null;
-    const read = output?.logprobs.rows() ?? null;
+    const parts = isRead
+      ? await inShares(branches, async (share) => {
+          const output = await this.testerOutput(this.collate(share), { values: advantages.usesValues });
+          return { logprobs: output.logprobs.rows(), values: output.values?.rows() };
+        })
+      : null;
+    const read = parts?.flatMap(({ logprobs }) => logprobs) ?? null;
     return {
       old: recorded.map((row, turn) => (takesRecorded ? (row ?? read![turn]!) : read![turn]!)),
-      values: output?.values?.rows() ?? null,
+      values: advantages.usesValues ? parts!.flatMap(({ values }) => values!) : null,
       mismatch: read === null ? null : meanDifference(recorded, read),
     };
   }
@@ -340,7 +349,10 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const { klCoefficient, klLossCoefficient } = this.options;
     if (klCoefficient === 0 && klLossCoefficient === 0) return null;
     const batch = this.collate(branches);
-    const rows = (await this.baselineLogprobs(batch)).rows();
+    const parts = await inShares(branches, async (share) =>
+      (await this.baselineLogprobs(this.collate(share))).rows(),
+    );
+    const rows = parts.flat();
     const turn = rows.findIndex((row, index) => row.length !== old[index]!.length);
     if (turn >= 0) {
       throw new ContractError(

@@ -3,6 +3,7 @@ import { z } from "zod";
 import {
   Algorithm,
   ContractError,
+  inShares,
   type CreditTable,
   type Graph,
   type Node,
@@ -164,12 +165,13 @@ export class Preference<S = Conversation, A = Message> extends Algorithm<
   override async prepare(steps: readonly PreferenceStep<S, A>[]): Promise<readonly PreferenceStep<S, A>[]> {
     if (!this.usesBaseline || this.epochs === 1 || steps.length === 0) return steps;
     return scope(async () => {
-      const table = await this.baselineLogprobs(this.collate(steps));
-      const sums = numbers(table.sums());
-      return steps.map((step, pair) => ({
-        ...step,
-        baseline: { chosen: sums[pair]!, rejected: sums[steps.length + pair]! },
-      }));
+      const parts = await inShares(steps, async (share) => {
+        const table = await this.baselineLogprobs(this.collate(share));
+        const sums = numbers(table.sums());
+        return share.map((_, pair) => ({ chosen: sums[pair]!, rejected: sums[share.length + pair]! }));
+      });
+      const baselines = parts.flat();
+      return steps.map((step, pair) => ({ ...step, baseline: baselines[pair]! }));
     });
   }
 

@@ -1,0 +1,143 @@
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { AstraError, distributed, UsageError } from "@astra-rl/torch";
+import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
+import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
+import { StoppedError } from "./interruption.js";
+import { wholeNumber } from "./options.js";
+import type { Output } from "./output.js";
+
+const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
+
+const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+
+export const processesOption = () =>
+  new Option(
+    "--processes <n>",
+    "share the work among processes of this machine; for several machines, see torchrun, srun and mpirun in the guide",
+  ).argParser(wholeNumber(1, 1024));
+
+/** Milliseconds that an error of rank 0 comes earlier than the same error of others. */
+const RANK_ZERO_FIRST = 1000;
+
+/**
+ * Runs a command as one of the processes that a launcher started; as the only one where none did.
+ *
+ * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
+ * rank 0 writes and shows what came of it.
+ */
+export async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
+  const launched = distributed.launchedOptions();
+  if (launched === null) {
+    await run();
+    return;
+  }
+  const { rank, worldSize } = launched;
+  const onLost = (lost: number) => {
+    // One line, of the first that is left.
+    if (rank === (lost === 0 ? 1 : 0)) {
+      output.endLive();
+      process.stderr.write(
+        `astra-rl: rank ${lost} of ${worldSize} has ended, so that all ranks end; what it wrote says why\n`,
+      );
+    }
+    process.exit(EXIT.failed);
+  };
+  await distributed.initProcessGroup({ ...launched, onLost });
+  try {
+    await requireSame("the version of astra-rl", version);
+    await run();
+  } catch (error) {
+    const isOrderly = error instanceof NoVerdictError || error instanceof StoppedError;
+    if (rank === 0) {
+      if (isOrderly) await distributed.destroyProcessGroup();
+      throw error;
+    }
+    if (isOrderly) {
+      await distributed.destroyProcessGroup();
+      throw new EndedTogetherError(explain(error).code);
+    }
+    await new Promise((resolve) => setTimeout(resolve, RANK_ZERO_FIRST));
+    throw error;
+  }
+  await distributed.destroyProcessGroup();
+}
+
+/** @throws UsageError if a text differs between the ranks of this run */
+export async function requireSame(what: string, text: string): Promise<void> {
+  const all = await distributed.allGatherObject(text);
+  const other = all.findIndex((each) => each !== all[0]);
+  if (other < 0) return;
+  throw new UsageError(
+    `rank ${other}: ${what} is not that of rank 0; all ranks must run the same command on the same files`,
+  );
+}
+
+/**
+ * Starts this same command several times on this machine, as torchrun would, and waits for all.
+ *
+ * @param command with the arguments that it was given
+ */
+export async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
+  if (distributed.launchedOptions() !== null) {
+    throw new UsageError("--processes: a launcher has started several processes already; leave it out");
+  }
+  const given = (command.parent as unknown as { rawArgs: string[] }).rawArgs;
+  const at = given.indexOf("--processes");
+  const args = given.filter(
+    (arg, index) => (at < 0 || (index !== at && index !== at + 1)) && !arg.startsWith("--processes="),
+  );
+  const port = await freePort();
+  const group = { WORLD_SIZE: count, LOCAL_WORLD_SIZE: count, MASTER_ADDR: "127.0.0.1", MASTER_PORT: port };
+  const children = Array.from({ length: count }, (_, rank) => {
+    const numbers = Object.entries({ ...group, RANK: rank, LOCAL_RANK: rank });
+    const env = {
+      ...process.env,
+      ...Object.fromEntries(numbers.map(([name, value]) => [name, String(value)])),
+    };
+    return spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "inherit", "inherit"], env });
+  });
+  // The terminal sends Ctrl-C to all of them; a signal to this process alone has to be passed on.
+  const passOn = (signal: NodeJS.Signals) => {
+    for (const child of children) child.kill(signal);
+  };
+  const ignore = () => undefined;
+  process.on("SIGTERM", passOn);
+  process.on("SIGINT", process.stdin.isTTY ? ignore : passOn);
+  try {
+    const codes = await Promise.all(
+      children.map(
+        (child) =>
+          new Promise<number>((resolve, reject) => {
+            child.once("error", reject);
+            child.once("exit", (code) => resolve(code ?? EXIT.failed));
+          }),
+      ),
+    );
+    // That of rank 0 says what the run came to.
+    const code = codes.find((each) => each !== EXIT.done);
+    if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);
+  } finally {
+    process.off("SIGTERM", passOn);
+    process.off("SIGINT", ignore);
+    process.off("SIGINT", passOn);
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => {
+        if (typeof address === "object" && address !== null) resolve(address.port);
+        else reject(new AstraError("--processes: no free port was found"));
+      });
+    });
+  });
+}
