@@ -1,4 +1,4 @@
-import { describeValue, isTensor, noGrad, UsageError } from "@astra-rl/torch";
+import { describeValue, distributed, isTensor, noGrad, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
   checkCount,
@@ -79,6 +79,8 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
   readonly batchSize: number;
   readonly seed: number;
   readonly credit: Credit<S, A>;
+  /** Index of the graph that each step of the last experience belongs to. */
+  #treeOf: ReadonlyMap<Step, number> = new Map();
   #nextEpisode = 0;
   #nextExperience = 0;
 
@@ -128,6 +130,7 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
       steps,
       flat.map(({ length }) => length),
     );
+    this.#treeOf = new Map(trees.flatMap((own, tree) => own.map((step): [Step, number] => [step, tree])));
     const { epochs } = this.algorithm;
     if (!Number.isSafeInteger(epochs) || epochs < 1) {
       throw new ContractError(
@@ -173,12 +176,12 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
 
   /**
    * Splits steps into batches of `batchSize`; the last may be smaller. Among several processes, each gets its share of
-   * every batch, which may be empty.
+   * every batch, which may be empty: steps of one tree stay together, and most on the rank that grew it.
    */
   protected cut(steps: readonly Step[]): ExperienceBatch<Batch>[] {
     const batches: ExperienceBatch<Batch>[] = [];
     for (let start = 0; start < steps.length; start += this.batchSize) {
-      const { share: part } = shareOf(steps.slice(start, start + this.batchSize));
+      const part = this.#shareOf(steps.slice(start, start + this.batchSize));
       const weight = this.algorithm.weight(part);
       if (!(Number.isFinite(weight) && weight >= 0)) {
         throw new ContractError(
@@ -188,6 +191,13 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
       batches.push({ batch: this.algorithm.collate(part), size: part.length, weight });
     }
     return batches;
+  }
+
+  /** This rank's share of a batch. */
+  #shareOf(batch: readonly Step[]): readonly Step[] {
+    if (distributed.worldSize() === 1) return batch;
+    const tree = (step: Step) => this.#treeOf.get(step) ?? 0;
+    return shareOf([...batch].sort((one, other) => tree(one) - tree(other))).share;
   }
 
   /**

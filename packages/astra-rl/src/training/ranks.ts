@@ -54,7 +54,6 @@ export async function totalsOfRanks(own: UpdateTotals): Promise<UpdateTotals> {
     ...own,
     loss: sum(({ loss }) => loss),
     weight: sum(({ weight }) => weight),
-    items: sum(({ items }) => items),
     logs: new Map([...names].map((name) => [name, sum(({ logs }) => logs.get(name) ?? 0)])),
   };
 }

@@ -11,9 +11,8 @@ export interface UpdateTotals {
   /** Σ weight · loss over the batches with a finite loss, and Σ weight. */
   loss: number;
   weight: number;
-  /** Σ size · log by key over the same batches, and Σ size. */
+  /** Σ weight · log by key over the same batches. */
   logs: Map<string, number>;
-  items: number;
   /** Σ of gradient norms before clipping. */
   norm: number;
   updates: number;
@@ -22,9 +21,9 @@ export interface UpdateTotals {
   epochs: number;
 }
 
-/** Metrics of the updates; the loss is the weighted mean over batches. */
+/** Metrics of the updates; the loss and the algorithm's logs are weighted means over batches. */
 export function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
-  const { loss, weight, logs, items, norm, updates, skipped, epochs } = totals;
+  const { loss, weight, logs, norm, updates, skipped, epochs } = totals;
   const values: Record<string, MetricValue> = {
     loss: weight === 0 ? null : loss / weight,
     "gradient/norm": updates === 0 ? null : norm / updates,
@@ -32,7 +31,7 @@ export function lossValues(totals: UpdateTotals): Record<string, MetricValue> {
     "updates/epochs": epochs,
     "updates/skipped": skipped,
   };
-  for (const [key, sum] of logs) values[key] = sum / items;
+  for (const [key, sum] of logs) values[key] = weight === 0 ? null : sum / weight;
   return values;
 }
 

@@ -414,7 +414,6 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       loss: 0,
       weight: 0,
       logs: new Map(),
-      items: 0,
       norm: 0,
       updates: 0,
       skipped: 0,
@@ -503,9 +502,8 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       loss.mul(scale === 0 ? 0 : weight / scale).backward();
       totals.loss += weight * value;
       totals.weight += weight;
-      totals.items += size;
       for (const [key, log] of Object.entries(logs))
-        totals.logs.set(key, (totals.logs.get(key) ?? 0) + size * log);
+        totals.logs.set(key, (totals.logs.get(key) ?? 0) + weight * log);
       return outcome;
     });
   }
