@@ -24,6 +24,12 @@ export {
   type MeasuredOptions,
 } from "./run-record.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
-export { keepAnswers, probeServers, spendingNotes, type ServerFindings } from "./servers.js";
+export {
+  keepAnswers,
+  probeServers,
+  spendingNotes,
+  spendingNotesOfRanks,
+  type ServerFindings,
+} from "./servers.js";
 export { checkWindows } from "./windows.js";
 export { readScorerSpec } from "./scorer-spec.js";

@@ -1,4 +1,7 @@
-import { AnswerJournal, HTTPModel } from "../http/index.js";
+import { existsSync, readdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { distributed } from "@astra-rl/torch";
+import { AnswerJournal, HTTPModel, type ServedModel } from "../http/index.js";
 import type { System } from "../core/index.js";
 import type { ServerRecord } from "../records/index.js";
 import { servedModels } from "./system-models.js";
@@ -65,17 +68,44 @@ export async function probeServers(system: System): Promise<ServerFindings> {
 export async function keepAnswers(system: System, file: string): Promise<AnswerJournal | null> {
   const models = servedModels(system);
   if (models.length === 0) return null;
-  const journal = new AnswerJournal(file);
+  // Each process writes a file of its own, and knows what all of them, also of earlier starts, have.
+  const stem = file.replace(/\.jsonl$/u, "");
+  const rank = distributed.rank();
+  const own = rank === 0 ? file : `${stem}.rank-${rank}.jsonl`;
+  const others = filesBeside(stem).filter((name) => name !== own);
+  const journal = new AnswerJournal(
+    own,
+    others.map((name) => new AnswerJournal(name)),
+  );
+  // Nothing is written before all have read.
+  await distributed.barrier();
   for (const model of models) await model.keepAnswers(journal);
   return journal;
 }
 
-/** A line for each server with what was spent. */
+/** The journals of all processes, of a run that has such. */
+function filesBeside(stem: string): string[] {
+  const [folder, name] = [dirname(stem), basename(stem)];
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((file) => file.startsWith(name) && /^(?:\.rank-\d+)?\.jsonl$/u.test(file.slice(name.length)))
+    .map((file) => join(folder, file));
+}
+
+/** A line for each server with what this process, and earlier ones, spent. */
 export function spendingNotes(system: System): string[] {
-  return servedModels(system).map(({ name, spent }) => {
-    const { calls, input, output, dollars } = spent;
-    const [asked, read, written] = [calls, input, output].map((count) => count.toLocaleString("en-US"));
-    const cost = dollars === null ? "" : `, $${dollars.toFixed(4)}`;
-    return `${name}: ${asked} calls, ${read} tokens read, ${written} generated${cost}`;
-  });
+  return servedModels(system).map(({ name, spent }) => spendingNote(name, spent));
+}
+
+/** A line for each server with what all processes spent. */
+export async function spendingNotesOfRanks(system: System): Promise<string[]> {
+  const notes: string[] = [];
+  for (const model of servedModels(system)) notes.push(spendingNote(model.name, await model.spentTogether()));
+  return notes;
+}
+
+function spendingNote(name: string, { calls, input, output, dollars }: ServedModel["spent"]): string {
+  const [asked, read, written] = [calls, input, output].map((count) => count.toLocaleString("en-US"));
+  const cost = dollars === null ? "" : `, $${dollars.toFixed(4)}`;
+  return `${name}: ${asked} calls, ${read} tokens read, ${written} generated${cost}`;
 }

@@ -1,17 +1,18 @@
 import { rmSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, distributed, makeFolder, writeFileAtomic } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
   loadPrompts,
-  spendingNotes,
+  spendingNotesOfRanks,
   trustsEmbeddedScorer,
   withToday,
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
-import { PROMPT_SPLITS } from "../datasets/index.js";
+import type { Override } from "../configuration/index.js";
+import { PROMPT_SPLITS, type PromptSplit } from "../datasets/index.js";
 import { doubtsOfEvaluation, stringifyEvaluation } from "../records/index.js";
 import { evaluationReport, foundReport } from "../report/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
@@ -19,7 +20,8 @@ import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, testerOption } from "./options.js";
-import { createOutput, type Streams } from "./output.js";
+import { createOutput, type Output, type Streams } from "./output.js";
+import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
 
 /** `astra-rl eval CONFIG`: single-path rollouts from held-out prompts, with metrics per turn, per rollout and overall. */
 export function evalCommand(streams: Streams) {
@@ -35,39 +37,65 @@ export function evalCommand(streams: Streams) {
     .addOption(setOption())
     .option("--json", "print the whole record instead of a table", false)
     .addOption(quietOption())
-    .action(async (config, { split, output: file, json, quiet, ...given }) => {
-      const output = createOutput(streams, { quiet });
-      const toFile = file !== undefined && file !== "-";
-      if (toFile) checkReplaceableFile(file);
-      const configuration = withToday(await readCommandConfiguration(config, given, output));
-      // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
-      const { target, otherTargets } = configuration.models;
-      const targets = [target, ...otherTargets].filter(
-        (model) => (model as typeof model | undefined) !== undefined,
-      );
-      if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
-      const prompts = await loadPrompts(configuration, split, downloadNotes(output));
-      const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
-      let journal: AnswerJournal | null = null;
-      try {
-        if (toFile) {
-          makeFolder(dirname(resolve(file)));
-          journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
-        }
-        const { formats, servers } = await introduceModels(system, output, prompts);
-        const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
-        if (toFile) writeFileAtomic(file, [stringifyEvaluation(record)]);
-        // The record has them now; another evaluation shall ask anew.
-        if (journal !== null) rmSync(journal.path, { force: true });
-        for (const line of spendingNotes(system)) output.note(line);
-        if (json || file === "-") output.json(record);
-        else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
-        if (toFile) output.note(`Wrote ${file}`);
-        const doubts = doubtsOfEvaluation(record.summary);
-        if (doubts.length > 0) throw new NoVerdictError("eval", doubts);
-      } finally {
-        system.dispose();
-        journal?.close();
-      }
+    .addOption(processesOption())
+    .action(async (config, { processes = 1, ...options }, command) => {
+      const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
+      if (processes > 1) await runProcesses(processes, command);
+      else await amongRanks(output, () => evaluateFrom(config, options, output));
     });
+}
+
+interface EvalOptions {
+  tester?: string | undefined;
+  split: PromptSplit;
+  output?: string | undefined;
+  set?: Override[] | undefined;
+  json: boolean;
+  quiet: boolean;
+}
+
+async function evaluateFrom(
+  config: string,
+  { split, output: file, json, quiet: _, ...given }: EvalOptions,
+  output: Output,
+): Promise<void> {
+  const isFirst = distributed.rank() === 0;
+  const toFile = file !== undefined && file !== "-";
+  if (toFile && isFirst) checkReplaceableFile(file);
+  const configuration = withToday(
+    await readCommandConfiguration(config, given, output),
+    await distributed.fromRankZero(new Date()),
+  );
+  await requireSame("the configuration", JSON.stringify(configuration));
+  // Targets only: the tester is usually a checkpoint, possibly of the embedded model.
+  const { target, otherTargets } = configuration.models;
+  const targets = [target, ...otherTargets].filter(
+    (model) => (model as typeof model | undefined) !== undefined,
+  );
+  if (trustsEmbeddedScorer(configuration, targets)) output.alert(EMBEDDED_SCORER_LIMITS);
+  const prompts = await loadPrompts(configuration, split, downloadNotes(output));
+  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  let journal: AnswerJournal | null = null;
+  try {
+    if (toFile) {
+      makeFolder(dirname(resolve(file)));
+      journal = await keepAnswersOf(system, `${file}.answers.jsonl`, output);
+    }
+    const { formats, servers } = await introduceModels(system, output, prompts);
+    const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
+    const spending = await spendingNotesOfRanks(system);
+    if (!isFirst) return;
+    if (toFile) writeFileAtomic(file, [stringifyEvaluation(record)]);
+    // The record has them now; another evaluation shall ask anew.
+    for (const path of journal?.paths ?? []) rmSync(path, { force: true });
+    for (const line of spending) output.note(line);
+    if (json || file === "-") output.json(record);
+    else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+    if (toFile) output.note(`Wrote ${file}`);
+    const doubts = doubtsOfEvaluation(record.summary);
+    if (doubts.length > 0) throw new NoVerdictError("eval", doubts);
+  } finally {
+    system.dispose();
+    journal?.close();
+  }
 }

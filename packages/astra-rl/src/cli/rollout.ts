@@ -1,10 +1,16 @@
 import { Command } from "@commander-js/extra-typings";
 import { UsageError } from "@astra-rl/torch";
 import { withMemoryAdvice } from "../training/memory-advice.js";
-import type { Graph, Node, System } from "../core/index.js";
+import { growInShares, type Graph, type Node, type System } from "../core/index.js";
+import type { Override } from "../configuration/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
-import { assembleSampler, assembleEvaluationSystem, loadPrompts, spendingNotes } from "../assembly/index.js";
+import {
+  assembleSampler,
+  assembleEvaluationSystem,
+  loadPrompts,
+  spendingNotesOfRanks,
+} from "../assembly/index.js";
 import { introduceModels } from "./models.js";
 import {
   downloadNotes,
@@ -17,6 +23,7 @@ import {
 import type { TokenTeller } from "../training/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
+import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
 
 // Episodes per batch: enough to be efficient, few enough that lines appear regularly.
 const TOGETHER = 64;
@@ -34,41 +41,66 @@ export function rolloutCommand(streams: Streams) {
     .option("--json", "one JSON line {context, children} for each graph", false)
     .option("--tokens", "with --json: the ids that each model read and said, too", false)
     .addOption(quietOption())
-    .action(async (config, { episodes, seed, json, tokens, quiet, ...given }) => {
-      const output = createOutput(streams, { quiet });
-      if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
-      const configuration = await readCommandConfiguration(config, given, output);
-      if (seed !== undefined) configuration.seed = seed;
-      const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
-      const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
-      const teller = system as unknown as Partial<TokenTeller>;
-      try {
-        await introduceModels(system, output, prompts);
-        if (tokens && teller.tokensOf === undefined) {
-          throw new UsageError(
-            "--tokens: the system of this configuration does not tell token ids (tokensOf)",
-          );
-        }
-        const sampler = await assembleSampler(configuration, system, prompts);
-        const progress = new Progress(output, { unit: "episode", total: episodes });
-        for (let done = 0; done < episodes; done += TOGETHER) {
-          const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
-            seed: configuration.seed,
-            episode: done + index,
-          }));
-          for (const graph of await withMemoryAdvice("rollout", () => sampler.rolloutMany(starts))) {
-            if (json)
-              output.json(graphRecord(graph, tokens ? { tokensOf: (node) => teller.tokensOf!(node) } : {}));
-            else showGraph(graph, output);
-          }
-          progress.update(done + starts.length);
-        }
-        progress.end();
-        for (const line of spendingNotes(system)) output.note(line);
-      } finally {
-        system.dispose();
-      }
+    .addOption(processesOption())
+    .action(async (config, { processes = 1, ...options }, command) => {
+      const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
+      if (processes > 1) await runProcesses(processes, command);
+      else await amongRanks(output, () => rollout(config, options, output));
     });
+}
+
+interface RolloutOptions {
+  tester?: string | undefined;
+  episodes: number;
+  seed?: number | undefined;
+  set?: Override[] | undefined;
+  json: boolean;
+  tokens: boolean;
+  quiet: boolean;
+}
+
+async function rollout(
+  config: string,
+  { episodes, seed, json, tokens, quiet: _, ...given }: RolloutOptions,
+  output: Output,
+): Promise<void> {
+  if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");
+  const configuration = await readCommandConfiguration(config, given, output);
+  if (seed !== undefined) configuration.seed = seed;
+  await requireSame("the configuration", JSON.stringify(configuration));
+  const prompts = await loadPrompts(configuration, "train", downloadNotes(output));
+  const system = await assembleEvaluationSystem<System>(configuration, downloadNotes(output));
+  const teller = system as unknown as Partial<TokenTeller>;
+  try {
+    await introduceModels(system, output, prompts);
+    if (tokens && teller.tokensOf === undefined) {
+      throw new UsageError("--tokens: the system of this configuration does not tell token ids (tokensOf)");
+    }
+    const sampler = await assembleSampler(configuration, system, prompts);
+    const progress = new Progress(output, { unit: "episode", total: episodes });
+    for (let done = 0; done < episodes; done += TOGETHER) {
+      const starts = Array.from({ length: Math.min(TOGETHER, episodes - done) }, (_, index) => ({
+        seed: configuration.seed,
+        episode: done + index,
+      }));
+      const { graphs } = await growInShares(starts, sampler, async (share) => {
+        return {
+          graphs: await withMemoryAdvice("rollout", () => sampler.rolloutMany(share)),
+          about: [],
+        };
+      });
+      for (const graph of graphs) {
+        if (json)
+          output.json(graphRecord(graph, tokens ? { tokensOf: (node) => teller.tokensOf!(node) } : {}));
+        else showGraph(graph, output);
+      }
+      progress.update(done + starts.length);
+    }
+    progress.end();
+    for (const line of await spendingNotesOfRanks(system)) output.note(line);
+  } finally {
+    system.dispose();
+  }
 }
 
 function showGraph(graph: Graph, output: Output): void {

@@ -15,6 +15,7 @@ import {
   loadPrompts,
   recordSession,
   spendingNotes,
+  spendingNotesOfRanks,
   withComputeTypes,
   withRecordedTypes,
   withToday,
@@ -221,7 +222,7 @@ async function train(
       trainer.dispose();
     }
     progress.end();
-    for (const line of spendingNotes(system)) output.note(line);
+    for (const line of await spendingNotesOfRanks(system)) output.note(line);
     const isStopped = (await distributed.allGatherObject(signal.aborted)).includes(true);
     if (isStopped && trainer.step < trainingSteps) {
       const goOn = `--run-dir ${folder} --resume`;

@@ -12,7 +12,7 @@ export interface Cost {
 
 export const NOTHING: Cost = { calls: 0, input: 0, output: 0 };
 
-const plus = (a: Cost, b: Cost, sign = 1): Cost => ({
+export const plus = (a: Cost, b: Cost, sign = 1): Cost => ({
   calls: a.calls + sign * b.calls,
   input: a.input + sign * b.input,
   output: a.output + sign * b.output,
@@ -31,13 +31,17 @@ export class Budget {
   #spent = NOTHING;
   #reserved = NOTHING;
   readonly #waiting: (() => void)[] = [];
+  #limits: ServerOptions["budget"];
+  #sharing = 1;
 
   /** @param where begins messages */
   constructor(
     readonly where: string,
     readonly limits: ServerOptions["budget"],
     readonly price: ServerOptions["price"],
-  ) {}
+  ) {
+    this.#limits = limits;
+  }
 
   get spent(): Readonly<Cost> {
     return this.#spent;
@@ -51,6 +55,22 @@ export class Budget {
   /** Adds what an earlier process spent. */
   add(cost: Cost): void {
     this.#spent = plus(this.#spent, cost);
+  }
+
+  /**
+   * Leaves an equal part of what is not spent to each of several processes, so that they keep to the limits without
+   * asking each other.
+   */
+  share(processes: number): void {
+    const part = (limit: number | undefined, spent: number) =>
+      limit === undefined ? undefined : spent + Math.max(0, limit - spent) / processes;
+    const { calls, tokens, dollars } = this.limits;
+    this.#sharing = processes;
+    this.#limits = {
+      calls: part(calls, this.#spent.calls),
+      tokens: part(tokens, this.#spent.input + this.#spent.output),
+      dollars: part(dollars, this.dollars(this.#spent) ?? 0),
+    };
   }
 
   /**
@@ -78,7 +98,7 @@ export class Budget {
 
   /** The first limit that a total would pass. */
   #passed(total: Cost): keyof ServerOptions["budget"] | null {
-    const { calls = Infinity, tokens = Infinity, dollars = Infinity } = this.limits;
+    const { calls = Infinity, tokens = Infinity, dollars = Infinity } = this.#limits;
     if (total.calls > calls) return "calls";
     if (total.input + total.output > tokens) return "tokens";
     return (this.dollars(total) ?? 0) > dollars ? "dollars" : null;
@@ -93,8 +113,12 @@ export class Budget {
       dollars: `$${dollars?.toFixed(4)}`,
     }[name];
     return new BudgetError(
-      `${this.where}.budget.${name}: the limit of ${this.limits[name]} leaves no room for another call, after ${spent}; ` +
+      `${this.where}.budget.${name}: ${this.#share()}the limit of ${this.limits[name]} leaves no room for another call, after ${spent}; ` +
         "raise it to go on",
     );
+  }
+
+  #share(): string {
+    return this.#sharing === 1 ? "" : `this process's part (1 of ${this.#sharing}) of `;
   }
 }

@@ -3,7 +3,7 @@ import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { Journal } from "../run/index.js";
 import { replySchema, type Reply } from "./answer.js";
-import { NOTHING, type Cost } from "./budget.js";
+import { NOTHING, plus, type Cost } from "./budget.js";
 
 const count = z.int().nonnegative();
 const tokens = z.tuple([count, count]);
@@ -41,9 +41,13 @@ export class AnswerJournal {
   /**
    * Opens a journal; the first call creates the file. Drops an unterminated last line, which a crash leaves.
    *
+   * @param others journals of other processes of the run: what they have is not asked again
    * @throws UsageError for an invalid line
    */
-  constructor(readonly path: string) {
+  constructor(
+    readonly path: string,
+    readonly others: readonly AnswerJournal[] = [],
+  ) {
     this.#file = new Journal(path);
     if (!existsSync(path)) return;
     try {
@@ -54,20 +58,34 @@ export class AnswerJournal {
     }
   }
 
+  /** Its file, and those of other processes. */
+  get paths(): string[] {
+    return [this.path, ...this.others.map(({ path }) => path)];
+  }
+
   /** Number of replies. */
   get size(): number {
-    return this.#places.size;
+    return this.others.reduce((sum, { size }) => sum + size, this.#places.size);
   }
 
   /** What earlier calls to a model cost; those without an end, because the process was killed, count in full. */
   spent(model: string): Cost {
-    return this.#spent.get(model) ?? NOTHING;
+    return this.others.reduce(
+      (sum, other) => plus(sum, other.spent(model)),
+      this.#spent.get(model) ?? NOTHING,
+    );
   }
 
   /** The reply to a request; undefined if there is none. */
   reply(request: string): Reply | undefined {
     const place = this.#places.get(request);
-    if (place === undefined) return undefined;
+    if (place === undefined) {
+      for (const other of this.others) {
+        const reply = other.reply(request);
+        if (reply !== undefined) return reply;
+      }
+      return undefined;
+    }
     const [start, length] = place;
     const bytes = Buffer.alloc(length);
     readSync(this.#opened(), bytes, 0, length, start);
@@ -101,6 +119,7 @@ export class AnswerJournal {
   }
 
   close(): void {
+    for (const other of this.others) other.close();
     this.#file.close();
     if (this.#reader !== null) closeSync(this.#reader);
     this.#reader = null;
@@ -143,7 +162,7 @@ export class AnswerJournal {
   #read(): number {
     const open = new Map<number, { model: string; reserved: readonly [number, number] }>();
     const add = (model: string, [input, output]: readonly [number, number]) => {
-      const { calls, input: before, output: after } = this.spent(model);
+      const { calls, input: before, output: after } = this.#spent.get(model) ?? NOTHING;
       this.#spent.set(model, { calls: calls + 1, input: before + input, output: after + output });
     };
     let [number, start] = [0, 0];

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
+import { distributed } from "@astra-rl/torch";
 import type { Work } from "../core/index.js";
 import type { Reply } from "./answer.js";
-import type { Cost } from "./budget.js";
+import { NOTHING, plus, type Cost } from "./budget.js";
 import type { AnswerJournal } from "./journal.js";
 import type { ServerTraits } from "./probe.js";
 import type { Server } from "./server.js";
@@ -10,6 +11,8 @@ import type { Server } from "./server.js";
 export abstract class ServedModel {
   readonly work: Work = { read: 0, generated: 0 };
   #traits: Promise<ServerTraits> | null = null;
+  /** Spent by earlier processes. */
+  #earlier: Cost = NOTHING;
 
   constructor(
     readonly name: string,
@@ -37,7 +40,9 @@ export abstract class ServedModel {
   async keepAnswers(journal: AnswerJournal): Promise<void> {
     const { server } = this;
     const before = server.budget.spent;
-    server.budget.add(journal.spent(server.where));
+    this.#earlier = journal.spent(server.where);
+    server.budget.add(this.#earlier);
+    server.budget.share(distributed.worldSize());
     await journal.charge(server.where, before);
     server.journal = journal;
   }
@@ -46,6 +51,14 @@ export abstract class ServedModel {
   get spent(): Cost & { dollars: number | null } {
     const { budget } = this.server;
     return { ...budget.spent, dollars: budget.dollars(budget.spent) };
+  }
+
+  /** `spent`, by all processes that share the run now. */
+  async spentTogether(): Promise<Cost & { dollars: number | null }> {
+    const { budget } = this.server;
+    const all = await distributed.allGatherObject(plus(budget.spent, this.#earlier, -1));
+    const spent = all.reduce((sum, own) => plus(sum, own), this.#earlier);
+    return { ...spent, dollars: budget.dollars(spent) };
   }
 
   /**

@@ -372,11 +372,11 @@ describe("the step of a policy gradient", () => {
     const ppo = new PPO(toy, { targetKL: 0.01 });
     const batch = ppo.collate((await prepared(ppo)).branches);
     const first = await ppo.step(batch);
-    expect(first.stop).toBeUndefined();
+    expect(first.stop).toEqual({ value: 0, weight: 8, limit: 0.01 });
     move(toy);
     const second = await ppo.step(batch);
     expect(second.logs["policy/kl_old"]).toBeGreaterThan(0.01);
-    expect(second.stop).toBe(true);
+    expect(second.stop).toEqual({ value: second.logs["policy/kl_old"], weight: 8, limit: 0.01 });
     first.loss.dispose();
     second.loss.dispose();
     toy.dispose();
