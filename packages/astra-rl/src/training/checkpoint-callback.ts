@@ -19,6 +19,7 @@ import {
   type RunSettings,
   type SavedState,
 } from "../run/index.js";
+import { withWholeState } from "./sharded-optimizer.js";
 import type { Trainer } from "./trainer.js";
 import {
   computeTypesOf,
@@ -40,7 +41,7 @@ export interface TokenTeller<S = Conversation, A = Message> {
 
 /**
  * Writes metrics.jsonl, graphs.jsonl, evaluations.jsonl and checkpoints to the run directory, and restores a trainer
- * from them. The three files are appended to before a checkpoint is written. The checkpoint records their lengths, so
+ * from them; among several processes, rank 0 writes. The three files are appended to before a checkpoint is written. The checkpoint records their lengths, so
  * that a resumed run can truncate them.
  */
 export class CheckpointCallback<S = Conversation, A = Message> implements TrainingCallback<S, A> {
@@ -73,7 +74,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   }
 
   onExperience({ graphs, credits }: Experience<S, A, unknown>, { step }: TrainingControl): void {
-    if (!this.#configuration.keepGraphs) return;
+    if (!this.#configuration.keepGraphs || distributed.rank() > 0) return;
     const tokens = this.#tokens;
     const options = {
       step: step + 1,
@@ -90,7 +91,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     // Not validated by the schema: a custom evaluator may omit metrics.
     const line = { step, summary, details, version: EVALUATION_VERSION, ...rest };
     this.#evaluationLines = [JSON.stringify(line)];
-    if (!isBest) return;
+    if (!isBest || distributed.rank() > 0) return;
     await this.#directory.writeCheckpoint("best", async (folder) => {
       const digests = new Map<string, string>();
       await saveTester(this.#trainer.system, folder, digests);
@@ -101,13 +102,16 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   }
 
   async onStep(record: MetricsRecord, control: TrainingControl): Promise<void> {
-    this.#directory.check();
-    this.#directory.graphs.append(this.#graphLines);
-    this.#directory.evaluations.append(this.#evaluationLines);
-    this.#directory.metrics.append([stringifyMetrics(record)]);
+    if (distributed.rank() === 0) {
+      this.#directory.check();
+      this.#directory.graphs.append(this.#graphLines);
+      this.#directory.evaluations.append(this.#evaluationLines);
+      this.#directory.metrics.append([stringifyMetrics(record)]);
+    }
     this.#graphLines = [];
     this.#evaluationLines = [];
-    if (this.#isDue(control)) await this.#save(control);
+    // It may depend on the clock.
+    if (await distributed.fromRankZero(this.#isDue(control))) await this.#save(control);
   }
 
   async onTrainEnd(control: TrainingControl): Promise<void> {
@@ -148,27 +152,30 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     const directory = this.#directory;
     const trainer = this.#trainer;
     const types = computeTypesOf(trainer.system);
-    await directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, async (folder) => {
-      const digests = new Map<string, string>();
-      await saveTester(trainer.system, folder, digests);
-      const state: SavedState = {
-        ...trainer.getState(),
-        bytes: {
-          metrics: directory.metrics.bytes,
-          graphs: directory.graphs.bytes,
-          evaluations: directory.evaluations.bytes,
-        },
-        run: this.#settings.record,
-        ...(types === null ? {} : { computeTypes: { ...types } }),
-      };
-      saveState(folder, state, trainer.optimizer, digests);
-      saveDigests(folder, digests);
-    });
+    await withWholeState(trainer.optimizer, (optimizer) =>
+      directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, async (folder) => {
+        const digests = new Map<string, string>();
+        await saveTester(trainer.system, folder, digests);
+        const state: SavedState = {
+          ...trainer.getState(),
+          bytes: {
+            metrics: directory.metrics.bytes,
+            graphs: directory.graphs.bytes,
+            evaluations: directory.evaluations.bytes,
+          },
+          run: this.#settings.record,
+          ...(types === null ? {} : { computeTypes: { ...types } }),
+        };
+        saveState(folder, state, optimizer, digests);
+        saveDigests(folder, digests);
+      }),
+    );
     // Writing fragments the memory cache: without this, memory grows by a few percent per hundred steps.
     emptyCache();
     this.#savedStep = control.step;
     const end = control.clock();
     this.#lastWrite = { at: end, took: end - start };
+    if (distributed.rank() > 0) return;
     await trainer.callbacks.call("onCheckpoint", control, directory.checkpointPath("last"));
   }
 

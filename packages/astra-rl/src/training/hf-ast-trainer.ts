@@ -112,8 +112,8 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
         this.#settings,
         tokens,
       );
-      // Added last, so that checkpoints contain the other callbacks' state after this step. Rank 0 writes for all.
-      if (distributed.rank() === 0) this.callbacks.add(this.#checkpoints);
+      // Added last, so that checkpoints contain the other callbacks' state after this step.
+      this.callbacks.add(this.#checkpoints);
     }
   }
 
@@ -182,6 +182,6 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
   async #evaluated(evaluation: TrainingEvaluation): Promise<void> {
     const { summary, details = [] } = evaluation;
     this.#lastEvaluation = { summary, details };
-    if (distributed.rank() === 0) await this.#checkpoints?.addEvaluation(evaluation);
+    await this.#checkpoints?.addEvaluation(evaluation);
   }
 }

@@ -79,11 +79,10 @@ export async function restoreTester<S, A>(system: System<S, A>, folder: string):
 export function saveState(
   folder: string,
   state: SavedState,
-  optimizer: Optimizer,
+  { tensors, ...kept }: OptimizerState,
   digests: StateDigests | null = null,
 ): void {
   mkdirSync(join(folder, "state"), { recursive: true });
-  const { tensors, ...kept } = optimizer.stateDict();
   writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors, {}, digests);
   const plain = { version: STATE_VERSION, ...state, optimizer: kept };
   writeFileAtomic(join(folder, "state", "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);

@@ -8,6 +8,7 @@ import {
   noGrad,
   scope,
   trimCache,
+  UsageError,
   type Optimizer,
   type Schedule,
   type Tensor,
@@ -17,6 +18,7 @@ import { closest, functionOption, objectOption, parseOptions } from "../options/
 import {
   nextTurn,
   NotFiniteContractError,
+  overrides,
   type Algorithm,
   type Credit,
   type LearningRateGroup,
@@ -53,6 +55,7 @@ import {
   weightsOfRanks,
   type Accumulated,
 } from "./ranks.js";
+import { ShardedOptimizer } from "./sharded-optimizer.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
 import type { TrainerState } from "../run/index.js";
@@ -202,6 +205,16 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.parameters = [...this.system.parameters()] as Tensor[];
     const rates = algorithm.learningRates().map((group) => ({ ...group, parameters: [...group.parameters] }));
     this.optimizer = options.optimizer ?? this.makeOptimizer(rates);
+    if (configuration.shardOptimizer) {
+      if (options.optimizer !== undefined || overrides(this, Trainer.prototype, "makeOptimizer")) {
+        throw new UsageError(
+          "training: shardOptimizer divides the configuration's optimizer, and this training has one of its own; leave it out",
+        );
+      }
+      if (distributed.worldSize() > 1) {
+        this.optimizer = new ShardedOptimizer(this.optimizer, this.parameters);
+      }
+    }
     if (options.optimizer !== undefined) checkOptimizer(options.optimizer, rates);
     this.#rates = this.optimizer.groups.map(({ learningRate }) => learningRate);
     this.#groups = rates;
@@ -523,6 +536,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     const factor = this.#schedule(position);
     this.optimizer.groups.forEach((group, index) => (group.learningRate = this.#rates[index]! * factor));
     this.optimizer.step();
+    if (this.optimizer instanceof ShardedOptimizer) await this.optimizer.synchronize();
     this.#hasUpdated = true;
     this.optimizer.zeroGrad();
     await this.system.testerUpdated();

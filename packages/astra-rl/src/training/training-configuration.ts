@@ -21,6 +21,13 @@ export const trainingOptions = z.strictObject({
     .default(1)
     .describe("Batches whose gradients are summed into one optimizer step, exact as if they were one batch"),
   optimizer: z.enum(optimizerNames).default("adamw").describe("How gradients change the weights"),
+  shardOptimizer: z
+    .boolean()
+    .default(false)
+    .meta(FREE)
+    .describe(
+      "Among several processes: each keeps its part of the optimizer's state, which saves memory and costs a broadcast of the weights in each update",
+    ),
   learningRate: z.number().positive().default(3e-3).describe("Before the schedule scales it"),
   betas: z
     .tuple([share, share])
