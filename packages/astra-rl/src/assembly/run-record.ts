@@ -5,6 +5,7 @@ import { hostname, cpus } from "node:os";
 import { extname, join } from "node:path";
 import { resolveCheckpoint, resolveTokenizer, TOKENIZER_FILES, type HubOptions } from "@astra-rl/lm";
 import {
+  distributed,
   engineInformation,
   explainDiskErrors,
   fileDigest,
@@ -108,14 +109,20 @@ export function engineChange(folder: string): string | null {
   if (!existsSync(path)) return null;
   const { engine: before } = parseRunRecord(readFileSync(path, "utf8"), path).sessions.at(-1)!;
   const { isa, threads } = engineInformation();
-  if (before.isa === isa && before.threads === threads) return null;
+  const processes = distributed.worldSize();
+  const processesBefore = before.processes ?? 1;
+  const isSame = before.isa === isa && before.threads === threads && processesBefore === processes;
+  if (isSame) return null;
   const settings = [
     ...(before.threads === threads ? [] : [`OMP_NUM_THREADS=${before.threads}`]),
     ...(before.isa === isa ? [] : [`ASTRA_ISA=${before.isa}`]),
+    ...(processesBefore === processes ? [] : [`--processes ${processesBefore}`]),
   ];
-  const on = (count: number) => (count === 1 ? "1 thread" : `${count} threads`);
+  const on = (count: number, among: number) =>
+    `${count === 1 ? "1 thread" : `${count} threads`}${among === 1 ? "" : ` of each of ${among} processes`}`;
   return (
-    `${folder}: computed on ${on(before.threads)} within ${before.isa} so far, and goes on with ${on(threads)} within ${isa}. ` +
+    `${folder}: computed on ${on(before.threads, processesBefore)} within ${before.isa} so far, and goes on with ` +
+    `${on(threads, processes)} within ${isa}. ` +
     "Sums round otherwise, so that from here on numbers, and sooner or later texts, are not those of the run without the " +
     "stop. Its steps so far, its draws, its prompts and their order stay the same. To go on exactly, where the machine " +
     `has it: ${settings.join(" ")}`
@@ -138,7 +145,7 @@ function describeSession(now: Date, resumedAfter: number | null): RunSession {
       cores: Math.max(1, processors.length),
       node: process.versions.node,
     },
-    engine: { libtorch, library: origin, blas, isa, threads },
+    engine: { libtorch, library: origin, blas, isa, threads, processes: distributed.worldSize() },
     resumed_after: resumedAfter,
   };
 }

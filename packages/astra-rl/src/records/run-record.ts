@@ -68,7 +68,10 @@ const session = z.looseObject({
     library: z.string(),
     blas: z.string(),
     isa: z.string(),
+    /** Of each process. */
     threads: z.int().positive(),
+    /** Processes that shared the run; absent in older records: one. */
+    processes: z.int().positive().optional(),
   }),
   /** The step after which the run was resumed; null for the first session. */
   resumed_after: z.int().nonnegative().nullable(),
