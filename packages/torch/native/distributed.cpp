@@ -47,6 +47,8 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr Milliseconds kForever = std::chrono::hours(24 * 365);
 // How long JavaScript has for its last words before the process ends, whatever it computes.
 constexpr Milliseconds kLastWords(2000);
+// Instead of a rank: one that has said itself why it ends.
+constexpr int kAnnounced = -1;
 
 // One collective: `work` runs on the group's thread and may block; `finish` and the callback run in JavaScript's.
 struct Job {
@@ -150,12 +152,25 @@ void reportLost(int rank) {
   napi_call_threadsafe_function(group->lost, reinterpret_cast<void*>(static_cast<intptr_t>(rank)), napi_tsfn_nonblocking);
   std::thread([rank] {
     std::this_thread::sleep_for(kLastWords);
-    if (group->rank == (rank == 0 ? 1 : 0)) {
+    if (rank != kAnnounced && group->rank == (rank == 0 ? 1 : 0)) {
       const std::string line = "\nrank " + std::to_string(rank) + " has ended; so do the others\n";
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
     }
     _exit(group->exitCode);
   }).detach();
+}
+
+// Sends which rank is gone to those that wait for it, but for one.
+void tell(int rank, int except) {
+  for (int each = 0; each < group->size; ++each) {
+    if (each == group->rank || each == except || (group->rank != 0 && each != 0)) continue;
+    try {
+      std::vector<at::Tensor> sent{at::full({1}, rank, at::kLong)};
+      group->watch->send(sent, each, 0)->wait(Milliseconds(500));
+    } catch (...) {
+      // It has ended, too.
+    }
+  }
 }
 
 void deliverLost(napi_env env, napi_value callback, void*, void* data) {
@@ -169,23 +184,17 @@ void deliverLost(napi_env env, napi_value callback, void*, void* data) {
 // Rank 0 holds a pending receive from each other rank, and each other rank one from rank 0: a closed connection ends
 // it at once, also while this process computes. Rank 0 then tells the others which rank is gone.
 void watchRank(int other) {
-  std::vector<at::Tensor> received{at::full({1}, -1, at::kLong)};
+  int lost = other;
+  std::vector<at::Tensor> received{at::full({1}, other, at::kLong)};
   try {
     group->watch->recv(received, other, 0)->wait();
-    reportLost(static_cast<int>(*received[0].data_ptr<int64_t>()));
+    lost = static_cast<int>(*received[0].data_ptr<int64_t>());
   } catch (...) {
-    if (group->ending) return;
-    for (int each = 1; group->rank == 0 && each < group->size; ++each) {
-      if (each == other) continue;
-      try {
-        std::vector<at::Tensor> sent{at::full({1}, other, at::kLong)};
-        group->watch->send(sent, each, 0)->wait(Milliseconds(500));
-      } catch (...) {
-        // It has ended, too.
-      }
-    }
-    reportLost(other);
+    // The connection is closed: that rank itself is gone.
   }
+  if (group->ending) return;
+  if (group->rank == 0) tell(lost, other);
+  reportLost(lost);
 }
 
 // A machine that vanishes closes no connection: the system has to ask. Only the watch's connections are always idle,
@@ -413,6 +422,12 @@ napi_value allGather(Call& call) {
   return makeUndefined(call.env);
 }
 
+// announceFailure(): this rank ends and has said why, so that the others need not
+napi_value announceFailure(Call& call) {
+  if (group != nullptr && group->collectives && !group->ending.exchange(true)) tell(kAnnounced, -1);
+  return makeUndefined(call.env);
+}
+
 // leaveGroup(): from here on the end of another rank is no loss
 napi_value leaveGroup(Call& call) {
   if (group != nullptr) group->ending = true;
@@ -423,6 +438,7 @@ const Exports exports{{"joinGroup", joinGroup},
                       {"allReduce", allReduce},
                       {"broadcast", broadcast},
                       {"allGather", allGather},
+                      {"announceFailure", announceFailure},
                       {"leaveGroup", leaveGroup}};
 
 }  // namespace

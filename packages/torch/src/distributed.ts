@@ -37,10 +37,10 @@ export interface ProcessGroupOptions {
   /** Names one start of the group at a rendezvous that outlives it. Default "". */
   attempt?: string;
   /**
-   * Called when another rank has ended without `destroyProcessGroup`. Must end the process; two seconds later it ends
-   * in any case, with exit code 1.
+   * Called when another rank has ended without `destroyProcessGroup`: with its number, or with null after
+   * `announceFailure`. Must end the process; two seconds later it ends in any case, with exit code 1.
    */
-  onLost?: (rank: number) => void;
+  onLost?: (rank: number | null) => void;
 }
 
 interface ProcessGroup {
@@ -99,7 +99,7 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
       Math.ceil(connectTimeout * 1000),
       Math.ceil(timeout * 1000),
       LOST,
-      options.onLost ?? (() => undefined),
+      (lost) => options.onLost?.(lost < 0 ? null : lost),
       (error) => {
         if (error === null) resolve();
         else
@@ -235,6 +235,11 @@ export async function destroyProcessGroup(): Promise<void> {
     await barrier();
   }
   group = { ...ALONE };
+}
+
+/** Ends the other ranks, as this one ends, too, and has said why. */
+export function announceFailure(): void {
+  if (group.worldSize > 1) addon().announceFailure();
 }
 
 function settled<T = void>(

@@ -23,7 +23,9 @@ const TIMEOUTS = {
  * @throws UsageError for variables that contradict each other or are incomplete
  */
 export function launchedOptions(environment: Environment = process.env): ProcessGroupOptions | null {
-  const found = LAUNCHERS.find(({ rank }) => isSet(environment, rank));
+  const found = LAUNCHERS.find(
+    ({ rank, worldSize }) => isSet(environment, rank) && (rank === "RANK" || isSet(environment, worldSize)),
+  );
   if (found === undefined) return null;
   const worldSize = whole(environment, found.worldSize, 1);
   const rank = whole(environment, found.rank, 0);

@@ -196,6 +196,7 @@ export interface NativeAddon {
   allReduce(tensors: readonly Handle[], callback: CollectiveCallback): void;
   broadcast(tensors: readonly Handle[], root: number, callback: CollectiveCallback): void;
   allGather(bytes: Uint8Array, callback: CollectiveCallback): void;
+  announceFailure(): void;
   leaveGroup(): void;
 
   setAllocationLimit(bytes: number | null): void;

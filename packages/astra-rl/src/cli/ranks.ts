@@ -37,9 +37,9 @@ export async function amongRanks(output: Output, run: () => Promise<void>): Prom
     return;
   }
   const { rank, worldSize } = launched;
-  const onLost = (lost: number) => {
+  const onLost = (lost: number | null) => {
     // One line, of the first that is left.
-    if (rank === (lost === 0 ? 1 : 0)) {
+    if (lost !== null && rank === (lost === 0 ? 1 : 0)) {
       output.endLive();
       process.stderr.write(
         `astra-rl: rank ${lost} of ${worldSize} has ended, so that all ranks end; what it wrote says why\n`,
@@ -53,15 +53,11 @@ export async function amongRanks(output: Output, run: () => Promise<void>): Prom
     await run();
   } catch (error) {
     const isOrderly = error instanceof NoVerdictError || error instanceof StoppedError;
-    if (rank === 0) {
-      if (isOrderly) await distributed.destroyProcessGroup();
-      throw error;
-    }
-    if (isOrderly) {
-      await distributed.destroyProcessGroup();
-      throw new EndedTogetherError(explain(error).code);
-    }
-    await new Promise((resolve) => setTimeout(resolve, RANK_ZERO_FIRST));
+    // What is wrong for all is said by rank 0, which then ends the others.
+    if (rank > 0 && !isOrderly) await new Promise((resolve) => setTimeout(resolve, RANK_ZERO_FIRST));
+    if (isOrderly) await distributed.destroyProcessGroup();
+    else distributed.announceFailure();
+    if (rank > 0 && isOrderly) throw new EndedTogetherError(explain(error).code);
     throw error;
   }
   await distributed.destroyProcessGroup();

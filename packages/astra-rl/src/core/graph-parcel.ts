@@ -1,6 +1,5 @@
 import { Conversation, Message, type From, type Sampled } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
-import { FailedMessage, type Failure } from "./failure.js";
 import { Graph } from "./graph.js";
 import { NotedMessage, type ResponseNote } from "./model.js";
 import { likelihoodOf, logprobsOf, type Node, type NodeFields } from "./node.js";
@@ -36,7 +35,6 @@ interface MessageParcel {
   readonly text: string;
   readonly sampled: (Omit<Sampled, "after"> & { readonly after: ConversationParcel }) | null;
   readonly note: ResponseNote | null;
-  readonly failure: Failure | null;
 }
 
 interface ConversationParcel {
@@ -124,20 +122,17 @@ class Packer {
   #message(message: Message): MessageParcel {
     const known = this.#messages.get(message);
     if (known !== undefined) return known;
-    if (![Message, NotedMessage, FailedMessage].some((type) => message.constructor === type)) {
+    if (message.constructor !== Message && message.constructor !== NotedMessage) {
       throw new UsageError(
         `distributed: a message of the class ${message.constructor.name} cannot travel between processes; use Message`,
       );
     }
-    const { from, sampled } = message;
-    const isFailed = message instanceof FailedMessage;
+    const { from, text, sampled } = message;
     const parcel = {
       from,
-      // Reading the text of a failed message throws.
-      text: isFailed ? "" : message.text,
+      text,
       sampled: sampled === null ? null : { ...sampled, after: this.#conversation(sampled.after) },
       note: message instanceof NotedMessage ? message.note : null,
-      failure: isFailed ? message.failure : null,
     };
     this.#messages.set(message, parcel);
     return parcel;
@@ -207,18 +202,15 @@ class Unpacker<S, A> {
   #message(parcel: MessageParcel): Message {
     const known = this.#messages.get(parcel);
     if (known !== undefined) return known;
-    const { from, text, sampled, note, failure } = parcel;
-    const speaker = from as "tester" | "target";
+    const { from, text, sampled, note } = parcel;
     const message =
-      note !== null
-        ? new NotedMessage(speaker, text, note)
-        : failure !== null
-          ? new FailedMessage(speaker, failure)
-          : new Message(
-              from,
-              text,
-              sampled === null ? null : { ...sampled, after: this.#conversation(sampled.after) },
-            );
+      note === null
+        ? new Message(
+            from,
+            text,
+            sampled === null ? null : { ...sampled, after: this.#conversation(sampled.after) },
+          )
+        : new NotedMessage(from as "tester" | "target", text, note);
     this.#messages.set(parcel, message);
     return message;
   }

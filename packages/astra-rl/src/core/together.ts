@@ -6,27 +6,45 @@ import type { Sampler } from "./sampler.js";
 /**
  * A rank's contiguous share of a list: neighbors, which share prefixes, stay together.
  *
+ * @param together values with the same key in succession get into the same share
  * @returns the share and the index of its first element
  */
 export function shareOf<T>(
   values: readonly T[],
-  rank = distributed.rank(),
-  worldSize = distributed.worldSize(),
+  {
+    rank = distributed.rank(),
+    worldSize = distributed.worldSize(),
+    together = (_: T, index: number): unknown => index,
+  } = {},
 ): { first: number; share: readonly T[] } {
-  const first = Math.floor((values.length * rank) / worldSize);
-  return { first, share: values.slice(first, Math.floor((values.length * (rank + 1)) / worldSize)) };
+  const boundary = (at: number) => {
+    let index = Math.floor((values.length * at) / worldSize);
+    while (
+      index > 0 &&
+      index < values.length &&
+      together(values[index]!, index) === together(values[index - 1]!, index - 1)
+    ) {
+      index += 1;
+    }
+    return index;
+  };
+  const first = boundary(rank);
+  return { first, share: values.slice(first, boundary(rank + 1)) };
 }
 
 /**
  * Computes something about all values, each rank for its share of them. Every rank gets the results of all shares, in
  * order; there is none for an empty share.
+ *
+ * @param together see `shareOf`
  */
 export async function inShares<T, R>(
   values: readonly T[],
   compute: (share: readonly T[], first: number) => Promise<R>,
+  together?: (value: T, index: number) => unknown,
 ): Promise<R[]> {
   if (distributed.worldSize() === 1) return [await compute(values, 0)];
-  const { first, share } = shareOf(values);
+  const { first, share } = shareOf(values, together === undefined ? {} : { together });
   const own = share.length === 0 ? [] : [await compute(share, first)];
   return (await distributed.allGatherObject(own)).flat();
 }

@@ -52,24 +52,20 @@ export class Budget {
     return this.price === undefined ? null : (input * this.price.input + output * this.price.output) / 1e6;
   }
 
-  /** Adds what an earlier process spent. */
-  add(cost: Cost): void {
-    this.#spent = plus(this.#spent, cost);
-  }
-
   /**
-   * Leaves an equal part of what is not spent to each of several processes, so that they keep to the limits without
-   * asking each other.
+   * Adds what earlier processes spent, and leaves an equal part of the rest to each of several processes, so that they
+   * keep to the limits without asking each other.
    */
-  share(processes: number): void {
+  share(earlier: Cost, processes: number): void {
     const part = (limit: number | undefined, spent: number) =>
       limit === undefined ? undefined : spent + Math.max(0, limit - spent) / processes;
     const { calls, tokens, dollars } = this.limits;
+    this.#spent = plus(this.#spent, earlier);
     this.#sharing = processes;
     this.#limits = {
-      calls: part(calls, this.#spent.calls),
-      tokens: part(tokens, this.#spent.input + this.#spent.output),
-      dollars: part(dollars, this.dollars(this.#spent) ?? 0),
+      calls: part(calls, earlier.calls),
+      tokens: part(tokens, earlier.input + earlier.output),
+      dollars: part(dollars, this.dollars(earlier) ?? 0),
     };
   }
 

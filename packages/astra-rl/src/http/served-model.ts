@@ -41,8 +41,7 @@ export abstract class ServedModel {
     const { server } = this;
     const before = server.budget.spent;
     this.#earlier = journal.spent(server.where);
-    server.budget.add(this.#earlier);
-    server.budget.share(distributed.worldSize());
+    server.budget.share(this.#earlier, distributed.worldSize());
     await journal.charge(server.where, before);
     server.journal = journal;
   }

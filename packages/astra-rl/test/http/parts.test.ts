@@ -135,6 +135,45 @@ describe("the budget", () => {
   });
 });
 
+describe("a budget that processes share", () => {
+  it("leaves each an equal part of what earlier processes did not spend", async () => {
+    const earlier = { calls: 4, input: 100, output: 20 };
+    const budgets = [0, 1].map(() => new Budget("target", { calls: 10 }, undefined));
+    let calls = 0;
+    for (const budget of budgets) {
+      // Asked before the budget was shared: it counts for this process.
+      await budget.reserve({ calls: 1, input: 5, output: 5 });
+      budget.settle({ calls: 1, input: 5, output: 5 }, { calls: 1, input: 5, output: 5 });
+      budget.share(earlier, 2);
+      expect(budget.spent).toEqual({ calls: 5, input: 105, output: 25 });
+      for (; calls < 20; calls++) {
+        const most = { calls: 1, input: 1, output: 1 };
+        const isIn = await budget.reserve(most).then(
+          () => true,
+          (error: Error) => {
+            expect(error.message).toBe(
+              "target.budget.calls: this process's part (1 of 2) of the limit of 10 leaves no room for another call, after 7 calls; raise it to go on",
+            );
+            return false;
+          },
+        );
+        if (!isIn) break;
+        budget.settle(most, most);
+      }
+    }
+    // 10 in all: 4 before, 1 of each process, and 2 more of each.
+    expect(calls).toBe(4);
+  });
+
+  it("is the limit itself for a process alone, also where it was lowered below what was spent", async () => {
+    const budget = new Budget("target", { tokens: 100 }, undefined);
+    budget.share({ calls: 1, input: 80, output: 40 }, 1);
+    await expect(budget.reserve({ calls: 1, input: 1, output: 0 })).rejects.toThrow(
+      "target.budget.tokens: the limit of 100 leaves no room for another call, after 120 tokens",
+    );
+  });
+});
+
 describe("the journal", () => {
   const cost = { calls: 1, input: 9, output: 4 };
   const replyOf = (text: string) => ({ answer: { text, note: null, usage: null, logprobs: null } });
@@ -170,6 +209,31 @@ describe("the journal", () => {
     const last = new AnswerJournal(file);
     expect(last.spent("z")).toEqual({ calls: 3, input: 7, output: 2 });
     last.close();
+  });
+
+  it("knows what the journals of other processes have, and writes to its own", async () => {
+    const folder = temporaryFolder();
+    const names = ["answers.jsonl", "answers.rank-1.jsonl"].map((name) => join(folder, name));
+    for (const [index, name] of names.entries()) {
+      const journal = new AnswerJournal(name);
+      const kept = { request: `hash-${index}`, reply: replyOf(`of ${index}`) };
+      await journal.settle(await journal.reserve("x", cost), cost, kept);
+      journal.close();
+    }
+    const [first, second] = names as [string, string];
+    const journal = new AnswerJournal(second, [new AnswerJournal(first)]);
+    expect(journal.paths).toEqual([second, first]);
+    expect(journal.size).toBe(2);
+    expect([0, 1].map((index) => journal.reply(`hash-${index}`))).toEqual([replyOf("of 0"), replyOf("of 1")]);
+    expect(journal.reply("hash-2")).toBeUndefined();
+    expect(journal.spent("x")).toEqual({ calls: 2, input: 18, output: 8 });
+    const before = readFileSync(first, "utf8");
+    await journal.settle(await journal.reserve("x", cost), cost);
+    journal.close();
+    expect(readFileSync(first, "utf8")).toBe(before);
+    const alone = new AnswerJournal(second);
+    expect(alone.spent("x")).toEqual({ calls: 2, input: 18, output: 8 });
+    alone.close();
   });
 
   it("reads a file of many blocks, with lines across their borders", async () => {

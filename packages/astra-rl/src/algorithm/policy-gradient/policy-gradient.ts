@@ -126,7 +126,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         const worth = credit.get(node);
         return worth !== undefined && Number.isFinite(worth) ? { node, credit: worth } : [];
       });
-      return turns.length < least ? [] : { turns };
+      return turns.length < least ? [] : { turns, episode: graph.episode };
     });
   }
 
@@ -169,7 +169,7 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         ...(beta === 0 ? {} : { "kl/coefficient": beta }),
       };
       if (baseline !== null) this.#kl.update(perProbe(penalties));
-      return regroup(prepared, branches).map((group) => ({ turns: group }));
+      return regroup(prepared, branches).map((turns, index) => ({ ...branches[index]!, turns }));
     });
   }
 
@@ -331,10 +331,14 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const takesRecorded = oldLogprobs === "recorded" || mattersLittle;
     const isRead = advantages.usesValues || !takesRecorded || recorded.includes(null);
     const parts = isRead
-      ? await inShares(branches, async (share) => {
-          const output = await this.testerOutput(this.collate(share), { values: advantages.usesValues });
-          return { logprobs: output.logprobs.rows(), values: output.values?.rows() };
-        })
+      ? await inShares(
+          branches,
+          async (share) => {
+            const output = await this.testerOutput(this.collate(share), { values: advantages.usesValues });
+            return { logprobs: output.logprobs.rows(), values: output.values?.rows() };
+          },
+          episodeOf,
+        )
       : null;
     const read = parts?.flatMap(({ logprobs }) => logprobs) ?? null;
     return {
@@ -349,8 +353,10 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     const { klCoefficient, klLossCoefficient } = this.options;
     if (klCoefficient === 0 && klLossCoefficient === 0) return null;
     const batch = this.collate(branches);
-    const parts = await inShares(branches, async (share) =>
-      (await this.baselineLogprobs(this.collate(share))).rows(),
+    const parts = await inShares(
+      branches,
+      async (share) => (await this.baselineLogprobs(this.collate(share))).rows(),
+      episodeOf,
     );
     const rows = parts.flat();
     const turn = rows.findIndex((row, index) => row.length !== old[index]!.length);
@@ -380,6 +386,9 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
     );
   }
 }
+
+/** Branches of one tree share prefixes, and most of them grew where their share is computed. */
+const episodeOf = ({ episode }: { episode?: number }, index: number) => episode ?? -1 - index;
 
 /** Groups a flat list in branch order by branch. */
 function regroup<S, A, T>(values: readonly T[], branches: readonly PolicyBranch<S, A>[]): T[][] {

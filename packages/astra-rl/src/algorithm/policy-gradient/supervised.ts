@@ -47,9 +47,9 @@ export class Supervised<S = Conversation, A = Message> extends PolicyGradient<S,
 
   /** Keeps the turns that reach the threshold, each with credit 1, however far above it. */
   override flatten(graph: Graph<S, A>, credit: CreditTable<S, A>): PolicyBranch<S, A>[] {
-    return super.flatten(graph, credit).flatMap(({ turns }) => {
+    return super.flatten(graph, credit).flatMap(({ turns, ...branch }) => {
       const worth = turns.filter((turn) => turn.credit >= this.threshold);
-      return worth.length === 0 ? [] : [{ turns: worth.map((turn) => ({ ...turn, credit: 1 })) }];
+      return worth.length === 0 ? [] : [{ ...branch, turns: worth.map((turn) => ({ ...turn, credit: 1 })) }];
     });
   }
 }

@@ -1,0 +1,123 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { distributed, tensor } from "@astra-rl/torch";
+import { inShares, shareOf } from "../../src/core/index.js";
+import { outcomeOfRanks, reduceGradients, sumOfRanks, totalsOfRanks } from "../../src/training/ranks.js";
+import { ownersOf } from "../../src/training/sharded-optimizer.js";
+
+afterEach(() => vi.restoreAllMocks());
+
+describe("shares", () => {
+  it.each([
+    [8, 2],
+    [7, 3],
+    [2, 4],
+    [0, 2],
+    [100, 7],
+  ])("of %d values among %d ranks are disjoint, complete, in order and even", (count, ranks) => {
+    const values = Array.from({ length: count }, (_, index) => index);
+    const shares = Array.from({ length: ranks }, (_, rank) => shareOf(values, { rank, worldSize: ranks }));
+    expect(shares.flatMap(({ share }) => share)).toEqual(values);
+    for (const { share, first } of shares) {
+      if (share.length > 0) expect(share[0]).toBe(first);
+      expect(share.length).toBeGreaterThanOrEqual(Math.floor(count / ranks));
+      expect(share.length).toBeLessThanOrEqual(Math.ceil(count / ranks));
+    }
+  });
+
+  it("keep together what belongs together", () => {
+    const values = ["a", "a", "a", "a", "a", "b", "b", "c"];
+    const shares = (worldSize: number) =>
+      Array.from({ length: worldSize }, (_, rank) =>
+        shareOf(values, { rank, worldSize, together: (value) => value }).share.join(""),
+      );
+    expect(shares(2)).toEqual(["aaaaa", "bbc"]);
+    expect(shares(3)).toEqual(["aaaaa", "", "bbc"]);
+    expect(shares(8).join("")).toBe("aaaaabbc");
+  });
+
+  it("are everything in a process alone", async () => {
+    expect(await inShares([1, 2, 3], async (share, first) => [share, first])).toEqual([[[1, 2, 3], 0]]);
+  });
+});
+
+describe("what ranks agree on", () => {
+  const gather = (others: unknown[]) =>
+    vi
+      .spyOn(distributed, "allGatherObject")
+      .mockImplementation((own) => Promise.resolve([own, ...others]) as never);
+
+  it.each([
+    ["all are finite", [{ stop: false, isFinite: true }], "added"],
+    ["a loss is not finite", [{ stop: false, isFinite: false }], "not finite"],
+    ["a rank stops", [{ stop: true, isFinite: false }], "stopped"],
+  ])("of a batch where %s", async (_, others, outcome) => {
+    gather(others);
+    expect(await outcomeOfRanks({ stop: false, isFinite: true })).toBe(outcome);
+  });
+
+  it("stops by the mean over all shares of a batch, however it is divided", async () => {
+    // (2·0.1 + 6·0.02) / 8 = 0.04: over the limit for one share alone, and not for both.
+    const rule = { value: 0.1, weight: 2, limit: 0.05 };
+    const rest = { stop: { value: 0.02, weight: 6, limit: 0.05 }, isFinite: true };
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+    gather([rest]);
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("added");
+    gather([{ ...rest, stop: { ...rest.stop, value: 0.04 } }]);
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+    // An empty share has no say.
+    gather([{ stop: false, isFinite: true }]);
+    expect(await outcomeOfRanks({ stop: rule, isFinite: true })).toBe("stopped");
+  });
+
+  it("sums what each did, and counts once what all did together", async () => {
+    const own = { loss: 1, weight: 2, logs: new Map([["a", 1]]), norm: 3, updates: 4, skipped: 1, epochs: 2 };
+    gather([{ ...own, loss: 10, weight: 20, logs: new Map([["b", 5]]) }]);
+    expect(await totalsOfRanks(own)).toEqual({
+      ...own,
+      loss: 11,
+      weight: 22,
+      logs: new Map([
+        ["a", 1],
+        ["b", 5],
+      ]),
+    });
+  });
+
+  it("counts tokens of all ranks, and none where no rank counts", () => {
+    expect(
+      sumOfRanks([
+        { read: 1, generated: null },
+        { read: 2, generated: null, trained: 3 },
+      ]),
+    ).toEqual({
+      read: 3,
+      generated: null,
+      trained: 3,
+    });
+  });
+
+  it("leaves gradients alone in a process alone", async () => {
+    const parameter = tensor([1], { requiresGrad: true });
+    await reduceGradients([parameter]);
+    expect(parameter.grad).toBeNull();
+    parameter.dispose();
+  });
+});
+
+describe("owners of parameters", () => {
+  const sized = (sizes: number[]) => sizes.map((size) => ({ numel: () => size }));
+
+  it("have about the same number of bytes", () => {
+    const sizes = [1000, 10, 300, 300, 300, 90, 5];
+    const owners = ownersOf(sized(sizes), 2);
+    const loads = [0, 1].map((rank) =>
+      sizes.reduce((sum, size, at) => sum + (owners[at] === rank ? size : 0), 0),
+    );
+    expect(Math.abs(loads[0]! - loads[1]!)).toBeLessThanOrEqual(10);
+    expect(ownersOf(sized(sizes), 2)).toEqual(owners);
+  });
+
+  it("may have none, where there are more ranks than parameters", () => {
+    expect(new Set(ownersOf(sized([4, 4]), 8))).toEqual(new Set([0, 1]));
+  });
+});
