@@ -78,6 +78,12 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
     );
   }
   if (group !== ALONE) throw new UsageError("distributed: this process has joined a group already");
+  if (!servesRendezvous && addon().information().version.startsWith("1.")) {
+    throw new UsageError(
+      `distributed: torchrun's own store does not answer libtorch ${addon().information().version}; set ` +
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, so that rank 0 has a store of its own",
+    );
+  }
   const where = `${masterAddress}:${masterPort}`;
   const own = `rank ${options.rank} of ${size}`;
   const master = await lookup(masterAddress).catch((cause: unknown) => {

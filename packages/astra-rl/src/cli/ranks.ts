@@ -21,6 +21,9 @@ export const processesOption = () =>
     "share the work among processes of this machine; for several machines, see torchrun, srun and mpirun in the guide",
   ).argParser(wholeNumber(1, 1024));
 
+/** Milliseconds from the end of a process that failed to that of all. */
+const MERCY = 5000;
+
 /** Milliseconds that an error of rank 0 comes earlier than the same error of others. */
 const RANK_ZERO_FIRST = 1000;
 
@@ -104,13 +107,19 @@ export async function runProcesses(count: number, command: CommandUnknownOpts): 
   const ignore = () => undefined;
   process.on("SIGTERM", passOn);
   process.on("SIGINT", process.stdin.isTTY ? ignore : passOn);
+  let mercy: NodeJS.Timeout | undefined;
+  const end = (code: number) => {
+    // Ranks notice the end of another by themselves, but not while they meet.
+    if (code !== EXIT.done) mercy ??= setTimeout(() => passOn("SIGKILL"), MERCY);
+    return code;
+  };
   try {
     const codes = await Promise.all(
       children.map(
         (child) =>
           new Promise<number>((resolve, reject) => {
             child.once("error", reject);
-            child.once("exit", (code) => resolve(code ?? EXIT.failed));
+            child.once("exit", (code) => resolve(end(code ?? EXIT.failed)));
           }),
       ),
     );
@@ -118,6 +127,7 @@ export async function runProcesses(count: number, command: CommandUnknownOpts): 
     const code = codes.find((each) => each !== EXIT.done);
     if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);
   } finally {
+    clearTimeout(mercy);
     process.off("SIGTERM", passOn);
     process.off("SIGINT", ignore);
     process.off("SIGINT", passOn);

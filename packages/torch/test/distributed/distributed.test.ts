@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { createServer, type Server } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it } from "vitest";
-import { distributed, ones } from "../../src/index.js";
+import { distributed, engineInformation, ones } from "../../src/index.js";
 import { addon } from "../../src/native.js";
 
 const RANK = fileURLToPath(new URL("rank.ts", import.meta.url));
@@ -208,6 +208,16 @@ describe("joining", () => {
     expect(failed.message).toMatch(/check that all ranks were started, that they share address, port/u);
     expect(failed.seconds).toBeLessThan(8);
     expect(failed.errors).toBe("");
+  });
+
+  it("says how torchrun's store and an old libtorch go together", async () => {
+    const options = { ...alone, masterPort: 29_500, servesRendezvous: false, connectTimeout: 2 };
+    const { message } = await failure(options);
+    expect(message).toMatch(
+      engineInformation().libtorch.startsWith("1.")
+        ? /TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1/u
+        : /cannot join|has not joined/u,
+    );
   });
 
   it("names a machine that does not exist, and a port that is in use", async () => {
