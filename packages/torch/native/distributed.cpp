@@ -197,8 +197,8 @@ void watchRank(int other) {
   reportLost(lost);
 }
 
-// A machine that vanishes closes no connection: the system has to ask. Only the watch's connections are always idle,
-// which is when the system asks; its sockets are those that joining made.
+// A machine that vanishes closes no connection: the system has to ask, which it does where a connection is idle, as the
+// watch's always are. Its sockets are those that there were not before.
 void keepAlive(const std::vector<bool>& before) {
   const int on = 1, idle = 1, interval = 1, probes = 3;
   for (int descriptor = 0; descriptor < static_cast<int>(before.size()); ++descriptor) {
@@ -286,7 +286,6 @@ napi_value joinGroup(Call& call) {
   std::thread(runJobs, group).detach();
   auto job = std::make_unique<Job>();
   job->work = [=] {
-    const auto before = sockets();
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(port);
     options.isServer = listens;
@@ -297,6 +296,8 @@ napi_value joinGroup(Call& call) {
     options.useLibUV = false;
 #endif
     group->store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
+    // Not the store's: a thread of its own would end the process at an error of its connection.
+    const auto before = sockets();
     group->watch = makeGroup("watch", address, kForever);
     keepAlive(before);
     group->collectives = makeGroup("collectives", address, Milliseconds(timeout));
