@@ -309,70 +309,88 @@ napi_value joinGroup(Call& call) {
   return makeUndefined(call.env);
 }
 
-// Where tensors travel: in one row of memory of the CPU, in the order given, whose layout alone decides the last bits.
-at::Tensor asRow(const std::vector<at::Tensor>& tensors) {
-  c10::ScalarType type = at::kFloat;
-  for (const at::Tensor& each : tensors) {
-    if (!each.defined()) throw Refusal("tensors must not hold null");
-    if (!at::isFloatingType(each.scalar_type())) throw Refusal("tensors must be floating, got " + describeTensor(each));
-    if (each.scalar_type() == at::kDouble) type = at::kDouble;
-  }
-  c10::AutoGradMode mode(false);
-  std::vector<at::Tensor> rows;
-  for (const at::Tensor& each : tensors) rows.push_back(each.detach().reshape({-1}).to(at::kCPU, type));
-  return at::cat(rows);
-}
+// Below this size tensors travel together: each message has a price of its own.
+constexpr int64_t kAlone = 1 << 16;  // numbers
 
-void fromRow(const at::Tensor& row, const std::vector<at::Tensor>& tensors) {
-  c10::AutoGradMode mode(false);
-  int64_t start = 0;
-  for (const at::Tensor& each : tensors) {
-    each.detach().copy_(row.narrow(0, start, each.numel()).view(each.sizes()));
-    start += each.numel();
+// Tensors on their way, in an order and a layout that alone decide the last bits of a sum: large ones as they are, the
+// others in one row of memory of the CPU.
+struct Cargo {
+  std::vector<at::Tensor> alone;   // rows that are the tensors' own memory
+  std::vector<at::Tensor> packed;  // the others
+  at::Tensor row;                  // where `packed` travel; undefined for none
+
+  explicit Cargo(const std::vector<at::Tensor>& tensors) {
+    c10::AutoGradMode mode(false);
+    c10::ScalarType type = at::kFloat;
+    for (const at::Tensor& each : tensors) {
+      if (!each.defined()) throw Refusal("tensors must not hold null");
+      if (!at::isFloatingType(each.scalar_type())) throw Refusal("tensors must be floating, got " + describeTensor(each));
+      const at::Tensor own = each.detach();
+      const bool isWide = own.scalar_type() == at::kFloat || own.scalar_type() == at::kDouble;
+      if (isWide && own.device().is_cpu() && own.is_contiguous() && own.numel() >= kAlone) {
+        alone.push_back(own.view({-1}));
+      } else {
+        packed.push_back(own);
+        if (own.scalar_type() == at::kDouble) type = at::kDouble;
+      }
+    }
+    std::vector<at::Tensor> rows;
+    for (const at::Tensor& each : packed) rows.push_back(each.reshape({-1}).to(at::kCPU, type));
+    if (!rows.empty()) row = at::cat(rows);
   }
+
+  // Blocks.
+  void travel(const std::function<void(std::vector<at::Tensor>&)>& send) const {
+    for (const at::Tensor& each : alone) {
+      std::vector<at::Tensor> own{each};
+      send(own);
+    }
+    if (!row.defined() || row.numel() == 0) return;
+    std::vector<at::Tensor> rows{row};
+    send(rows);
+  }
+
+  void unpack() const {
+    c10::AutoGradMode mode(false);
+    int64_t start = 0;
+    for (const at::Tensor& each : packed) {
+      each.copy_(row.narrow(0, start, each.numel()).view(each.sizes()));
+      start += each.numel();
+    }
+  }
+};
+
+void ship(Call& call, size_t callback, const std::vector<at::Tensor>& tensors,
+          std::function<void(std::vector<at::Tensor>&)> send) {
+  if (tensors.empty()) throw Refusal("tensors must not be empty");
+  requireFunction(call, callback, "callback");
+  const auto cargo = std::make_shared<Cargo>(tensors);
+  auto job = std::make_unique<Job>();
+  job->work = [cargo, send = std::move(send)] { cargo->travel(send); };
+  job->finish = [cargo](napi_env env) {
+    cargo->unpack();
+    return makeUndefined(env);
+  };
+  enqueue(call, callback, std::move(job));
 }
 
 // allReduce([tensors], callback): each becomes its sum over the ranks
 napi_value allReduce(Call& call) {
   Group& own = requireGroup(call);
-  const auto tensors = call.tensors(0, "tensors");
-  if (tensors.empty()) throw Refusal("tensors must not be empty");
-  requireFunction(call, 1, "callback");
-  const at::Tensor row = asRow(tensors);
-  auto job = std::make_unique<Job>();
-  job->work = [&own, row] {
-    std::vector<at::Tensor> rows{row};
-    own.collectives->allreduce(rows)->wait();
-  };
-  job->finish = [row, tensors](napi_env env) {
-    fromRow(row, tensors);
-    return makeUndefined(env);
-  };
-  enqueue(call, 1, std::move(job));
+  ship(call, 1, call.tensors(0, "tensors"),
+       [&own](std::vector<at::Tensor>& rows) { own.collectives->allreduce(rows)->wait(); });
   return makeUndefined(call.env);
 }
 
 // broadcast([tensors], root, callback): each becomes that of the root
 napi_value broadcast(Call& call) {
   Group& own = requireGroup(call);
-  const auto tensors = call.tensors(0, "tensors");
-  if (tensors.empty()) throw Refusal("tensors must not be empty");
   const int64_t root = call.integer(1, "root");
   if (root < 0 || root >= own.size) throw Refusal("root must be a rank of the group, got " + std::to_string(root));
-  requireFunction(call, 2, "callback");
-  const at::Tensor row = asRow(tensors);
-  auto job = std::make_unique<Job>();
-  job->work = [&own, row, root] {
-    std::vector<at::Tensor> rows{row};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    own.collectives->broadcast(rows, options)->wait();
-  };
-  job->finish = [row, tensors](napi_env env) {
-    fromRow(row, tensors);
-    return makeUndefined(env);
-  };
-  enqueue(call, 2, std::move(job));
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  ship(call, 2, call.tensors(0, "tensors"),
+       [&own, options](std::vector<at::Tensor>& rows) { own.collectives->broadcast(rows, options)->wait(); });
   return makeUndefined(call.env);
 }
 

@@ -58,7 +58,7 @@ const LOST_FIRST = 1500;
 /** Exit code of a process that ends because another rank has. */
 const LOST = 1;
 
-/** Gradients are added in rows of this size: large enough for full bandwidth, small beside the gradients. */
+/** Tensors travel in groups of about this size, since small ones are copied: large enough for full bandwidth. */
 const BUCKET_BYTES = 25 * 2 ** 20;
 
 /** This process's number in its group, from 0. */

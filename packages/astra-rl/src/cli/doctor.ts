@@ -1,15 +1,34 @@
-import { Command } from "@commander-js/extra-typings";
-import { AstraError, engineInformation, noGrad, ones, scope, synchronize, type DType } from "@astra-rl/torch";
+import { Command, type CommandUnknownOpts } from "@commander-js/extra-typings";
+import {
+  AstraError,
+  distributed,
+  engineInformation,
+  noGrad,
+  ones,
+  scope,
+  synchronize,
+  UsageError,
+  type DType,
+} from "@astra-rl/torch";
 import { fastestTypes } from "../models/index.js";
+import { measureConnection, showConnection } from "./diagnose-ranks.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 import { createOutput, type Output, type Streams } from "./output.js";
+import { amongRanks, processesOption, runProcesses } from "./ranks.js";
 
 /** `astra-rl doctor`: shows the engine, its speed, and problems. Exit code 1 if nothing works. */
 export function doctorCommand(streams: Streams) {
   return new Command("doctor")
     .description("Say what engine this machine has, how fast it is, and what is wrong")
     .option("--json", "as one JSON object", false)
-    .action(({ json }) => {
+    .option("--distributed", "measure the connection between the processes that a launcher started", false)
+    .addOption(processesOption())
+    .action(async ({ json, distributed: measures, processes = 1 }, command) => {
+      if (measures) {
+        await diagnoseRanks(createOutput(streams, { isRanked: true }), json, processes, command);
+        return;
+      }
+      if (processes > 1) throw new UsageError("--processes: goes with --distributed; add it");
       const output = createOutput(streams);
       const facts = gather();
       const problems = diagnose(facts);
@@ -23,6 +42,29 @@ export function doctorCommand(streams: Streams) {
         throw new AstraError("doctor: something is broken; see above");
       }
     });
+}
+
+async function diagnoseRanks(
+  output: Output,
+  json: boolean,
+  processes: number,
+  command: CommandUnknownOpts,
+): Promise<void> {
+  if (processes > 1) {
+    await runProcesses(processes, command);
+    return;
+  }
+  if (distributed.launchedOptions() === null) {
+    throw new UsageError(
+      "--distributed: no launcher has started several processes; start it as a training would be, with torchrun --no-python, " +
+        "srun or mpirun, or add --processes 2 to try this machine",
+    );
+  }
+  await amongRanks(output, async () => {
+    const facts = await measureConnection();
+    if (json) output.json(facts);
+    else showConnection(facts, output);
+  });
 }
 
 function gather(): Facts {

@@ -19,6 +19,8 @@ export interface UpdateTotals {
   skipped: number;
   /** Epochs started. */
   epochs: number;
+  /** Milliseconds in which gradients were added over several processes, with the wait for the slowest. */
+  reduced: number;
 }
 
 /** Metrics of the updates; the loss and the algorithm's logs are weighted means over batches. */

@@ -368,6 +368,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         ...sumOfRanks(await distributed.allGatherObject(workValues(before, this.system.counters()))),
         "time/rollout_s": (rolledOut - start) / 1000,
         "time/update_s": (updated - rolledOut) / 1000,
+        ...(distributed.worldSize() === 1 ? {} : { "time/reduce_s": totals.reduced / 1000 }),
       };
     });
   }
@@ -431,6 +432,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
       updates: 0,
       skipped: 0,
       epochs: 0,
+      reduced: 0,
     };
     // Leftover gradients would leak into the first update.
     this.optimizer.zeroGrad();
@@ -482,7 +484,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         for (const { grad } of this.parameters) grad?.mul_(scale / weight);
       });
     }
+    const start = this.clock();
     await reduceGradients(this.parameters);
+    totals.reduced += this.clock() - start;
     const norm = this.clipGradient();
     if (!Number.isFinite(norm)) {
       await this.skipUpdate(totals);

@@ -49,12 +49,13 @@ function run(command: string, args: readonly string[], env: Record<string, strin
     env: { ...process.env, OMP_NUM_THREADS: "1", ...env },
   });
   running.add(child);
-  let err = "";
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (chunk: Buffer) => (out += String(chunk)));
   child.stderr.on("data", (chunk: Buffer) => (err += String(chunk)));
-  return new Promise<{ code: number | null; err: string }>((resolve) => {
+  return new Promise<{ code: number | null; out: string; err: string }>((resolve) => {
     child.once("close", (code) => {
       running.delete(child);
-      resolve({ code, err });
+      resolve({ code, out, err });
     });
   });
 }
@@ -101,9 +102,34 @@ describe("launchers", () => {
     const folder = join(file, "..", "run");
     const args = [PROGRAM, "train", file, "--run-dir", folder, "--quiet"];
     const ended = await Promise.all([0, 1].map((rank) => run(process.execPath, args, environment(rank))));
-    expect(ended).toEqual([0, 1].map(() => ({ code: 0, err: "" })));
+    expect(ended).toEqual([0, 1].map(() => ({ code: 0, out: "", err: "" })));
     expect(metricsOf(folder)).toHaveLength(2);
     expect(processesOf(folder)).toEqual([2]);
+  });
+});
+
+describe("astra-rl doctor --distributed", () => {
+  it("shows the ranks, and measures what connects them", async () => {
+    const { code, out, err } = await run(process.execPath, [
+      PROGRAM,
+      "doctor",
+      "--distributed",
+      "--processes",
+      "2",
+    ]);
+    expect([code, err]).toEqual([0, ""]);
+    expect(out).toMatch(/^rank +machine +libtorch +ISA +threads +free memory$/mu);
+    expect(out.match(/^[01] +\S+/gmu)).toHaveLength(2);
+    expect(out).toMatch(/^latency +\d+\.\d+ ms/mu);
+    expect(out).toMatch(/^bandwidth +\d+ MB of gradients summed in a second$/mu);
+  });
+
+  it("says how it is started", async () => {
+    const { code, err } = await run(process.execPath, [PROGRAM, "doctor", "--distributed"]);
+    expect(code).toBe(2);
+    expect(err).toMatch(
+      /^astra-rl: --distributed: no launcher has started several processes; start it as a training/u,
+    );
   });
 });
 

@@ -70,7 +70,16 @@ describe("what ranks agree on", () => {
   });
 
   it("sums what each did, and counts once what all did together", async () => {
-    const own = { loss: 1, weight: 2, logs: new Map([["a", 1]]), norm: 3, updates: 4, skipped: 1, epochs: 2 };
+    const own = {
+      loss: 1,
+      weight: 2,
+      logs: new Map([["a", 1]]),
+      norm: 3,
+      updates: 4,
+      skipped: 1,
+      epochs: 2,
+      reduced: 5,
+    };
     gather([{ ...own, loss: 10, weight: 20, logs: new Map([["b", 5]]) }]);
     expect(await totalsOfRanks(own)).toEqual({
       ...own,

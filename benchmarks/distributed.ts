@@ -1,0 +1,173 @@
+/**
+ * One process and several, each with one thread: episodes per second, and what communication costs.
+ *
+ *     npm run bench:distributed -- [--model DIR] [--processes 1,2] [--episodes 8] [--steps 3] [--rounds 3] [--dtype auto]
+ *         [--set KEY=VALUE …] [--output FILE.md]
+ *
+ * The sizes take turns, `rounds` times, so that a machine that changes its speed changes all of them. Of each run the first step is not
+ * counted. "waiting and adding" is `time/reduce_s`: the sum of the gradients, with the wait for the slowest rank; "adding
+ * alone" is the same sum between processes that wait for nothing. The model is GPT-2 with 124M parameters.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { makeCheckpoint } from "./make-checkpoint.js";
+import { busy, median } from "./measure.js";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+const { values } = parseArgs({
+  options: {
+    model: { type: "string", default: join(root, ".cache", "gpt2-124m") },
+    processes: { type: "string", default: "1,2" },
+    episodes: { type: "string", default: "8" },
+    steps: { type: "string", default: "3" },
+    rounds: { type: "string", default: "3" },
+    dtype: { type: "string", default: "auto" },
+    set: { type: "string", multiple: true, default: [] },
+    output: { type: "string" },
+  },
+});
+const sizes = values.processes.split(",").map(Number);
+const log = (line: string) => console.error(line);
+
+interface Round {
+  rollout: number;
+  update: number;
+  reduce: number;
+}
+
+/** Seconds of the counted steps of one run. */
+function train(processes: number, config: string): Round[] {
+  const folder = mkdtempSync(join(tmpdir(), "bench-distributed-"));
+  try {
+    const program = join(root, "packages", "astra-rl", "bin", "astra-rl.js");
+    const args = ["train", config, "--run-dir", join(folder, "run"), "--quiet"];
+    const many = processes === 1 ? [] : ["--processes", String(processes)];
+    const settings = values.set.flatMap((setting) => ["--set", setting]);
+    const { status, stderr } = spawnSync(process.execPath, [program, ...args, ...many, ...settings], {
+      encoding: "utf8",
+      env: { ...process.env, OMP_NUM_THREADS: "1" },
+    });
+    // 3: nothing is said of the target, which these models are not for.
+    if (status !== 0 && status !== 3) throw new Error(stderr);
+    return readFileSync(join(folder, "run", "metrics.jsonl"), "utf8")
+      .trim()
+      .split("\n")
+      .slice(1)
+      .map((line) => {
+        const record = JSON.parse(line) as Record<string, number>;
+        return {
+          rollout: record["time/rollout_s"]!,
+          update: record["time/update_s"]!,
+          reduce: record["time/reduce_s"] ?? 0,
+        };
+      });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Seconds in which processes add 124M numbers each, and of the processor that it takes. */
+async function adding(processes: number): Promise<{ wall: number; processor: number }> {
+  const text = `
+    import { distributed, ones } from "@astra-rl/torch";
+    await distributed.initProcessGroup(distributed.launchedOptions());
+    // As many numbers as GPT-2 has, in tensors of its sizes.
+    const tensors = [ones([50257, 768]), ones([1024, 768]), ...Array.from({ length: 12 }, () => ones([7_087_872]))];
+    const times = [];
+    for (let i = 0; i < 6; i++) {
+      await distributed.barrier();
+      const [start, before] = [performance.now(), process.cpuUsage()];
+      await distributed.allReduce_(tensors);
+      const { user, system } = process.cpuUsage(before);
+      if (i > 0) times.push([(performance.now() - start) / 1000, (user + system) / 1e6]);
+    }
+    console.log(JSON.stringify(times));
+    await distributed.destroyProcessGroup();`;
+  const port = 20_000 + (process.pid % 9000);
+  const outputs = await Promise.all(
+    Array.from({ length: processes }, (_, rank) => {
+      const group = { RANK: rank, WORLD_SIZE: processes, MASTER_ADDR: "127.0.0.1", MASTER_PORT: port };
+      const numbers = Object.fromEntries(Object.entries(group).map(([name, value]) => [name, String(value)]));
+      const child = spawn(process.execPath, ["--input-type=module", "-e", text], {
+        cwd: join(root, "packages", "lm"),
+        stdio: ["ignore", "pipe", "inherit"],
+        env: { ...process.env, OMP_NUM_THREADS: "1", ...numbers },
+      });
+      let output = "";
+      child.stdout.on("data", (chunk: Buffer) => (output += String(chunk)));
+      return new Promise<[number, number][]>((resolve) => {
+        child.once("close", () => resolve(JSON.parse(output) as [number, number][]));
+      });
+    }),
+  );
+  return {
+    wall: median(outputs[0]!.map(([wall]) => wall)),
+    processor: median(outputs[0]!.map(([, processor]) => processor)),
+  };
+}
+
+if (busy()) log("This machine is busy: the figures say little.");
+const prompts = join(root, "packages", "astra-rl", "world", "prompts", "train.json");
+if (!existsSync(values.model)) {
+  log("Making the checkpoint: some minutes.");
+  const texts = JSON.parse(readFileSync(prompts, "utf8")) as string[];
+  await makeCheckpoint({ prompts: texts, output: values.model, steps: 60, seed: 0, log });
+}
+const folder = mkdtempSync(join(tmpdir(), "bench-distributed-"));
+const config = join(folder, "run.yaml");
+writeFileSync(
+  config,
+  `
+models: { tester: ${JSON.stringify(values.model)}, target: ${JSON.stringify(values.model)}, dtype: ${values.dtype} }
+prompts: { train: ${JSON.stringify(prompts)}, dev: ${JSON.stringify(prompts)}, test: ${JSON.stringify(prompts)} }
+sampler: { width: 2, depth: 3 }
+scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
+generation: { tester: { maxNewTokens: 32, minNewTokens: 32 }, target: { maxNewTokens: 32, minNewTokens: 32 } }
+algorithm: { type: grpo, klLossCoefficient: 0.05 }
+training: { trainingSteps: ${Number(values.steps) + 1}, evaluateEvery: 0, checkpointEvery: 0, keepGraphs: false, numEpisodesPerExperience: ${values.episodes}, batchSize: 16, learningRate: 1e-5 }
+`,
+);
+const rounds = new Map(sizes.map((size): [number, Round[]] => [size, []]));
+try {
+  for (let round = 0; round < Number(values.rounds); round++) {
+    for (const size of sizes) {
+      rounds.get(size)!.push(...train(size, config));
+      log(`round ${round + 1}: ${size} of ${sizes.join(", ")} processes`);
+    }
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+const episodes = Number(values.episodes);
+const lines = [
+  `${cpus()[0]?.model ?? "unknown"}, one thread a process, ${episodes} episodes of width 2 and depth 3 a step, ${values.rounds} rounds of ${values.steps} steps, medians`,
+  "",
+  "| processes | rollout | update | of it waiting and adding | adding alone | episodes per second | times one process |",
+  "| --------- | ------- | ------ | ------------------------ | ------------ | ------------------- | ----------------- |",
+];
+let one: number | null = null;
+for (const size of sizes) {
+  const all = rounds.get(size)!;
+  const of = (value: (round: Round) => number) => median(all.map(value));
+  const [rollout, update, reduce] = [
+    of((each) => each.rollout),
+    of((each) => each.update),
+    of((each) => each.reduce),
+  ];
+  const rate = median(all.map((each) => episodes / (each.rollout + each.update)));
+  one ??= size === 1 ? rate : null;
+  const sum = size === 1 ? null : await adding(size);
+  const share = (part: number) => `${part.toFixed(2)} s (${((100 * part) / update).toFixed(1)} %)`;
+  lines.push(
+    `| ${size} | ${rollout.toFixed(2)} s | ${update.toFixed(2)} s | ${size === 1 ? "–" : share(reduce)} | ` +
+      `${sum === null ? "–" : `${share(sum.wall)}, ${sum.processor.toFixed(2)} s of a processor`} | ${rate.toFixed(3)} | ` +
+      `${one === null ? "–" : (rate / one).toFixed(2)} |`,
+  );
+}
+console.log(lines.join("\n"));
+if (values.output !== undefined) writeFileSync(values.output, `${lines.join("\n")}\n`);
