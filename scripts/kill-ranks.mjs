@@ -111,7 +111,8 @@ while (done < moments && stepsOf(run) < steps) {
   // One in four while the ranks start and meet, the others within the steps after the first.
   const before = stepsOf(run);
   const isEarly = random() < 0.25;
-  while (!isEarly && stepsOf(run) === before && ranks.every((rank) => rank.isRunning())) await sleep(10);
+  const isWaiting = () => stepsOf(run) === before && ranks.every((rank) => rank.isRunning());
+  if (!isEarly) while (isWaiting()) await sleep(10);
   await sleep((isEarly ? 2500 : 1000) * random());
   const victim = Math.floor(random() * worldSize);
   const signal = done % 3 === 2 ? "SIGSTOP" : "SIGKILL";

@@ -1,5 +1,5 @@
 // What fuzzers and killed runs find in a night: generated configurations, run folders, scorers and locks, command lines, runs that
-// are killed, renamed folders, fights for a lock; and the tests with programs of others, which it installs: `transformers serve` as a
+// are killed, also of several processes, renamed folders, fights for a lock; and the tests with programs of others, which it installs: `transformers serve` as a
 // server, and promptfoo, lm-eval and Python's openai as clients.
 //
 //   npm run nightly [-- COUNT [SEED]]     COUNT: generated cases in all, 10,000 unless told otherwise
@@ -36,6 +36,10 @@ for (const [name, ...args] of RUNS) {
   });
   if (status !== 0) failed += 1;
 }
+// Ranks of a run of several processes, killed and stopped.
+const killed = fileURLToPath(new URL("kill-ranks.mjs", import.meta.url));
+const moments = ["--moments", String(Math.ceil(Number(times) / 2)), "--seed", seed];
+if (spawnSync(process.execPath, [killed, ...moments], { stdio: "inherit" }).status !== 0) failed += 1;
 // Programs of others, on both sides of the API. Each is installed into the folder for temporary files, unless its variable names one.
 const folder = join(tmpdir(), "astra-rl-tools");
 const run = (program, ...args) => spawnSync(program, args, { stdio: "inherit" }).status === 0;
@@ -49,13 +53,13 @@ const TOOLS = [
     executable: join(folder, "transformers", "bin", "transformers"),
     install: () => pip(join(folder, "transformers"), "torch", "accelerate", "transformers[serving]"),
   },
-  {
+  ...["serve/tools", "serve/trl", "distributed/launchers"].map((name) => ({
     variable: "ASTRA_PYTHON",
-    test: "packages/astra-rl/test/serve/tools.test.ts",
+    test: `packages/astra-rl/test/${name}.test.ts`,
     executable: join(folder, "python", "bin", "python"),
     install: () =>
       pip(join(folder, "python"), "torch", "transformers", "openai", "lm-eval[api]", "trl", "datasets"),
-  },
+  })),
   {
     variable: "ASTRA_PROMPTFOO",
     test: "packages/astra-rl/test/serve/tools.test.ts",
@@ -88,5 +92,5 @@ for (const { variable, test, executable, install } of TOOLS) {
 }
 if (spawnSync("npx", ["vitest", "run", ...tests], { stdio: "inherit", env }).status !== 0) failed += 1;
 
-process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 1} programs, ${failed} with failures\n`);
+process.stdout.write(`nightly: seed ${seed}, ${RUNS.length + 2} programs, ${failed} with failures\n`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -222,7 +222,8 @@ export async function build({
     "-DNODE_GYP_MODULE_NAME=torch",
     ...layout.includeFolders.flatMap((folder) => ["-isystem", folder]),
     // After libtorch's folders, so that Gloo's own headers are taken where there are some.
-    ...["-isystem", join(sourceFolders[0], "gloo-declarations")],
+    "-isystem",
+    join(sourceFolders[0], "gloo-declarations"),
   ];
   const version = versionOf(layout);
   const print = fingerprint(layout, [compiler, ...flags], files);

@@ -56,7 +56,7 @@ interface EvalOptions {
 
 async function evaluateFrom(
   config: string,
-  { split, output: file, json, quiet: _, ...given }: EvalOptions,
+  { split, output: file, json, ...given }: EvalOptions,
   output: Output,
 ): Promise<void> {
   const isFirst = distributed.rank() === 0;

@@ -61,7 +61,7 @@ interface RolloutOptions {
 
 async function rollout(
   config: string,
-  { episodes, seed, json, tokens, quiet: _, ...given }: RolloutOptions,
+  { episodes, seed, json, tokens, ...given }: RolloutOptions,
   output: Output,
 ): Promise<void> {
   if (tokens && !json) throw new UsageError("--tokens: token ids are shown as JSON only; add --json");

@@ -116,7 +116,9 @@ describe("graphs that travel between processes", () => {
     const grid = { board: new Float64Array([1, 2]), moves: new Map([["a", 1]]) };
     const graph = (state: unknown) => new Graph<unknown, string>({ context: state });
     expect(sent([graph(grid)])[0]!.context).toEqual(grid);
-    class Board {}
+    class Board {
+      rows = 8;
+    }
     expect(() => packGraphs([graph(new Board())])).toThrow(
       /^distributed: a state or message of the class Board cannot travel between processes; use plain data/u,
     );

@@ -1,7 +1,7 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { createServer, type Server } from "node:net";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { distributed, engineInformation, ones } from "../../src/index.js";
 import { addon } from "../../src/native.js";
 
@@ -166,6 +166,62 @@ describe("a group of processes", () => {
         expect.stringMatching(/^distributed: a value cannot travel between processes: .* use plain data$/u),
         "distributed: this process has joined a group already",
       ]);
+    }
+  });
+});
+
+const ip = (...args: string[]) => spawnSync("ip", args, { encoding: "utf8" }).status === 0;
+const space = `astra${process.pid}`;
+/** Two machines, as namespaces of this one, with a cable between them; needs root and iproute2. */
+const hasCable =
+  ip("netns", "add", `${space}-0`) &&
+  ip("netns", "add", `${space}-1`) &&
+  ip("link", "add", `${space}0`, "type", "veth", "peer", "name", `${space}1`) &&
+  [0, 1].every(
+    (end) =>
+      ip("link", "set", `${space}${end}`, "netns", `${space}-${end}`) &&
+      ip("-n", `${space}-${end}`, "addr", "add", `10.213.0.${end + 1}/24`, "dev", `${space}${end}`) &&
+      ip("-n", `${space}-${end}`, "link", "set", `${space}${end}`, "up") &&
+      ip("-n", `${space}-${end}`, "link", "set", "lo", "up"),
+  );
+if (!hasCable) process.stderr.write("distributed.test.ts: no network is cut: that needs root and iproute2\n");
+afterAll(() => {
+  for (const end of [0, 1]) ip("netns", "del", `${space}-${end}`);
+});
+
+describe.skipIf(!hasCable)("two machines", () => {
+  it("both end within seconds when the cable between them is pulled", async () => {
+    let cut = 0;
+    const ranks = [0, 1].map((rank) => {
+      const args = ["netns", "exec", `${space}-${rank}`, process.execPath, "--import", "tsx", RANK];
+      const child = spawn("ip", [...args, "silence", String(rank), "2", "29400"], {
+        stdio: ["ignore", "pipe", "pipe"],
+        env: { ...process.env, RANK_MASTER: "10.213.0.1" },
+      });
+      children.push(child);
+      let [output, errors] = ["", ""];
+      const joined = new Promise<void>((resolve) => {
+        child.stdout.on("data", (chunk: Buffer) => {
+          output += String(chunk);
+          resolve();
+        });
+      });
+      child.stderr.on("data", (chunk: Buffer) => (errors += String(chunk)));
+      const ended = new Promise<{ code: number | null; output: string; errors: string; after: number }>(
+        (resolve) => {
+          child.once("close", (code) => resolve({ code, output, errors, after: performance.now() - cut }));
+        },
+      );
+      return { joined, ended };
+    });
+    await Promise.all(ranks.map(({ joined }) => joined));
+    cut = performance.now();
+    expect(ip("-n", `${space}-1`, "link", "set", `${space}1`, "down")).toBe(true);
+    const ended = await Promise.all(ranks.map((rank) => rank.ended));
+    for (const [rank, { code, output, errors, after }] of ended.entries()) {
+      expect([code, errors]).toEqual([1, ""]);
+      expect(output).toBe(`{"joined":${rank}}\n{"lost":${1 - rank}}\n`);
+      expect(after).toBeLessThan(8000);
     }
   });
 });

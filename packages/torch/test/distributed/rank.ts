@@ -14,7 +14,7 @@ async function join(timeout = 20): Promise<void> {
     say({ lost });
     process.exit(1);
   };
-  const address = { masterAddress: "127.0.0.1", masterPort };
+  const address = { masterAddress: process.env["RANK_MASTER"] ?? "127.0.0.1", masterPort };
   await distributed.initProcessGroup({
     ...address,
     rank,
@@ -92,6 +92,13 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     if (rank === 1) compute(20_000);
     await distributed.barrier();
     await sleep(20_000);
+  },
+
+  /** Neither dies, nor says anything. */
+  async silence() {
+    await join();
+    say({ joined: rank });
+    await sleep(30_000);
   },
 
   /** Rank 0 dies. */
