@@ -100,13 +100,15 @@ export async function runProcesses(count: number, command: CommandUnknownOpts): 
     };
     return spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "inherit", "inherit"], env });
   });
-  // The terminal sends Ctrl-C to all of them; a signal to this process alone has to be passed on.
+  // The terminal sends Ctrl-C to all of them, which take twice within a moment for once.
   const passOn = (signal: NodeJS.Signals) => {
     for (const child of children) child.kill(signal);
   };
+  // Ctrl-\ asks rank 0 for a conversation, and is not for this process.
   const ignore = () => undefined;
   process.on("SIGTERM", passOn);
-  process.on("SIGINT", process.stdin.isTTY ? ignore : passOn);
+  process.on("SIGINT", passOn);
+  process.on("SIGQUIT", ignore);
   let mercy: NodeJS.Timeout | undefined;
   const end = (code: number) => {
     // Ranks notice the end of another by themselves, but not while they meet.
@@ -129,8 +131,8 @@ export async function runProcesses(count: number, command: CommandUnknownOpts): 
   } finally {
     clearTimeout(mercy);
     process.off("SIGTERM", passOn);
-    process.off("SIGINT", ignore);
     process.off("SIGINT", passOn);
+    process.off("SIGQUIT", ignore);
   }
 }
 
