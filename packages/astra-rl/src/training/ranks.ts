@@ -36,7 +36,6 @@ export async function outcomeOfRanks(own: {
 
 /** Replaces the gradient of each parameter by its sum over the ranks; one that no rank has stays absent. */
 export async function reduceGradients(parameters: readonly Tensor[]): Promise<void> {
-  if (distributed.worldSize() === 1) return;
   const have = await distributed.allGatherObject(parameters.map(({ grad }) => grad !== null));
   const trained = parameters.filter((_, index) => have.some((own) => own[index]));
   noGrad(() => {

@@ -484,9 +484,11 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
         for (const { grad } of this.parameters) grad?.mul_(scale / weight);
       });
     }
-    const start = this.clock();
-    await reduceGradients(this.parameters);
-    totals.reduced += this.clock() - start;
+    if (distributed.worldSize() > 1) {
+      const start = this.clock();
+      await reduceGradients(this.parameters);
+      totals.reduced += this.clock() - start;
+    }
     const norm = this.clipGradient();
     if (!Number.isFinite(norm)) {
       await this.skipUpdate(totals);

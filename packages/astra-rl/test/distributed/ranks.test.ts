@@ -1,6 +1,17 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { distributed, tensor } from "@astra-rl/torch";
-import { inShares, shareOf } from "../../src/core/index.js";
+import { Conversation, Message } from "@astra-rl/lm";
+import { packGraphs } from "../../src/core/graph-parcel.js";
+import {
+  Graph,
+  growInShares,
+  inShares,
+  Node,
+  shareOf,
+  type NodeFields,
+  type System,
+} from "../../src/core/index.js";
+import { ASTSampler } from "../../src/sampler/index.js";
 import { outcomeOfRanks, reduceGradients, sumOfRanks, totalsOfRanks } from "../../src/training/ranks.js";
 import { ownersOf } from "../../src/training/sharded-optimizer.js";
 
@@ -105,11 +116,55 @@ describe("what ranks agree on", () => {
     });
   });
 
-  it("leaves gradients alone in a process alone", async () => {
-    const parameter = tensor([1], { requiresGrad: true });
-    await reduceGradients([parameter]);
-    expect(parameter.grad).toBeNull();
-    parameter.dispose();
+  it("adds the gradients that some rank has, and leaves others absent", async () => {
+    const sum = vi.spyOn(distributed, "allReduce_").mockResolvedValue(undefined);
+    vi.spyOn(distributed, "allGatherObject").mockResolvedValue([
+      [true, false, false],
+      [false, true, false],
+    ]);
+    const parameters = [1, 2, 3].map((value) => tensor([value], { requiresGrad: true }));
+    parameters[0]!.grad = tensor([5]);
+    await reduceGradients(parameters);
+    expect(parameters.map(({ grad }) => grad?.toArray() ?? null)).toEqual([[5], [0], null]);
+    expect(sum.mock.calls[0]![0]).toHaveLength(2);
+    for (const parameter of parameters) {
+      parameter.grad?.dispose();
+      parameter.dispose();
+    }
+  });
+});
+
+describe("graphs that grew on another rank", () => {
+  it("are made of the sampler's nodes, also where nodeFrom is overridden", async () => {
+    class Marked extends Node {}
+    class Marking extends ASTSampler {
+      override nodeFrom(fields: NodeFields): Node {
+        return new Marked(fields);
+      }
+    }
+    const grown = (episode: number, type: new (fields: NodeFields) => Node) => {
+      const context = Conversation.of(`Prompt ${episode}.`);
+      const fields = { context, probe: new Message("tester", "a"), response: new Message("target", "b") };
+      return new Graph({ context, children: [new type({ ...fields, reward: episode })], episode });
+    };
+    vi.spyOn(distributed, "worldSize").mockReturnValue(2);
+    vi.spyOn(distributed, "rank").mockReturnValue(0);
+    vi.spyOn(distributed, "allGatherObject").mockImplementation((own) =>
+      Promise.resolve([
+        own,
+        structuredClone({ graphs: packGraphs([grown(1, Marked)]), about: ["of the other"] }),
+      ] as never),
+    );
+    const sampler = new Marking({ stateOf: (text: string) => Conversation.of(text) } as unknown as System, [
+      "Hello.",
+    ]);
+    const { graphs, about } = await growInShares([0, 1], sampler, async (share) => ({
+      graphs: share.map((episode) => grown(episode, Marked)),
+      about: ["of this"],
+    }));
+    expect(graphs.map(({ episode }) => episode)).toEqual([0, 1]);
+    for (const { children } of graphs) expect(children[0]).toBeInstanceOf(Marked);
+    expect(about).toEqual(["of this", "of the other"]);
   });
 });
 

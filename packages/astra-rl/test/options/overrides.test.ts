@@ -166,6 +166,7 @@ const SEEN: { [K in keyof Kinds]: Record<string, Override> } = {
       throw new UsageError("given a state");
     },
     startsFromPrompts: () => false,
+    nodeFrom: (base, args) => base(...args),
     begin: (base, args) => marked(base(...args) as Graph),
     makeGraph: (base, args) => marked(base(...args) as Graph),
     growTrees: () => Promise.resolve(),
@@ -270,7 +271,10 @@ function marked<S, A>(graph: Graph<S, A>): Graph<S, A> {
 
 /** Overrides that a plain run does not call; what does is another test's. */
 const NOT_HERE: { [K in keyof Kinds]: Record<string, string> } = {
-  Sampler: { startsFromPrompts: "test/sampler/rollout-only.test.ts" },
+  Sampler: {
+    startsFromPrompts: "test/sampler/rollout-only.test.ts",
+    nodeFrom: "test/distributed/ranks.test.ts",
+  },
   Evaluator: {},
   Harness: {},
   Trainer: {
