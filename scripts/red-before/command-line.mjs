@@ -453,7 +453,7 @@ export const COMMAND_LINE = [
     file: runs,
     test: "by eval below its table, and by train at its end, with the checkpoints that there are",
     source: source("cli/train"),
-    from: "        for (const line of found) output.note(line);\n",
+    from: "    for (const line of found) output.note(line);\n",
     to: "",
   },
   {
@@ -469,7 +469,7 @@ export const COMMAND_LINE = [
     file: test("cli/run-record"),
     test: "a run says when, where and from what it was made, with copies of what is small",
     source: source("cli/train"),
-    from: "          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });\n",
+    from: "        await recordSession(folder, configuration, { resume, formats: formats.formats, servers });\n",
     to: "",
   },
   {

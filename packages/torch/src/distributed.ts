@@ -240,6 +240,7 @@ export async function destroyProcessGroup(): Promise<void> {
     addon().leaveGroup();
     await barrier();
   }
+  // Not ALONE itself: a process joins one group in its life, as the addon never frees it.
   group = { ...ALONE };
 }
 
