@@ -3,11 +3,12 @@
  * Kills and stops ranks of a run at random moments, and checks that all ranks end in time, with one error, and that the
  * run that goes on is, to the bit, the one that nothing happened to.
  *
- *   node scripts/kill-ranks.mjs [--moments 50] [--ranks 3] [--seed 1] [--steps 150]
+ *   node scripts/kill-ranks.mjs [--moments 50] [--ranks 3] [--seed 1] [--steps 150] [--cable]
  *
- * Every third moment a rank is stopped (SIGSTOP) instead of killed: the others notice at the collective's timeout.
+ * Every third moment a rank is stopped (SIGSTOP) instead of killed: the others notice at the collective's timeout. With
+ * --cable two ranks run in network namespaces, whose connection is cut instead; that needs root and iproute2.
  */
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -20,9 +21,11 @@ const { values } = parseArgs({
     ranks: { type: "string", default: "3" },
     seed: { type: "string", default: "1" },
     steps: { type: "string", default: "150" },
+    cable: { type: "boolean", default: false },
   },
 });
-const [moments, worldSize, steps] = [values.moments, values.ranks, values.steps].map(Number);
+const [moments, ranksWanted, steps] = [values.moments, values.ranks, values.steps].map(Number);
+const worldSize = values.cable ? 2 : ranksWanted;
 const program = resolve(import.meta.dirname, "../packages/astra-rl/bin/astra-rl.js");
 const folder = mkdtempSync(join(tmpdir(), "astra-kill-ranks-"));
 /** Seconds. */
@@ -54,21 +57,49 @@ training: { trainingSteps: ${steps}, evaluateEvery: 10, evaluationRollouts: 3, c
 `,
 );
 
+const ip = (...args) => {
+  const { status, stderr } = spawnSync("ip", args, { encoding: "utf8" });
+  if (status !== 0) throw new Error(`ip ${args.join(" ")}: ${stderr}`);
+};
+const space = (rank) => `kill-ranks-${rank}`;
+if (values.cable) {
+  for (const rank of [0, 1]) ip("netns", "add", space(rank));
+  process.once("exit", () => {
+    for (const rank of [0, 1]) ip("netns", "del", space(rank));
+  });
+  ip("link", "add", "cable0", "netns", space(0), "type", "veth", "peer", "name", "cable1", "netns", space(1));
+  for (const rank of [0, 1]) {
+    ip("-n", space(rank), "addr", "add", `10.214.0.${rank + 1}/24`, "dev", `cable${rank}`);
+    for (const device of ["lo", `cable${rank}`]) ip("-n", space(rank), "link", "set", device, "up");
+  }
+}
+
 /** Ports below those that systems give away. */
 let port = 21_000 + (process.pid % 9000);
 
 function startRanks(runFolder, resume) {
   port += 1;
   return Array.from({ length: worldSize }, (_, rank) => {
-    const args = ["train", config, "--run-dir", runFolder, "--quiet", ...(resume ? ["--resume"] : [])];
-    const child = spawn(process.execPath, [program, ...args], {
+    const args = [
+      program,
+      "train",
+      config,
+      "--run-dir",
+      runFolder,
+      "--quiet",
+      ...(resume ? ["--resume"] : []),
+    ];
+    const [command, ...before] = values.cable
+      ? ["ip", "netns", "exec", space(rank), process.execPath]
+      : [process.execPath];
+    const child = spawn(command, [...before, ...args], {
       stdio: ["ignore", "ignore", "pipe"],
       env: {
         ...process.env,
         OMP_NUM_THREADS: "1",
         RANK: String(rank),
         WORLD_SIZE: String(worldSize),
-        MASTER_ADDR: "127.0.0.1",
+        MASTER_ADDR: values.cable ? "10.214.0.1" : "127.0.0.1",
         MASTER_PORT: String(port),
         ASTRA_COLLECTIVE_TIMEOUT: String(TIMEOUT),
         ASTRA_CONNECT_TIMEOUT: String(CONNECT),
@@ -101,7 +132,7 @@ if (untouched.some(({ code }) => code !== 0)) {
 
 const run = join(folder, "run");
 let done = 0;
-const delays = { SIGKILL: [], SIGSTOP: [], joining: [] };
+const delays = { SIGKILL: [], SIGSTOP: [], cut: [], joining: [] };
 while (done < moments && stepsOf(run) < steps) {
   const ranks = startRanks(run, existsSync(join(run, "checkpoints", "last")));
   if (!existsSync(join(run, "checkpoints", "last"))) {
@@ -115,16 +146,19 @@ while (done < moments && stepsOf(run) < steps) {
   if (!isEarly) while (isWaiting()) await sleep(10);
   await sleep((isEarly ? 2500 : 1000) * random());
   const victim = Math.floor(random() * worldSize);
-  const signal = done % 3 === 2 ? "SIGSTOP" : "SIGKILL";
+  const signal = values.cable ? "cut" : done % 3 === 2 ? "SIGSTOP" : "SIGKILL";
   const own = ranks[victim];
   if (!own.isRunning()) break;
-  own.child.kill(signal);
+  if (values.cable) ip("-n", space(victim), "link", "set", `cable${victim}`, "down");
+  else own.child.kill(signal);
   const at = performance.now();
   const others = await Promise.race([
-    Promise.all(ranks.filter((_, rank) => rank !== victim).map(({ ended }) => ended)),
+    // At a cut both live, and both must end.
+    Promise.all(ranks.filter((_, rank) => values.cable || rank !== victim).map(({ ended }) => ended)),
     sleep(90_000).then(() => null),
   ]);
-  own.child.kill("SIGKILL");
+  if (values.cable) ip("-n", space(victim), "link", "set", `cable${victim}`, "up");
+  else own.child.kill("SIGKILL");
   done += 1;
   if (others === null) {
     fail(`moment ${done}: ranks still run 90 s after ${signal} of rank ${victim}`);
@@ -135,7 +169,7 @@ while (done < moments && stepsOf(run) < steps) {
   const lines = others.flatMap(({ errors }) => errors.split("\n").filter((line) => line !== ""));
   const isJoining = lines.some((line) => line.includes("join"));
   delays[isJoining ? "joining" : signal].push(last);
-  const allowed = LONGEST + (isJoining ? CONNECT : signal === "SIGKILL" ? 0 : TIMEOUT);
+  const allowed = LONGEST + (isJoining ? CONNECT : signal === "SIGSTOP" ? TIMEOUT : 0);
   if (last > allowed)
     fail(`moment ${done}: ${signal} of rank ${victim}: the others ended after ${last.toFixed(1)} s`);
   if (others.some(({ code }) => code === 0)) fail(`moment ${done}: a rank ended with code 0`);
@@ -173,7 +207,8 @@ const summary = (list) =>
     : `${list.length}, others ended after ${[...list].sort((a, b) => a - b)[Math.floor(list.length / 2)].toFixed(2)} s (median), ${Math.max(...list).toFixed(2)} s (longest)`;
 console.log(`killed: ${summary(delays.SIGKILL)}`);
 console.log(`stopped: ${summary(delays.SIGSTOP)}`);
-console.log(`either, while the ranks met: ${summary(delays.joining)}`);
+console.log(`cut off: ${summary(delays.cut)}`);
+console.log(`any of these, while the ranks met: ${summary(delays.joining)}`);
 console.log(
   same
     ? "resumed: metrics, graphs, weights and optimizer state are the same, to the bit"
