@@ -24,7 +24,6 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
-#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -61,7 +60,6 @@ struct Job {
 struct Group {
   int rank = 0;
   int size = 1;
-  int exitCode = 1;
   Engine* engine = nullptr;
   napi_threadsafe_function deliver = nullptr;
   napi_threadsafe_function lost = nullptr;
@@ -156,7 +154,7 @@ void reportLost(int rank) {
       const std::string line = "\nrank " + std::to_string(rank) + " has ended; so do the others\n";
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
     }
-    _exit(group->exitCode);
+    _exit(EXIT_FAILURE);
   }).detach();
 }
 
@@ -237,8 +235,7 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> makeGroup(
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, group->rank, group->size, options);
 }
 
-// joinGroup(host, port, listens, prefix, address, rank, size, connect timeout and timeout in ms, exit code, lost(rank),
-// callback(error))
+// joinGroup(host, port, listens, prefix, address, rank, size, connect timeout and timeout in ms, lost(rank), callback(error))
 napi_value joinGroup(Call& call) {
   if (group != nullptr) throw Refusal("this process has joined a group already");
   const std::string host = call.text(0, "host");
@@ -256,9 +253,8 @@ napi_value joinGroup(Call& call) {
   const int64_t rank = between(5, "rank", 0, size - 1);
   const int64_t connectTimeout = between(7, "connectTimeout", 1, kForever.count());
   const int64_t timeout = between(8, "timeout", 1, kForever.count());
-  const int64_t exitCode = between(9, "exitCode", 1, 255);
-  requireFunction(call, 10, "lost");
-  requireFunction(call, 11, "callback");
+  requireFunction(call, 9, "lost");
+  requireFunction(call, 10, "callback");
   // Errors are thrown as well; c10d's log would print each with its C++ frames.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   c10::initLogging();
@@ -268,7 +264,6 @@ napi_value joinGroup(Call& call) {
   auto own = std::make_unique<Group>();
   own->rank = static_cast<int>(rank);
   own->size = static_cast<int>(size);
-  own->exitCode = static_cast<int>(exitCode);
   own->engine = call.engine;
   const napi_value title = makeText(call.env, "distributed");
   check(call.env,
@@ -276,7 +271,7 @@ napi_value joinGroup(Call& call) {
                                         &own->deliver),
         "a thread-safe function");
   check(call.env,
-        napi_create_threadsafe_function(call.env, call.arguments[10], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
+        napi_create_threadsafe_function(call.env, call.arguments[9], nullptr, title, 0, 1, nullptr, nullptr, nullptr,
                                         deliverLost, &own->lost),
         "a thread-safe function");
   // A process waits for the answers to its own requests only.
@@ -305,7 +300,7 @@ napi_value joinGroup(Call& call) {
       if (other != group->rank && (group->rank == 0 || other == 0)) std::thread(watchRank, other).detach();
     }
   };
-  enqueue(call, 11, std::move(job));
+  enqueue(call, 10, std::move(job));
   return makeUndefined(call.env);
 }
 

@@ -7,7 +7,6 @@
 import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
-import { readFileSync } from "node:fs";
 import { deserialize, serialize } from "node:v8";
 
 import { bytesOf } from "./dtype.js";
@@ -15,7 +14,7 @@ import { AstraError, describeValue, UsageError } from "./errors.js";
 import { allowedProcessors } from "./control-groups.js";
 import { addon } from "./native.js";
 import type { Tensor } from "./tensor.js";
-import { computingCores, namedThreads } from "./threads.js";
+import { allowedProcessorList, computingCores, namedThreads } from "./threads.js";
 
 export { launchedOptions } from "./launcher.js";
 
@@ -26,8 +25,8 @@ export interface ProcessGroupOptions {
   rank: number;
   worldSize: number;
   /**
-   * Seconds after which a collective fails, and joining too: longer than the longest time that a rank may have to wait
-   * for another. Default 600.
+   * Seconds after which a collective fails: longer than the longest time that a rank may have to wait for another.
+   * Default 600.
    */
   timeout?: number;
   /** Seconds to wait for all ranks when the group is formed. Default 300. */
@@ -54,9 +53,6 @@ let group: ProcessGroup = ALONE;
 
 /** Milliseconds that a failed collective leaves to the watch, which is told of the end of a rank by itself. */
 const LOST_FIRST = 1500;
-
-/** Exit code of a process that ends because another rank has. */
-const LOST = 1;
 
 /** Tensors travel in groups of about this size, since small ones are copied: large enough for full bandwidth. */
 const BUCKET_BYTES = 25 * 2 ** 20;
@@ -104,7 +100,6 @@ export async function initProcessGroup(options: ProcessGroupOptions): Promise<vo
       size,
       Math.ceil(connectTimeout * 1000),
       Math.ceil(timeout * 1000),
-      LOST,
       (lost) => options.onLost?.(lost < 0 ? null : lost),
       (error) => {
         if (error === null) resolve();
@@ -138,20 +133,11 @@ async function checkEngines(): Promise<void> {
 
 /** Divides the processors of a machine among the ranks that may run on the same ones; OMP_NUM_THREADS wins. */
 async function shareProcessors(): Promise<void> {
-  const allowed = /^Cpus_allowed_list:.*$/mu.exec(statusOfProcess())?.[0] ?? "";
-  const own = `${hostname()} ${allowed}`;
+  const own = `${hostname()} ${allowedProcessorList()}`;
   const all = await allGatherObject(own);
   if (namedThreads(process.env) !== null) return;
   const sharing = all.filter((other) => other === own).length;
   addon().setThreads(Math.max(1, Math.floor(computingCores(allowedProcessors()) / sharing)));
-}
-
-function statusOfProcess(): string {
-  try {
-    return readFileSync("/proc/self/status", "utf8");
-  } catch {
-    return "";
-  }
 }
 
 const ADVICE =

@@ -35,7 +35,11 @@ export function launchedOptions(environment: Environment = process.env): Process
     );
   }
   if (worldSize === 1) return null;
-  const localSize = isSet(environment, found.localSize) ? whole(environment, found.localSize, 1) : null;
+  const { localSize } = found;
+  const isLocal =
+    localSize !== undefined &&
+    isSet(environment, localSize) &&
+    whole(environment, localSize, 1) === worldSize;
   const usesAgent =
     environment["TORCHELASTIC_USE_AGENT_STORE"] === "True" &&
     environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] !== "1";
@@ -45,10 +49,10 @@ export function launchedOptions(environment: Environment = process.env): Process
   return {
     rank,
     worldSize,
-    masterAddress: masterAddress(environment, found, localSize === worldSize),
+    masterAddress: masterAddress(environment, found, isLocal),
     masterPort: isSet(environment, "MASTER_PORT")
       ? whole(environment, "MASTER_PORT", 1)
-      : found.port(environment),
+      : (found.port?.(environment) ?? DEFAULT_PORT),
     servesRendezvous: !usesAgent,
     // A launcher's rendezvous outlives the processes that it starts again.
     attempt: environment["TORCHELASTIC_RESTART_COUNT"] ?? environment["SLURM_RESTART_COUNT"] ?? "",
@@ -60,9 +64,11 @@ interface Launcher {
   /** Names of its variables. */
   readonly rank: string;
   readonly worldSize: string;
-  readonly localSize: string;
-  port(environment: Environment): number;
-  address(environment: Environment): string | undefined;
+  /** Of the processes on this machine. */
+  readonly localSize?: string;
+  /** Where rank 0 is, if MASTER_ADDR and MASTER_PORT do not say. */
+  port?(environment: Environment): number;
+  address?(environment: Environment): string;
 }
 
 const LAUNCHERS: readonly Launcher[] = [
@@ -71,14 +77,11 @@ const LAUNCHERS: readonly Launcher[] = [
     rank: "RANK",
     worldSize: "WORLD_SIZE",
     localSize: "LOCAL_WORLD_SIZE",
-    port: () => DEFAULT_PORT,
-    address: () => undefined,
   },
   {
     // Slurm. Set by srun for its tasks, and not for the batch script, which has a SLURM_PROCID, too.
     rank: "SLURM_PROCID",
     worldSize: "SLURM_STEP_NUM_TASKS",
-    localSize: "",
     // Two jobs on one node must not meet; ports from here on are below those that systems give away.
     port: (environment) => 12_000 + (Number(environment["SLURM_JOB_ID"] ?? 0) % 18_000),
     address: (environment) => firstNode(environment["SLURM_STEP_NODELIST"] ?? ""),
@@ -88,21 +91,17 @@ const LAUNCHERS: readonly Launcher[] = [
     rank: "OMPI_COMM_WORLD_RANK",
     worldSize: "OMPI_COMM_WORLD_SIZE",
     localSize: "OMPI_COMM_WORLD_LOCAL_SIZE",
-    port: () => DEFAULT_PORT,
-    address: () => undefined,
   },
   {
     // MPICH and Intel MPI.
     rank: "PMI_RANK",
     worldSize: "PMI_SIZE",
     localSize: "MPI_LOCALNRANKS",
-    port: () => DEFAULT_PORT,
-    address: () => undefined,
   },
 ];
 
 function masterAddress(environment: Environment, launcher: Launcher, isLocal: boolean): string {
-  const address = environment["MASTER_ADDR"] || launcher.address(environment);
+  const address = environment["MASTER_ADDR"] || launcher.address?.(environment);
   if (address !== undefined && address !== "") return address;
   if (isLocal) return "127.0.0.1";
   throw new UsageError(

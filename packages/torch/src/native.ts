@@ -189,7 +189,6 @@ export interface NativeAddon {
     size: number,
     connectTimeout: number,
     timeout: number,
-    exitCode: number,
     lost: (rank: number) => void,
     callback: CollectiveCallback,
   ): void;

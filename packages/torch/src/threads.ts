@@ -74,6 +74,10 @@ function readText(path: string): string {
   }
 }
 
+/** The processors that this process may run on, as a list such as "0-3,8"; undefined if unknown. */
+export const allowedProcessorList = (status = readText("/proc/self/status")): string | undefined =>
+  /^Cpus_allowed_list:\s*(\S+)/mu.exec(status)?.[1];
+
 /** The numbers of a list such as "0-3,8". */
 function numbersOf(list: string): Set<number> {
   const numbers = new Set<number>();
@@ -95,7 +99,7 @@ export function computingCores(
   quota: number,
   { cpuinfo = readText("/proc/cpuinfo"), status = readText("/proc/self/status") } = {},
 ): number {
-  const allowed = /^Cpus_allowed_list:\s*(\S+)/mu.exec(status)?.[1];
+  const allowed = allowedProcessorList(status);
   const mayRun = allowed === undefined ? null : numbersOf(allowed);
   const cores = new Set<string>();
   for (const block of cpuinfo.split("\n\n")) {

@@ -22,6 +22,7 @@ export {
   modelIdentity,
   recordSession,
   type MeasuredOptions,
+  packageVersion,
 } from "./run-record.js";
 export { assembleEmbedder, assembleScorer, makePart, makeScorer, type MakeScorerOptions } from "./parts.js";
 export {

@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { EXIT } from "./exit.js";
 
-const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
+/** The script that runs this program. */
+export const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
 /**
  * Runs a command of this program in a process of its own, whose notes and warnings are shown and whose result is not.

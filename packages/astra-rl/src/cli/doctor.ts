@@ -14,7 +14,7 @@ import { fastestTypes } from "../models/index.js";
 import { measureConnection, showConnection } from "./diagnose-ranks.js";
 import { diagnose, type EngineFacts, type Facts } from "./diagnosis.js";
 import { createOutput, type Output, type Streams } from "./output.js";
-import { amongRanks, processesOption, runProcesses } from "./ranks.js";
+import { inProcesses, processesOption } from "./ranks.js";
 
 /** `astra-rl doctor`: shows the engine, its speed, and problems. Exit code 1 if nothing works. */
 export function doctorCommand(streams: Streams) {
@@ -50,17 +50,13 @@ async function diagnoseRanks(
   processes: number,
   command: CommandUnknownOpts,
 ): Promise<void> {
-  if (processes > 1) {
-    await runProcesses(processes, command);
-    return;
-  }
-  if (distributed.launchedOptions() === null) {
+  if (processes === 1 && distributed.launchedOptions() === null) {
     throw new UsageError(
       "--distributed: no launcher has started several processes; start it as a training would be, with torchrun --no-python, " +
         "srun or mpirun, or add --processes 2 to try this machine",
     );
   }
-  await amongRanks(output, async () => {
+  await inProcesses(processes, command, output, async () => {
     const facts = await measureConnection();
     if (json) output.json(facts);
     else showConnection(facts, output);

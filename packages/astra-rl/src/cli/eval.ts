@@ -21,7 +21,7 @@ import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, testerOption } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
-import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
+import { inProcesses, processesOption, requireSame } from "./ranks.js";
 
 /** `astra-rl eval CONFIG`: single-path rollouts from held-out prompts, with metrics per turn, per rollout and overall. */
 export function evalCommand(streams: Streams) {
@@ -40,8 +40,7 @@ export function evalCommand(streams: Streams) {
     .addOption(processesOption())
     .action(async (config, { processes = 1, ...options }, command) => {
       const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
-      if (processes > 1) await runProcesses(processes, command);
-      else await amongRanks(output, () => evaluateFrom(config, options, output));
+      await inProcesses(processes, command, output, () => evaluateFrom(config, options, output));
     });
 }
 

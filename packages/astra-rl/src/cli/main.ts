@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import {
   Command,
   CommanderError,
@@ -6,6 +5,7 @@ import {
   type CommandUnknownOpts,
 } from "@commander-js/extra-typings";
 import { distributed } from "@astra-rl/torch";
+import { packageVersion } from "../assembly/index.js";
 import { auditCommand } from "./audit.js";
 import { cardCommand } from "./card.js";
 import { compareCommand } from "./compare.js";
@@ -29,10 +29,6 @@ import { codeAfterWriting, watchStandardStreams } from "./standard-streams.js";
 import { encodeCommand, generateCommand, logprobsCommand, scoreCommand } from "./text-commands.js";
 import { trainCommand } from "./train.js";
 import { viewCommand } from "./view.js";
-
-const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
-  version: string;
-};
 
 /** In the order of the help. */
 export const COMMANDS: readonly ((streams: Streams) => CommandUnknownOpts)[] = [
@@ -74,7 +70,7 @@ async function run(args: readonly string[], streams: Streams): Promise<number> {
     .description(
       "Trains a tester language model to find likely prompts that make a target misbehave, and evaluates targets with it.",
     )
-    .version(version)
+    .version(packageVersion)
     .showSuggestionAfterError()
     .configureHelp({ sortSubcommands: false });
   for (const create of COMMANDS) program.addCommand(create(streams));

@@ -1,19 +1,13 @@
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
 import { AstraError, distributed, UsageError } from "@astra-rl/torch";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
+import { packageVersion } from "../assembly/index.js";
+import { PROGRAM } from "./child.js";
 import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
 import { StoppedError } from "./interruption.js";
 import { wholeNumber } from "./options.js";
 import type { Output } from "./output.js";
-
-const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
-  version: string;
-};
-
-const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
 export const processesOption = () =>
   new Option(
@@ -28,12 +22,27 @@ const MERCY = 5000;
 const RANK_ZERO_FIRST = 1000;
 
 /**
+ * Runs a command in `count` processes of this machine; for 1 as one of the processes that a launcher started, or alone.
+ *
+ * @param command with the arguments that it was given
+ */
+export async function inProcesses(
+  count: number,
+  command: CommandUnknownOpts,
+  output: Output,
+  run: () => Promise<void>,
+): Promise<void> {
+  if (count > 1) await runProcesses(count, command);
+  else await amongRanks(output, run);
+}
+
+/**
  * Runs a command as one of the processes that a launcher started; as the only one where none did.
  *
  * All ranks run the same program on the same data: rollouts, forward passes and gradients are computed in shares, and
  * rank 0 writes and shows what came of it.
  */
-export async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
+async function amongRanks(output: Output, run: () => Promise<void>): Promise<void> {
   const launched = distributed.launchedOptions();
   if (launched === null) {
     await run();
@@ -52,7 +61,7 @@ export async function amongRanks(output: Output, run: () => Promise<void>): Prom
   };
   await distributed.initProcessGroup({ ...launched, onLost });
   try {
-    await requireSame("the version of astra-rl", version);
+    await requireSame("the version of astra-rl", packageVersion);
     await run();
   } catch (error) {
     const isOrderly = error instanceof NoVerdictError || error instanceof StoppedError;
@@ -76,12 +85,8 @@ export async function requireSame(what: string, text: string): Promise<void> {
   );
 }
 
-/**
- * Starts this same command several times on this machine, as torchrun would, and waits for all.
- *
- * @param command with the arguments that it was given
- */
-export async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
+/** Starts this same command several times on this machine, as torchrun would, and waits for all. */
+async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
   if (distributed.launchedOptions() !== null) {
     throw new UsageError("--processes: a launcher has started several processes already; leave it out");
   }

@@ -23,7 +23,7 @@ import {
 import type { TokenTeller } from "../training/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
-import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
+import { inProcesses, processesOption, requireSame } from "./ranks.js";
 
 // Episodes per batch: enough to be efficient, few enough that lines appear regularly.
 const TOGETHER = 64;
@@ -44,8 +44,7 @@ export function rolloutCommand(streams: Streams) {
     .addOption(processesOption())
     .action(async (config, { processes = 1, ...options }, command) => {
       const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
-      if (processes > 1) await runProcesses(processes, command);
-      else await amongRanks(output, () => rollout(config, options, output));
+      await inProcesses(processes, command, output, () => rollout(config, options, output));
     });
 }
 

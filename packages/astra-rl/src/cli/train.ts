@@ -47,7 +47,7 @@ import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
-import { amongRanks, processesOption, requireSame, runProcesses } from "./ranks.js";
+import { inProcesses, processesOption, requireSame } from "./ranks.js";
 import { sampleConversations } from "./sample-conversation.js";
 import { stepDoubts } from "./step-doubts.js";
 import { trainingProgress } from "./progress.js";
@@ -84,9 +84,8 @@ export function trainCommand(streams: Streams) {
           "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
         );
       }
-      if (processes > 1) await runProcesses(processes, command);
-      else if (isSweep) await sweep(config, options, output);
-      else await amongRanks(output, () => train(config, options, output));
+      if (isSweep) await sweep(config, options, output);
+      else await inProcesses(processes, command, output, () => train(config, options, output));
     });
 }
 

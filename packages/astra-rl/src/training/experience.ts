@@ -1,6 +1,7 @@
 import type { CreditTable, Graph } from "../core/index.js";
 
 export interface ExperienceBatch<Batch> {
+  /** Undefined if `size` is 0, which only a share of a batch is: see `Harness.cut`. */
   batch: Batch;
   /** Items in the batch; the last batch of an epoch may be smaller. */
   size: number;

@@ -182,6 +182,10 @@ export class Harness<S = Conversation, A = Message, Step = unknown, Batch = unkn
     const batches: ExperienceBatch<Batch>[] = [];
     for (let start = 0; start < steps.length; start += this.batchSize) {
       const part = this.#shareOf(steps.slice(start, start + this.batchSize));
+      if (part.length === 0) {
+        batches.push({ batch: undefined as Batch, size: 0, weight: 0 });
+        continue;
+      }
       const weight = this.algorithm.weight(part);
       if (!(Number.isFinite(weight) && weight >= 0)) {
         throw new ContractError(

@@ -29,6 +29,7 @@ export async function outcomeOfRanks(own: {
   const rules = all.flatMap(({ stop }) => (typeof stop === "boolean" ? [] : stop));
   const weight = rules.reduce((sum, rule) => sum + rule.weight, 0);
   const mean = rules.reduce((sum, rule) => sum + rule.weight * rule.value, 0) / weight;
+  // A single value is compared as it is: weighting may round it.
   const exceeds = weight > 0 && (rules.length === 1 ? rules[0]!.value : mean) > rules[0]!.limit;
   if (exceeds || all.some(({ stop }) => stop === true)) return "stopped";
   return all.every(({ isFinite }) => isFinite) ? "added" : "not finite";

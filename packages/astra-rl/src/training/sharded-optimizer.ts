@@ -136,7 +136,7 @@ export async function withWholeState(
   else if (distributed.rank() === 0) await use(optimizer.stateDict());
 }
 
-/** Assigns each parameter to the rank with the fewest bytes so far, largest first. */
+/** Assigns each parameter to the rank with the fewest numbers so far, largest first. */
 export function ownersOf(parameters: readonly Pick<Tensor, "numel">[], ranks: number): number[] {
   const loads = Array.from({ length: ranks }, () => 0);
   const owners = parameters.map(() => 0);

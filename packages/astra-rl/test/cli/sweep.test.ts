@@ -1,31 +1,20 @@
 import { spawn } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, vi } from "vitest";
 import { statistics } from "../../src/evaluation/index.js";
 import { parseEvaluationLine } from "../../src/records/index.js";
-import { temporaryFolder } from "../training/temporary-folder.js";
+import { chatterRun } from "../support/chatter-run.js";
 import { runCommand } from "./run-command.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
 function configured(steps = 1): { folder: string; file: string; runs: string } {
-  const folder = temporaryFolder();
-  const file = join(folder, "run.yaml");
-  writeFileSync(join(folder, "prompts.txt"), "Hello. \nIt rained. \nWhat now? \n");
-  writeFileSync(
-    file,
-    `
-models: { tester: embedded:chatter, target: embedded:chatter }
-prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
-sampler: { width: 2, depth: 2 }
-scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
-generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6 } }
-training: { trainingSteps: ${steps}, evaluateEvery: 1, checkpointEvery: 1, numEpisodesPerExperience: 4 }
-`,
-  );
+  const { folder, file } = chatterRun({
+    training: `{ trainingSteps: ${steps}, evaluateEvery: 1, checkpointEvery: 1, numEpisodesPerExperience: 4 }`,
+  });
   return { folder, file, runs: join(folder, "runs") };
 }
 

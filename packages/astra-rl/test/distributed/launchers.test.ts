@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { engineInformation } from "@astra-rl/torch";
 import { parseMetricsLines } from "../../src/records/index.js";
-import { temporaryFolder } from "../training/temporary-folder.js";
+import { chatterRun } from "../support/chatter-run.js";
 
 // Set by npm run nightly.
 const PYTHON = process.env["ASTRA_PYTHON"] ?? "";
@@ -24,24 +24,11 @@ afterEach(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-function configured(steps: number): string {
-  const folder = temporaryFolder();
-  writeFileSync(join(folder, "prompts.txt"), "Hello. \nIt rained. \nWhat now? \n");
-  const file = join(folder, "run.yaml");
-  writeFileSync(
-    file,
-    `
-models: { tester: embedded:chatter, target: embedded:chatter }
-prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
-sampler: { width: 2, depth: 2 }
-scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
-generation: { tester: { maxNewTokens: 6 }, target: { maxNewTokens: 6 } }
-algorithm: { type: grpo }
-training: { trainingSteps: ${steps}, evaluateEvery: 0, checkpointEvery: 1, numEpisodesPerExperience: 4 }
-`,
-  );
-  return file;
-}
+const configured = (steps: number) =>
+  chatterRun({
+    algorithm: "{ type: grpo }",
+    training: `{ trainingSteps: ${steps}, evaluateEvery: 0, checkpointEvery: 1, numEpisodesPerExperience: 4 }`,
+  }).file;
 
 function run(command: string, args: readonly string[], env: Record<string, string> = {}) {
   const child = spawn(command, args, {

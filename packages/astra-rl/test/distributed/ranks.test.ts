@@ -8,9 +8,12 @@ import {
   inShares,
   Node,
   shareOf,
+  type Algorithm,
   type NodeFields,
+  type Sampler,
   type System,
 } from "../../src/core/index.js";
+import { Harness } from "../../src/training/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { outcomeOfRanks, reduceGradients, sumOfRanks, totalsOfRanks } from "../../src/training/ranks.js";
 import { ownersOf } from "../../src/training/sharded-optimizer.js";
@@ -48,6 +51,43 @@ describe("shares", () => {
 
   it("are everything in a process alone", async () => {
     expect(await inShares([1, 2, 3], async (share, first) => [share, first])).toEqual([[[1, 2, 3], 0]]);
+  });
+});
+
+describe("batches", () => {
+  /** The last batch has one step, so that one of two ranks has nothing of it. */
+  function batchesOf(rank: number) {
+    vi.spyOn(distributed, "worldSize").mockReturnValue(2);
+    vi.spyOn(distributed, "rank").mockReturnValue(rank);
+    const system = {} as System;
+    const algorithm = {
+      system,
+      needs: [],
+      checkSampler: () => undefined,
+      checkCredit: () => undefined,
+      weight: (steps: readonly number[]) => steps.length / steps.length,
+      collate: (steps: readonly number[]) => {
+        if (steps.length === 0) throw new Error("nothing to collate");
+        return [...steps];
+      },
+    } as unknown as Algorithm<Conversation, Message, number, number[]>;
+    class Cutting extends Harness<Conversation, Message, number, number[]> {
+      batches(steps: readonly number[]) {
+        return this.cut([...steps]);
+      }
+    }
+    return new Cutting({ system } as Sampler, algorithm, { batchSize: 4 }).batches([1, 2, 3, 4, 5]);
+  }
+
+  it("are divided, and an empty share is given to no method of the algorithm", () => {
+    expect(batchesOf(0)).toEqual([
+      { batch: [1, 2], size: 2, weight: 1 },
+      { batch: undefined, size: 0, weight: 0 },
+    ]);
+    expect(batchesOf(1)).toEqual([
+      { batch: [3, 4], size: 2, weight: 1 },
+      { batch: [5], size: 1, weight: 1 },
+    ]);
   });
 });
 

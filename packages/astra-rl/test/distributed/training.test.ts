@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { keyedUniform } from "@astra-rl/lm";
 import { parseGraphLines, parseMetricsLines, type NodeRecord } from "../../src/records/index.js";
-import { temporaryFolder } from "../training/temporary-folder.js";
+import { chatterRun } from "../support/chatter-run.js";
 
 const PROGRAM = fileURLToPath(new URL("../../bin/astra-rl.js", import.meta.url));
 
@@ -17,25 +17,18 @@ afterEach(() => {
   children.clear();
 });
 
-function configured(algorithm: string, extra = ""): string {
-  const folder = temporaryFolder();
-  const prompts = Array.from({ length: 26 }, (_, at) => `${String.fromCodePoint(65 + at)} is first. \n`);
-  writeFileSync(join(folder, "prompts.txt"), prompts.join(""));
-  const file = join(folder, "run.yaml");
-  writeFileSync(
-    file,
-    `
-models: { tester: embedded:chatter, target: embedded:chatter }
-prompts: { train: ./prompts.txt, dev: ./prompts.txt, test: ./prompts.txt }
-sampler: { width: 2, depth: 2 }
-scorer: { type: keyword, entries: [{ term: the, weight: 0.9 }, { term: i, weight: 0.9 }] }
-generation: { tester: { maxNewTokens: 8 }, target: { maxNewTokens: 8 } }
-algorithm: ${algorithm}
-seed: ${seedOfDistinctPrompts(6, prompts.length)}
-training: { trainingSteps: 6, evaluateEvery: 3, evaluationRollouts: 5, checkpointEvery: 1, numEpisodesPerExperience: 6, batchSize: 4, gradientAccumulationSteps: 16, learningRate: 1e-4 }
-${extra}`,
-  );
-  return file;
+function configured(algorithm: string): string {
+  // Beginnings differ: processes do not share what they have read of a common one.
+  const prompts = Array.from({ length: 26 }, (_, at) => `${String.fromCodePoint(65 + at)} is first. `);
+  return chatterRun({
+    algorithm,
+    prompts,
+    newTokens: 8,
+    seed: seedOfDistinctPrompts(6, prompts.length),
+    training:
+      "{ trainingSteps: 6, evaluateEvery: 3, evaluationRollouts: 5, checkpointEvery: 1, numEpisodesPerExperience: 6, " +
+      "batchSize: 4, gradientAccumulationSteps: 16, learningRate: 1e-4 }",
+  }).file;
 }
 
 /** The first seed whose first episodes start from different prompts, as processes share nothing that they have read. */
@@ -323,8 +316,8 @@ describe("a target of a server", () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port: at } = server.address() as { port: number };
     try {
-      const file = configured("{ type: grpo }", `reward: { terms: [{ type: harm, weight: 1 }] }\n`);
-      const text = readFileSync(file, "utf8")
+      const file = configured("{ type: grpo }");
+      const text = `${readFileSync(file, "utf8")}reward: { terms: [{ type: harm, weight: 1 }] }\n`
         .replace(
           "target: embedded:chatter",
           `target: { type: openai, baseURL: "http://127.0.0.1:${at}/v1", model: m, api: chat, budget: { calls: 1000 } }`,
