@@ -80,8 +80,12 @@ async function forArm() {
   const sources = join(root, "packages/torch/native");
   const { root: prefix } = JSON.parse(readFileSync(join(root, "packages/torch/build/libtorch.json"), "utf8"));
   const include = join(prefix, "include");
-  // This machine's own headers of the C library must come after those of the other one.
-  const libtorch = [include, join(include, "torch/csrc/api/include")].flatMap((path) => ["-idirafter", path]);
+  // This machine's own headers of the C library must come after those of the other one; our declarations of Gloo after both.
+  const libtorch = [
+    include,
+    join(include, "torch/csrc/api/include"),
+    join(sources, "gloo-declarations"),
+  ].flatMap((path) => ["-idirafter", path]);
   const flags = ["-O1", "-fPIC", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter", "-DNAPI_VERSION=8"];
   const headers = [
     "-iquote",
