@@ -30,7 +30,7 @@ const program = resolve(import.meta.dirname, "../packages/astra-rl/bin/astra-rl.
 const folder = mkdtempSync(join(tmpdir(), "astra-kill-ranks-"));
 /** Seconds. */
 const TIMEOUT = 4;
-/** Seconds in which the ranks must have found each other; until then they cannot notice that one is gone. */
+/** Seconds in which the ranks must have found each other: a rank that is gone before it came is not missed earlier. */
 const CONNECT = 10;
 /** Seconds from a kill to the end of the others. */
 const LONGEST = 5;

@@ -48,6 +48,11 @@ constexpr Milliseconds kForever = std::chrono::hours(24 * 365);
 constexpr Milliseconds kLastWords(2000);
 // Instead of a rank: one that has said itself why it ends.
 constexpr int kAnnounced = -1;
+// While the ranks meet: between two signs of life, and from the last one to the verdict.
+constexpr Milliseconds kPulse(250);
+constexpr Milliseconds kSilence(3000);
+// Added to a rank's pulse once it has met all others, and needs no more signs of life.
+constexpr int64_t kMet = int64_t{1} << 40;
 
 // One collective: `work` runs on the group's thread and may block; `finish` and the callback run in JavaScript's.
 struct Job {
@@ -72,6 +77,8 @@ struct Group {
   std::deque<Job*> queue;
   std::atomic<bool> ending{false};
   std::atomic<bool> isLost{false};
+  std::atomic<bool> isMeeting{true};
+  std::atomic<int64_t> lastAnswer{0};  // of the store, on the steady clock, in ms
   int pending = 0;  // only JavaScript's thread reads and writes it
 };
 
@@ -195,6 +202,63 @@ void watchRank(int other) {
   reportLost(lost);
 }
 
+int64_t now() {
+  return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Until the watch connects the ranks, they have the store alone in common, which tells nobody that a rank has gone: each
+// rank gives signs of life there. Rank 0 looks for those of the others, and they for its own. A rank that was never here
+// is not missed: it may still start.
+void showLife(c10d::Store& store) {
+  const auto key = [](int rank) { return "pulse/" + std::to_string(rank); };
+  struct Pulse {
+    int64_t count = 0, at = 0;
+  };
+  std::vector<Pulse> pulses(group->size);
+  const auto isSilent = [&](int other) {
+    const int64_t count = store.add(key(other), 0);
+    if (count != pulses[other].count) pulses[other] = {count, now()};
+    return count > 0 && count < kMet && now() - pulses[other].at > kSilence.count();
+  };
+  while (group->isMeeting) {
+    store.add(key(group->rank), 1);
+    group->lastAnswer = now();
+    if (group->rank == 0) {
+      for (int other = 1; other < group->size; ++other) {
+        if (!isSilent(other)) continue;
+        store.add("lost", other);
+        // The store may end with this process: the others read it first.
+        std::this_thread::sleep_for(3 * kPulse);
+        return reportLost(other);
+      }
+    } else {
+      const int64_t lost = store.add("lost", 0);
+      if (lost > 0 || isSilent(0)) return reportLost(static_cast<int>(lost));
+    }
+    std::this_thread::sleep_for(kPulse);
+  }
+  store.add(key(group->rank), kMet);
+}
+
+// Two threads, since a request to the store has no deadline.
+void watchMeeting(c10::intrusive_ptr<c10d::Store> store) {
+  group->lastAnswer = now();
+  std::thread([store] {
+    try {
+      showLife(*store);
+    } catch (...) {
+      // The store's connection is closed.
+      if (group->isMeeting) reportLost(0);
+    }
+  }).detach();
+  std::thread([] {
+    while (group->isMeeting) {
+      if (now() - group->lastAnswer > kSilence.count() + 4 * kPulse.count()) return reportLost(0);
+      std::this_thread::sleep_for(kPulse);
+    }
+  }).detach();
+}
+
 // A machine that vanishes closes no connection: the system has to ask, which it does where a connection is idle, as the
 // watch's always are. Its sockets are those that there were not before.
 void keepAlive(const std::vector<bool>& before) {
@@ -290,15 +354,28 @@ napi_value joinGroup(Call& call) {
 #if TORCH_VERSION_MAJOR > 1
     options.useLibUV = false;
 #endif
-    group->store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
-    // Not the store's: a thread of its own would end the process at an error of its connection.
-    const auto before = sockets();
-    group->watch = makeGroup("watch", address, kForever);
-    keepAlive(before);
-    group->collectives = makeGroup("collectives", address, Milliseconds(timeout));
-    for (int other = 0; other < group->size; ++other) {
-      if (other != group->rank && (group->rank == 0 || other == 0)) std::thread(watchRank, other).detach();
+    const auto connect = [&] {
+      return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
+    };
+    group->store = connect();
+    options.isServer = false;
+    watchMeeting(connect());
+    try {
+      // Not the store's: a thread of its own would end the process at an error of its connection.
+      const auto before = sockets();
+      group->watch = makeGroup("watch", address, kForever);
+      keepAlive(before);
+      for (int other = 0; other < group->size; ++other) {
+        if (other != group->rank && (group->rank == 0 || other == 0)) std::thread(watchRank, other).detach();
+      }
+      group->collectives = makeGroup("collectives", address, Milliseconds(timeout));
+    } catch (...) {
+      // If a rank has gone, that is the reason to give.
+      std::this_thread::sleep_for(4 * kPulse);
+      group->isMeeting = false;
+      throw;
     }
+    group->isMeeting = false;
   };
   enqueue(call, 10, std::move(job));
   return makeUndefined(call.env);

@@ -43,12 +43,17 @@ async function freePort(): Promise<number> {
  *
  * @param mercy milliseconds after the end of the first rank in which the others may end by themselves
  */
-async function run(scenario: string, worldSize: number, { mercy = 10_000 } = {}): Promise<Ended[]> {
+async function run(
+  scenario: string,
+  worldSize: number,
+  { mercy = 10_000, environment = {} }: { mercy?: number; environment?: Record<string, string> } = {},
+): Promise<Ended[]> {
   const port = await freePort();
   const start = performance.now();
   const ranks = Array.from({ length: worldSize }, (_, rank) => {
     const args = ["--import", "tsx", RANK, scenario, String(rank), String(worldSize), String(port)];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const env = { ...process.env, ...environment };
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"], env });
     children.push(child);
     return child;
   });
@@ -134,6 +139,24 @@ describe("a group of processes", () => {
       [1, [{ lost: 0 }]],
     ]);
   });
+
+  for (const [victim, signal] of [
+    [1, "SIGKILL"],
+    [0, "SIGKILL"],
+    [1, "SIGSTOP"],
+  ] as const) {
+    it(`ends within seconds when rank ${victim} gets ${signal} while it waits for another to come`, async () => {
+      const environment = { RANK_VICTIM: String(victim), RANK_SIGNAL: signal };
+      const ended = await run("waiting", 4, { mercy: 6000, environment });
+      const others = [0, 1, 2].filter((rank) => rank !== victim).map((rank) => ended[rank]!);
+      expect(others.map(({ code, lines }) => [code, lines])).toEqual([
+        [1, [{ lost: victim }]],
+        [1, [{ lost: victim }]],
+      ]);
+      // From the start: a second for it, and 1.5 to the signal.
+      for (const { at } of others) expect(at).toBeLessThan(9000);
+    });
+  }
 
   it("ends without a word where a rank has said that it fails", async () => {
     const ended = await run("failure", 4);

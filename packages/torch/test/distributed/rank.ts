@@ -108,6 +108,15 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await sleep(20_000);
   },
 
+  /** The last rank does not come, and of those that wait for it one goes, which RANK_VICTIM names. */
+  async waiting() {
+    if (rank === worldSize - 1) await sleep(12_000);
+    if (rank === Number(process.env["RANK_VICTIM"])) {
+      setTimeout(() => process.kill(process.pid, process.env["RANK_SIGNAL"]), 1500);
+    }
+    await join();
+  },
+
   /** Rank 1 fails and says so, while the others compute or wait. */
   async failure() {
     await join();
