@@ -166,7 +166,10 @@ while (done < moments && stepsOf(run) < steps) {
     break;
   }
   const last = Math.max(...others.map((other) => other.at - at)) / 1000;
-  const lines = others.flatMap(({ errors }) => errors.split("\n").filter((line) => line !== ""));
+  // That a run goes on after a process that is no more is said, and no error.
+  const lines = others.flatMap(({ errors }) =>
+    errors.split("\n").filter((line) => line !== "" && !line.includes(": taking over from ")),
+  );
   const isJoining = lines.some((line) => line.includes("join"));
   delays[isJoining ? "joining" : signal].push(last);
   const allowed = LONGEST + (isJoining ? CONNECT : signal === "SIGSTOP" ? TIMEOUT : 0);

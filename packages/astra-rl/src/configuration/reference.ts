@@ -1,4 +1,4 @@
-import { formsOf, ruleOf, type JsonSchema } from "../options/index.js";
+import { formsOf, type JsonSchema } from "../options/index.js";
 import { rootSchema } from "./json-schema.js";
 
 const HEAD = `# Configuration
@@ -27,27 +27,61 @@ const textOf = (value: unknown): string => (typeof value === "string" ? value : 
 function sectionLines(section: JsonSchema, path: readonly string[]): string[] {
   const lines: string[] = [];
   if (section.description !== undefined) lines.push(`${section.description}.`, "");
-  for (const form of section.oneOf ?? [section]) lines.push(...formLines(form, path));
+  const forms = section.oneOf ?? [section];
+  const common = commonOf(forms);
+  if (Object.keys(common.properties!).length > 0) {
+    lines.push("With every `type`:", "", ...formLines(common, path, new Map()));
+  }
+  const shown = new Map<string, string>();
+  for (const form of forms) lines.push(...formLines(withoutKeys(form, common.properties!), path, shown));
   return lines;
 }
 
-function formLines(form: JsonSchema, path: readonly string[]): string[] {
+/** The keys that all of several forms have, with the same meaning. */
+function commonOf(forms: readonly JsonSchema[]): JsonSchema {
+  const [first, ...others] = forms.map(({ properties = {} }) => Object.entries(properties));
+  const has = (entries: [string, JsonSchema][], [key, child]: [string, JsonSchema]) =>
+    entries.some(([name, own]) => name === key && JSON.stringify(own) === JSON.stringify(child));
+  const common = (first ?? []).filter(
+    (entry) => others.length > 0 && others.every((each) => has(each, entry)),
+  );
+  return { properties: Object.fromEntries(common) };
+}
+
+const withoutKeys = (form: JsonSchema, left: Readonly<Record<string, JsonSchema>>): JsonSchema => ({
+  ...form,
+  properties: Object.fromEntries(Object.entries(form.properties ?? {}).filter(([key]) => !(key in left))),
+});
+
+/** @param shown the form that explains a key first, by the key and its schema; later forms refer to it */
+function formLines(form: JsonSchema, path: readonly string[], shown: Map<string, string>): string[] {
   const { type, ...rest } = form.properties ?? {};
   const lines: string[] = [];
-  if (type !== undefined) {
-    const name = type.const === undefined ? "./file.js#name" : textOf(type.const);
-    lines.push(`\`type: ${name}\`: ${type.description ?? "one of your own"}.`, "");
-  }
-  const required = Array.isArray(form["required"]) ? (form["required"] as string[]) : [];
-  const entries = Object.entries(rest);
+  const title = `\`type: ${type?.const === undefined ? "./file.js#name" : textOf(type.const)}\``;
+  if (type !== undefined) lines.push(`${title}: ${type.description ?? "one of your own"}.`, "");
+  const isRequired = (key: string) => form.required?.includes(key) ?? false;
+  const references = new Map<string, string[]>();
+  const entries = Object.entries(rest).filter(([key, child]) => {
+    const signature = JSON.stringify([key, child, isRequired(key)]);
+    const before = shown.get(signature);
+    if (before === undefined) {
+      shown.set(signature, title);
+      return true;
+    }
+    const initial =
+      child["default"] === undefined ? "" : ` (default \`${JSON.stringify(child["default"])}\`)`;
+    references.set(before, [...(references.get(before) ?? []), `\`${[...path, key].join(".")}\`${initial}`]);
+    return false;
+  });
   const keys = entries.filter(([, child]) => !isSection(child) && !isSection(child.items ?? {}));
-  const shown = new Map<string, string>();
+  const inside = new Map<string, string>();
   for (const [key, child] of keys) {
     const name = [...path, key].join(".");
-    lines.push(keyLine(name, child, required.includes(key)));
-    lines.push(...innerLines(name, child, shown));
+    lines.push(keyLine(name, child, isRequired(key)));
+    lines.push(...innerLines(name, child, inside));
   }
-  if (keys.length > 0) lines.push("");
+  for (const [before, names] of references) lines.push(`- As with ${before}: ${names.join(", ")}`);
+  if (keys.length > 0 || references.size > 0) lines.push("");
   for (const [key, child] of entries) {
     if (keys.some(([name]) => name === key)) continue;
     const inner = isSection(child) ? child : child.items!;
@@ -97,10 +131,34 @@ function innerLines(name: string, schema: JsonSchema, shown: Map<string, string>
 }
 
 function keyLine(name: string, schema: JsonSchema, isRequired: boolean): string {
-  const facts = [ruleOf(formsOf(schema, rootSchema()))];
+  const facts = [typeOf(schema)];
   if (isRequired) facts.push("required");
   else if (schema["default"] !== undefined) facts.push(`default \`${JSON.stringify(schema["default"])}\``);
   if (schema.resume !== undefined) facts.push(`_${schema.resume}_`);
   const meaning = typeof schema.description === "string" ? `: ${schema.description}` : "";
   return `- \`${name}\` (${facts.join(", ")})${meaning}`;
+}
+
+/** What a value may be, in the notation of types. */
+function typeOf(schema: JsonSchema): string {
+  const simple = formsOf(schema, rootSchema()).filter(
+    ({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined,
+  );
+  return [...new Set(simple.flatMap(typesOf))].join(" | ");
+}
+
+function typesOf(form: JsonSchema): string[] {
+  const choices = form.const === undefined ? form.enum : [form.const];
+  if (choices !== undefined) return choices.map((each) => JSON.stringify(each));
+  if (form.type !== "integer" && form.type !== "number") return [form.type ?? "any"];
+  // zod adds the limits of safe integers, which are not a rule of the option.
+  const isRule = (limit: number | undefined) =>
+    limit !== undefined && Math.abs(limit) < Number.MAX_SAFE_INTEGER;
+  const limits = Object.entries({
+    ">": form.exclusiveMinimum,
+    "≥": form.minimum,
+    "<": form.exclusiveMaximum,
+    "≤": form.maximum,
+  }).filter(([, limit]) => isRule(limit));
+  return [[form.type, limits.map(([sign, limit]) => `${sign} ${limit}`).join(", ")].join(" ").trim()];
 }

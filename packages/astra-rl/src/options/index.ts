@@ -5,7 +5,6 @@ export {
   mistakesError,
   oneOf,
   requirement,
-  ruleOf,
   tellIssues,
   valueAt,
   type Telling,

@@ -92,7 +92,7 @@ export function requirement(issue: z.core.$ZodIssue, root: JsonSchema, given: un
 }
 
 /** What a value must be, as the end of the sentence "must be …". */
-export function ruleOf(forms: readonly JsonSchema[], value?: unknown): string {
+function ruleOf(forms: readonly JsonSchema[], value?: unknown): string {
   const simple = forms.filter(({ oneOf, anyOf }) => oneOf === undefined && anyOf === undefined);
   const alike = typeof value === "number" ? simple.filter(isNumber) : [];
   const rules = (alike.length > 0 ? alike : simple).flatMap(rulesOf);
