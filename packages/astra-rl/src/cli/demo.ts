@@ -36,6 +36,7 @@ import { quietOption, setOption, wholeNumber } from "./options.js";
 import { writeCard } from "./card.js";
 import { createOutput, type Streams } from "./output.js";
 import { duration, trainingProgress } from "./progress.js";
+import { requireAlone } from "./ranks.js";
 import { sampleConversations } from "./sample-conversation.js";
 import { stepDoubts } from "./step-doubts.js";
 
@@ -56,6 +57,7 @@ export function demoCommand(streams: Streams) {
     .option("--json", "print the comparison as JSON instead of a table", false)
     .addOption(quietOption())
     .action(async ({ seed, algorithm, chat, novelty, runDir, set, json, quiet }) => {
+      requireAlone("demo");
       const output = createOutput(streams, {
         quiet,
         mayOutlive: "the demo goes on; report.txt has its table",

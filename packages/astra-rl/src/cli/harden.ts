@@ -18,6 +18,7 @@ import { EXIT } from "./exit.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { downloadNotes, quietOption, wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
+import { requireAlone } from "./ranks.js";
 
 /** One attack of so many is kept for the evaluations by which the checkpoint is chosen. */
 const DEV_SHARE = 8;
@@ -48,6 +49,7 @@ export function hardenCommand(streams: Streams) {
     )
     .addOption(quietOption())
     .action(async (run, { output: folder, steps, set = [], newTester, rounds, quiet }) => {
+      requireAlone("harden");
       const output = createOutput(streams, { quiet });
       if (rounds > 1 && !newTester) {
         throw new UsageError(

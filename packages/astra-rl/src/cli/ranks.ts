@@ -85,6 +85,16 @@ export async function requireSame(what: string, text: string): Promise<void> {
   );
 }
 
+/** @throws UsageError where a launcher has started several processes of a command that does not share its work */
+export function requireAlone(command: string): void {
+  const launched = distributed.launchedOptions();
+  if (launched === null) return;
+  throw new UsageError(
+    `${command} runs in one process, and a launcher has started ${launched.worldSize}; start it without the launcher ` +
+      "(train, eval and rollout share their work)",
+  );
+}
+
 /** Starts this same command several times on this machine, as torchrun would, and waits for all. */
 async function runProcesses(count: number, command: CommandUnknownOpts): Promise<void> {
   if (distributed.launchedOptions() !== null) {

@@ -24,6 +24,7 @@ import { introduceModels } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 import { Progress } from "./progress.js";
+import { requireAlone } from "./ranks.js";
 
 /** `astra-rl replay BUNDLE CONFIG`: says found attacks again, to the target of a configuration. */
 export function replayCommand(streams: Streams) {
@@ -37,6 +38,7 @@ export function replayCommand(streams: Streams) {
     .option("--json", "print the whole record instead of a table", false)
     .addOption(quietOption())
     .action(async (bundlePath, config, { target, output: file, set = [], json, quiet }) => {
+      requireAlone("replay");
       const output = createOutput(streams, { quiet });
       if (file !== undefined) checkReplaceableFile(file);
       const text = readFileSync(bundlePath, "utf8");

@@ -255,6 +255,16 @@ describe("a run of several processes", () => {
     });
   });
 
+  it.each([["demo"], ["harden", "run"], ["replay", "attacks.json", "run.yaml"]])(
+    "refuses %s under a launcher, whose processes would write the same files",
+    async (...command) => {
+      const env = { RANK: "1", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };
+      const ended = await start(command, env).ended;
+      expect(ended).toMatchObject({ code: 2, out: "" });
+      expect(ended.err).toContain(`${command[0]} runs in one process, and a launcher has started 2`);
+    },
+  );
+
   it("evaluates and rolls out as one process does", async () => {
     const file = configured("{ type: grpo }");
     for (const command of [
