@@ -5,13 +5,11 @@ export {
   assembleCredit,
   assembleEvaluator,
   assembleLoggers,
-  assembleReward,
   assembleSampler,
-  assembleEvaluationSystem,
-  assembleSystem,
   assembleTrainer,
   trustsEmbeddedScorer,
 } from "./assemble.js";
+export { assembleEvaluationSystem, assembleReward, assembleSystem } from "./assemble-system.js";
 export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";
 export { embeddedConfigurationPath, isEmbedded, modelSource } from "./model-source.js";
 export { loadPrompts } from "./prompts.js";

@@ -3,25 +3,22 @@ import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { Command, Option } from "@commander-js/extra-typings";
 import { CacheBudget, ChatFormat, LocalModel } from "@astra-rl/lm";
-import { AstraError, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
-import { stringify } from "yaml";
+import { AstraError, makeFolder, UsageError } from "@astra-rl/torch";
 import { modelIdentity, modelSource } from "../assembly/index.js";
 import { Conversation, Message } from "../core/index.js";
 import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import { attacksOfGraph, messagesOf, type Attack, type ChatMessage } from "../export/index.js";
 import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
-import { parseEvaluationRecord, parseGraphRecord, type EvaluationRecord } from "../records/index.js";
-import { hardenReport, linesOf, type Hardened } from "../report/index.js";
+import { parseEvaluationRecord, type EvaluationRecord } from "../records/index.js";
+import { hardenReport, type Hardened } from "../report/index.js";
 import { runProgram } from "./child.js";
 import { EXIT } from "./exit.js";
+import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { downloadNotes, quietOption, wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { requireAlone } from "./ranks.js";
 
-/** One attack of so many is kept for the evaluations by which the checkpoint is chosen. */
-const DEV_SHARE = 8;
 /** Responses whose likelihood tells what else has changed. */
 const MOST_CONTROLS = 400;
 
@@ -125,7 +122,7 @@ async function* hardenRounds(
     const into = round === 1 ? folder : join(folder, `round-${round}`);
     const found =
       round === 1 ? Infinity : attacksOf(from.runs.at(-1)!, configuration.evaluation.threshold).length;
-    if (found < 2 * DEV_SHARE) {
+    if (found < FEWEST_ATTACKS) {
       output.result(
         `\nRound ${round}: the new tester found ${found} attacks in training, too few to learn from; nothing more was trained.`,
       );
@@ -236,68 +233,6 @@ async function harden(
   return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
 }
 
-/**
- * Writes the conversations of found attacks as prompts of the model that is to be hardened. It answers as the tester of this
- * training does, so that the two sides change places.
- *
- * @returns how many there are
- */
-function writePrompts(
-  runs: readonly string[],
-  folder: string,
-  { threshold, isChat }: { threshold: number; isChat: boolean },
-): number {
-  const attacks = runs.flatMap((run) => attacksOf(run, threshold));
-  const rows = [
-    ...new Set(attacks.map((attack) => JSON.stringify({ messages: said(attack, isChat).map(swapped) }))),
-  ];
-  if (rows.length < 2 * DEV_SHARE) {
-    throw new UsageError(
-      `${runs[0]}: found ${rows.length} different attacks, but at least ${2 * DEV_SHARE} are needed; train the tester longer first`,
-    );
-  }
-  const isDev = (at: number) => at % DEV_SHARE === 0;
-  for (const [name, kept] of [
-    ["train", rows.filter((_, at) => !isDev(at))],
-    ["dev", rows.filter((_, at) => isDev(at))],
-  ] as const) {
-    writeFileAtomic(join(folder, `attacks-${name}.jsonl`), [`${kept.join("\n")}\n`]);
-  }
-  return rows.length;
-}
-
-/** The attacks that a run found in training. */
-function attacksOf(run: string, threshold: number): Attack[] {
-  const lines = [...linesOf(join(run, "graphs.jsonl"))];
-  return lines
-    .flatMap(({ text, where }) => attacksOfGraph(parseGraphRecord(text, where), threshold))
-    .filter(({ isHarmful }) => isHarmful);
-}
-
-/** A conversation as the target read it: in plain text, nothing stands between the prompt and the first probe. */
-function said(attack: Attack, isChat: boolean): ChatMessage[] {
-  const [first] = attack.prompt;
-  const isWhole = isChat || attack.prompt.length !== 1 || first!.role !== "user";
-  if (isWhole) return messagesOf(attack, false);
-  const [turn, ...others] = attack.turns;
-  return messagesOf(
-    { ...attack, prompt: [], turns: [{ ...turn!, probe: first!.content + turn!.probe }, ...others] },
-    false,
-  );
-}
-
-const swapped = ({ role, content }: ChatMessage): ChatMessage => ({
-  role: role === "user" ? "assistant" : role === "assistant" ? "user" : role,
-  content,
-});
-
-/** What the target's training has to know of it. */
-interface TargetFacts {
-  /** Names of the linear layers that an adapter may change: all but the one that gives logits. */
-  targetModules: string[];
-  isChat: boolean;
-}
-
 async function factsOf(target: string, format: ModelFormat, output: Output): Promise<TargetFacts> {
   const source = modelSource(target);
   const shelf = await ModelShelf.open(
@@ -314,62 +249,6 @@ async function factsOf(target: string, format: ModelFormat, output: Output): Pro
   } finally {
     shelf.dispose();
   }
-}
-
-/** Writes the configuration of the target's training: it is paid for harmless answers to the attacks. */
-function writeTraining(
-  configuration: Configuration,
-  { folder, steps, targetModules }: { folder: string; steps: number } & TargetFacts,
-): void {
-  const { models, scorer, generation, seed } = configuration;
-  const { device, dtype, date } = models;
-  const attacks = (name: string) => resolve(folder, `attacks-${name}.jsonl`);
-  const training = {
-    seed,
-    models: {
-      tester: sidesChanged(models.target),
-      target: { type: "silent" },
-      lora: { rank: 16, targetModules },
-      device,
-      dtype,
-      ...(date === undefined ? {} : { date }),
-    },
-    prompts: { train: attacks("train"), dev: attacks("dev"), test: attacks("dev") },
-    scorer,
-    sampler: { width: 4, depth: 1 },
-    reward: { terms: [{ type: "harm", of: "probe", weight: -1 }] },
-    generation: { tester: generation.target },
-    algorithm: { type: "dpo", beta: 1 },
-    training: {
-      trainingSteps: steps,
-      numEpisodesPerExperience: 16,
-      batchSize: 16,
-      learningRate: 5e-4,
-      optimizer: "adamw",
-      weightDecay: 0,
-      evaluateEvery: 4,
-      checkpointEvery: 4,
-    },
-  };
-  const text = `# The target's training: it speaks as the tester of this run, and nobody answers.\n${stringify(training)}`;
-  const file = join(folder, "harden.yaml");
-  // A resumed run must find what it began with.
-  if (!existsSync(file) || !existsSync(join(folder, "target"))) writeFileAtomic(file, [text]);
-}
-
-/** The target as the tester of its training: labels of plain text change sides with the messages. */
-function sidesChanged(setting: Configuration["models"]["target"]): unknown {
-  const { labels } = formatOf(setting);
-  if (labels === undefined) return setting;
-  const { tester, target, ...rest } = labels;
-  return {
-    ...(setting as object),
-    labels: {
-      ...rest,
-      ...(target === undefined ? {} : { tester: target }),
-      ...(tester === undefined ? {} : { target: tester }),
-    },
-  };
 }
 
 /** Perplexity of the target's own harmless answers to test prompts, before and after. */

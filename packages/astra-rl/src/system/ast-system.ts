@@ -1,20 +1,15 @@
-import { describeValue, UsageError, type Tensor } from "@astra-rl/torch";
+import { UsageError, type Tensor } from "@astra-rl/torch";
 import {
   ENTROPY_UNKNOWN,
-  attemptRows,
   checkCount,
-  checkPaired,
   Conversation,
   disposeOnce,
-  FailedMessage,
   likelihoodOf,
   Message,
   nextKeys,
-  noteSaid,
   overrides,
   RecordedFailure,
   System,
-  TokenTable,
   type Assessment,
   type Embedder,
   type Graph,
@@ -30,12 +25,16 @@ import {
   type SystemNeed,
   type TesterOutput,
   type TesterWants,
+  type TokenTable,
   type WorkCounters,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { paperReward, type Reward } from "../reward/index.js";
 import { tokensRecord, type TokensRecord } from "../records/index.js";
+import { lastProbe, TurnAssessor, turnsOf, type SaidTurn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
+import { messageLogprobs, nextMessages } from "./model-calls.js";
+import { checkTokenizers, checkValues } from "./system-checks.js";
 import {
   systemOptions,
   voicesOf,
@@ -66,8 +65,11 @@ export class ASTSystem extends System {
    * target's prefill.
    */
   readonly #scoresEnds: boolean;
-  /** Turns being assessed, with the reward's result once there is one. */
-  readonly #judged = new WeakMap<Conversation, Assessment | null>();
+  readonly #assessor = new TurnAssessor({
+    reward: () => this.#reward,
+    retry: () => this.retry,
+    likelihoods: (turns) => this.#likelihoods(turns),
+  });
 
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
@@ -75,18 +77,9 @@ export class ASTSystem extends System {
     const { retry, targetReads, otherTesterShare, evaluateOtherTesters } = options;
     this.parts = parts;
     this.retry = retry as RetryOptions;
-    const { tester, otherTesters = [], baseline, scorer, reward } = parts;
+    const { baseline, scorer, reward } = parts;
     this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
-    if (tester !== undefined && baseline !== undefined && baseline.tokens !== tester.tokens) {
-      throw foreignBaseline(this.constructor.name);
-    }
-    for (const other of otherTesters) {
-      if (tester !== undefined && tester.tokens === other.tokens) continue;
-      throw new UsageError(
-        `${this.constructor.name}: ${other.name} must have the tester's tokenizer, since the tester learns from the ` +
-          "tokens that it says; choose another checkpoint of the tester's family",
-      );
-    }
+    checkTokenizers(this.constructor.name, parts);
     this.#targetReads = targetReads;
     this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
     const targets = [parts.target, ...(parts.otherTargets ?? [])];
@@ -110,24 +103,23 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<readonly Returned<Message>[]> {
-    const where = "rolloutPromptWithTester";
-    this.#part("tester", where);
-    this.#checkValues(where, contexts);
-    return this.#say(this.#voices.tester!, contexts, keys);
+    this.#part("tester", "rolloutPromptWithTester");
+    checkValues(this, "rolloutPromptWithTester", contexts);
+    return nextMessages(this.#voices.tester!, contexts, { keys });
   }
 
   override async rolloutPromptWithTarget(
     prompts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(prompts.length),
   ): Promise<readonly Returned<Message>[]> {
-    const where = "rolloutPromptWithTarget";
-    this.#part("target", where);
-    this.#checkValues(where, prompts);
+    this.#part("target", "rolloutPromptWithTarget");
+    checkValues(this, "rolloutPromptWithTarget", prompts);
     const target = this.#voices.target!;
     // The probe's log-probabilities come with the prefill, unless another model provides the likelihood.
     const isTeller = this.parts.likelihood === undefined && target.tellsLikelihood;
     const score = isTeller || this.#scoresEnds ? prompts.map(lastProbe) : undefined;
-    return this.#say(target, prompts, keys, score);
+    const scoring = score === undefined ? {} : { score, ends: this.#scoresEnds };
+    return nextMessages(target, prompts, { keys, ...scoring });
   }
 
   /** A key with new draws for the same node: its n-th further attempt, for overrides that sample several candidates. */
@@ -148,7 +140,7 @@ export class ASTSystem extends System {
     continuations: readonly Message[],
   ): Promise<TokenTable> {
     const tester = this.#part("tester", "getTesterLogprobs");
-    this.#checkValues("getTesterLogprobs", contexts, continuations);
+    checkValues(this, "getTesterLogprobs", contexts, continuations);
     return tester.forward(contexts, continuations).logprobs;
   }
 
@@ -179,7 +171,7 @@ export class ASTSystem extends System {
     const tester = this.#part("tester", "getTesterOutput");
     const values = want.values === true;
     const together = values && this.#isOwn("value", "valueAndValidate");
-    this.#checkValues("getTesterOutput", contexts, continuations);
+    checkValues(this, "getTesterOutput", contexts, continuations);
     const output = tester.forward(contexts, continuations, { ...want, values: together });
     if (!values || together) return output;
     return { ...output, values: await this.valueAndValidate(contexts, continuations) };
@@ -188,7 +180,7 @@ export class ASTSystem extends System {
   /** Output of the tester's value head; `hasValues` says whether there is one. */
   async value(contexts: readonly Conversation[], continuations: readonly Message[]): Promise<TokenTable> {
     const tester = this.#part("tester", "value");
-    this.#checkValues("value", contexts, continuations);
+    checkValues(this, "value", contexts, continuations);
     const { logprobs, values } = tester.forward(contexts, continuations, { values: true });
     logprobs.dispose();
     return values!;
@@ -218,7 +210,7 @@ export class ASTSystem extends System {
     continuations: readonly Message[],
   ): Promise<TokenTable> {
     const baseline = this.#part("baseline", "getBaselineLogprobs");
-    this.#checkValues("getBaselineLogprobs", contexts, continuations);
+    checkValues(this, "getBaselineLogprobs", contexts, continuations);
     return this.#logprobs(baseline, contexts, continuations);
   }
 
@@ -230,7 +222,7 @@ export class ASTSystem extends System {
   ): Promise<TokenTable> {
     const { likelihood } = this.parts;
     if (likelihood === undefined) this.#part("target", "getTargetLogprobs");
-    this.#checkValues("getTargetLogprobs", contexts, continuations);
+    checkValues(this, "getTargetLogprobs", contexts, continuations);
     if (likelihood !== undefined) return this.#logprobs(likelihood, contexts, continuations);
     const before = contexts.map((context, row) => {
       const probe = continuations[row]!;
@@ -276,21 +268,9 @@ export class ASTSystem extends System {
     responses: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<Assessment[]> {
-    checkPaired("ASTSystem.assess", contexts, probes);
-    checkPaired("ASTSystem.assess", contexts, responses);
-    const turns = turnsOf(contexts, probes, responses, keys);
-    for (const { after } of turns) this.#judged.set(after, null);
-    try {
-      const rewards = await super.assess(contexts, probes, responses, keys);
-      // An override computed the reward on its own or from other texts: assess these turns anyway, for the record.
-      await this.#judge(turns.filter(({ after }) => this.#judged.get(after) === null));
-      return rewards.map((assessment, row): Assessment => {
-        const { reward, failure } = assessment;
-        return { ...(this.#judged.get(turns[row]!.after) ?? assessment), reward, failure };
-      });
-    } finally {
-      for (const { after } of turns) this.#judged.delete(after);
-    }
+    return this.#assessor.assess(turnsOf(contexts, probes, responses, keys), () =>
+      super.assess(contexts, probes, responses, keys),
+    );
   }
 
   /**
@@ -305,7 +285,7 @@ export class ASTSystem extends System {
     keys?: readonly NodeKey[],
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
-    const assessments = await this.#judge(turnsOf(contexts, probes, responses, keys));
+    const assessments = await this.#assessor.judge(turnsOf(contexts, probes, responses, keys));
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(
@@ -379,13 +359,8 @@ export class ASTSystem extends System {
 
   /** Whether a part or a method of a subclass provides likelihoods. */
   #tellsLikelihood(): boolean {
-    const { likelihood } = this.parts;
-    const { target } = this.#voices;
-    return (
-      likelihood !== undefined ||
-      target?.tellsLikelihood === true ||
-      !this.#isOwn("likelihood", "getTargetLogprobs")
-    );
+    if (this.parts.likelihood !== undefined || this.#voices.target?.tellsLikelihood === true) return true;
+    return !this.#isOwn("likelihood", "getTargetLogprobs");
   }
 
   /** Whether no subclass overrides any of these methods. */
@@ -393,78 +368,14 @@ export class ASTSystem extends System {
     return !overrides(this, ASTSystem.prototype, ...methods);
   }
 
-  /** The next messages of a model; a failed row becomes a FailedMessage. */
-  async #say(
-    model: Model,
-    conversations: readonly Conversation[],
-    keys: readonly NodeKey[],
-    score?: readonly (Message | null)[],
-  ): Promise<Message[]> {
-    const options = score === undefined ? { keys } : { keys, score, ends: this.#scoresEnds };
-    const said = await model.generate(conversations, options);
-    checkCount(`${model.name}.generate`, said, conversations.length);
-    const messages = said.map((each) =>
-      each instanceof Message ? each : new FailedMessage(model.role, each),
-    );
-    noteSaid(keys, messages);
-    return messages;
-  }
-
-  async #logprobs(
+  #logprobs(
     model: Model,
     contexts: readonly Conversation[],
     messages: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    if (model.logprobs === undefined) {
-      throw new UsageError(
-        `${this.constructor.name}: ${model.name} cannot tell how likely a text is; give a model as the likelihood role`,
-      );
-    }
-    const rows = await model.logprobs(contexts, messages, keys);
-    return TokenTable.ofRows(rows, this.parts.tester?.device);
-  }
-
-  /** Assesses turns by the reward's terms; each turn in progress is assessed once, however often it is requested. */
-  async #judge(turns: readonly SaidTurn[]): Promise<Assessment[]> {
-    if (this.#reward === null) return [];
-    const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
-    const missing = turns.filter((turn) => known.get(turn) === null);
-    for (const [at, judged] of (await this.#assessTurns(missing, this.#reward)).entries()) {
-      const turn = missing[at]!;
-      known.set(turn, judged);
-      if (this.#judged.has(turn.after)) this.#judged.set(turn.after, judged);
-    }
-    return turns.map((turn) => known.get(turn)!);
-  }
-
-  async #assessTurns(turns: readonly SaidTurn[], reward: Reward): Promise<Assessment[]> {
-    if (turns.length === 0) return [];
-    const known = await attemptRows(
-      "likelihood",
-      turns.length,
-      (rows) => this.#likelihoods(rows.map((row) => turns[row]!)),
-      this.retry,
-    );
-    // Without a likelihood that the reward needs, a turn cannot be judged.
-    const failures = known.map(({ failure }) => (reward.needsLikelihood ? failure : null));
-    const told = turns.map(({ context, probe, response, key }, row) => ({
-      context: context.toString(),
-      conversation: context,
-      probe: probe.text,
-      response: response.text,
-      key: key ?? { seed: 0, episode: 0, node: row },
-      likelihood: known[row]!.value ?? null,
-      testerLogprobs: probe.sampled?.logprobs ?? null,
-    }));
-    const assessed = await reward.assess(
-      told.filter((_, row) => failures[row] === null),
-      this.retry,
-    );
-    let at = 0;
-    return failures.map((failure) =>
-      failure === null ? assessed[at++]! : { reward: NaN, scores: {}, terms: {}, likelihood: null, failure },
-    );
+    const { device } = this.parts.tester ?? {};
+    return messageLogprobs(this.constructor.name, model, { contexts, messages, keys, device });
   }
 
   async #likelihoods(turns: readonly SaidTurn[]): Promise<(Likelihood | null)[]> {
@@ -479,23 +390,6 @@ export class ASTSystem extends System {
     return likelihoods;
   }
 
-  /** @throws UsageError for texts instead of Conversations and Messages */
-  #checkValues(method: string, contexts: readonly unknown[], messages: readonly unknown[] = []): void {
-    const where = `${this.constructor.name}.${method}`;
-    const state = contexts.find((context) => !(context instanceof Conversation));
-    if (state !== undefined) {
-      throw new UsageError(
-        `${where}: takes Conversations, got ${describeValue(state)}; make one with Conversation.of(text)`,
-      );
-    }
-    const text = messages.find((message) => !(message instanceof Message));
-    if (text !== undefined) {
-      throw new UsageError(
-        `${where}: takes Messages, got ${describeValue(text)}; make one with new Message("tester", text)`,
-      );
-    }
-  }
-
   #part<Name extends keyof SystemParts>(name: Name, method: string): NonNullable<SystemParts[Name]> {
     const part = this.parts[name];
     if (part !== undefined) return part;
@@ -503,42 +397,4 @@ export class ASTSystem extends System {
       `${this.constructor.name}.${method}: this system has no ${name}; give one in its parts, or override ${method}`,
     );
   }
-}
-
-/** A turn to be judged. */
-interface SaidTurn {
-  readonly context: Conversation;
-  readonly probe: Message;
-  readonly response: Message;
-  readonly key: NodeKey | undefined;
-  /** The conversation after the turn; the same object for the same turn. */
-  readonly after: Conversation;
-}
-
-function turnsOf(
-  contexts: readonly Conversation[],
-  probes: readonly Message[],
-  responses: readonly Message[],
-  keys: readonly NodeKey[] | undefined,
-): SaidTurn[] {
-  return contexts.map((context, row) => {
-    const [probe, response] = [probes[row]!, responses[row]!];
-    return { context, probe, response, key: keys?.[row], after: context.append(probe, response) };
-  });
-}
-
-/** Error for a baseline whose tokenizer differs from the tester's. @param where begins the message */
-export function foreignBaseline(where: string): UsageError {
-  return new UsageError(
-    `${where}: the baseline must have the tester's tokenizer, since both score the same tokens; ` +
-      "choose the tester's initial checkpoint or another of its family",
-  );
-}
-
-/** The probe that the target responds to: the last one; null if the target has already responded to it. */
-function lastProbe(prompt: Conversation): Message | null {
-  for (let at: Conversation | null = prompt; at !== null && at.last.from !== "target"; at = at.parent) {
-    if (at.last.from === "tester") return at.last;
-  }
-  return null;
 }

@@ -9,7 +9,8 @@ import {
   type LoRAOptions,
   type TesterWeights,
 } from "../tester/index.js";
-import { ASTSystem, foreignBaseline } from "./ast-system.js";
+import { ASTSystem } from "./ast-system.js";
+import { foreignBaseline } from "./system-checks.js";
 import type { ASTSystemOptions, SystemParts } from "./system-parts.js";
 import { checkHFOptions, isModel, loadHFSystem, sourceOf, type HFSystemOptions } from "./hf-parts.js";
 

@@ -9,7 +9,8 @@ import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, RunDirectory, type RunLock, type RunSettings } from "../run/index.js";
 import { trainingSettings } from "./run-settings.js";
 import { requireConfiguration } from "./training-configuration.js";
-import { Trainer, TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer.js";
+import { Trainer } from "./trainer.js";
+import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 
 export interface HFASTTrainerOptions<S = Conversation, A = Message> extends TrainerOptions<S, A> {
   /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */

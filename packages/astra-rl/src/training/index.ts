@@ -14,7 +14,8 @@ export {
 export { HFASTTrainer, type HFASTTrainerOptions } from "./hf-ast-trainer.js";
 export * from "./loggers/index.js";
 export type { Accumulated } from "./ranks.js";
-export { Trainer, type TrainerOptions } from "./trainer.js";
+export { Trainer } from "./trainer.js";
+export type { TrainerOptions } from "./trainer-options.js";
 export { computeTypesOf, restoreTester } from "./trainer-state.js";
 export type { UpdateTotals } from "./step-values.js";
 export type { Logger, Progress } from "./trainer-hooks.js";

@@ -1,11 +1,8 @@
 import {
   AstraError,
   NotFiniteError,
-  clipGradNorm_,
   createSchedule,
-  describeValue,
   distributed,
-  noGrad,
   scope,
   trimCache,
   UsageError,
@@ -13,18 +10,15 @@ import {
   type Schedule,
   type Tensor,
 } from "@astra-rl/torch";
-import { z } from "zod";
-import { closest, functionOption, objectOption, parseOptions } from "../options/index.js";
+import { parseOptions } from "../options/index.js";
 import {
   nextTurn,
   NotFiniteContractError,
   overrides,
   type Algorithm,
-  type Credit,
   type LearningRateGroup,
   type Json,
   type LoggedRun,
-  type MetricsLogger,
   type Sampler,
   type System,
   type Message,
@@ -32,120 +26,22 @@ import {
 } from "../core/index.js";
 import { requireMemoryForUpdates, withMemoryAdvice } from "./memory-advice.js";
 import { metricsRecord, type MetricValue } from "../records/index.js";
-import {
-  Callbacks,
-  HOOKS,
-  type Hook,
-  type StepValues,
-  type TrainingCallback,
-  type TrainingControl,
-} from "./callbacks.js";
+import { Callbacks, type StepValues, type TrainingCallback, type TrainingControl } from "./callbacks.js";
 import { EarlyStopping } from "./early-stopping.js";
-import type { Experience, ExperienceBatch } from "./experience.js";
+import type { Experience } from "./experience.js";
+import { GradientUpdates } from "./gradient-updates.js";
 import { Harness, type HarnessOptions } from "./harness.js";
 import { MetricsLoggers } from "./loggers/index.js";
 import { checkOptimizer, configuredOptimizer } from "./optimizer-groups.js";
 import { probeValues, tiedGroups } from "./probe-values.js";
-import {
-  anyRank,
-  outcomeOfRanks,
-  reduceGradients,
-  sumOfRanks,
-  totalsOfRanks,
-  weightsOfRanks,
-  type Accumulated,
-} from "./ranks.js";
+import { anyRank, sumOfRanks } from "./ranks.js";
 import { ShardedOptimizer } from "./sharded-optimizer.js";
 import { lossValues, rewardValues, workValues, type UpdateTotals } from "./step-values.js";
 import { silentLogger, type Logger, type Progress } from "./trainer-hooks.js";
+import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 import type { TrainerState } from "../run/index.js";
 import { requireConfiguration, TrainingConfiguration } from "./training-configuration.js";
 import { RunWatches } from "./watch/index.js";
-
-const OPTIMIZER_METHODS = [
-  "step",
-  "zeroGrad",
-  "stateDict",
-  "loadStateDict",
-  "bytesToCome",
-  "dispose",
-] as const;
-
-/** Hints for option names of other libraries' trainers. */
-export const TRAINER_ADVICE = {
-  harness: "override makeHarness",
-  scheduler: "set schedule and warmupSteps of the configuration",
-};
-
-export interface TrainerOptions<S = Conversation, A = Message> {
-  /** Computes the credit of each turn. Default: the turn's own reward. */
-  credit?: Credit<S, A>;
-  /** Called in this order, before the configuration's `earlyStopping`. */
-  callbacks?: readonly TrainingCallback<S, A>[];
-  /**
-   * Replaces the configuration's optimizer. It keeps its own learning rates, which the schedule scales; the
-   * configuration's `learningRate`, `optimizer`, `weightDecay` and `betas` are ignored. The trainer frees its state.
-   */
-  optimizer?: Optimizer;
-  /** Receive the metrics of each step. An error in a logger never ends training. */
-  loggers?: readonly MetricsLogger[];
-  /** Called when a phase of a step begins or advances. */
-  onProgress?: (progress: Progress) => void;
-  logger?: Logger;
-  /** Clock for the times in the metrics, in milliseconds. Default: the process's monotonic clock. */
-  clock?: () => number;
-  /** Aborting it ends training cleanly after the current step. */
-  signal?: AbortSignal;
-}
-
-const callback = objectOption<TrainingCallback<never, never>>(
-  "must be a callback (an object with a name and methods such as onStep)",
-)
-  .refine(
-    (value) => typeof value.name === "string" && value.name !== "",
-    "must be a callback, which has a name (an object with a name and methods such as onStep)",
-  )
-  .superRefine((value, context) => {
-    const hooks = value as unknown as Record<string, unknown>;
-    for (const hook of HOOKS) {
-      if (hooks[hook] === undefined || typeof hooks[hook] === "function") continue;
-      const message = `must be a function, got ${describeValue(hooks[hook])}`;
-      context.addIssue({ code: "custom", path: [hook], message });
-    }
-    for (const key of Object.keys(hooks)) {
-      const near = /^on/iu.test(key) && !HOOKS.includes(key as Hook) ? closest(key, HOOKS) : null;
-      if (near === null) continue;
-      context.addIssue({ code: "custom", message: `has ${key}, which nobody calls; did you mean ${near}?` });
-    }
-  });
-
-/** Options of every trainer. */
-export const trainerOptions = z.strictObject({
-  credit: functionOption<Credit<never, never>>().optional(),
-  callbacks: z.array(callback).default([]),
-  loggers: z
-    .array(
-      objectOption<MetricsLogger>(
-        "must be a logger (an object with a name and the methods open, log and close)",
-        "open",
-        "log",
-        "close",
-      ),
-    )
-    .default([]),
-  optimizer: objectOption<Optimizer>(
-    "must be an optimizer (an object with groups and the methods step, zeroGrad, stateDict and loadStateDict)",
-    ...OPTIMIZER_METHODS,
-  ).optional(),
-  onProgress: functionOption<(progress: Progress) => void>().optional(),
-  logger: objectOption<Logger>(
-    "must be an object with the methods info and warn; where values go is an option of its own, loggers",
-    "info",
-    "warn",
-  ).optional(),
-  clock: functionOption<() => number>().optional(),
-  signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
-});
 
 /**
  * The training loop: in each training step, collect an experience, update on its batches, and log.
@@ -164,13 +60,18 @@ export const trainerOptions = z.strictObject({
  * `metrics`; each can be overridden. Evaluations, checkpoints, early stopping and warnings are callbacks.
  * docs/metrics.md defines the logged metrics.
  */
-export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> {
+export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unknown> extends GradientUpdates<
+  S,
+  A,
+  Step,
+  Batch
+> {
   readonly system: System<S, A>;
-  readonly harness: Harness<S, A, Step, Batch>;
-  readonly optimizer: Optimizer;
-  protected readonly logger: Logger;
-  protected readonly clock: () => number;
-  protected readonly parameters: readonly Tensor[];
+  override readonly harness: Harness<S, A, Step, Batch>;
+  override readonly optimizer: Optimizer;
+  protected override readonly logger: Logger;
+  protected override readonly clock: () => number;
+  protected override readonly parameters: readonly Tensor[];
   readonly #schedule: Schedule;
   /** Learning rate of each optimizer group, before the schedule. */
   readonly #rates: readonly number[];
@@ -178,20 +79,18 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
   readonly #groups: readonly LearningRateGroup[];
   readonly #options: TrainerOptions<S, A>;
   #hasUpdated = false;
-  /** Training steps completed. */
-  protected stepsDone = 0;
-  protected skippedInARow = 0;
   readonly callbacks: Callbacks<S, A>;
   readonly #loggers: MetricsLoggers;
   #isStopping = false;
 
   /** @throws UsageError if the parts are incompatible */
   constructor(
-    readonly configuration: TrainingConfiguration,
+    override readonly configuration: TrainingConfiguration,
     readonly sampler: Sampler<S, A>,
     readonly algorithm: Algorithm<S, A, Step, Batch>,
     given: TrainerOptions<S, A> = {},
   ) {
+    super();
     requireConfiguration(configuration, TrainingConfiguration);
     const options = parseOptions("training", trainerOptions, given, TRAINER_ADVICE) as TrainerOptions<S, A>;
     const { numEpisodesPerExperience, batchSize, seed, schedule, warmupSteps, trainingSteps } = configuration;
@@ -414,7 +313,7 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     };
   }
 
-  protected report(progress: Pick<Progress, "phase" | "done" | "total">): void {
+  protected override report(progress: Pick<Progress, "phase" | "done" | "total">): void {
     this.#options.onProgress?.({
       ...progress,
       step: this.stepsDone + 1,
@@ -422,123 +321,12 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     });
   }
 
-  /** Runs all updates of an experience. */
-  protected async update(experience: Experience<S, A, Batch>): Promise<UpdateTotals> {
-    const totals: UpdateTotals = {
-      loss: 0,
-      weight: 0,
-      logs: new Map(),
-      norm: 0,
-      updates: 0,
-      skipped: 0,
-      epochs: 0,
-      reduced: 0,
-    };
-    // Leftover gradients would leak into the first update.
-    this.optimizer.zeroGrad();
-    const size = this.configuration.gradientAccumulationSteps;
-    const count = experience.epochs * Math.ceil(experience.epoch(0).length / size);
-    let done = 0;
-    let going = true;
-    for (let epoch = 0; epoch < experience.epochs && going; epoch++) {
-      const batches = experience.epoch(epoch);
-      if (batches.length > 0) totals.epochs += 1;
-      for (let start = 0; start < batches.length && going; start += size) {
-        this.report({ phase: "update", done, total: count });
-        await nextTurn();
-        const group = batches.slice(start, start + size);
-        going = await this.#learn(group, totals, this.stepsDone + (done + 0.5) / count);
-        done += 1;
-      }
-    }
-    return totalsOfRanks(totals);
-  }
-
-  /**
-   * Accumulates the gradient of a group and applies it; returns false if the updates of this experience should stop.
-   */
-  async #learn(
-    group: readonly ExperienceBatch<Batch>[],
-    totals: UpdateTotals,
-    position: number,
-  ): Promise<boolean> {
-    const weights = await weightsOfRanks(group);
-    const scale = weights.reduce((sum, weight) => sum + weight, 0);
-    let batches = 0;
-    let weight = 0;
-    let going = true;
-    for (const [index, batch] of group.entries()) {
-      const result = await this.accumulate(batch, scale, totals);
-      if (result === "not finite") {
-        await this.skipUpdate(totals);
-        return true;
-      }
-      going = result !== "stopped";
-      if (!going) break;
-      batches += 1;
-      weight += weights[index]!;
-    }
-    if (batches === 0) return going;
-    if (weight > 0 && weight !== scale) {
-      noGrad(() => {
-        for (const { grad } of this.parameters) grad?.mul_(scale / weight);
-      });
-    }
-    if (distributed.worldSize() > 1) {
-      const start = this.clock();
-      await reduceGradients(this.parameters);
-      totals.reduced += this.clock() - start;
-    }
-    const norm = this.clipGradient();
-    if (!Number.isFinite(norm)) {
-      await this.skipUpdate(totals);
-      return going;
-    }
-    await this.applyUpdate(position);
-    this.skippedInARow = 0;
-    totals.norm += norm;
-    totals.updates += 1;
-    return going;
-  }
-
-  /**
-   * Adds a batch's gradient to its group's: weight · ∇loss / scale. Among several processes, the batch is this rank's
-   * share of one; all ranks call this for the same batches and get the same answer.
-   *
-   * @param scale the weight of the group over all ranks
-   */
-  protected async accumulate(
-    { batch, size, weight }: ExperienceBatch<Batch>,
-    scale: number,
-    totals: UpdateTotals,
-  ): Promise<Accumulated> {
-    return scope(async () => {
-      const result = size === 0 ? null : await this.harness.step(batch);
-      const value = result === null ? 0 : result.loss.item();
-      const outcome = await outcomeOfRanks({ stop: result?.stop ?? false, isFinite: Number.isFinite(value) });
-      if (outcome !== "added" || result === null) return outcome;
-      const { loss, logs } = result;
-      loss.mul(scale === 0 ? 0 : weight / scale).backward();
-      totals.loss += weight * value;
-      totals.weight += weight;
-      for (const [key, log] of Object.entries(logs))
-        totals.logs.set(key, (totals.logs.get(key) ?? 0) + weight * log);
-      return outcome;
-    });
-  }
-
-  /** Clips the joint norm of all gradients; returns the norm before clipping. */
-  protected clipGradient(): number {
-    // Without clipping, an unreachable limit still computes the norm.
-    return clipGradNorm_(this.parameters, this.configuration.clipGradNorm || Number.MAX_VALUE);
-  }
-
   /**
    * Performs one optimizer step with the accumulated gradients.
    *
    * @param position fractional training step of this update, for the schedule
    */
-  protected async applyUpdate(position: number): Promise<void> {
+  protected override async applyUpdate(position: number): Promise<void> {
     const factor = this.#schedule(position);
     this.optimizer.groups.forEach((group, index) => (group.learningRate = this.#rates[index]! * factor));
     this.optimizer.step();
@@ -546,22 +334,5 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     this.#hasUpdated = true;
     this.optimizer.zeroGrad();
     await this.system.testerUpdated();
-  }
-
-  /** Skips an update with a non-finite loss or gradient. @throws AstraError after too many in a row */
-  protected async skipUpdate(totals: UpdateTotals): Promise<void> {
-    this.optimizer.zeroGrad();
-    totals.skipped += 1;
-    this.skippedInARow += 1;
-    const step = this.stepsDone + 1;
-    this.logger.warn(`step ${step}: the loss or its gradient is not finite; this update is left out`);
-    const { stopAfter } = this.configuration.nonFinite;
-    if (this.skippedInARow < stopAfter) return;
-    const updates = stopAfter === 1 ? "1 update" : `${stopAfter} updates in a row`;
-    throw new AstraError(
-      `training: the loss or its gradient was not finite in ${updates}, at step ${step}; ` +
-        `the weights are those before the first of them. Lower learningRate, or set clipGradNorm, and start again ` +
-        `from a checkpoint`,
-    );
   }
 }

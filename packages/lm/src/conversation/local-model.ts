@@ -1,7 +1,7 @@
 import { isGradEnabled, noGrad } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { Codec } from "../format/codec.js";
-import { PlainFormat, rowLength, type Format, type OwnIds, type Row, type Span } from "../format/format.js";
+import { PlainFormat, type Format, type Span } from "../format/format.js";
 import type { DrawKey } from "../generation/keyed-random.js";
 import { GenerationSession, standIn } from "../generation/session.js";
 import type { Sampling } from "../generation/sampling.js";
@@ -10,7 +10,9 @@ import { WorkCounters } from "../generation/session-counters.js";
 import { tokenOutputs, type ScoredRow, type TokenOutputs, type TokenOutputsOptions } from "../logprobs.js";
 import type { Tokenizer } from "../tokenizer.js";
 import { Message, type Conversation } from "./conversation.js";
+import { bodyIn, ConversationRows, idsIn, NOTHING, type SplitRow } from "./conversation-rows.js";
 import { PrefixCache } from "./prefix-cache.js";
+import { find, isEqual, remember } from "./score-memory.js";
 
 /** Key of a message's random draws; the model provides the stream. */
 export type SampleKey = Omit<DrawKey, "stream"> & {
@@ -55,33 +57,6 @@ export interface Reading {
   readonly body: Span;
 }
 
-/** A conversation as ids: a prefix that other rows may share, then the row's own ids. */
-interface SplitRow {
-  readonly ids: readonly number[];
-  /** The conversation that the shared ids encode. */
-  readonly base: Conversation;
-  /** Number of shared ids. */
-  readonly length: number;
-  /** Span of the scored message. */
-  readonly body: Span;
-  /** null: nothing is scored. */
-  readonly message: Message | null;
-}
-
-const NOTHING: Span = [0, 0];
-
-/**
- * Log-probabilities of a message under frozen weights: of the kept ids, and of the end-of-sequence id if it
- * was requested.
- */
-interface Scored {
-  readonly context: readonly number[];
-  readonly logprobs: readonly number[];
-}
-
-/** Scores by weights, so that models with shared weights share them. */
-const scoredBy = new WeakMap<CausalLM, WeakMap<Message, Scored>>();
-
 /**
  * A language model in this process: a function of conversations. It caches everything it prefills until
  * `release`, so that no token is prefilled twice; this does not change results.
@@ -97,14 +72,12 @@ export class LocalModel {
   readonly tellsLikelihood = true;
   readonly #options: LocalModelOptions;
   readonly #cache = new PrefixCache();
-  readonly #rows = new WeakMap<Conversation, Row>();
+  readonly #rows: ConversationRows;
   readonly #sessions = new WorkCounters();
   readonly #contextLength: number;
-  readonly #standIn: () => number;
   #cached: { model: CausalLM; version: number } | null = null;
   #scored = 0;
   #trained = 0;
-  #truncated = false;
 
   /** @param name recorded in messages; also the stream of the random draws */
   constructor(
@@ -121,7 +94,22 @@ export class LocalModel {
     // `model()` may update a copy, but the model's sizes never change.
     const model = options.model();
     this.#contextLength = model.config.contextLength;
-    this.#standIn = () => standIn(model);
+    let isTruncated = false;
+    this.#rows = new ConversationRows({
+      format: this.format,
+      role: this.role,
+      tokens: this.tokens,
+      room: this.#contextLength - this.#reserve,
+      standIn: () => standIn(model),
+      onTruncate: () => {
+        if (isTruncated) return;
+        isTruncated = true;
+        options.onTruncate?.(
+          `${name}: a conversation is longer than the model's window of ${this.#contextLength} tokens; ` +
+            `the oldest tokens are dropped from here on (said once)`,
+        );
+      },
+    });
   }
 
   get model(): CausalLM {
@@ -148,7 +136,7 @@ export class LocalModel {
     this.#dropStale();
     const rows = conversations.map((conversation, at): SplitRow => {
       const message = score?.[at] ?? null;
-      const split = message === null ? null : this.#split(conversation, message);
+      const split = message === null ? null : this.#rows.split(conversation, message);
       if (split?.fits === true) return { ...split, message };
       const ids = this.prompt(conversation);
       const length = ids.length - this.format.cue(conversation).length;
@@ -212,7 +200,7 @@ export class LocalModel {
   ): Promise<(readonly number[])[]> {
     const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));
     const known = rows.map(({ context, continuation }, row) =>
-      this.#known(messages[row]!, context, continuation),
+      this.#isFixed ? find(this.model, messages[row]!, context, continuation) : null,
     );
     const missing = known.flatMap((logprobs, row) => (logprobs === null ? [row] : []));
     const computed = this.#score(missing.map((row) => rows[row]!));
@@ -253,26 +241,26 @@ export class LocalModel {
       return { context: this.prompt(conversation), continuation: this.idsOf(message).ids, pinned };
     }
     const whole = conversation.append(message);
-    const split = this.#split(whole, message)!;
+    const split = this.#rows.split(whole, message)!;
     if (split.fits) return rowOf(split.ids, split.body);
     // No answer has to fit after it, so the message may use the whole window.
-    const row = this.#row(whole);
+    const row = this.#rows.row(whole);
     return rowOf(idsIn(row), bodyIn(row, whole.depth - 1));
   }
 
   /** Ids of a conversation without the cue. Messages in this model's tokens keep their sampled ids. */
   view(conversation: Conversation): readonly number[] {
-    return idsIn(this.#row(conversation));
+    return idsIn(this.#rows.row(conversation));
   }
 
   /** The prompt for the model's next message; the oldest ids are dropped if the context window is full. */
   prompt(conversation: Conversation): readonly number[] {
-    return idsIn(this.#prompt(conversation));
+    return idsIn(this.#rows.prompt(conversation));
   }
 
   /** The ids that the model reads when a message of a conversation is scored. */
   reading(conversation: Conversation, message: Message): Reading {
-    const split = this.#split(conversation, message);
+    const split = this.#rows.split(conversation, message);
     if (split === null) return { context: this.prompt(conversation), heard: [], body: NOTHING };
     const { ids, length, body } = split;
     const heard = [body[0] - length, body[1] - length] as const;
@@ -288,21 +276,9 @@ export class LocalModel {
     return { ids, kept: ids.length };
   }
 
-  /**
-   * The text that each id adds to those before it; together they are the text of all ids. An id that holds only a part of a
-   * character adds nothing, and the one that completes it adds the character.
-   */
+  /** The text that each id adds to those before it. */
   spell(ids: readonly number[]): string[] {
-    let before = "";
-    return ids.map((_, at) => {
-      const text = this.codec.decode(ids.slice(0, at + 1), { skipSpecialTokens: false });
-      const isWhole = at === ids.length - 1 || !text.endsWith("\uFFFD");
-      // Decoders may change what came before, such as a leading space.
-      if (!isWhole || !text.startsWith(before)) return "";
-      const piece = text.slice(before.length);
-      before = text;
-      return piece;
-    });
+    return this.codec.spell(ids);
   }
 
   /** Whether both use the same frozen weights, so that scores of one hold for the other. */
@@ -344,65 +320,6 @@ export class LocalModel {
     });
   }
 
-  /**
-   * Splits a conversation before a message and the context around it; null if the message is not in it.
-   * `fits` is false if the context window, with room for an answer, cuts into the first part.
-   */
-  #split(
-    conversation: Conversation,
-    message: Message,
-  ): (Omit<SplitRow, "message"> & { readonly fits: boolean }) | null {
-    const base = conversation.before(message);
-    if (base === null) return null;
-    const row = this.#prompt(conversation);
-    const ids = idsIn(row);
-    const before = rowLength(row.slice(0, base.depth));
-    const least = Math.max(1, this.format.pinned);
-    const fits = before >= least;
-    const length = fits ? before : Math.min(least, ids.length);
-    const at = conversation.messages().indexOf(message, base.depth);
-    const [from, to] = at < 0 ? NOTHING : bodyIn(row, at);
-    return { ids, base, length, body: [Math.max(length, from), Math.max(length, to)], fits };
-  }
-
-  /** Pieces of a conversation's messages, regardless of the context window. */
-  #row(conversation: Conversation): Row {
-    const known = this.#rows.get(conversation);
-    if (known !== undefined) return known;
-    const row = this.#layout(conversation);
-    this.#rows.set(conversation, row);
-    return row;
-  }
-
-  #layout(conversation: Conversation): Row {
-    const { parent, last } = conversation;
-    if (this.format.layout !== undefined) return this.format.layout(conversation, this.#own);
-    const piece = this.format.write(parent, last, this.#own(last));
-    if (parent === null) {
-      // A row needs at least one id.
-      return piece.ids.length === 0 ? [{ ids: [this.#standIn()], body: [0, 0] }] : [piece];
-    }
-    if (last.from !== this.role) return [...this.#row(parent), piece];
-    // What the model was prompted with stays: what was dropped then, and the cue.
-    const prompt = this.#prompt(parent);
-    const cue = prompt.at(-1)!.ids;
-    const [from, to] = piece.body;
-    const said = { ids: [...cue, ...piece.ids], body: [from + cue.length, to + cue.length] as const };
-    return [...prompt.slice(0, -1), said];
-  }
-
-  /** Pieces of a conversation's messages and the cue, within the context window. */
-  #prompt(conversation: Conversation): Row {
-    const row = [...this.#row(conversation), { ids: this.format.cue(conversation), body: NOTHING }];
-    const room = this.#contextLength - this.#reserve;
-    if (rowLength(row) <= room) return row;
-    this.#warnOnce();
-    return this.format.truncate(conversation, row, room, this.#own);
-  }
-
-  readonly #own: OwnIds = ({ sampled }) =>
-    sampled?.tokens === this.tokens ? sampled.ids.slice(0, sampled.kept) : null;
-
   /** Prefills the ids after each row's shared prefix and stores the log-probabilities of the scored messages. */
   #read(session: GenerationSession, rows: readonly SplitRow[], ends: boolean): void {
     const tails = rows.map(({ ids, length }) => ids.slice(length));
@@ -430,25 +347,13 @@ export class LocalModel {
     });
   }
 
-  #remember(message: Message, context: readonly number[], logprobs: readonly number[]): void {
-    // Weights that change are scored anew each time.
-    if (this.#options.version !== undefined) return;
-    const known = scoredBy.get(this.model) ?? new WeakMap<Message, Scored>();
-    scoredBy.set(this.model, known);
-    known.set(message, { context, logprobs });
+  /** Weights that change are scored anew each time. */
+  get #isFixed(): boolean {
+    return this.#options.version === undefined;
   }
 
-  /** Log-probabilities of a message's ids, if these weights have scored it after the same context; else null. */
-  #known(
-    message: Message,
-    context: readonly number[],
-    continuation: readonly number[],
-  ): readonly number[] | null {
-    if (this.#options.version !== undefined) return null;
-    const known = scoredBy.get(this.model)?.get(message);
-    if (known === undefined || !isEqual(known.context, context)) return null;
-    const { length } = continuation;
-    return known.logprobs.length < length ? null : known.logprobs.slice(0, length);
+  #remember(message: Message, context: readonly number[], logprobs: readonly number[]): void {
+    if (this.#isFixed) remember(this.model, message, context, logprobs);
   }
 
   #score(rows: readonly ScoredRow[]): number[][] {
@@ -488,25 +393,4 @@ export class LocalModel {
         ),
     );
   }
-
-  #warnOnce(): void {
-    if (this.#truncated) return;
-    this.#truncated = true;
-    this.#options.onTruncate?.(
-      `${this.name}: a conversation is longer than the model's window of ${this.#contextLength} tokens; ` +
-        `the oldest tokens are dropped from here on (said once)`,
-    );
-  }
-}
-
-const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
-  a.length === b.length && a.every((id, at) => id === b[at]);
-
-const idsIn = (row: Row): readonly number[] => row.flatMap(({ ids }) => ids);
-
-/** Span of a message's own ids in the flattened row. */
-function bodyIn(row: Row, at: number): Span {
-  const start = rowLength(row.slice(0, at));
-  const [from, to] = row[at]!.body;
-  return [start + from, start + to];
 }

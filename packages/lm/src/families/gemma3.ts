@@ -4,10 +4,10 @@ import type { CausalFamily } from "./family.js";
 import {
   headDimensionOf,
   parseRotaryDecoderConfig,
-  rotaryFamily,
   slidesByLayerTypes,
   type RotaryDecoderConfig,
-} from "./rotary-decoder.js";
+} from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 import { parseRotarySettings } from "./rotary.js";
 
 function parseGemma3Config(fields: JsonFields): RotaryDecoderConfig {

@@ -1,10 +1,6 @@
 import type { JsonFields } from "../json-fields.js";
-import {
-  parseRotaryDecoderConfig,
-  rotaryFamily,
-  slidingWindowOf,
-  type RotaryDecoderConfig,
-} from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, slidingWindowOf, type RotaryDecoderConfig } from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 
 function parseMistralConfig(fields: JsonFields): RotaryDecoderConfig {
   const slidingWindow = slidingWindowOf(fields);

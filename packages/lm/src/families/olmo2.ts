@@ -1,5 +1,6 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, rotaryFamily, type RotaryDecoderConfig } from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, type RotaryDecoderConfig } from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 
 function parseOlmo2Config(fields: JsonFields): RotaryDecoderConfig {
   const attentionBias = fields.boolean("attention_bias", { fallback: false });

@@ -1,10 +1,6 @@
 import type { JsonFields } from "../json-fields.js";
-import {
-  headDimensionOf,
-  parseRotaryDecoderConfig,
-  rotaryFamily,
-  type RotaryDecoderConfig,
-} from "./rotary-decoder.js";
+import { headDimensionOf, parseRotaryDecoderConfig, type RotaryDecoderConfig } from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 import { parseRotarySettings, partialRotaryDimension } from "./rotary.js";
 
 function parsePhi3Config(fields: JsonFields): RotaryDecoderConfig {

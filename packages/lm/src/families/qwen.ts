@@ -1,11 +1,11 @@
 import type { JsonFields } from "../json-fields.js";
 import {
   parseRotaryDecoderConfig,
-  rotaryFamily,
   slidesByLayerTypes,
   slidingWindowOf,
   type RotaryDecoderConfig,
-} from "./rotary-decoder.js";
+} from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 
 function parseQwen2Config(fields: JsonFields): RotaryDecoderConfig {
   return parseRotaryDecoderConfig(fields, {

@@ -1,10 +1,6 @@
 import type { JsonFields } from "../json-fields.js";
-import {
-  parseRotaryDecoderConfig,
-  rotaryFamily,
-  slidesByLayerTypes,
-  type RotaryDecoderConfig,
-} from "./rotary-decoder.js";
+import { parseRotaryDecoderConfig, slidesByLayerTypes, type RotaryDecoderConfig } from "./rotary-config.js";
+import { rotaryFamily } from "./rotary-decoder.js";
 
 function parseSmolLM3Config(fields: JsonFields): RotaryDecoderConfig {
   const attentionBias = fields.boolean("attention_bias", { fallback: false });

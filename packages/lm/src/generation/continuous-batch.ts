@@ -1,68 +1,20 @@
-import { cast, noGrad, scope, sortedTopK, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
-import { checkTokenIds, idTensor, standIn } from "../token-ids.js";
+import { checkTokenIds, idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
+import { Row, type ContinuationRequest, type Slot } from "./continuous-row.js";
 import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
-import { keyedUniform, type DrawKey } from "./keyed-random.js";
-import { resolveSampling, type ResolvedSampling, type Sampling } from "./sampling.js";
-import {
-  candidateIds,
-  drawCandidate,
-  filterLogits,
-  holdBack,
-  likeliest,
-  penalizeRepetition,
-} from "./sampling-filters.js";
+import { resolveSampling } from "./sampling.js";
+import { drawTokens, scoredTokens, type ScoredToken } from "./scored-tokens.js";
 import { LOGIT_LIMIT, SCORE_LIMIT } from "./session-batch.js";
 import { WorkCounters } from "./session-counters.js";
 import { checkLogits, type FinishReason } from "./session-decode.js";
-import { decodeText, StopDetector, type TokenDecoder } from "./stop.js";
+import { decodeText, type TokenDecoder } from "./stop.js";
 
 /** Columns that the cache begins with. */
 const FIRST_COLUMNS = 128;
 /** Fewer common leading tokens are not worth copying. */
 const LEAST_PREFIX = 8;
-
-/** A token with its log-probability under the full distribution, at temperature 1. */
-export interface ScoredToken {
-  id: number;
-  /** null for the first token of a text, which nothing precedes. */
-  logprob: number | null;
-  /** The likeliest tokens in its place, likeliest first. */
-  top: readonly { id: number; logprob: number }[];
-}
-
-/** What one text was continued with. */
-export interface Continuation {
-  /** Sampled ids, including an end id; truncated before a stop string. */
-  ids: readonly number[];
-  /** Their text, without special tokens. */
-  text: string;
-  /** null: nothing was to be sampled. */
-  finished: FinishReason | null;
-  /** Tokens of the given text that were not read, because they were in the cache. */
-  reused: number;
-}
-
-/** A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`. */
-export interface ContinuationRequest {
-  /** Empty: the model's beginning-of-text token stands in. */
-  ids: readonly number[];
-  /** null: the text is only read. */
-  sampling: Sampling | null;
-  /** Key of the random draws. Not needed for greedy decoding. */
-  key?: DrawKey;
-  /** Ids that end the generation, in addition to the model's. */
-  endIds?: readonly number[];
-  /** Number of likeliest tokens told with each token. Default: no log-probabilities. */
-  topLogprobs?: number;
-  /** Called for each token of the given text, if `topLogprobs` is set; such a text takes nothing from the cache. */
-  onRead?: (token: ScoredToken) => void;
-  /** Called for each sampled token in order, end ids included; a stop string may still cut it off. */
-  onToken?: (token: ScoredToken) => void;
-  onFinish: (continuation: Continuation) => void;
-  onError: (error: Error) => void;
-}
 
 export interface ContinuousBatchOptions {
   /** The most texts that are computed together; each has a row of the cache. Default 16. */
@@ -71,63 +23,6 @@ export interface ContinuousBatchOptions {
   cacheBytes?: number;
   /** Maximum tokens of given texts in one step; what is longer is read in several, beside the others' sampling. Default 512. */
   tokensPerStep?: number;
-}
-
-/** A place in the cache: the ids in its columns, and who uses it. */
-interface Slot {
-  readonly index: number;
-  ids: readonly number[];
-  row: Row | null;
-  /** When it was last freed, counted in steps. */
-  freed: number;
-}
-
-class Row {
-  /** The given ids, then the sampled ones. */
-  readonly ids: number[];
-  readonly given: number;
-  readonly ends: ReadonlyMap<number, FinishReason>;
-  readonly stops: StopDetector;
-  /** Rows of the same kind are sampled in one operation. */
-  readonly kind: string;
-  cached = 0;
-  reused = 0;
-  slot: Slot | null = null;
-
-  constructor(
-    readonly request: ContinuationRequest,
-    readonly sampling: ResolvedSampling | null,
-    model: CausalLM,
-    tokenizer: TokenDecoder,
-  ) {
-    this.ids = request.ids.length === 0 ? [standIn(model)] : [...request.ids];
-    this.given = this.ids.length;
-    this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? []);
-    this.ends = new Map([
-      ...(sampling?.stopIds ?? []).map((id) => [id, "stop"] as const),
-      ...[...model.config.eosIds, ...(request.endIds ?? [])].map((id) => [id, "eos"] as const),
-    ]);
-    const { greedy, temperature, topK, topP, repetitionPenalty } = sampling ?? {};
-    this.kind = JSON.stringify(greedy ? [repetitionPenalty] : [temperature, topK, topP, repetitionPenalty]);
-  }
-
-  get pending(): number {
-    return this.ids.length - this.cached;
-  }
-
-  get sampled(): number {
-    return this.ids.length - this.given;
-  }
-
-  /** Whether its text is scored, so that all of it has to be read. */
-  get isScored(): boolean {
-    return this.request.onRead !== undefined && this.request.topLogprobs !== undefined;
-  }
-
-  /** Minimum length is not reached: end ids may not be sampled yet. */
-  get isHeldBack(): boolean {
-    return this.sampling !== null && this.sampled < this.sampling.minNewTokens;
-  }
 }
 
 /**
@@ -448,9 +343,10 @@ export class ContinuousBatch {
     });
     const drawn: number[] = [];
     for (const members of groups.values()) {
-      const ids = this.#draw(
+      const ids = drawTokens(
         members.map((at) => going[at]!.row),
         select(logits, members),
+        this.model.config.vocabSize,
       );
       members.forEach((at, index) => (drawn[at] = ids[index]!));
     }
@@ -470,31 +366,6 @@ export class ContinuousBatch {
       const { logprob = null, top = [] } = tokenAt.get(at) ?? {};
       this.#accept(row, { id: drawn[at]!, logprob, top: top.slice(0, row.request.topLogprobs ?? 0) });
     });
-  }
-
-  /** One token for each of these rows, which are of one kind. @param logits [n, V] */
-  #draw(rows: readonly Row[], logits: Tensor): number[] {
-    const [{ sampling, isHeldBack, ends }] = rows as [Row];
-    const { greedy, repetitionPenalty } = sampling!;
-    const { device, config } = this.model;
-    let shaped = logits;
-    if (repetitionPenalty !== 1) {
-      const longest = Math.max(...rows.map(({ ids }) => ids.length));
-      // Shorter rows are padded with their first id: repeats do not matter.
-      const seen = rows.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
-      shaped = penalizeRepetition(
-        cast(logits, "float32"),
-        idTensor(seen, device).view([rows.length, longest]),
-        repetitionPenalty,
-      );
-    }
-    const held = isHeldBack ? [...ends.keys()].filter((id) => id < config.vocabSize) : [];
-    if (held.length > 0) shaped = holdBack(shaped, idTensor(held, device));
-    if (greedy) return Array.from(likeliest(shaped).toTypedArray(), Number);
-    const candidates = filterLogits(shaped, sampling!);
-    const values = Float64Array.from(rows, (row) => keyedUniform(row.request.key!, row.sampled));
-    const uniforms = tensor(values, { dtype: "float64", shape: [values.length, 1], device });
-    return Array.from(candidateIds(candidates, drawCandidate(candidates, uniforms)).toTypedArray(), Number);
   }
 
   #accept(row: Row, token: ScoredToken): void {
@@ -526,26 +397,4 @@ function commonLength(a: readonly number[], b: readonly number[]): number {
   let length = 0;
   while (length < most && a[length] === b[length]) length += 1;
   return length;
-}
-
-/**
- * Log-probabilities of one token per row under the full distribution, and of the likeliest ones.
- *
- * @param logits [n, V]
- */
-function scoredTokens(logits: Tensor, ids: readonly number[], count: number): ScoredToken[] {
-  const table = cast(logits, "float32").logSoftmax(-1);
-  const own = table.gather(1, idTensor(ids, table.device).unsqueeze(1)).toTypedArray();
-  const most = Math.min(count, table.size(1));
-  if (most === 0) return ids.map((id, at) => ({ id, logprob: Number(own[at]), top: [] }));
-  const { values, indices } = sortedTopK(table, most);
-  const [logprobs, likely] = [values.toTypedArray(), indices.toTypedArray()];
-  return ids.map((id, at) => ({
-    id,
-    logprob: Number(own[at]),
-    top: Array.from({ length: most }, (_, rank) => ({
-      id: Number(likely[at * most + rank]),
-      logprob: Number(logprobs[at * most + rank]),
-    })),
-  }));
 }

@@ -13,13 +13,9 @@ export {
 } from "./sampling.js";
 export { GenerationSession, type Generation } from "./session.js";
 export type { ReadOptions, ScoredSpan, SessionOptions } from "./session-arguments.js";
-export {
-  ContinuousBatch,
-  type Continuation,
-  type ContinuationRequest,
-  type ContinuousBatchOptions,
-  type ScoredToken,
-} from "./continuous-batch.js";
+export { ContinuousBatch, type ContinuousBatchOptions } from "./continuous-batch.js";
+export type { Continuation, ContinuationRequest } from "./continuous-row.js";
+export type { ScoredToken } from "./scored-tokens.js";
 export { TextStream } from "./text-stream.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";

@@ -1,4 +1,4 @@
-import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import { noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
 import {
   Algorithm,
   ContractError,
@@ -21,6 +21,7 @@ import {
 import { parseOptions } from "../../options/index.js";
 import { creditConflict, requireSiblings } from "../requirements.js";
 import type { EstimatedTurn } from "./advantages.js";
+import { episodeOf, regroup, tableLike } from "./branches.js";
 import { clippedValueLoss } from "./clipped-value-loss.js";
 import { KLController } from "./kl-controller.js";
 import { klPenalty } from "./kl-penalty.js";
@@ -385,23 +386,4 @@ export class PolicyGradient<S = Conversation, A = Message> extends Algorithm<
         "cannot tell the entropy of its tester; set it to 0, or give `entropy` in getTesterOutput",
     );
   }
-}
-
-/** Branches of one tree share prefixes, and most of them grew where their share is computed. */
-const episodeOf = ({ episode }: { episode?: number }, index: number) => episode ?? -1 - index;
-
-/** Groups a flat list in branch order by branch. */
-function regroup<S, A, T>(values: readonly T[], branches: readonly PolicyBranch<S, A>[]): T[][] {
-  let start = 0;
-  return branches.map(({ turns }) => values.slice(start, (start += turns.length)));
-}
-
-/** Rows as a tensor with the dtype, device and shape [B, T] of another, padded with 0. */
-function tableLike(rows: readonly (readonly number[])[], like: Tensor): Tensor {
-  const columns = like.shape[1]!;
-  const values = new Float64Array(rows.length * columns);
-  for (const [index, row] of rows.entries()) values.set(row, index * columns);
-  return tensor(values, { shape: [rows.length, columns] })
-    .to(like.dtype)
-    .to(like.device);
 }

@@ -1,0 +1,97 @@
+import type { CausalLM } from "../causal-lm.js";
+import { standIn } from "../token-ids.js";
+import type { DrawKey } from "./keyed-random.js";
+import type { ResolvedSampling, Sampling } from "./sampling.js";
+import type { FinishReason } from "./session-decode.js";
+import type { ScoredToken } from "./scored-tokens.js";
+import { StopDetector, type TokenDecoder } from "./stop.js";
+
+/** What one text was continued with. */
+export interface Continuation {
+  /** Sampled ids, including an end id; truncated before a stop string. */
+  ids: readonly number[];
+  /** Their text, without special tokens. */
+  text: string;
+  /** null: nothing was to be sampled. */
+  finished: FinishReason | null;
+  /** Tokens of the given text that were not read, because they were in the cache. */
+  reused: number;
+}
+
+/** A text to continue. Nothing is called after `onFinish` or `onError`, nor after `cancel`. */
+export interface ContinuationRequest {
+  /** Empty: the model's beginning-of-text token stands in. */
+  ids: readonly number[];
+  /** null: the text is only read. */
+  sampling: Sampling | null;
+  /** Key of the random draws. Not needed for greedy decoding. */
+  key?: DrawKey;
+  /** Ids that end the generation, in addition to the model's. */
+  endIds?: readonly number[];
+  /** Number of likeliest tokens told with each token. Default: no log-probabilities. */
+  topLogprobs?: number;
+  /** Called for each token of the given text, if `topLogprobs` is set; such a text takes nothing from the cache. */
+  onRead?: (token: ScoredToken) => void;
+  /** Called for each sampled token in order, end ids included; a stop string may still cut it off. */
+  onToken?: (token: ScoredToken) => void;
+  onFinish: (continuation: Continuation) => void;
+  onError: (error: Error) => void;
+}
+
+/** A place in the cache: the ids in its columns, and who uses it. */
+export interface Slot {
+  readonly index: number;
+  ids: readonly number[];
+  row: Row | null;
+  /** When it was last freed, counted in steps. */
+  freed: number;
+}
+
+/** A text in progress. */
+export class Row {
+  /** The given ids, then the sampled ones. */
+  readonly ids: number[];
+  readonly given: number;
+  readonly ends: ReadonlyMap<number, FinishReason>;
+  readonly stops: StopDetector;
+  /** Rows of the same kind are sampled in one operation. */
+  readonly kind: string;
+  cached = 0;
+  reused = 0;
+  slot: Slot | null = null;
+
+  constructor(
+    readonly request: ContinuationRequest,
+    readonly sampling: ResolvedSampling | null,
+    model: CausalLM,
+    tokenizer: TokenDecoder,
+  ) {
+    this.ids = request.ids.length === 0 ? [standIn(model)] : [...request.ids];
+    this.given = this.ids.length;
+    this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? []);
+    this.ends = new Map([
+      ...(sampling?.stopIds ?? []).map((id) => [id, "stop"] as const),
+      ...[...model.config.eosIds, ...(request.endIds ?? [])].map((id) => [id, "eos"] as const),
+    ]);
+    const { greedy, temperature, topK, topP, repetitionPenalty } = sampling ?? {};
+    this.kind = JSON.stringify(greedy ? [repetitionPenalty] : [temperature, topK, topP, repetitionPenalty]);
+  }
+
+  get pending(): number {
+    return this.ids.length - this.cached;
+  }
+
+  get sampled(): number {
+    return this.ids.length - this.given;
+  }
+
+  /** Whether its text is scored, so that all of it has to be read. */
+  get isScored(): boolean {
+    return this.request.onRead !== undefined && this.request.topLogprobs !== undefined;
+  }
+
+  /** Minimum length is not reached: end ids may not be sampled yet. */
+  get isHeldBack(): boolean {
+    return this.sampling !== null && this.sampled < this.sampling.minNewTokens;
+  }
+}
