@@ -99,6 +99,17 @@ export async function checkRuns(device: Device): Promise<Row[]> {
       })),
     );
     rows.push(
+      ...(await guarded("training: two processes", async () => {
+        const [alone, together] = [
+          await train("ppo-alone", device, ...steps(2)),
+          await train("ppo-together", device, ...steps(2), "--quiet", "--processes", "2"),
+        ].map((path) => metricsOf(path)[0]!);
+        const [loss, other] = [Number(alone!["loss"]), Number(together!["loss"])];
+        const difference = Math.abs(loss - other) / Math.max(0.01, Math.abs(loss));
+        return [within("training: ppo, two processes: first loss against one process's", difference, 1e-3)];
+      })),
+    );
+    rows.push(
       ...(await guarded("resume", async () => {
         const whole = await train("dpo-whole", device, ...steps(4));
         const parts = await train("dpo-parts", device, ...steps(2));
