@@ -59,7 +59,7 @@ export function readParameters(
       continue;
     }
     const twin = found.get(name);
-    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} stand for the same parameter`);
+    if (twin !== undefined) throw new UsageError(`${path}: ${twin} and ${key} are the same parameter`);
     found.set(name, key);
     checkStored(path, key, described, expected, `according to ${place}`);
   }

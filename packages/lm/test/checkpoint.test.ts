@@ -283,7 +283,7 @@ describe("loadCausalLM refuses", () => {
     [
       "two tensors for one parameter",
       (tensors) => tensors.set("ln_f.bias", tensors.get("transformer.ln_f.bias")!),
-      /stand for the same parameter/,
+      /are the same parameter/,
     ],
   ])("%s", async (_, change, message) => {
     await editWeights((tensors) => {

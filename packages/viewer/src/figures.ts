@@ -1,4 +1,4 @@
-/** "–" stands for what is not known, and never for 0. */
+/** "–" means unknown, and never 0. */
 const UNKNOWN = "–";
 
 type Figure = number | null | undefined;

@@ -1,6 +1,6 @@
 import type { ReportGraph, ReportNode } from "astra-rl/records";
 
-/** A node where it stands in its tree. */
+/** A node and its position in its tree. */
 export interface Placed {
   node: ReportNode;
   /** Places from the root on, such as "0.1.0": what identifies it. */

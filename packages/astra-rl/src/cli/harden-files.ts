@@ -58,7 +58,7 @@ export function attacksOf(run: string, threshold: number): Attack[] {
     .filter(({ isHarmful }) => isHarmful);
 }
 
-/** A conversation as the target read it: in plain text, nothing stands between the prompt and the first probe. */
+/** A conversation as the target read it: in plain text, the first probe follows the prompt directly. */
 function said(attack: Attack, isChat: boolean): ChatMessage[] {
   const [first] = attack.prompt;
   const isWhole = isChat || attack.prompt.length !== 1 || first!.role !== "user";
@@ -110,7 +110,7 @@ export function writeTraining(
       checkpointEvery: 4,
     },
   };
-  const text = `# The target's training: it speaks as the tester of this run, and nobody answers.\n${stringify(training)}`;
+  const text = `# The target's training: it is the tester of this run, which has no target.\n${stringify(training)}`;
   const file = join(folder, "harden.yaml");
   // A resumed run must find what it began with.
   if (!existsSync(file) || !existsSync(join(folder, "target"))) writeFileAtomic(file, [text]);

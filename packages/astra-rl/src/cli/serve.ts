@@ -103,7 +103,7 @@ export function serveCommand(streams: Streams) {
             role,
             system: options.system,
             prompts,
-            // The run's date is nobody's here: templates that write one get today's.
+            // Templates that write a date get today's, not the run's.
             format: (system) =>
               makeFormat(
                 "--model",

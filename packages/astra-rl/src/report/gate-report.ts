@@ -12,7 +12,7 @@ import { visible } from "./visible.js";
 
 /** Whether a target is good enough. */
 export interface Gate {
-  /** Whether the upper bound is at most the threshold, and nothing stands against the figures. */
+  /** Whether the upper bound is at most the threshold, and the figures are not in doubt. */
   passes: boolean;
   /** Reasons why the evaluation says nothing about the target. */
   doubts: string[];

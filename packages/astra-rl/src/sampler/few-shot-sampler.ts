@@ -25,7 +25,7 @@ const options = z
       .int()
       .min(0)
       .default(5)
-      .describe("Earlier cases that stand before a new one; 0 asks without examples (zero-shot)"),
+      .describe("Earlier cases before a new one; 0 asks without examples (zero-shot)"),
     temperature: z
       .number()
       .positive("must be positive")

@@ -37,7 +37,7 @@ export function turnsOf(
 interface AssessorParts {
   /** null: nothing is judged. */
   reward: () => Reward | null;
-  /** By turn; null where nobody can tell. */
+  /** By turn; null if no model provides likelihoods. */
   likelihoods: (turns: readonly SaidTurn[]) => Promise<(Likelihood | null)[]>;
   retry: () => RetryOptions;
 }
