@@ -22,6 +22,7 @@ const numerical = [
 const elsewhere = [
   "packages/lm/test/{byte-level-texts,resolve-checkpoint,tokenizer*,texts,fuzzers,model-files,bounded-template}.test.ts",
   "packages/lm/test/{checkpoint,threads,meta-device,prefix-trie,read-parameters}.test.ts",
+  "packages/torch/test/distributed/*.test.ts",
   "packages/torch/test/{fuzzers,limits,make-folder,memory,native,safetensors,schedules,scope,tensor-file,threads}.test.ts",
   "packages/astra-rl/test/system/{disposal,hub-models,options,overrides,roles-apart,several-models}.test.ts",
   "packages/astra-rl/test/training/{callbacks,event-file,final-reward,hf-ast-trainer,loggers,own-optimizer}.test.ts",
