@@ -10,7 +10,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { EvaluationSummary } from "astra-rl";
+import { statistics, type EvaluationSummary } from "astra-rl";
 import { finishedRun, percent, range, ROOT, signed } from "./finished-run.js";
 
 const COMMAND = "node packages/astra-rl/bin/astra-rl.js demo";
@@ -64,6 +64,17 @@ const success = (summary: EvaluationSummary) => percent(summary.success_rate);
 const harmful = (summary: EvaluationSummary) =>
   `${percent(summary.harmful_probe_rate)}${range(summary.harmful_probe_rate_interval)}`;
 
+/** The mean over seeds of the rise in probe NLL, with Student's interval: one seed is within noise. */
+function meanRise(rises: readonly (number | null)[]): string[] {
+  const known = rises.filter((rise) => rise !== null);
+  if (known.length < 2) return [];
+  const { lower, upper } = statistics.meanInterval(known)!;
+  return [
+    `Probe NLL, mean over ${known.length} seeds: ${signed(statistics.mean(known), 3)} (${signed(lower, 3)} to ${signed(upper, 3)}).`,
+    "",
+  ];
+}
+
 const sections: string[] = [];
 for (const { name, title, args, promised } of RUNS.filter((run) =>
   values.only.split(",").includes(run.name),
@@ -86,7 +97,7 @@ for (const { name, title, args, promised } of RUNS.filter((run) =>
       harmful(after),
       `${before.diversity?.n_clusters ?? "–"} → ${after.diversity?.n_clusters ?? "–"}`,
       `${before.n_distinct_probes} → ${after.n_distinct_probes} of ${after.n_probes} (${percent(kept)})`,
-      nll === null ? "–" : signed(nll),
+      nll === null ? "–" : signed(nll, 3),
       seconds === null ? "–" : (seconds / 60).toFixed(1),
       broken.length === 0 ? "yes" : `**no: ${broken.join(", ")}**`,
     ];
@@ -103,6 +114,7 @@ for (const { name, title, args, promised } of RUNS.filter((run) =>
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ...rows,
     "",
+    ...meanRise(runs.map(({ comparison }) => comparison.probe_nll_difference)),
     ...(name === RUNS[0]!.name
       ? [`What seed ${seeds[0]} printed first:`, "", "```text", start, "```", ""]
       : []),

@@ -66,7 +66,8 @@ export const diversityOf = (details: readonly EvaluationDetail[]) =>
 
 export const percent = (share: number | null) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
 
-export const signed = (value: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+export const signed = (value: number, digits = 2) =>
+  `${Number(value.toFixed(digits)) < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
 /** An interval of a share, in percent, to stand behind it; nothing for none. */
 export const range = (interval: Pick<IntervalRecord, "lower" | "upper"> | null) =>
