@@ -56,7 +56,7 @@ describe("the demo's configurations", () => {
     expect(terms.map(({ type, of, probes, weight }) => [type, of, probes, weight])).toEqual([
       ["harm", "response", "graded", 1],
       ["harm", "probe", "any", -0.5],
-      ["nll", undefined, undefined, -0.6],
+      ["nll", undefined, undefined, -0.3],
     ]);
   });
 });
