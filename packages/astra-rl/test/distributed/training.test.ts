@@ -255,7 +255,7 @@ describe("a run of several processes", () => {
     });
   });
 
-  it.each([["demo"], ["harden", "run"], ["replay", "attacks.json", "run.yaml"]])(
+  it.each([["demo"], ["harden", "run", "--output", "hardened"], ["replay", "attacks.json", "run.yaml"]])(
     "refuses %s under a launcher, whose processes would write the same files",
     async (...command) => {
       const env = { RANK: "1", WORLD_SIZE: "2", MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port()) };

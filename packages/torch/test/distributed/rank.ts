@@ -2,6 +2,7 @@
  * One rank of a group, for distributed.test.ts: `rank.ts SCENARIO RANK WORLD_SIZE PORT`. Writes its results as lines of
  * JSON.
  */
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { distributed, liveTensors, ones, scope, tensor } from "../../src/index.js";
 
@@ -23,6 +24,15 @@ async function join(timeout = 20): Promise<void> {
     connectTimeout: 30,
     onLost,
   });
+}
+
+/** Number of connections to a port of this machine. */
+function connections(port: number): number {
+  const local = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  const lines = ["tcp", "tcp6"].flatMap((name) => readFileSync(`/proc/self/net/${name}`, "utf8").split("\n"));
+  // sl, local address, remote address, state: 01 is established.
+  const fields = lines.map((line) => line.trim().split(/\s+/u));
+  return fields.filter(([, address, , state]) => (address ?? "").endsWith(local) && state === "01").length;
 }
 
 /** Keeps the event loop from turning. */
@@ -108,11 +118,19 @@ const SCENARIOS: Record<string, () => Promise<void>> = {
     await sleep(20_000);
   },
 
-  /** The last rank does not come, and of those that wait for it one goes, which RANK_VICTIM names. */
+  /** The last rank does not come; of the others, one goes (RANK_VICTIM) once all of them wait. */
   async waiting() {
-    if (rank === worldSize - 1) await sleep(12_000);
+    if (rank === worldSize - 1) await sleep(60_000);
     if (rank === Number(process.env["RANK_VICTIM"])) {
-      setTimeout(() => process.kill(process.pid, process.env["RANK_SIGNAL"]), 1500);
+      const timer = setInterval(() => {
+        // Each has two connections to the rendezvous.
+        if (connections(masterPort) < 2 * (worldSize - 1)) return;
+        clearInterval(timer);
+        setTimeout(() => {
+          say({ signalled: Date.now() });
+          process.kill(process.pid, process.env["RANK_SIGNAL"]);
+        }, 1000);
+      }, 50);
     }
     await join();
   },
