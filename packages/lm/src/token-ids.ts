@@ -32,3 +32,6 @@ export function standIn(
 export function idTensor(ids: ArrayLike<number>, device: string): Tensor {
   return tensor(Int32Array.from(ids), { dtype: "int64", device });
 }
+
+export const equalIds = (a: readonly number[], b: readonly number[]): boolean =>
+  a.length === b.length && a.every((id, at) => id === b[at]);

@@ -206,9 +206,9 @@ int64_t now() {
   return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Until the watch connects the ranks, they have the store alone in common, which tells nobody that a rank has gone: each
-// rank gives signs of life there. Rank 0 looks for those of the others, and they for its own. A rank that was never here
-// is not missed: it may still start.
+// Before the watch connects the ranks, they share only the store, which does not report that a rank has ended. So each rank
+// increments a counter there: rank 0 checks those of the others, and they check its own. A rank that has never come is not
+// reported: it may still start.
 void showLife(c10d::Store& store) {
   const auto key = [](int rank) { return "pulse/" + std::to_string(rank); };
   struct Pulse {

@@ -1,4 +1,4 @@
-import { formsOf, type JsonSchema } from "../options/index.js";
+import { formsOf, limitsOf, type JsonSchema } from "../options/index.js";
 import { rootSchema } from "./json-schema.js";
 
 const HEAD = `# Configuration
@@ -151,14 +151,12 @@ function typesOf(form: JsonSchema): string[] {
   const choices = form.const === undefined ? form.enum : [form.const];
   if (choices !== undefined) return choices.map((each) => JSON.stringify(each));
   if (form.type !== "integer" && form.type !== "number") return [form.type ?? "any"];
-  // zod adds the limits of safe integers, which are not a rule of the option.
-  const isRule = (limit: number | undefined) =>
-    limit !== undefined && Math.abs(limit) < Number.MAX_SAFE_INTEGER;
+  const { least, most } = limitsOf(form);
   const limits = Object.entries({
     ">": form.exclusiveMinimum,
-    "≥": form.minimum,
+    "≥": least,
     "<": form.exclusiveMaximum,
-    "≤": form.maximum,
-  }).filter(([, limit]) => isRule(limit));
+    "≤": most,
+  }).filter(([, limit]) => limit !== undefined);
   return [[form.type, limits.map(([sign, limit]) => `${sign} ${limit}`).join(", ")].join(" ").trim()];
 }

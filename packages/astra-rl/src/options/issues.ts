@@ -119,12 +119,16 @@ function rulesOf(form: JsonSchema): string[] {
 const isNumber = ({ type, const: only }: JsonSchema) =>
   (type === "number" || type === "integer") && only === undefined;
 
+/** The inclusive limits of a number. zod adds those of safe integers, which are not a rule of the option. */
+export const limitsOf = ({ minimum, maximum }: JsonSchema) => ({
+  least: minimum === Number.MIN_SAFE_INTEGER ? undefined : minimum,
+  most: maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum,
+});
+
 /** Such as "a whole number of at least 1" or "between 0 and 1". */
 export function numericRule(form: JsonSchema): string {
   const { type, exclusiveMinimum, exclusiveMaximum } = form;
-  // zod adds the safe-integer limits, which are not a rule of the option.
-  const least = form.minimum === Number.MIN_SAFE_INTEGER ? undefined : form.minimum;
-  const most = form.maximum === Number.MAX_SAFE_INTEGER ? undefined : form.maximum;
+  const { least, most } = limitsOf(form);
   if (least !== undefined && most !== undefined) {
     return type === "integer" ? `a whole number from ${least} to ${most}` : `between ${least} and ${most}`;
   }

@@ -21,13 +21,14 @@ export interface SaidTurn {
 }
 
 export function turnsOf(
+  where: string,
   contexts: readonly Conversation[],
   probes: readonly Message[],
   responses: readonly Message[],
   keys: readonly NodeKey[] | undefined,
 ): SaidTurn[] {
-  checkPaired("ASTSystem.assess", contexts, probes);
-  checkPaired("ASTSystem.assess", contexts, responses);
+  checkPaired(where, contexts, probes);
+  checkPaired(where, contexts, responses);
   return contexts.map((context, row) => {
     const [probe, response] = [probes[row]!, responses[row]!];
     return { context, probe, response, key: keys?.[row], after: context.append(probe, response) };
@@ -36,7 +37,7 @@ export function turnsOf(
 
 interface AssessorParts {
   /** null: nothing is judged. */
-  reward: () => Reward | null;
+  reward: Reward | null;
   /** By turn; null if no model provides likelihoods. */
   likelihoods: (turns: readonly SaidTurn[]) => Promise<(Likelihood | null)[]>;
   retry: () => RetryOptions;
@@ -50,7 +51,7 @@ export class TurnAssessor {
   constructor(readonly parts: AssessorParts) {}
 
   async judge(turns: readonly SaidTurn[]): Promise<Assessment[]> {
-    const reward = this.parts.reward();
+    const { reward } = this.parts;
     if (reward === null) return [];
     const known = new Map(turns.map((turn) => [turn, this.#judged.get(turn.after) ?? null]));
     const missing = turns.filter((turn) => known.get(turn) === null);

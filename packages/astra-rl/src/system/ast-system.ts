@@ -60,16 +60,9 @@ export class ASTSystem extends System {
   readonly #reward: Reward | null;
   readonly #voices: Voices;
   readonly #targetReads: TargetReads;
-  /**
-   * Whether target and baseline share weights, so that the baseline's log-probabilities of a probe come with the
-   * target's prefill.
-   */
+  /** Whether the baseline's log-probabilities of a probe come with the target's prefill: they share weights. */
   readonly #scoresEnds: boolean;
-  readonly #assessor = new TurnAssessor({
-    reward: () => this.#reward,
-    retry: () => this.retry,
-    likelihoods: (turns) => this.#likelihoods(turns),
-  });
+  readonly #assessor: TurnAssessor;
 
   constructor(parts: SystemParts, given: ASTSystemOptions = {}) {
     super();
@@ -79,6 +72,11 @@ export class ASTSystem extends System {
     this.retry = retry as RetryOptions;
     const { baseline, scorer, reward } = parts;
     this.#reward = reward ?? (scorer === undefined ? null : paperReward(scorer));
+    this.#assessor = new TurnAssessor({
+      reward: this.#reward,
+      retry: () => this.retry,
+      likelihoods: (turns) => this.#likelihoods(turns),
+    });
     checkTokenizers(this.constructor.name, parts);
     this.#targetReads = targetReads;
     this.#voices = voicesOf(parts, { otherTesterShare, evaluateOtherTesters });
@@ -268,7 +266,7 @@ export class ASTSystem extends System {
     responses: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<Assessment[]> {
-    return this.#assessor.assess(turnsOf(contexts, probes, responses, keys), () =>
+    return this.#assessor.assess(turnsOf("ASTSystem.assess", contexts, probes, responses, keys), () =>
       super.assess(contexts, probes, responses, keys),
     );
   }
@@ -285,7 +283,9 @@ export class ASTSystem extends System {
     keys?: readonly NodeKey[],
   ): Promise<number[]> {
     if (this.#reward === null) this.#part("scorer", "reward");
-    const assessments = await this.#assessor.judge(turnsOf(contexts, probes, responses, keys));
+    const assessments = await this.#assessor.judge(
+      turnsOf("ASTSystem.reward", contexts, probes, responses, keys),
+    );
     return assessments.map(({ reward, failure }, row) => {
       if (failure === null) return reward;
       throw new RecordedFailure(

@@ -9,10 +9,11 @@ import type { CacheBudget } from "../generation/session-budget.js";
 import { WorkCounters } from "../generation/session-counters.js";
 import { tokenOutputs, type ScoredRow, type TokenOutputs, type TokenOutputsOptions } from "../logprobs.js";
 import type { Tokenizer } from "../tokenizer.js";
+import { equalIds } from "../token-ids.js";
 import { Message, type Conversation } from "./conversation.js";
 import { bodyIn, ConversationRows, idsIn, NOTHING, type SplitRow } from "./conversation-rows.js";
 import { PrefixCache } from "./prefix-cache.js";
-import { find, isEqual, remember } from "./score-memory.js";
+import { knownScores, rememberScores } from "./score-memory.js";
 
 /** Key of a message's random draws; the model provides the stream. */
 export type SampleKey = Omit<DrawKey, "stream"> & {
@@ -149,7 +150,7 @@ export class LocalModel {
       const shared = ids.slice(0, length);
       const places = placesOf.get(base) ?? [];
       placesOf.set(base, places);
-      const known = places.find((place) => isEqual(distinct[place]!.ids, shared));
+      const known = places.find((place) => equalIds(distinct[place]!.ids, shared));
       if (known !== undefined) return known;
       const place = distinct.push({ conversation: base, ids: shared }) - 1;
       places.push(place);
@@ -200,7 +201,7 @@ export class LocalModel {
   ): Promise<(readonly number[])[]> {
     const rows = conversations.map((conversation, row) => this.row(conversation, messages[row]!));
     const known = rows.map(({ context, continuation }, row) =>
-      this.#isFixed ? find(this.model, messages[row]!, context, continuation) : null,
+      this.#isFixed ? knownScores(this.model, messages[row]!, context, continuation) : null,
     );
     const missing = known.flatMap((logprobs, row) => (logprobs === null ? [row] : []));
     const computed = this.#score(missing.map((row) => rows[row]!));
@@ -353,7 +354,7 @@ export class LocalModel {
   }
 
   #remember(message: Message, context: readonly number[], logprobs: readonly number[]): void {
-    if (this.#isFixed) remember(this.model, message, context, logprobs);
+    if (this.#isFixed) rememberScores(this.model, message, context, logprobs);
   }
 
   #score(rows: readonly ScoredRow[]): number[][] {

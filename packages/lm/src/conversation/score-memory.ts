@@ -1,4 +1,5 @@
 import type { CausalLM } from "../causal-lm.js";
+import { equalIds } from "../token-ids.js";
 import type { Message } from "./conversation.js";
 
 /**
@@ -13,7 +14,8 @@ interface Scored {
 /** Scores by weights, so that models with shared weights share them. */
 const scoredBy = new WeakMap<CausalLM, WeakMap<Message, Scored>>();
 
-export function remember(
+/** Keeps log-probabilities of a message after a context, for `knownScores`. */
+export function rememberScores(
   model: CausalLM,
   message: Message,
   context: readonly number[],
@@ -25,17 +27,14 @@ export function remember(
 }
 
 /** Log-probabilities of a message's ids, if these weights have scored it after the same context; else null. */
-export function find(
+export function knownScores(
   model: CausalLM,
   message: Message,
   context: readonly number[],
   continuation: readonly number[],
 ): readonly number[] | null {
   const known = scoredBy.get(model)?.get(message);
-  if (known === undefined || !isEqual(known.context, context)) return null;
+  if (known === undefined || !equalIds(known.context, context)) return null;
   const { length } = continuation;
   return known.logprobs.length < length ? null : known.logprobs.slice(0, length);
 }
-
-export const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
-  a.length === b.length && a.every((id, at) => id === b[at]);

@@ -108,6 +108,23 @@ export class Codec implements TokenDecoder {
   }
 
   /**
+   * The text that each id adds to those before it; together they are the text of all ids. An id that holds only a part of a
+   * character adds nothing, and the one that completes it adds the character.
+   */
+  spell(ids: readonly number[]): string[] {
+    let before = "";
+    return ids.map((_, at) => {
+      const text = this.decode(ids.slice(0, at + 1), SPELLED);
+      const isWhole = at === ids.length - 1 || !text.endsWith(INVALID);
+      // Decoders may change what came before, such as a leading space.
+      if (!isWhole || !text.startsWith(before)) return "";
+      const piece = text.slice(before.length);
+      before = text;
+      return piece;
+    });
+  }
+
+  /**
    * The text that the model reads for `text`, special tokens included: `text` itself, unless the tokenizer
    * has no ids for it. Assumes `continue` unless `how` is "begin". For existing ids use `decode(ids, {
    * skipSpecialTokens: false })`.
@@ -144,23 +161,6 @@ export class Codec implements TokenDecoder {
       text = this.decode(ids.slice(at, end + 1), SPELLED);
     }
     return [Buffer.byteLength(alone)];
-  }
-
-  /**
-   * The text that each id adds to those before it; together they are the text of all ids. An id that holds only a part of a
-   * character adds nothing, and the one that completes it adds the character.
-   */
-  spell(ids: readonly number[]): string[] {
-    let before = "";
-    return ids.map((_, at) => {
-      const text = this.decode(ids.slice(0, at + 1), SPELLED);
-      const isWhole = at === ids.length - 1 || !text.endsWith(INVALID);
-      // Decoders may change what came before, such as a leading space.
-      if (!isWhole || !text.startsWith(before)) return "";
-      const piece = text.slice(before.length);
-      before = text;
-      return piece;
-    });
   }
 
   /** Decodes ids alone, without cleaning up spaces: a space before a period was sampled, too. */

@@ -3,9 +3,10 @@ import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
 import { Row, type ContinuationRequest, type Slot } from "./continuous-row.js";
+import { drawTokens } from "./draw-tokens.js";
 import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
 import { resolveSampling } from "./sampling.js";
-import { drawTokens, scoredTokens, type ScoredToken } from "./scored-tokens.js";
+import { scoredTokens, type ScoredToken } from "./scored-tokens.js";
 import { LOGIT_LIMIT, SCORE_LIMIT } from "./session-batch.js";
 import { WorkCounters } from "./session-counters.js";
 import { checkLogits, type FinishReason } from "./session-decode.js";
@@ -110,10 +111,8 @@ export class ContinuousBatch {
     this.#steps += 1;
     this.#admit();
     const rows = this.#slots.flatMap(({ row }) => row ?? []);
-    const [sampling, reading] = [
-      rows.filter((row) => row.pending === 1),
-      rows.filter((row) => row.pending > 1),
-    ];
+    const sampling = rows.filter((row) => row.pending === 1);
+    const reading = rows.filter((row) => row.pending > 1);
     if (sampling.length > 0) this.#pass(sampling, 1);
     // What the first pass told may have made callers give up some of the others.
     const left = reading.filter(({ slot }) => slot !== null);
