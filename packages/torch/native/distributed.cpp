@@ -263,6 +263,7 @@ void watchMeeting(c10::intrusive_ptr<c10d::Store> store) {
 // watch's always are. Its sockets are those that there were not before.
 void keepAlive(const std::vector<bool>& before) {
   const int on = 1, idle = 1, interval = 1, probes = 3;
+  const unsigned int unanswered = 4000;  // milliseconds; the others are seconds
   for (int descriptor = 0; descriptor < static_cast<int>(before.size()); ++descriptor) {
     sockaddr_storage address = {};
     socklen_t length = sizeof address;
@@ -273,6 +274,10 @@ void keepAlive(const std::vector<bool>& before) {
     setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 #ifdef TCP_KEEPIDLE
     setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+#endif
+#ifdef TCP_USER_TIMEOUT
+    // For what was on its way when the machine vanished: the system would send it again for a quarter of an hour.
+    setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
 #endif
   }
 }
