@@ -2,14 +2,18 @@
  * One process and several, each with one thread: episodes per second, and what communication costs.
  *
  *     npm run bench:distributed -- [--model DIR] [--processes 1,2] [--episodes 8] [--steps 3] [--rounds 3] [--dtype auto]
- *         [--set KEY=VALUE …] [--output FILE.md]
+ *         [--share 0.5] [--set KEY=VALUE …] [--output FILE.md]
  *
  * The sizes take turns, `rounds` times, so that a machine that changes its speed changes all of them. Of each run the first step is not
  * counted. "waiting and adding" is `time/reduce_s`: the sum of the gradients, with the wait for the slowest rank; "adding
  * alone" is the same sum between processes that wait for nothing. The model is GPT-2 with 124M parameters.
+ *
+ * With --share each process gets that part of a processor and no more, also where others are idle, so that two processors can
+ * show four processes (Linux with control groups of version 1, as root).
  */
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -27,6 +31,7 @@ const { values } = parseArgs({
     steps: { type: "string", default: "3" },
     rounds: { type: "string", default: "3" },
     dtype: { type: "string", default: "auto" },
+    share: { type: "string" },
     set: { type: "string", multiple: true, default: [] },
     output: { type: "string" },
   },
@@ -40,20 +45,43 @@ interface Round {
   reduce: number;
 }
 
+const controlGroup = (rank: number) => `/sys/fs/cgroup/cpu/bench-distributed-${process.pid}-${rank}`;
+
+/** Output of rank 0 among processes of one thread, each of which may have a control group that limits it. */
+async function ranks(processes: number, args: readonly string[], cwd: string): Promise<string> {
+  const port = 20_000 + (process.pid % 9000);
+  const one = async (rank: number): Promise<string> => {
+    const group = { RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: processes, LOCAL_WORLD_SIZE: processes };
+    const numbers = Object.fromEntries(Object.entries(group).map(([name, value]) => [name, String(value)]));
+    const environment = { ...numbers, MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port) };
+    // The shell puts itself into the group and becomes the process.
+    const join = 'echo $$ > "$0/cgroup.procs" && exec "$@"';
+    const limited = values.share === undefined ? [] : ["/bin/sh", "-c", join, controlGroup(rank)];
+    const [command, ...rest] = [...limited, process.execPath, ...args];
+    const child = spawn(command!, rest, {
+      cwd,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, OMP_NUM_THREADS: "1", ...(processes === 1 ? {} : environment) },
+    });
+    let [output, errors] = ["", ""];
+    child.stdout.on("data", (chunk: Buffer) => (output += String(chunk)));
+    child.stderr.on("data", (chunk: Buffer) => (errors += String(chunk)));
+    const [status] = (await once(child, "close")) as [number | null];
+    // 3: nothing is said of the target, which these models are not for.
+    if (status !== 0 && status !== 3) throw new Error(errors);
+    return output;
+  };
+  return (await Promise.all(Array.from({ length: processes }, (_, rank) => one(rank))))[0]!;
+}
+
 /** Seconds of the counted steps of one run. */
-function train(processes: number, config: string): Round[] {
+async function train(processes: number, config: string): Promise<Round[]> {
   const folder = mkdtempSync(join(tmpdir(), "bench-distributed-"));
   try {
     const program = join(root, "packages", "astra-rl", "bin", "astra-rl.js");
-    const args = ["train", config, "--run-dir", join(folder, "run"), "--quiet"];
-    const many = processes === 1 ? [] : ["--processes", String(processes)];
     const settings = values.set.flatMap((setting) => ["--set", setting]);
-    const { status, stderr } = spawnSync(process.execPath, [program, ...args, ...many, ...settings], {
-      encoding: "utf8",
-      env: { ...process.env, OMP_NUM_THREADS: "1" },
-    });
-    // 3: nothing is said of the target, which these models are not for.
-    if (status !== 0 && status !== 3) throw new Error(stderr);
+    const args = ["train", config, "--run-dir", join(folder, "run"), "--quiet", ...settings];
+    await ranks(processes, [program, ...args], root);
     return readFileSync(join(folder, "run", "metrics.jsonl"), "utf8")
       .trim()
       .split("\n")
@@ -88,26 +116,11 @@ async function adding(processes: number): Promise<{ wall: number; processor: num
     }
     console.log(JSON.stringify(times));
     await distributed.destroyProcessGroup();`;
-  const port = 20_000 + (process.pid % 9000);
-  const outputs = await Promise.all(
-    Array.from({ length: processes }, (_, rank) => {
-      const group = { RANK: rank, WORLD_SIZE: processes, MASTER_ADDR: "127.0.0.1", MASTER_PORT: port };
-      const numbers = Object.fromEntries(Object.entries(group).map(([name, value]) => [name, String(value)]));
-      const child = spawn(process.execPath, ["--input-type=module", "-e", text], {
-        cwd: join(root, "packages", "lm"),
-        stdio: ["ignore", "pipe", "inherit"],
-        env: { ...process.env, OMP_NUM_THREADS: "1", ...numbers },
-      });
-      let output = "";
-      child.stdout.on("data", (chunk: Buffer) => (output += String(chunk)));
-      return new Promise<[number, number][]>((resolve) => {
-        child.once("close", () => resolve(JSON.parse(output) as [number, number][]));
-      });
-    }),
-  );
+  const output = await ranks(processes, ["--input-type=module", "-e", text], join(root, "packages", "lm"));
+  const times = JSON.parse(output) as [number, number][];
   return {
-    wall: median(outputs[0]!.map(([wall]) => wall)),
-    processor: median(outputs[0]!.map(([, processor]) => processor)),
+    wall: median(times.map(([wall]) => wall)),
+    processor: median(times.map(([, processor]) => processor)),
   };
 }
 
@@ -132,11 +145,25 @@ algorithm: { type: grpo, klLossCoefficient: 0.05 }
 training: { trainingSteps: ${Number(values.steps) + 1}, evaluateEvery: 0, checkpointEvery: 0, keepGraphs: false, numEpisodesPerExperience: ${values.episodes}, batchSize: 16, learningRate: 1e-5 }
 `,
 );
+if (values.share !== undefined) {
+  for (let rank = 0; rank < Math.max(...sizes); rank++) {
+    mkdirSync(controlGroup(rank));
+    // Short periods: a process that waits for its next one keeps the others waiting.
+    writeFileSync(`${controlGroup(rank)}/cpu.cfs_period_us`, "10000");
+    writeFileSync(
+      `${controlGroup(rank)}/cpu.cfs_quota_us`,
+      String(Math.round(10_000 * Number(values.share))),
+    );
+  }
+  process.on("exit", () => {
+    for (let rank = 0; rank < Math.max(...sizes); rank++) rmdirSync(controlGroup(rank));
+  });
+}
 const rounds = new Map(sizes.map((size): [number, Round[]] => [size, []]));
 try {
   for (let round = 0; round < Number(values.rounds); round++) {
     for (const size of sizes) {
-      rounds.get(size)!.push(...train(size, config));
+      rounds.get(size)!.push(...(await train(size, config)));
       log(`round ${round + 1}: ${size} of ${sizes.join(", ")} processes`);
     }
   }
@@ -145,7 +172,7 @@ try {
 }
 const episodes = Number(values.episodes);
 const lines = [
-  `${cpus()[0]?.model ?? "unknown"}, one thread a process, ${episodes} episodes of width 2 and depth 3 a step, ${values.rounds} rounds of ${values.steps} steps, medians`,
+  `${cpus()[0]?.model ?? "unknown"}, one thread a process${values.share === undefined ? "" : `, ${values.share} of a processor each`}, ${episodes} episodes of width 2 and depth 3 a step, ${values.rounds} rounds of ${values.steps} steps, medians`,
   "",
   "| processes | rollout | update | of it waiting and adding | adding alone | episodes per second | times one process |",
   "| --------- | ------- | ------ | ------------------------ | ------------ | ------------------- | ----------------- |",
