@@ -28,12 +28,14 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
   const int64_t queryBlocks = blocksOf(queries), keyBlocks = blocksOf(columns);
   const bool perGroup = tensor.defined() && tensor.size(0) > 1, perQuery = tensor.defined() && tensor.size(1) > 1;
   const int64_t blocks = perQuery ? shared * queryBlocks : 1;
+  // First, since only this can be too much for the machine: what follows is 1/2048 of it.
+  const bool isByLines = !tensor.defined() || tensor.stride(2) == 1 || columns == 1;
+  const at::Tensor lines = isByLines ? tensor : tensor.contiguous();
   const at::Tensor own = at::empty({perGroup ? groups : 1, blocks, keyBlocks}, at::TensorOptions().dtype(at::kByte));
   auto* const kinds = static_cast<uint8_t*>(own.data_ptr());
   std::fill_n(kinds, own.numel(), tensor.defined() ? 0 : kHasAllowed);
   Bias bias{tensor, own.expand({groups, shared * queryBlocks, keyBlocks})};
   if (tensor.defined()) {
-    const at::Tensor lines = tensor.stride(2) == 1 || columns == 1 ? tensor : tensor.contiguous();
     bias.tensor = lines.expand({groups, shared * queries, columns});
     inPieces(own.size(0) * blocks, std::max<int64_t>(1, (1 << 12) / (columns + 1)), [&](int64_t from, int64_t to) {
       for (int64_t line = from; line < to; ++line) {
