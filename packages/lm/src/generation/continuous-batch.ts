@@ -134,6 +134,8 @@ export class ContinuousBatch {
   /** Gives rows of the cache to texts that wait, first come, first served. */
   #admit(): void {
     for (const row of this.#waiting.slice()) {
+      // Another one's failure may have made callers give it up.
+      if (!this.#waiting.includes(row)) continue;
       const free = this.#slots.filter(({ row: user }) => user === null);
       if (free.length === 0) return;
       // At least the last id is read, for the state from which the next token is sampled.
@@ -152,7 +154,15 @@ export class ContinuousBatch {
       // An unused row that holds little else is taken over; otherwise the least recently used one gets a copy.
       const isTaken = row.reused > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
       const slot = isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a));
-      if (row.reused > 0 && slot !== source) this.#cache!.copyRow(source.index, slot.index, length);
+      if (row.reused > 0 && slot !== source) {
+        try {
+          this.#cache!.copyRow(source.index, slot.index, length);
+        } catch (error) {
+          this.#forget();
+          row.request.onError(error as Error);
+          continue;
+        }
+      }
       row.cached = row.reused;
       row.slot = slot;
       slot.row = row;

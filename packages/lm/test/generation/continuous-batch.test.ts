@@ -1,5 +1,5 @@
 import { memoryAllocated } from "@astra-rl/torch";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   ContinuousBatch,
   type Continuation,
@@ -8,6 +8,7 @@ import {
   type Sampling,
   type ScoredToken,
 } from "../../src/index.js";
+import { KeyValueCache } from "../../src/generation/key-value-cache.js";
 import { logSoftmax, referenceGenerate, referenceLogits, referenceLogprobs } from "../reference-decoding.js";
 import { goldenModels, keysOf, stream, useGolden } from "./session-setup.js";
 
@@ -43,7 +44,10 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
           rest.onToken?.(token);
         },
         onFinish: (continuation) => (told.continuation = continuation),
-        onError: (error) => (told.error = error),
+        onError: (error) => {
+          told.error = error;
+          rest.onError?.(error);
+        },
       });
       return told;
     };
@@ -290,6 +294,34 @@ describe.each(goldenModels)("a continuous batch over the golden %s", (_, folder)
     finish();
     expect(third.continuation!.ids).toEqual(
       referenceGenerate(golden.model, golden.tokenizer, broken, sampling, null).ids,
+    );
+    batch.dispose();
+  });
+
+  it("a copy within the cache that fails fails its text; the others are read again", () => {
+    const { batch, submit, finish } = started({ rows: 3 });
+    const [common] = prompts([20]) as [number[]];
+    const sampling = { maxNewTokens: 6, greedy: true };
+    const first = submit(common, sampling);
+    batch.step();
+    batch.step();
+    const copyRow = vi.spyOn(KeyValueCache.prototype, "copyRow").mockImplementation(() => {
+      throw new Error("out of memory");
+    });
+    // The second would be copied after the first, and is given up when that fails.
+    const given = [...common, 1];
+    const killer = submit(given, sampling, { onError: () => victim.cancel() });
+    const victim = submit(given, sampling);
+    const third = submit(prompts([4])[0]!, sampling);
+    batch.step();
+    expect(copyRow).toHaveBeenCalledTimes(1);
+    copyRow.mockRestore();
+    finish();
+    expect(killer.error!.message).toBe("out of memory");
+    expect([victim.continuation, victim.error]).toEqual([null, null]);
+    expect(third.continuation!.ids).toHaveLength(6);
+    expect(first.continuation!.ids).toEqual(
+      referenceGenerate(golden.model, golden.tokenizer, common, sampling, null).ids,
     );
     batch.dispose();
   });
