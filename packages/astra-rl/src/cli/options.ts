@@ -6,13 +6,12 @@ import { z } from "zod";
 import { checkWindows } from "../assembly/index.js";
 import {
   configuredModels,
-  deviceSchema,
   parseOverride,
   readConfiguration,
   type Configuration,
   type Override,
 } from "../configuration/index.js";
-import { inputSchema, requirement } from "../options/index.js";
+import { deviceSchema, inputSchema, requirement } from "../options/index.js";
 import type { Output } from "./output.js";
 
 /** Parses an option's value with a number or string schema. */

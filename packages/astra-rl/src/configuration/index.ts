@@ -24,7 +24,6 @@ export { configurationSettings } from "./resume.js";
 export { DEFAULT_TYPES, findKind, kindsOf } from "./registry.js";
 export {
   configurationSchema,
-  deviceSchema,
   EMBEDDED,
   generationSchema,
   type Configuration,

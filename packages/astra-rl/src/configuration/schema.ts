@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { KindSection } from "../kinds/index.js";
 import { DEFAULT_THRESHOLD } from "../evaluation/index.js";
 import { checkModelFormat, modelFormatShape } from "../models/index.js";
+import { deviceSchema } from "../options/index.js";
 import { PRESET_WEIGHTS, REWARD_PRESETS } from "../reward/index.js";
 import { DEFAULT_SAMPLING, TARGET_READS } from "../system/index.js";
 import { trainingSection } from "../training/index.js";
@@ -21,7 +22,6 @@ const finite = z.number();
 const positive = z.number().positive();
 
 const dtype = z.enum(["auto", "float32", "bfloat16"]);
-export const deviceSchema = z.string().regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"');
 
 const model = z.string().min(1).meta({ path: "model" });
 

@@ -3,7 +3,7 @@ import { noGrad, scope, tensor, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
 import { Embedder, requireLoaded, type Loads } from "../core/index.js";
-import { parseOptions } from "../options/index.js";
+import { deviceSchema, parseOptions } from "../options/index.js";
 
 /** Texts per forward pass. */
 const BATCH = 32;
@@ -29,11 +29,7 @@ const options = z.strictObject({
     .max(1)
     .default(0.8)
     .describe("Cosine from which on two texts count as variants of one"),
-  device: z
-    .string()
-    .regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"')
-    .default("cpu")
-    .describe("Where it lives"),
+  device: deviceSchema.default("cpu").describe("Where it lives"),
 });
 const codeOptions = options.omit({ model: true });
 

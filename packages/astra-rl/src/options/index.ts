@@ -1,5 +1,6 @@
 // Validates options and sections by zod schemas, and formats their errors. Must not know: whose options they are.
 export { closest, didYouMean } from "./closest.js";
+export { deviceSchema } from "./device.js";
 export {
   dotted,
   limitsOf,

@@ -1,5 +1,6 @@
 import type { HubOptions } from "@astra-rl/lm";
 import { z } from "zod";
+import { deviceSchema } from "../options/index.js";
 
 /** How hub models are fetched; only in code, not in configurations. */
 export const hubOption = z
@@ -12,11 +13,7 @@ export const hubOption = z
 /** Common options of scorers that are models. */
 export const MODEL_OPTIONS = {
   model: z.string().min(1).meta({ path: "model" }).describe("A folder in Hugging Face format, or a hub id"),
-  device: z
-    .string()
-    .regex(/^(cpu|cuda(:\d+)?)$/, 'must be "cpu", "cuda" or "cuda:N"')
-    .default("cpu")
-    .describe("Where the model lives"),
+  device: deviceSchema.default("cpu").describe("Where the model lives"),
   dtype: z
     .enum(["auto", "float32", "bfloat16"])
     .default("auto")
