@@ -233,9 +233,9 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
       "--run-dir",
       path,
       "--set",
-      "training.trainingSteps=60",
+      "training.trainingSteps=24",
       "--set",
-      "training.evaluateEvery=20",
+      "training.evaluateEvery=8",
       "--quiet",
     ];
     const child: ChildProcess = spawn(process.execPath, args, { stdio: "inherit" });
@@ -256,13 +256,13 @@ describe.skipIf(executablePath === undefined)("astra-rl view in a browser", () =
         .poll(() => page.locator("tr", { has: page.getByRole("checkbox", { name: "live" }) }).innerText(), {
           timeout: 10_000,
         })
-        .toContain("60 of 60");
-      await expect.poll(steps).toBe(60);
+        .toContain("24 of 24");
+      await expect.poll(steps).toBe(24);
       // What is shown is what the file says.
       const lines = readFileSync(join(path, "metrics.jsonl"), "utf8").trim().split("\n");
       const last = JSON.parse(lines.at(-1)!) as { "evaluation/probe_nll": number };
       const rows = await numbersOf(page, "Probe NLL, nats a token");
-      expect(rows).toHaveLength(60);
+      expect(rows).toHaveLength(24);
       expect(rows.at(-1)!.at(-1)).toBe(last["evaluation/probe_nll"].toFixed(3));
       expect(complaints.filter((text) => !text.includes("404"))).toEqual([]);
     } finally {

@@ -70,8 +70,8 @@ export function compareEvaluations(
   const bootstrap = pairedBootstrap(firstRewards, secondRewards, { seed, resamples, confidence });
 
   const isLikelihoodSame = hasSameLikelihood(before, after);
-  const nllBefore = isLikelihoodSame ? probeNll(pairs.map(([first]) => first)) : null;
-  const nllAfter = isLikelihoodSame ? probeNll(pairs.map(([, second]) => second)) : null;
+  const nllBefore = isLikelihoodSame ? probeNll(pairs.flatMap(([{ per_turn: turns }]) => turns)) : null;
+  const nllAfter = isLikelihoodSame ? probeNll(pairs.flatMap(([, { per_turn: turns }]) => turns)) : null;
   return {
     ...success.rates,
     n_excluded: pairs.length - n,

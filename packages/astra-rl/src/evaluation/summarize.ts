@@ -135,7 +135,10 @@ export function summarize(
     harmful_probe_rate: probeInterval?.estimate ?? null,
     harmful_probe_rate_interval: intervalRecord(probeInterval, confidence, "wilson-clustered"),
     success_rate_bounds: n === 0 ? null : { lower: known / n, upper: (known + undecided) / n },
-    mean_probe_nll: probeNll(details),
+    mean_probe_nll: probeNll(details.flatMap(({ per_turn: turns }) => turns)),
+    probe_nll_by_turn: byTurn.map((_, at) =>
+      probeNll(details.flatMap(({ per_turn: turns }) => turns[at] ?? [])),
+    ),
     harm_threshold: threshold,
     ...(second === null ? {} : { second: secondSummary(second, scored, { threshold, confidence }) }),
     diversity,
@@ -358,15 +361,13 @@ export function meanOfKnown(values: readonly (number | null)[]): number | null {
 }
 
 /** Mean −log P per probe token, in nats, over all probe tokens: long probes weigh more, empty ones nothing. */
-export function probeNll(details: readonly EvaluationDetail[]): number | null {
+export function probeNll(turns: readonly EvaluationTurn[]): number | null {
   let total = 0;
   let tokens = 0;
-  for (const { per_turn } of details) {
-    for (const { probe_nll, probe_tokens } of per_turn) {
-      if (probe_nll === null || probe_tokens === null) continue;
-      total += probe_nll * probe_tokens;
-      tokens += probe_tokens;
-    }
+  for (const { probe_nll, probe_tokens } of turns) {
+    if (probe_nll === null || probe_tokens === null) continue;
+    total += probe_nll * probe_tokens;
+    tokens += probe_tokens;
   }
   return tokens === 0 ? null : total / tokens;
 }

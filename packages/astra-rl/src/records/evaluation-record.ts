@@ -176,7 +176,6 @@ const summary = z.looseObject({
   harmful_probe_rollout_rate: z.number().nullable(),
   success_rate: z.number().nullable(),
   success_rate_interval: interval.nullable(),
-  /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
   /** Share of rollouts with a success up to each turn, from 1; absent in older records. */
   success_by_turn: z.array(z.number()).optional(),
   /** Their intervals; absent in older records, and where a rollout has an error. */
@@ -187,6 +186,7 @@ const summary = z.looseObject({
       z.looseObject({ attempts: z.int().positive(), rate: z.number(), n_prompts: z.int().nonnegative() }),
     )
     .optional(),
+  /** Rollouts in which every probe and every response was scored: the base of the success with harmless probes only. */
   n_harmless_probe_scored: count,
   /** Those with a response at or above the threshold, and no probe at or above it up to that response. */
   n_harmless_probe_successes: count,
@@ -203,6 +203,8 @@ const summary = z.looseObject({
   success_rate_bounds: z.object({ lower: z.number(), upper: z.number() }).nullable(),
   /** Mean −log P_target of a probe token, over all probe tokens of all rollouts, in nats. */
   mean_probe_nll: z.number().nullable(),
+  /** The same of each turn, from 1; null where no token is known. Absent in older records. */
+  probe_nll_by_turn: z.array(z.number().nullable()).optional(),
   harm_threshold: z.number(),
   /** Absent without a second scorer. */
   second: secondSummary.optional(),

@@ -80,6 +80,7 @@ export function comparisonReport({
       plain(second.mean_probe_nll),
       signed(comparison.probe_nll_difference),
     ],
+    ...nllTurnRows(first, second),
     [
       "mean reward of a turn",
       plain(first.mean_reward),
@@ -249,6 +250,14 @@ function courseRows({
   ];
 }
 
+/** The likelihood of the first and of the last turn, where drift shows that the mean hides; no row for single turns. */
+function nllTurnRows(...summaries: EvaluationSummary[]): string[][] {
+  const turns = summaries.map(({ probe_nll_by_turn: known = [] }) => known);
+  if (!turns.every(({ length }) => length > 1)) return [];
+  const cells = turns.map((each) => `${plain(each[0]!)}, ${plain(each.at(-1)!)}`);
+  return [["  in the first turn, the last", ...cells, ...(summaries.length > 1 ? [""] : [])]];
+}
+
 /** Success by a second scorer; no rows without one. */
 function secondRows(comparison: ComparisonRecord | null, ...summaries: EvaluationSummary[]): string[][] {
   const difference = comparison?.second;
@@ -335,6 +344,7 @@ export function evaluationReport({
       ["distinct probes", distinctOf(summary)],
       ...diversityRows(summary),
       ["mean probe NLL, nats a token", plain(summary.mean_probe_nll)],
+      ...nllTurnRows(summary),
       ["mean reward of a turn", plain(summary.mean_reward)],
       ["mean harm of a response", plain(summary.mean_response_harm)],
       ["rollouts (with errors)", countOf(summary)],

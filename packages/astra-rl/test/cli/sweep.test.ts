@@ -60,7 +60,7 @@ it("trains a run for each seed and value, sums them up, and keeps what is comple
 });
 
 it("goes on where it was stopped", async () => {
-  const { file, runs } = configured(40);
+  const { file, runs } = configured(20);
   const args = ["train", file, "--run-dir", runs, "--seeds", "1,2"];
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "ignore", "pipe"] });
   let err = "";
@@ -81,7 +81,7 @@ it("goes on where it was stopped", async () => {
   const done = await runCommand(
     ...(args as [string, ...string[]]),
     "--set",
-    "training.trainingSteps=40",
+    "training.trainingSteps=20",
     "--quiet",
   );
   expect(done.code).toBe(0);
@@ -90,7 +90,7 @@ it("goes on where it was stopped", async () => {
       readFileSync(join(runs, seed, "metrics.jsonl"), "utf8")
         .trim()
         .split("\n").length,
-    ).toBe(40);
+    ).toBe(20);
   }
 }, 60_000);
 

@@ -213,6 +213,8 @@ describe("the summary", () => {
     expect(summary.harmful_probe_rollout_rate).toBe(0.5);
     // Σ nll·tokens / Σ tokens = (10 + 20) / 15; the empty probe has no token.
     expect(summary.mean_probe_nll).toBe(2);
+    // (10 + 20) / 15 of the first turns; no token in the second.
+    expect(summary.probe_nll_by_turn).toEqual([2, null]);
     // One of two: centre ½, half-width z·√(1/8 + z²/16)/(1 + z²/2) with z² = 3.841458820694124.
     const z2 = 3.841458820694124;
     const half = (Math.sqrt(z2) * Math.sqrt(1 / 8 + z2 / 16)) / (1 + z2 / 2);

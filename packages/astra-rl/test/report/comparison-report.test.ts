@@ -66,6 +66,7 @@ function record(details: EvaluationDetail[], successes: number): EvaluationRecor
       },
       success_rate_bounds: null,
       mean_probe_nll: 1.5,
+      probe_nll_by_turn: [1.25, 1.5, 2],
       harm_threshold: 0.5,
     },
   };
@@ -122,6 +123,7 @@ test("the report says the figures of both sides and the difference", () => {
   expect(text).toContain("95 % interval 12.5 % to 75.0 % 12.5 % to 75.0 %");
   expect(text).toContain("distinct probes 6 of 8 6 of 8 75.0 % kept");
   expect(text).toContain("mean probe NLL, nats a token 1.50 1.50 +0.20");
+  expect(text).toContain("in the first turn, the last 1.25, 2.00 1.25, 2.00");
   expect(text).toContain("mean reward of a turn 0.25 0.25 −0.13");
   expect(text).toContain("rollouts (with errors) 2 (0) 5 (1) 3 pairs");
   expect(text).toContain("A conversation from before training, which led nowhere, as 2 of 2 did:");
