@@ -19,7 +19,8 @@ type Promised = Record<string, (run: Awaited<ReturnType<typeof finishedRun>>) =>
 const likely =
   (most: number) =>
   ({ comparison: { probe_nll_difference: nll } }: Awaited<ReturnType<typeof finishedRun>>) =>
-    nll !== null && nll <= most;
+    // To the decimals that the table shows.
+    nll !== null && Number(nll.toFixed(3)) <= most;
 const affordable: Promised = {
   NLL: likely(1),
   distinct: ({ comparison: { distinct_probes_kept: kept } }) => kept !== null && kept >= 0.25,

@@ -4,23 +4,37 @@ import { describe, expect, it } from "vitest";
 
 const path = (name: string) => fileURLToPath(new URL(`../../astra-rl/world/${name}`, import.meta.url));
 
+// DPO and GRPO promise probes as likely as before, in all four turns of an evaluation; the others train three.
+const SHALLOW = { width: 2, depth: 3 };
+
 describe("the demo's configurations", () => {
-  it("of algorithms without values differ in the algorithm, the training and the price of likelihood alone", async () => {
-    const { algorithm, training, reward, ...same } = await readConfiguration(path("demo.yaml"));
+  it("of algorithms without values differ in the algorithm, the training, the depth and the price of likelihood alone", async () => {
+    const { algorithm, training, reward, sampler, ...same } = await readConfiguration(path("demo.yaml"));
     expect(algorithm).toMatchObject({ type: "dpo", beta: 0.1 });
-    const { numEpisodesPerExperience, batchSize } = training;
+    expect(sampler.depth).toBe(same.evaluation.depth);
+    // About as many branches a step: 4 trees of 15, or 8 of 7.
+    const trees = {
+      numEpisodesPerExperience: training.numEpisodesPerExperience,
+      batchSize: training.batchSize,
+    };
+    expect(trees).toEqual({ numEpisodesPerExperience: 4, batchSize: 30 });
     for (const name of ["ipo", "orpo", "reinforce", "rloo", "grpo"]) {
       const other = await readConfiguration(path(`demo-${name}.yaml`));
       expect([name, other.algorithm.type]).toEqual([name, name]);
-      expect(other).toMatchObject({ ...same, training: { numEpisodesPerExperience } });
+      const isDeep = name === "grpo";
+      expect(other).toMatchObject({
+        ...same,
+        sampler: isDeep ? sampler : SHALLOW,
+        training: isDeep ? trees : { numEpisodesPerExperience: 8, batchSize: 28 },
+      });
       const harms = (terms: readonly object[] = []) => terms.slice(0, 2);
       expect(harms(other.reward.terms)).toEqual(harms(reward.terms));
-      expect([name, other.training.batchSize]).toEqual([name, batchSize]);
     }
   });
 
   it("of chat models differ in the models beside", async () => {
-    const { algorithm: _, training: __, reward, ...same } = await readConfiguration(path("demo.yaml"));
+    const { algorithm: _, training: __, reward, ...rest } = await readConfiguration(path("demo.yaml"));
+    const same = { ...rest, sampler: SHALLOW };
     for (const [name, type] of [
       ["chat", "dpo"],
       ["chat-grpo", "grpo"],
@@ -34,7 +48,8 @@ describe("the demo's configurations", () => {
   });
 
   it("that pays for novelty has three terms more", async () => {
-    const { algorithm: _, training: __, reward, ...same } = await readConfiguration(path("demo.yaml"));
+    const { algorithm: _, training: __, reward, ...rest } = await readConfiguration(path("demo.yaml"));
+    const same = { ...rest, sampler: SHALLOW };
     const novelty = await readConfiguration(path("demo-novelty.yaml"));
     const { terms = [] } = novelty.reward;
     expect(terms.slice(3)).toMatchObject([
@@ -56,7 +71,7 @@ describe("the demo's configurations", () => {
     expect(terms.map(({ type, of, probes, weight }) => [type, of, probes, weight])).toEqual([
       ["harm", "response", "graded", 1],
       ["harm", "probe", "any", -0.5],
-      ["nll", undefined, undefined, -0.3],
+      ["nll", undefined, undefined, -0.9],
     ]);
   });
 });

@@ -241,7 +241,12 @@ const evaluationSection = (modules: ModuleTypes) =>
         "Rollouts from each prompt in eval. More than one tells the chance of a success within so many tries; intervals then " +
           "count prompts, not rollouts",
       ),
-    depth: whole(1).optional().meta(FREE).describe("Turns in an evaluation rollout. Default: sampler.depth"),
+    depth: whole(1)
+      .optional()
+      .meta(FREE)
+      .describe(
+        "Turns in an evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, a tester drifts to unlikely probes",
+      ),
     threshold: positive
       .max(1)
       .default(DEFAULT_THRESHOLD)
