@@ -55,8 +55,8 @@ async function ranks(processes: number, args: readonly string[], cwd: string): P
     const numbers = Object.fromEntries(Object.entries(group).map(([name, value]) => [name, String(value)]));
     const environment = { ...numbers, MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port) };
     // The shell puts itself into the group and becomes the process.
-    const join = 'echo $$ > "$0/cgroup.procs" && exec "$@"';
-    const limited = values.share === undefined ? [] : ["/bin/sh", "-c", join, controlGroup(rank)];
+    const enter = 'echo $$ > "$0/cgroup.procs" && exec "$@"';
+    const limited = values.share === undefined ? [] : ["/bin/sh", "-c", enter, controlGroup(rank)];
     const [command, ...rest] = [...limited, process.execPath, ...args];
     const child = spawn(command!, rest, {
       cwd,
