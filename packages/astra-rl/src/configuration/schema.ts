@@ -245,7 +245,7 @@ const evaluationSection = (modules: ModuleTypes) =>
       .optional()
       .meta(FREE)
       .describe(
-        "Turns in an evaluation rollout. Default: sampler.depth; in later turns, which training never reaches, a tester drifts to unlikely probes",
+        "Turns in an evaluation rollout. Default: sampler.depth; in turns beyond it, which training never reaches, a tester may drift to unlikely probes",
       ),
     threshold: positive
       .max(1)

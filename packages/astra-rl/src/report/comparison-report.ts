@@ -250,7 +250,7 @@ function courseRows({
   ];
 }
 
-/** The likelihood of the first and of the last turn, where drift shows that the mean hides; no row for single turns. */
+/** NLL of the first and the last turn: the mean over turns hides a drift between them. No row for single turns. */
 function nllTurnRows(...summaries: EvaluationSummary[]): string[][] {
   const turns = summaries.map(({ probe_nll_by_turn: known = [] }) => known);
   if (!turns.every(({ length }) => length > 1)) return [];

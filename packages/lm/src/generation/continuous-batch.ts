@@ -134,7 +134,7 @@ export class ContinuousBatch {
   /** Gives rows of the cache to texts that wait, first come, first served. */
   #admit(): void {
     for (const row of this.#waiting.slice()) {
-      // Another one's failure may have made callers give it up.
+      // The caller may have cancelled it when another one failed.
       if (!this.#waiting.includes(row)) continue;
       const free = this.#slots.filter(({ row: user }) => user === null);
       if (free.length === 0) return;

@@ -28,7 +28,7 @@ Bias biasOf(const at::Tensor& tensor, int64_t groups, int64_t shared, int64_t qu
   const int64_t queryBlocks = blocksOf(queries), keyBlocks = blocksOf(columns);
   const bool perGroup = tensor.defined() && tensor.size(0) > 1, perQuery = tensor.defined() && tensor.size(1) > 1;
   const int64_t blocks = perQuery ? shared * queryBlocks : 1;
-  // First, since only this can be too much for the machine: what follows is 1/2048 of it.
+  // Copied first, so that a copy that memory cannot hold is refused before anything is filled.
   const bool isByLines = !tensor.defined() || tensor.stride(2) == 1 || columns == 1;
   const at::Tensor lines = isByLines ? tensor : tensor.contiguous();
   const at::Tensor own = at::empty({perGroup ? groups : 1, blocks, keyBlocks}, at::TensorOptions().dtype(at::kByte));
