@@ -1,10 +1,12 @@
-import { noGrad, scope, tensor, UsageError, type Tensor } from "@astra-rl/torch";
+import { noGrad, scope, UsageError, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { checkTokenIds, idTensor } from "../token-ids.js";
 import { CacheView } from "./cache-view.js";
-import { Row, type ContinuationRequest, type Slot } from "./continuous-row.js";
-import { drawTokens } from "./draw-tokens.js";
+import { placeFor, Row, type ContinuationRequest, type Slot } from "./continuous-row.js";
+import { drawTokens, seenIds } from "./draw-tokens.js";
 import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
+import { keyedUniform } from "./keyed-random.js";
+import { passInputs } from "./pass-inputs.js";
 import { resolveSampling } from "./sampling.js";
 import { scoredTokens, type ScoredToken } from "./scored-tokens.js";
 import { LOGIT_LIMIT, SCORE_LIMIT } from "./session-batch.js";
@@ -14,8 +16,6 @@ import { decodeText, type TokenDecoder } from "./stop.js";
 
 /** Columns that the cache begins with. */
 const FIRST_COLUMNS = 128;
-/** Fewer common leading tokens are not worth copying. */
-const LEAST_PREFIX = 8;
 
 export interface ContinuousBatchOptions {
   /** The most texts that are computed together; each has a row of the cache. Default 16. */
@@ -136,24 +136,12 @@ export class ContinuousBatch {
     for (const row of this.#waiting.slice()) {
       // The caller may have cancelled it when another one failed.
       if (!this.#waiting.includes(row)) continue;
-      const free = this.#slots.filter(({ row: user }) => user === null);
-      if (free.length === 0) return;
-      // At least the last id is read, for the state from which the next token is sampled.
-      const most = row.isScored ? 0 : row.given - 1;
-      const common = ({ row: user, ids }: Slot) =>
-        Math.min(most, user?.cached ?? ids.length, commonLength(user?.ids ?? ids, row.ids));
-      const source = this.#slots.reduce((a, b) => (common(b) > common(a) ? b : a));
-      const length = common(source);
-      // What another text is reading is copied when it has been read.
-      const hoped = this.#slots.map(({ row: user }) =>
-        user === null ? 0 : Math.min(most, commonLength(user.ids, row.ids)),
-      );
-      if (Math.max(...hoped) > Math.max(length, LEAST_PREFIX - 1)) continue;
+      if (this.#slots.every(({ row: user }) => user !== null)) return;
+      const place = placeFor(row, this.#slots);
+      if (place === null) continue;
       this.#waiting.splice(this.#waiting.indexOf(row), 1);
-      row.reused = length < LEAST_PREFIX ? 0 : length;
-      // An unused row that holds little else is taken over; otherwise the least recently used one gets a copy.
-      const isTaken = row.reused > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
-      const slot = isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a));
+      const { slot, source, length } = place;
+      row.reused = length;
       if (row.reused > 0 && slot !== source) {
         try {
           this.#cache!.copyRow(source.index, slot.index, length);
@@ -219,18 +207,11 @@ export class ContinuousBatch {
     const { model } = this;
     const counts = rows.map(({ pending }) => Math.min(width, pending));
     this.#reserve(rows.map((row, at) => [row.slot!.index, row.cached + counts[at]!] as const));
-    // [n · width], right-padded. Padding is token 0 at position 0; nothing attends to it.
-    const ids = new Int32Array(rows.length * width);
-    const positions = new Int32Array(rows.length * width);
     const places: number[] = [];
     const scored: { row: Row; from: number; to: number; first: number }[] = [];
     const ready: { row: Row; at: number }[] = [];
     rows.forEach((row, at) => {
       const count = counts[at]!;
-      for (let column = 0; column < count; column += 1) {
-        ids[at * width + column] = row.ids[row.cached + column]!;
-        positions[at * width + column] = row.cached + column;
-      }
       const end = row.cached + count;
       if (row.isScored && row.cached < row.given) {
         // The state of each token scores the one after it, as far as that was given.
@@ -246,17 +227,12 @@ export class ContinuousBatch {
     // special handling.
     if (places.length === 0) places.push(0);
     const view = this.#viewOf(rows);
-    view.begin(
-      rows.map(({ cached }) => cached),
-      counts,
-      width,
-    );
-    const integers = (values: Int32Array) =>
-      tensor(values, { dtype: "int64", shape: [rows.length, width], device: model.device });
-    const options = { positions: integers(positions), mask: null, cache: view };
+    const starts = rows.map(({ cached }) => cached);
+    view.begin(starts, counts, width);
+    const { ids, positions } = passInputs(rows, starts, counts, width, model.device);
     const isWhole = ready.length === rows.length && width === 1;
     const chosen = isWhole ? {} : { places: idTensor(places, model.device) };
-    const hidden = model.forward(integers(ids), { ...options, ...chosen });
+    const hidden = model.forward(ids, { positions, mask: null, cache: view, ...chosen });
     const states = hidden.reshape([hidden.numel() / hidden.size(-1), hidden.size(-1)]); // [places, D]
     const forwarded = counts.reduce((sum, count) => sum + count, 0);
     rows.forEach((row, at) => {
@@ -268,15 +244,10 @@ export class ContinuousBatch {
     for (const { row, from, to, first } of scored) this.#tellRead(row, states, { from, to, first });
     this.#sample(
       ready.map(({ row }) => row),
-      ready.length === states.size(0)
-        ? states
-        : states.indexSelect(
-            0,
-            idTensor(
-              ready.map(({ at }) => at),
-              model.device,
-            ),
-          ),
+      selected(
+        states,
+        ready.map(({ at }) => at),
+      ),
     );
   }
 
@@ -335,10 +306,8 @@ export class ContinuousBatch {
       row.sampling === null || row.slot === null ? [] : [{ row, at }],
     );
     if (going.length === 0) return;
-    const select = (from: Tensor, indices: readonly number[]) =>
-      indices.length === from.size(0) ? from : from.indexSelect(0, idTensor(indices, from.device));
     const logits = this.model.logits(
-      select(
+      selected(
         states,
         going.map(({ at }) => at),
       ),
@@ -352,10 +321,9 @@ export class ContinuousBatch {
     });
     const drawn: number[] = [];
     for (const members of groups.values()) {
-      const ids = drawTokens(
+      const ids = this.#draw(
         members.map((at) => going[at]!.row),
-        select(logits, members),
-        this.model.config.vocabSize,
+        selected(logits, members),
       );
       members.forEach((at, index) => (drawn[at] = ids[index]!));
     }
@@ -365,7 +333,7 @@ export class ContinuousBatch {
       told.length === 0
         ? []
         : scoredTokens(
-            select(logits, told),
+            selected(logits, told),
             told.map((at) => drawn[at]!),
             most,
           );
@@ -375,6 +343,20 @@ export class ContinuousBatch {
       const { logprob = null, top = [] } = tokenAt.get(at) ?? {};
       this.#accept(row, { id: drawn[at]!, logprob, top: top.slice(0, row.request.topLogprobs ?? 0) });
     });
+  }
+
+  /** One token for each of these rows, which are sampled in the same way. @param logits [n, V] */
+  #draw(rows: readonly Row[], logits: Tensor): number[] {
+    const [{ sampling, isHeldBack, ends }] = rows as [Row];
+    const { device, config } = this.model;
+    const held = isHeldBack ? [...ends.keys()].filter((id) => id < config.vocabSize) : [];
+    const { ids } = drawTokens(logits, {
+      sampling: sampling!,
+      seen: seenIds(rows, sampling!, device),
+      heldBack: held.length > 0 ? idTensor(held, device) : null,
+      uniform: (at) => keyedUniform(rows[at]!.request.key!, rows[at]!.sampled),
+    });
+    return Array.from(ids.toTypedArray(), Number);
   }
 
   #accept(row: Row, token: ScoredToken): void {
@@ -401,9 +383,6 @@ export class ContinuousBatch {
   }
 }
 
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const most = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < most && a[length] === b[length]) length += 1;
-  return length;
-}
+/** Rows of a matrix; all of them are not copied. */
+const selected = (from: Tensor, indices: readonly number[]) =>
+  indices.length === from.size(0) ? from : from.indexSelect(0, idTensor(indices, from.device));

@@ -6,6 +6,9 @@ import type { FinishReason } from "./session-decode.js";
 import type { ScoredToken } from "./scored-tokens.js";
 import { StopDetector, type TokenDecoder } from "./stop.js";
 
+/** Fewer common leading tokens are not worth copying. */
+const LEAST_PREFIX = 8;
+
 /** What one text was continued with. */
 export interface Continuation {
   /** Sampled ids, including an end id; truncated before a stop string. */
@@ -94,4 +97,38 @@ export class Row {
   get isHeldBack(): boolean {
     return this.sampling !== null && this.sampled < this.sampling.minNewTokens;
   }
+}
+
+/**
+ * Where a text that waits goes: the slot that it gets, and the one whose first `length` columns it takes over.
+ *
+ * @param slots at least one of them is free
+ * @returns null: it waits, since another text is still reading more of what both begin with
+ */
+export function placeFor(
+  row: Row,
+  slots: readonly Slot[],
+): { slot: Slot; source: Slot; length: number } | null {
+  // At least the last id is read, for the state from which the next token is sampled.
+  const most = row.isScored ? 0 : row.given - 1;
+  const common = ({ row: user, ids }: Slot) =>
+    Math.min(most, user?.cached ?? ids.length, commonLength(user?.ids ?? ids, row.ids));
+  const source = slots.reduce((a, b) => (common(b) > common(a) ? b : a));
+  const shared = common(source);
+  const hoped = slots.map(({ row: user }) =>
+    user === null ? 0 : Math.min(most, commonLength(user.ids, row.ids)),
+  );
+  if (Math.max(...hoped) > Math.max(shared, LEAST_PREFIX - 1)) return null;
+  const length = shared < LEAST_PREFIX ? 0 : shared;
+  // An unused row that holds little else is taken over; otherwise the least recently used one gets a copy.
+  const isTaken = length > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
+  const free = slots.filter(({ row: user }) => user === null);
+  return { slot: isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a)), source, length };
+}
+
+function commonLength(a: readonly number[], b: readonly number[]): number {
+  const most = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < most && a[length] === b[length]) length += 1;
+  return length;
 }

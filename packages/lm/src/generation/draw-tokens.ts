@@ -1,7 +1,6 @@
-import { cast, tensor, type Tensor } from "@astra-rl/torch";
+import { cast, tensor, zeros, type Device, type Tensor } from "@astra-rl/torch";
 import { idTensor } from "../token-ids.js";
-import type { Row } from "./continuous-row.js";
-import { keyedUniform } from "./keyed-random.js";
+import type { ResolvedSampling } from "./sampling.js";
 import {
   candidateIds,
   drawCandidate,
@@ -11,27 +10,55 @@ import {
   penalizeRepetition,
 } from "./sampling-filters.js";
 
-/** One token for each of these rows, which are of one kind. @param logits [n, V] */
-export function drawTokens(rows: readonly Row[], logits: Tensor, vocabSize: number): number[] {
-  const [{ sampling, isHeldBack, ends }] = rows as [Row];
-  const { greedy, repetitionPenalty } = sampling!;
+export interface DrawOptions {
+  sampling: ResolvedSampling;
+  /** int64 [n, T]: see `seenIds`. */
+  seen: Tensor | null;
+  /** int64 [k]: ids that may not be sampled; null = none. */
+  heldBack: Tensor | null;
+  /** The random number of a row, in [0, 1); not called for greedy decoding. */
+  uniform: (row: number) => number;
+}
+
+/**
+ * Samples one token for each row.
+ *
+ * @param logits [n, V]
+ * @returns the ids, int64 [n, 1], and, if it is recorded, their log-probabilities under the distribution that they were
+ * sampled from, float32 [n, 1]
+ */
+export function drawTokens(
+  logits: Tensor,
+  { sampling, seen, heldBack, uniform }: DrawOptions,
+): { ids: Tensor; behaviour: Tensor | null } {
   const { device } = logits;
   let shaped = logits;
-  if (repetitionPenalty !== 1) {
-    const longest = Math.max(...rows.map(({ ids }) => ids.length));
-    // Shorter rows are padded with their first id: repeats do not matter.
-    const seen = rows.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
-    shaped = penalizeRepetition(
-      cast(logits, "float32"),
-      idTensor(seen, device).view([rows.length, longest]),
-      repetitionPenalty,
-    );
+  if (seen !== null) shaped = penalizeRepetition(cast(logits, "float32"), seen, sampling.repetitionPenalty);
+  if (heldBack !== null) shaped = holdBack(shaped, heldBack);
+  if (sampling.greedy) {
+    const ids = likeliest(shaped).unsqueeze(1);
+    // The choice is deterministic.
+    return { ids, behaviour: sampling.recordBehaviour ? zeros(ids.shape, { device }) : null };
   }
-  const held = isHeldBack ? [...ends.keys()].filter((id) => id < vocabSize) : [];
-  if (held.length > 0) shaped = holdBack(shaped, idTensor(held, device));
-  if (greedy) return Array.from(likeliest(shaped).toTypedArray(), Number);
-  const candidates = filterLogits(shaped, sampling!);
-  const values = Float64Array.from(rows, (row) => keyedUniform(row.request.key!, row.sampled));
+  const candidates = filterLogits(shaped, sampling);
+  const values = Float64Array.from({ length: logits.size(0) }, (_, row) => uniform(row));
   const uniforms = tensor(values, { dtype: "float64", shape: [values.length, 1], device });
-  return Array.from(candidateIds(candidates, drawCandidate(candidates, uniforms)).toTypedArray(), Number);
+  const drawn = drawCandidate(candidates, uniforms);
+  return {
+    ids: candidateIds(candidates, drawn),
+    behaviour: sampling.recordBehaviour ? candidates.logprobs.gather(1, drawn) : null,
+  };
+}
+
+/** Ids of each text for the repetition penalty, int64 [n, T]; null without a penalty. */
+export function seenIds(
+  texts: readonly { readonly ids: readonly number[] }[],
+  { repetitionPenalty }: ResolvedSampling,
+  device: Device,
+): Tensor | null {
+  if (repetitionPenalty === 1) return null;
+  const longest = Math.max(...texts.map(({ ids }) => ids.length));
+  // Shorter texts are padded with their first id: repeats do not matter.
+  const seen = texts.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
+  return idTensor(seen, device).view([texts.length, longest]);
 }

@@ -1,7 +1,8 @@
-import { keep, scope, tensor, zeros, type Tensor } from "@astra-rl/torch";
-import type { CausalLM, ForwardOptions } from "../causal-lm.js";
+import { keep, scope, zeros, type Tensor } from "@astra-rl/torch";
+import type { CausalLM } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
 import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
+import { passInputs } from "./pass-inputs.js";
 import { sampledLogprobs } from "./sampling-filters.js";
 import { idTensor } from "../token-ids.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
@@ -218,11 +219,9 @@ export class RowBatch implements CacheHolder {
     );
     for (let from = 0; from < longest; from += step) {
       const width = Math.min(step, longest - from);
-      view.begin(
-        starts.map((start, at) => start + Math.min(from, counts[at]!)),
-        counts.map((count) => Math.max(0, Math.min(width, count - from))),
-        width,
-      );
+      const begins = starts.map((start, at) => start + Math.min(from, counts[at]!));
+      const lengths = counts.map((count) => Math.max(0, Math.min(width, count - from)));
+      view.begin(begins, lengths, width);
       // Tokens whose hidden state is needed, by their flat index: each row's last one, and those before a scored id.
       const ending: { slot: number; place: number }[] = [];
       const scored: { row: number; id: number; place: number }[] = [];
@@ -242,8 +241,9 @@ export class RowBatch implements CacheHolder {
       if (places.length === 0) places.push(0);
       const stateOf = new Map(places.map((place, index) => [place, index]));
       scope(() => {
-        const [ids, options] = this.#inputs(rows, starts, counts, from, width, view);
-        const states = model.forward(ids, { ...options, places: idTensor(places, model.device) }).squeeze(0);
+        const { ids, positions } = passInputs(rows, begins, lengths, width, model.device);
+        const options = { positions, mask: null, cache: view, places: idTensor(places, model.device) };
+        const states = model.forward(ids, options).squeeze(0);
         const { dtype, device } = states;
         this.#last ??= keep(zeros([this.#rows.length, states.size(-1)], { dtype, device }));
         if (ending.length > 0) {
@@ -284,31 +284,6 @@ export class RowBatch implements CacheHolder {
       for (const value of values) logprobs.push(Number(value));
     }
     return logprobs;
-  }
-
-  /** Inputs of one forward pass: `width` new tokens per row, right-padded. */
-  #inputs(
-    rows: readonly SessionRow[],
-    starts: readonly number[],
-    counts: readonly number[],
-    from: number,
-    width: number,
-    cache: CacheView,
-  ): [ids: Tensor, options: ForwardOptions] {
-    const { device } = this.options.model;
-    const ids = new Int32Array(rows.length * width);
-    const positions = new Int32Array(rows.length * width);
-    rows.forEach((row, at) => {
-      for (let column = from; column < Math.min(from + width, counts[at]!); column += 1) {
-        const place = at * width + column - from;
-        ids[place] = row.ids[starts[at]! + column]!;
-        positions[place] = starts[at]! + column;
-      }
-    });
-    const integers = (values: Int32Array) =>
-      tensor(values, { dtype: "int64", shape: [rows.length, width], device });
-    // Padding is token 0 at position 0; nothing attends to it.
-    return [integers(ids), { positions: integers(positions), mask: null, cache }];
   }
 
   #countRead(rows: readonly SessionRow[], counts: readonly number[], longest: number): void {

@@ -1,5 +1,4 @@
 import {
-  cast,
   cat,
   dispose,
   keep,
@@ -7,24 +6,15 @@ import {
   TorchError,
   readsSharedColumns,
   scope,
-  tensor,
-  zeros,
   type Tensor,
 } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
+import { drawTokens, seenIds } from "./draw-tokens.js";
 import { decodeText, StopDetector, type Cut, type TokenDecoder } from "./stop.js";
 import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
-import {
-  candidateIds,
-  drawCandidate,
-  filterLogits,
-  holdBack,
-  likeliest,
-  penalizeRepetition,
-  sampledLogprobs,
-} from "./sampling-filters.js";
+import { sampledLogprobs } from "./sampling-filters.js";
 import { idTensor } from "../token-ids.js";
 import type { RowBatch } from "./session-batch.js";
 import type { SessionRow } from "./session-row.js";
@@ -148,11 +138,7 @@ class Decoder {
     });
     this.#view = this.#makeView();
     this.#history = [keep(batch.last!.clone())];
-    if (sampling.repetitionPenalty === 1) return;
-    const longest = Math.max(...rows.map(({ ids }) => ids.length));
-    // Shorter rows are padded with their first id: repeats do not matter.
-    const seen = rows.flatMap(({ ids }) => [...ids, ...Array<number>(longest - ids.length).fill(ids[0]!)]);
-    this.#seen = keep(scope(() => idTensor(seen, model.device).view([rows.length, longest])));
+    this.#seen = keep(scope(() => seenIds(rows, sampling, model.device)));
   }
 
   run(): void {
@@ -219,27 +205,14 @@ class Decoder {
   }
 
   #draw(step: number, logits: Tensor): SampledTokens {
-    const { sampling, model } = this.options;
-    const { greedy, repetitionPenalty, minNewTokens, recordLogprobs, recordBehaviour } = sampling;
-    let shaped = logits;
-    if (this.#seen !== null)
-      shaped = penalizeRepetition(cast(logits, "float32"), this.#seen, repetitionPenalty);
-    if (step < minNewTokens && this.#heldBack !== null) shaped = holdBack(shaped, this.#heldBack);
-    let ids: Tensor;
-    let behaviour: Tensor | null = null;
-    if (greedy) {
-      ids = likeliest(shaped).unsqueeze(1);
-      // The choice is deterministic.
-      if (recordBehaviour) behaviour = zeros(ids.shape, { device: model.device });
-    } else {
-      const candidates = filterLogits(shaped, sampling);
-      const values = Float64Array.from(this.#rows, ({ row }) => keyedUniform(this.keys[row.index]!, step));
-      const uniforms = tensor(values, { dtype: "float64", shape: [values.length, 1], device: model.device });
-      const drawn = drawCandidate(candidates, uniforms);
-      ids = candidateIds(candidates, drawn);
-      if (recordBehaviour) behaviour = candidates.logprobs.gather(1, drawn);
-    }
-    return { ids, logprobs: recordLogprobs ? sampledLogprobs(logits, ids) : null, behaviour };
+    const { sampling } = this.options;
+    const { ids, behaviour } = drawTokens(logits, {
+      sampling,
+      seen: this.#seen,
+      heldBack: step < sampling.minNewTokens ? this.#heldBack : null,
+      uniform: (at) => keyedUniform(this.keys[this.#rows[at]!.row.index]!, step),
+    });
+    return { ids, logprobs: sampling.recordLogprobs ? sampledLogprobs(logits, ids) : null, behaviour };
   }
 
   /** Runs the model on the last sampled tokens. */
