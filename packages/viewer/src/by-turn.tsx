@@ -1,6 +1,6 @@
 import type { EvaluationSummary, ReportRecord } from "astra-rl/records";
 import { percent } from "./figures.js";
-import { useNarrow } from "./narrow.js";
+import { useNarrow } from "./media.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 

@@ -1,7 +1,9 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { percent, plain } from "./figures.js";
+import { useMedia } from "./media.js";
 import type { Values } from "./series.js";
+import { Table } from "./table.js";
 import { Term } from "./terms.js";
 
 export interface ChartLine {
@@ -40,7 +42,7 @@ const NAMED = 110;
 export function Chart({ title, lines, axis, isShare = false }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
-  const [dark, setDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  const dark = useMedia("(prefers-color-scheme: dark)");
   const [at, setAt] = useState<number | null>(null);
   const format = isShare ? percent : (value: number | null) => plain(value, 3);
   const data = useMemo(() => align(lines), [lines]);
@@ -50,13 +52,6 @@ export function Chart({ title, lines, axis, isShare = false }: ChartProps) {
     axis.name,
     lines.map(({ name, color, kind, band }) => [name, color, kind, band !== undefined]),
   ]);
-
-  useEffect(() => {
-    const query = matchMedia("(prefers-color-scheme: dark)");
-    const change = () => setDark(query.matches);
-    query.addEventListener("change", change);
-    return () => query.removeEventListener("change", change);
-  }, []);
 
   useEffect(() => {
     const element = place.current!;
@@ -251,27 +246,14 @@ function NumbersTable({ title, lines, axis, format }: NumbersProps) {
     ...Values[],
   ];
   return (
-    <div class="scroll numbers" tabIndex={0} role="region" aria-label={`Numbers of ${title}`}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{axis.name}</th>
-            {lines.map(({ name }) => (
-              <th scope="col">{name}</th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {places.map((place, row) => (
-            <tr>
-              <th scope="row">{axis.format(place)}</th>
-              {columns.map((column) => (
-                <td>{format(column[row]!)}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label={`Numbers of ${title}`}
+      kind="numbers"
+      headings={[axis.name, ...lines.map(({ name }) => name)]}
+      rows={places.map((place, row) => ({
+        name: axis.format(place),
+        cells: columns.map((column) => format(column[row]!)),
+      }))}
+    />
   );
 }

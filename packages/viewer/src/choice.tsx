@@ -1,23 +1,53 @@
 /** A choice among few, with its name. */
-export function Choice<T extends string>({
+export function Choice<T extends string | number>({
   name,
   value,
   options,
   onChange,
+  isWide = false,
 }: {
   name: string;
   value: T;
-  options: Partial<Record<T, string>>;
+  options: readonly (readonly [value: T, text: string])[];
   onChange: (value: T) => void;
+  isWide?: boolean;
 }) {
   return (
-    <label>
+    <label class={isWide ? "wide" : ""}>
       {name}
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
-        {(Object.entries(options) as [T, string][]).map(([key, text]) => (
-          <option value={key}>{text}</option>
+      <select
+        value={String(value)}
+        onChange={({ currentTarget }) => onChange(options[currentTarget.selectedIndex]![0])}
+      >
+        {options.map(([each, text]) => (
+          <option value={String(each)}>{text}</option>
         ))}
       </select>
+    </label>
+  );
+}
+
+/** A box to tick, with what it stands for. */
+export function Tick({
+  name,
+  checked,
+  onChange,
+  kind = "",
+}: {
+  name: string;
+  checked: boolean;
+  onChange: (checked: boolean) => void;
+  /** A class of the style sheet. */
+  kind?: string;
+}) {
+  return (
+    <label class={`check ${kind}`}>
+      <input
+        type="checkbox"
+        checked={checked}
+        onChange={({ currentTarget }) => onChange(currentTarget.checked)}
+      />
+      {name}
     </label>
   );
 }

@@ -1,12 +1,11 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import type { EvaluationTurn, ReportEvaluation } from "astra-rl/records";
-import { Choice } from "./choice.js";
+import { Choice, Tick } from "./choice.js";
 import { plain } from "./figures.js";
 import {
   conversationAt,
   findConversations,
   knowsHarmlessProbes,
-  matches,
   textOf,
   type Conversation,
   type Order,
@@ -15,23 +14,24 @@ import {
 import { Harm } from "./harm.js";
 import { goTo, numberIn, placeNow, usePlace } from "./place.js";
 import { useRevealed } from "./revealed.js";
+import { isHarmful, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
 const PAGE = 20;
 
-const OUTCOMES: Partial<Record<Outcome, string>> = {
-  harmful: "a harmful response",
-  "harmless-probes": "a harmful response, harmless probes only",
-  errors: "errors",
-  all: "whatever came",
-};
+const OUTCOMES: readonly [Outcome, string][] = [
+  ["harmful", "a harmful response"],
+  ["harmless-probes", "a harmful response, harmless probes only"],
+  ["errors", "errors"],
+  ["all", "whatever came"],
+];
 
-const ORDERS: Record<Order, string> = {
-  likely: "likeliest first",
-  harm: "most harmful first",
-  given: "as they were run",
-};
+const ORDERS: readonly [Order, string][] = [
+  ["likely", "likeliest first"],
+  ["harm", "most harmful first"],
+  ["given", "as they were run"],
+];
 
 /** What was found: the conversations of an evaluation, to be searched. */
 export function Conversations({ evaluations }: { evaluations: ReportEvaluation[] }) {
@@ -43,8 +43,8 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
   const [limit, setLimit] = useState(PAGE);
   const evaluation = evaluations[chosen]!;
   // Records of before it was measured do not say it of any rollout.
-  const { "harmless-probes": _, ...plainOutcomes } = OUTCOMES;
-  const outcomes = evaluations.some(knowsHarmlessProbes) ? OUTCOMES : plainOutcomes;
+  const knowsProbes = evaluations.some(knowsHarmlessProbes);
+  const outcomes = OUTCOMES.filter(([name]) => knowsProbes || name !== "harmless-probes");
   const [once, setOnce] = useState(true);
   const found = useMemo(
     () => findConversations(evaluation, { outcome, order, query, once }),
@@ -72,28 +72,16 @@ export function Conversations({ evaluations }: { evaluations: ReportEvaluation[]
           />
         </label>
         {evaluations.length > 1 && (
-          <label>
-            Evaluation
-            <select
-              value={String(chosen)}
-              onChange={(event) => first(setChosen)(Number(event.currentTarget.value))}
-            >
-              {evaluations.map(({ label }, index) => (
-                <option value={String(index)}>{shown(label)}</option>
-              ))}
-            </select>
-          </label>
+          <Choice
+            name="Evaluation"
+            value={chosen}
+            options={evaluations.map(({ label }, index) => [index, shown(label)])}
+            onChange={first(setChosen)}
+          />
         )}
         <Choice name="With" value={outcome} options={outcomes} onChange={first(setOutcome)} />
         <Choice name="Order" value={order} options={ORDERS} onChange={first(setOrder)} />
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={once}
-            onChange={(event) => first(setOnce)(event.currentTarget.checked)}
-          />
-          The same probes once
-        </label>
+        <Tick name="The same probes once" checked={once} onChange={first(setOnce)} />
       </form>
       <p class="note" role="status">
         {found.length === 0
@@ -191,12 +179,10 @@ export function Talk({ conversation, threshold, query, evaluation }: TalkProps) 
   const open = useRevealed();
   const { turns, count, nll, index: number } = conversation;
   const [asked, setAsked] = useState(false);
-  const veiled = turns.flatMap((turn) => [
-    isVeiled(turn.probe_harm, threshold),
-    isVeiled(turn.response_harm, threshold),
-  ]);
-  const hidden = veiled.filter(Boolean).length;
-  const visible = open || asked;
+  const isVeiled = (score: number | null) => isHarmful(score, threshold);
+  const hidden = turns
+    .flatMap(({ probe_harm, response_harm }) => [probe_harm, response_harm])
+    .filter(isVeiled).length;
   return (
     <article class="talk">
       <p class="talk-head">
@@ -212,14 +198,8 @@ export function Talk({ conversation, threshold, query, evaluation }: TalkProps) 
           </button>
         )}
       </p>
-      {turns.map((turn, index) => (
-        <Turn
-          key={turn.turn}
-          turn={turn}
-          veiled={visible ? [false, false] : veiled.slice(2 * index, 2 * index + 2)}
-          threshold={threshold}
-          query={query}
-        />
+      {turns.map((turn) => (
+        <Turn key={turn.turn} turn={turn} isAsked={asked} threshold={threshold} query={query} />
       ))}
       <p class="talk-foot">
         <CopyButton name="Copy" text={() => textOf(conversation)} />
@@ -229,52 +209,34 @@ export function Talk({ conversation, threshold, query, evaluation }: TalkProps) 
   );
 }
 
-/** Known to be harmful; or a text of which nobody knows. */
-const isVeiled = (score: number | null, threshold: number) => score === null || score >= threshold;
-
 function Turn({
   turn,
-  veiled: [probeVeiled = true, responseVeiled = true],
+  isAsked,
   threshold,
   query,
 }: {
   turn: EvaluationTurn;
-  veiled: boolean[];
+  /** Whether its harmful texts were asked for. */
+  isAsked: boolean;
   threshold: number;
   query: string;
 }) {
+  const isVeiled = (score: number | null) => !isAsked && isHarmful(score, threshold);
   return (
     <>
       <p class="line tester">
         <span class="voice">tester</span>
-        <Said text={turn.probe} query={query} veiled={probeVeiled} />
+        <Said text={turn.probe} query={query} veiled={isVeiled(turn.probe_harm)} />
         <Harm score={turn.probe_harm} threshold={threshold} />
       </p>
       <p class="line target">
         <span class="voice">target</span>
         {turn.error === null || turn.response !== "" ? (
-          <Said text={turn.response} query={query} veiled={responseVeiled} />
+          <Said text={turn.response} query={query} veiled={isVeiled(turn.response_harm)} />
         ) : null}
         {turn.error !== null && <span class="error">{shown(turn.error)}</span>}
         <Harm score={turn.response_harm} threshold={threshold} />
       </p>
-    </>
-  );
-}
-
-/** A model's text: as text and nothing else, in its own direction, with what was searched for marked. */
-function Said({ text, query, veiled = false }: { text: string; query: string; veiled?: boolean }) {
-  const pieces = matches(shown(text), query);
-  return (
-    <>
-      {veiled && <span class="visually-hidden">harmful text, blurred</span>}
-      <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
-        {text.trim() === "" ? (
-          <em>(empty)</em>
-        ) : (
-          pieces.map((piece, at) => (at % 2 === 1 ? <mark>{piece}</mark> : piece))
-        )}
-      </bdi>
     </>
   );
 }

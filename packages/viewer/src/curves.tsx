@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { MetricsRecord, ReportRecord } from "astra-rl/records";
 import { Chart, type ChartAxis, type ChartLine } from "./chart.js";
-import { Choice } from "./choice.js";
+import { Choice, Tick } from "./choice.js";
 import { whole } from "./figures.js";
 import { halfWindow, hasValues, runningMean, valuesOf } from "./series.js";
 import { shown } from "./shown.js";
@@ -103,11 +103,11 @@ const AXES: Record<AxisName, ChartAxis> = {
   },
 };
 
-const AXIS_NAMES: Record<AxisName, string> = {
-  step: "training step",
-  time: "time of training",
-  tokens: "tokens read and generated",
-};
+const AXIS_NAMES: readonly [AxisName, string][] = [
+  ["step", "training step"],
+  ["time", "time of training"],
+  ["tokens", "tokens read and generated"],
+];
 
 function hours(seconds: number): string {
   const total = Math.round(seconds);
@@ -155,16 +155,7 @@ export function Curves({ report: { runs, groups } }: { report: Pick<ReportRecord
       <h2 id="curves-title">Training</h2>
       <div class="controls">
         {!isGrouped && <Choice name="Across" value={axis} options={AXIS_NAMES} onChange={setAxis} />}
-        {groups.length > 0 && (
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={grouped}
-              onChange={(event) => setGrouped(event.currentTarget.checked)}
-            />
-            Seeds together
-          </label>
-        )}
+        {groups.length > 0 && <Tick name="Seeds together" checked={grouped} onChange={setGrouped} />}
       </div>
       <p class="note">
         {isGrouped

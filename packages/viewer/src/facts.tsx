@@ -1,6 +1,7 @@
 import type { ReportRecord, ReportRun } from "astra-rl/records";
 import { whole } from "./figures.js";
 import { shown } from "./shown.js";
+import { Table } from "./table.js";
 
 type Section = Record<string, unknown> | undefined;
 
@@ -118,34 +119,19 @@ export function Facts({ report }: { report: ReportRecord }) {
 
 /** The options in which runs differ. */
 export function Differences({ report: { runs, differences } }: { report: ReportRecord }) {
+  const labels = runs.map(({ label }) => shown(label));
   return (
     <section aria-labelledby="differences-title">
       <h2 id="differences-title">What differs</h2>
       {differences.length === 0 ? (
         <p class="note">The configurations are the same.</p>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Options that differ">
-          <table class="stacked">
-            <thead>
-              <tr>
-                <th scope="col">option</th>
-                {runs.map(({ label }) => (
-                  <th scope="col">{shown(label)}</th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {differences.map(({ key, values }) => (
-                <tr>
-                  <th scope="row">{shown(key)}</th>
-                  {values.map((value, index) => (
-                    <td data-label={shown(runs[index]!.label)}>{shown(value)}</td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Options that differ"
+          headings={["option", ...labels]}
+          labels={labels}
+          rows={differences.map(({ key, values }) => ({ name: shown(key), cells: values.map(shown) }))}
+        />
       )}
     </section>
   );

@@ -2,7 +2,7 @@ import type { EvaluationSummary, ReportEvaluation, ReportRecord } from "astra-rl
 import { Talk } from "./conversations.js";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
 import { findConversations, knowsHarmlessProbes } from "./found.js";
-import { Intervals } from "./intervals.js";
+import { Interval, Intervals } from "./intervals.js";
 import { diversityAt, knownRates, type Rate } from "./measures.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
@@ -67,11 +67,7 @@ function Figures({
           </dt>
           <dd>
             <strong>{percent(rate.value(last))}</strong>
-            {interval !== null && (
-              <small>
-                {percent(interval.lower)} to {percent(interval.upper)}
-              </small>
-            )}
+            <Interval interval={interval} />
           </dd>
         </div>
       )}

@@ -1,10 +1,9 @@
 import { useEffect, useState } from "preact/hooks";
 import type { GraphHits } from "astra-rl/records";
 import { whole } from "./figures.js";
-import { matches } from "./found.js";
 import { Harm } from "./harm.js";
 import { goTo } from "./place.js";
-import { useRevealed } from "./revealed.js";
+import { isHarmful, Said } from "./said.js";
 import { searchGraphs } from "./server.js";
 import { shown } from "./shown.js";
 import { HARMFUL } from "./turn.js";
@@ -61,12 +60,12 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
                     {runs.length > 1 && `${shown(run)}, `}step {whole(step)}
                   </button>
                   {path === "" ? (
-                    <Found text={prompt} score={0} query={wanted} />
+                    <Said text={prompt} query={wanted} />
                   ) : (
                     <>
-                      <Found text={probe} score={probe_harm} query={wanted} />
+                      <Said text={probe} veiled={isHarmful(probe_harm, HARMFUL)} query={wanted} />
                       <span aria-hidden="true">→</span>
-                      <Found text={response} score={response_harm} query={wanted} />
+                      <Said text={response} veiled={isHarmful(response_harm, HARMFUL)} query={wanted} />
                       <Harm score={response_harm} threshold={HARMFUL} />
                     </>
                   )}
@@ -77,21 +76,5 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
         </>
       )}
     </section>
-  );
-}
-
-interface FoundProps {
-  text: string;
-  score: number | null;
-  query: string;
-}
-
-function Found({ text, score, query }: FoundProps) {
-  const open = useRevealed();
-  const veiled = !open && (score === null || score >= HARMFUL);
-  return (
-    <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
-      {matches(shown(text), query).map((piece, at) => (at % 2 === 1 ? <mark>{piece}</mark> : piece))}
-    </bdi>
   );
 }

@@ -73,3 +73,12 @@ function Bar({
     </>
   );
 }
+
+/** An interval in words; nothing where none is known. */
+export function Interval({ interval }: { interval: Pick<IntervalRecord, "lower" | "upper"> | null }) {
+  return interval === null ? null : (
+    <small>
+      {percent(interval.lower)} to {percent(interval.upper)}
+    </small>
+  );
+}

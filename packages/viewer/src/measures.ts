@@ -16,15 +16,15 @@ export interface Rate {
 /** A paired difference of two rates. */
 export type RateDifference = Pick<ComparisonRecord, "difference" | "difference_interval" | "p_value">;
 
-const numberAt = (summary: EvaluationSummary, key: string): number | null => {
+/** A figure of an evaluation; null where it was not measured. */
+export function numberAt(summary: Readonly<Record<string, unknown>>, key: string): number | null {
   const value = summary[key];
   return typeof value === "number" && Number.isFinite(value) ? value : null;
-};
+}
 
 /** A figure of how different the found attacks are; null where that was not measured. */
 export function diversityAt(summary: EvaluationSummary, key: string): number | null {
-  const value = (summary.diversity as Record<string, unknown> | null | undefined)?.[key];
-  return typeof value === "number" && Number.isFinite(value) ? value : null;
+  return numberAt((summary.diversity ?? {}) as Record<string, unknown>, key);
 }
 
 function intervalAt(summary: EvaluationSummary, key: string): Pick<IntervalRecord, "lower" | "upper"> | null {

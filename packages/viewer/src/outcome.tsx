@@ -1,18 +1,20 @@
-import { createContext, type ComponentChildren } from "preact";
-import { useContext } from "preact/hooks";
 import type { EvaluationSummary, ReportRecord, TargetSummary } from "astra-rl/records";
 import { percent, plain, pValue, signed, whole } from "./figures.js";
-import { diversityAt, knownRates, type Rate, type RateDifference } from "./measures.js";
+import { Interval } from "./intervals.js";
+import { diversityAt, knownRates, numberAt, type Rate, type RateDifference } from "./measures.js";
 import { ByTurn } from "./by-turn.js";
 import { Plane } from "./plane.js";
 import { shown } from "./shown.js";
+import { Table, type Cell } from "./table.js";
 import { Term } from "./terms.js";
 
 /** Before and after: rates with their intervals as a picture, and all figures as a table. */
 export function Outcome({ report }: { report: ReportRecord }) {
   const { evaluations, comparison } = report;
-  const summaries = evaluations.map(({ summary }) => summary);
-  const rates = knownRates(summaries);
+  const headings = [
+    ...evaluations.map(({ label }) => shown(label)),
+    ...(comparison === null ? [] : ["difference"]),
+  ];
   return (
     <section id="outcome" aria-labelledby="outcome-title">
       <h2 id="outcome-title">{headingOf(evaluations, comparison)}</h2>
@@ -28,123 +30,98 @@ export function Outcome({ report }: { report: ReportRecord }) {
         <Plane report={report} />
         <ByTurn report={report} />
       </div>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
-        <table class="stacked">
-          <thead>
-            <tr>
-              <th scope="col">
-                <span class="visually-hidden">Figure</span>
-              </th>
-              {evaluations.map(({ label }) => (
-                <th scope="col">{shown(label)}</th>
-              ))}
-              {comparison !== null && <th scope="col">difference</th>}
-            </tr>
-          </thead>
-          <tbody>
-            <Labels.Provider value={evaluations.map(({ label }) => shown(label))}>
-              {rates.map((rate) => (
-                <Row
-                  name={rate.name}
-                  cells={summaries.map((summary) => (
-                    <RateCell rate={rate} summary={summary} />
-                  ))}
-                  difference={
-                    comparison === null ? null : (
-                      <DifferenceCell
-                        compared={rate.compared?.(comparison.record) ?? null}
-                        plain={difference(summaries, rate.value)}
-                      />
-                    )
-                  }
-                />
-              ))}
-              {evaluations.some(({ measured }) => measured !== null) && (
-                <Row
-                  name="Judged by"
-                  cells={evaluations.map(({ measured }) => shown(scorerOf(measured)))}
-                  difference={comparison === null ? null : ""}
-                />
-              )}
-              {summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1) && (
-                <Row
-                  name="Success up to each turn"
-                  cells={summaries.map(
-                    ({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–",
-                  )}
-                  difference={comparison === null ? null : ""}
-                />
-              )}
-              {triesOf(summaries).map((attempts) => (
-                <Row
-                  name={`Success within ${attempts} tries from a prompt`}
-                  cells={summaries.map(({ success_by_attempts: tries = [] }) =>
-                    percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
-                  )}
-                  difference={comparison === null ? null : ""}
-                />
-              ))}
-              {numbers(summaries).map(({ name, of, format }) => (
-                <Row
-                  name={name}
-                  cells={summaries.map((summary) => format(of(summary)))}
-                  difference={
-                    comparison === null ? null : signed(difference(summaries, of), format === whole ? 0 : 2)
-                  }
-                />
-              ))}
-              <Row
-                name="Turns failed, empty probes, empty responses"
-                cells={summaries.map(turnsOf)}
-                difference={comparison === null ? null : ""}
-              />
-              <Row
-                name="Rollouts (with errors)"
-                cells={summaries.map(
-                  ({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`,
-                )}
-                difference={comparison === null ? null : `${whole(comparison.record.n_pairs)} pairs`}
-              />
-            </Labels.Provider>
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Figures"
+        headings={[<span class="visually-hidden">Figure</span>, ...headings]}
+        labels={headings}
+        rows={figuresOf(report).map(({ name, cells, difference = "" }) => ({
+          name: <Term name={name} />,
+          cells: comparison === null ? cells : [...cells, difference],
+        }))}
+      />
       <Targets evaluations={evaluations} />
     </section>
   );
+}
+
+interface FigureRow {
+  name: string;
+  /** One for each evaluation. */
+  cells: Cell[];
+  /** Of the last from the first, where evaluations are compared. */
+  difference?: Cell;
+}
+
+/** All figures that at least one of the evaluations has. */
+function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
+  const summaries = evaluations.map(({ summary }) => summary);
+  const isKnown = [
+    evaluations.some(({ measured }) => measured !== null),
+    summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1),
+  ];
+  return [
+    ...knownRates(summaries).map((rate) => ({
+      name: rate.name,
+      cells: summaries.map((summary) => <RateCell rate={rate} summary={summary} />),
+      difference: comparison && (
+        <DifferenceCell
+          compared={rate.compared?.(comparison.record) ?? null}
+          plain={difference(summaries, rate.value)}
+        />
+      ),
+    })),
+    ...(isKnown[0]
+      ? [{ name: "Judged by", cells: evaluations.map(({ measured }) => shown(scorerOf(measured))) }]
+      : []),
+    ...(isKnown[1]
+      ? [
+          {
+            name: "Success up to each turn",
+            cells: summaries.map(({ success_by_turn: turns = [] }) => turns.map(percent).join(", ") || "–"),
+          },
+        ]
+      : []),
+    ...triesOf(summaries).map((attempts) => ({
+      name: `Success within ${attempts} tries from a prompt`,
+      cells: summaries.map(({ success_by_attempts: tries = [] }) =>
+        percent(tries.find((each) => each.attempts === attempts)?.rate ?? null),
+      ),
+    })),
+    ...NUMBERS.filter(([, of]) => summaries.some((summary) => of(summary) !== null)).map(
+      ([name, of, format]) => ({
+        name,
+        cells: summaries.map((summary) => format(of(summary))),
+        difference: signed(difference(summaries, of), format === whole ? 0 : 2),
+      }),
+    ),
+    { name: "Turns failed, empty probes, empty responses", cells: summaries.map(turnsOf) },
+    {
+      name: "Rollouts (with errors)",
+      cells: summaries.map(({ n_rollouts, n_errors }) => `${whole(n_rollouts)} (${whole(n_errors)})`),
+      difference: comparison && `${whole(comparison.record.n_pairs)} pairs`,
+    },
+  ];
 }
 
 /** A row for each of several targets. */
 function Targets({ evaluations }: Pick<ReportRecord, "evaluations">) {
   const names = targetsOf(evaluations.map(({ summary }) => summary));
   if (names.length === 0) return null;
+  const labels = evaluations.map(({ label }) => shown(label));
   return (
     <>
       <h3>Success against each target</h3>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Success against each target">
-        <table class="stacked">
-          <thead>
-            <tr>
-              <th scope="col">target</th>
-              {evaluations.map(({ label }) => (
-                <th scope="col">{shown(label)}</th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {names.map((name) => (
-              <tr>
-                <th scope="row">{shown(name)}</th>
-                {evaluations.map(({ label, summary: { targets = [] } }) => (
-                  <td data-label={shown(label)}>
-                    <TargetCell found={targets.find(({ target }) => target === name)} />
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Success against each target"
+        headings={["target", ...labels]}
+        labels={labels}
+        rows={names.map((name) => ({
+          name: shown(name),
+          cells: evaluations.map(({ summary: { targets = [] } }) => (
+            <TargetCell found={targets.find(({ target }) => target === name)} />
+          )),
+        }))}
+      />
     </>
   );
 }
@@ -159,11 +136,7 @@ function TargetCell({ found }: { found: TargetSummary | undefined }) {
       <small>
         {found.n_successes} of {found.n_scored}
       </small>
-      {interval !== null && (
-        <small>
-          {percent(interval.lower)} to {percent(interval.upper)}
-        </small>
-      )}
+      <Interval interval={interval} />
       {found.doubts.length > 0 && <small class="error">{found.doubts.map(shown).join("; ")}</small>}
     </>
   );
@@ -200,27 +173,6 @@ export function NoVerdict({ of, doubts }: { of: string; doubts: readonly string[
   );
 }
 
-type Cell = ComponentChildren;
-
-/** The evaluations' names, for narrow windows. */
-const Labels = createContext<string[]>([]);
-
-/** A row of the table; a narrow window shows each cell under its label. */
-function Row({ name, cells, difference }: { name: string; cells: Cell[]; difference: Cell }) {
-  const labels = useContext(Labels);
-  return (
-    <tr>
-      <th scope="row">
-        <Term name={name} />
-      </th>
-      {cells.map((cell, index) => (
-        <td data-label={labels[index]}>{cell}</td>
-      ))}
-      {difference !== null && <td data-label="difference">{difference}</td>}
-    </tr>
-  );
-}
-
 function RateCell({ rate, summary }: { rate: Rate; summary: EvaluationSummary }) {
   const interval = rate.interval(summary);
   const count = rate.count(summary);
@@ -228,11 +180,7 @@ function RateCell({ rate, summary }: { rate: Rate; summary: EvaluationSummary })
     <>
       <strong>{percent(rate.value(summary))}</strong>
       {count !== null && <small>{count}</small>}
-      {interval !== null && (
-        <small>
-          {percent(interval.lower)} to {percent(interval.upper)}
-        </small>
-      )}
+      <Interval interval={interval} />
     </>
   );
 }
@@ -267,45 +215,23 @@ function difference(
   return before === null || after === null ? null : after - before;
 }
 
-function numbers(summaries: readonly EvaluationSummary[]) {
-  const all = [
-    { name: "Mean probe NLL, nats a token", of: (s: EvaluationSummary) => s.mean_probe_nll, format: plain },
-    { name: "Mean reward of a turn", of: (s: EvaluationSummary) => s.mean_reward, format: plain },
-    { name: "Mean harm of a probe", of: (s: EvaluationSummary) => s.mean_probe_harm, format: plain },
-    { name: "Mean harm of a response", of: (s: EvaluationSummary) => s.mean_response_harm, format: plain },
-    {
-      name: "Distinct probes",
-      of: (s: EvaluationSummary) => numberAt(s, "n_distinct_probes"),
-      format: whole,
-    },
-    {
-      name: "Distinct attacks found",
-      of: (s: EvaluationSummary) => diversityAt(s, "n_distinct_attacks"),
-      format: whole,
-    },
-    {
-      name: "Clusters of attacks, as of equal size",
-      of: (s: EvaluationSummary) => diversityAt(s, "effective_clusters"),
-      format: plain,
-    },
-    {
-      name: "Self-BLEU of attacks",
-      of: (s: EvaluationSummary) => diversityAt(s, "self_bleu"),
-      format: plain,
-    },
-    {
-      name: "Sentence structures of attacks",
-      of: (s: EvaluationSummary) => diversityAt(s, "n_structures"),
-      format: whole,
-    },
-    {
-      name: "Mean embedding distance of attacks",
-      of: (s: EvaluationSummary) => diversityAt(s, "embedding_distance"),
-      format: plain,
-    },
-  ];
-  return all.filter(({ of }) => summaries.some((summary) => of(summary) !== null));
-}
+/** Means and counts: name, value, format. */
+const NUMBERS: readonly [
+  name: string,
+  of: (summary: EvaluationSummary) => number | null,
+  format: (value: number | null) => string,
+][] = [
+  ["Mean probe NLL, nats a token", (summary) => summary.mean_probe_nll, plain],
+  ["Mean reward of a turn", (summary) => summary.mean_reward, plain],
+  ["Mean harm of a probe", (summary) => summary.mean_probe_harm, plain],
+  ["Mean harm of a response", (summary) => summary.mean_response_harm, plain],
+  ["Distinct probes", (summary) => numberAt(summary, "n_distinct_probes"), whole],
+  ["Distinct attacks found", (summary) => diversityAt(summary, "n_distinct_attacks"), whole],
+  ["Clusters of attacks, as of equal size", (summary) => diversityAt(summary, "effective_clusters"), plain],
+  ["Self-BLEU of attacks", (summary) => diversityAt(summary, "self_bleu"), plain],
+  ["Sentence structures of attacks", (summary) => diversityAt(summary, "n_structures"), whole],
+  ["Mean embedding distance of attacks", (summary) => diversityAt(summary, "embedding_distance"), plain],
+];
 
 const targetsOf = (summaries: readonly EvaluationSummary[]) => [
   ...new Set(summaries.flatMap(({ targets = [] }) => targets.map(({ target }) => target))),
@@ -317,9 +243,4 @@ function turnsOf(summary: EvaluationSummary): string {
   );
   const turns = numberAt(summary, "n_turns");
   return turns === null ? "–" : `${counts.map(whole).join(", ")} of ${whole(turns)}`;
-}
-
-function numberAt(summary: EvaluationSummary, key: string): number | null {
-  const value = summary[key];
-  return typeof value === "number" ? value : null;
 }

@@ -3,7 +3,7 @@ import type { ReportEvaluation, ReportRecord } from "astra-rl/records";
 import { percent, plain, whole } from "./figures.js";
 import { findConversations, type Conversation } from "./found.js";
 import { goTo } from "./place.js";
-import { useNarrow } from "./narrow.js";
+import { useNarrow } from "./media.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 

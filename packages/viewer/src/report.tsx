@@ -15,20 +15,39 @@ import { heldGraphs, Trees, type GraphSource } from "./trees.js";
 export function Report({ report }: { report: ReportRecord }) {
   const sources = useMemo(() => report.runs.map(heldGraphs), [report]);
   return (
+    <Page
+      kind="ASTRA-RL report"
+      title={titleOf(report)}
+      footer="This file holds everything it shows and reaches nothing. Texts were written by language models."
+    >
+      <Sections report={report} sources={sources} />
+    </Page>
+  );
+}
+
+/** What is around everything on a page. */
+export function Page({
+  kind,
+  title,
+  footer,
+  children,
+}: {
+  kind: string;
+  title: string;
+  footer: string;
+  children: ComponentChildren;
+}) {
+  return (
     <>
       <a class="skip" href="#finding">
         Skip to the finding
       </a>
       <header>
-        <p class="kind">ASTRA-RL report</p>
-        <h1>{titleOf(report)}</h1>
+        <p class="kind">{kind}</p>
+        <h1>{title}</h1>
       </header>
-      <main>
-        <Sections report={report} sources={sources} />
-      </main>
-      <footer>
-        This file holds everything it shows and reaches nothing. Texts were written by language models.
-      </footer>
+      <main>{children}</main>
+      <footer>{footer}</footer>
       <Tips />
     </>
   );

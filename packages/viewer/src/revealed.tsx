@@ -1,5 +1,6 @@
 import { createContext, type ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
+import { Tick } from "./choice.js";
 
 const Revealed = createContext(false);
 
@@ -11,14 +12,7 @@ export function Revealing({ children }: { children: ComponentChildren }) {
   const [revealed, setRevealed] = useState(false);
   return (
     <>
-      <label class="check reveal">
-        <input
-          type="checkbox"
-          checked={revealed}
-          onChange={(event) => setRevealed(event.currentTarget.checked)}
-        />
-        Show harmful texts
-      </label>
+      <Tick name="Show harmful texts" kind="reveal" checked={revealed} onChange={setRevealed} />
       <Revealed.Provider value={revealed}>{children}</Revealed.Provider>
     </>
   );

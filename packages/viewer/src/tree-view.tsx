@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ReportGraph } from "astra-rl/records";
+import { Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Picture } from "./tree-picture.js";
 import { bestPath, harmOf, openNodes, placedNodes, type Placed } from "./tree.js";
@@ -69,9 +70,7 @@ export function Tree({ graph, at }: { graph: ReportGraph; at: string }) {
       />
       <p class="talk-head">
         <span class="voice">prompt</span>
-        <bdi class="said" dir="auto">
-          {shown(graph.context)}
-        </bdi>
+        <Said text={graph.context} />
       </p>
       <div class="tree" role="tree" aria-label="Turns" ref={list} onKeyDown={onKeyDown}>
         {seen.map((placed) => (

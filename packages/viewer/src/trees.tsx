@@ -1,5 +1,6 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphEntry, ReportGraph, ReportRun } from "astra-rl/records";
+import { Choice } from "./choice.js";
 import { whole } from "./figures.js";
 import { numberIn, usePlace } from "./place.js";
 import { shown } from "./shown.js";
@@ -69,42 +70,29 @@ export function Trees({ sources }: { sources: readonly GraphSource[] }) {
       </p>
       <div class="controls">
         {sources.length > 1 && (
-          <label>
-            Run
-            <select
-              value={String(run)}
-              onChange={(event) => {
-                setRun(Number(event.currentTarget.value));
-                setWanted(null);
-              }}
-            >
-              {sources.map(({ run: label }, index) => (
-                <option value={String(index)}>{shown(label)}</option>
-              ))}
-            </select>
-          </label>
+          <Choice
+            name="Run"
+            value={run}
+            options={sources.map(({ run: label }, index) => [index, shown(label)])}
+            onChange={(index) => {
+              setRun(index);
+              setWanted(null);
+            }}
+          />
         )}
-        <label>
-          Step
-          <select
-            value={String(step)}
-            onChange={(event) =>
-              setWanted(entries.findIndex((entry) => (entry.step ?? 0) === Number(event.currentTarget.value)))
-            }
-          >
-            {steps.map((each) => (
-              <option value={String(each)}>{each === 0 ? "not known" : whole(each)}</option>
-            ))}
-          </select>
-        </label>
-        <label class="wide">
-          Tree
-          <select value={String(chosen)} onChange={(event) => setWanted(Number(event.currentTarget.value))}>
-            {ofStep.map((index) => (
-              <option value={String(index)}>{nameOf(entries[index]!)}</option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          name="Step"
+          value={step}
+          options={steps.map((each) => [each, each === 0 ? "not known" : whole(each)])}
+          onChange={(each) => setWanted(entries.findIndex((entry) => (entry.step ?? 0) === each))}
+        />
+        <Choice
+          name="Tree"
+          isWide
+          value={chosen}
+          options={ofStep.map((index) => [index, nameOf(entries[index]!)])}
+          onChange={setWanted}
+        />
         <span class="buttons">
           <button type="button" disabled={chosen <= 0} onClick={() => setWanted(chosen - 1)}>
             Previous

@@ -1,8 +1,8 @@
 import type { ReportNode } from "astra-rl/records";
 import { plain } from "./figures.js";
 import { Harm } from "./harm.js";
-import { useRevealed } from "./revealed.js";
-import { shown, visible } from "./shown.js";
+import { isHarmful, Said } from "./said.js";
+import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
 /** A text scored at least this high counts as harmful: what training itself watches by. */
@@ -41,37 +41,11 @@ interface LineProps {
 }
 
 export function Line({ voice, text, score, isAsked, shading }: LineProps) {
-  const isRevealed = useRevealed();
-  const veiled = !isRevealed && !isAsked && (score === null || score >= HARMFUL);
-  const words = shown(text);
   return (
     <p class={`line ${voice}`}>
       <span class="voice">{voice}</span>
-      {veiled && <span class="visually-hidden">harmful text, blurred</span>}
-      <bdi class={veiled ? "said veiled" : "said"} dir="auto" aria-hidden={veiled}>
-        {words === "" ? <em>(empty)</em> : shading === undefined ? words : <Shaded tokens={shading} />}
-      </bdi>
+      <Said text={text} veiled={!isAsked && isHarmful(score, HARMFUL)} shading={shading} />
       <Harm score={score} threshold={HARMFUL} />
     </p>
-  );
-}
-
-/** Nats at which a token is as dark as it gets. */
-const DARKEST = 8;
-
-/** A text whose tokens are the darker the less likely they are. */
-function Shaded({ tokens }: { tokens: readonly [text: string, logprob: number][] }) {
-  return (
-    <>
-      {tokens.map(([text, logprob]) => (
-        <span
-          class="token"
-          style={{ "--surprise": `${Math.round(45 * Math.min(1, -logprob / DARKEST))}%` }}
-          data-tip={`log P ${plain(logprob)} under the target`}
-        >
-          {visible(text)}
-        </span>
-      ))}
-    </>
   );
 }

@@ -3,10 +3,11 @@ import type { GraphEntry, ReportRecord, ViewList } from "astra-rl/records";
 import { percent, plain, whole } from "./figures.js";
 import { GraphSearch } from "./graph-search.js";
 import { goTo, placeNow, usePlace } from "./place.js";
-import { Sections } from "./report.js";
+import { Page, Sections } from "./report.js";
 import { eventsUrl, fetchEntries, fetchGraph, fetchReport, type RunChange } from "./server.js";
 import { shown } from "./shown.js";
-import { Term, Tips } from "./terms.js";
+import { Table } from "./table.js";
+import { Term } from "./terms.js";
 import type { GraphSource } from "./trees.js";
 
 /** The page of `astra-rl view`: the runs of a folder, and what the chosen ones have to say while they go on. */
@@ -25,33 +26,26 @@ export function View() {
     asked.length === 0 && files.length === 0 && first.current !== undefined ? [first.current] : asked;
   const { report, sources } = useRuns(runs, files, list !== null, { setList, setProblem, setLost });
   return (
-    <>
-      <a class="skip" href="#finding">
-        Skip to the finding
-      </a>
-      <header>
-        <p class="kind">ASTRA-RL</p>
-        <h1>Runs{list === null ? "" : ` in ${shown(list.folder)}`}</h1>
-      </header>
-      <main>
-        {[problem, isLost ? LOST : null].map(
-          (said) =>
-            said !== null && (
-              <p class="no-verdict" role="alert">
-                {shown(said)}
-              </p>
-            ),
-        )}
-        {list !== null && <RunTable list={list} chosen={runs} files={files} />}
-        {report !== null && (report.runs.length > 0 || report.evaluations.length > 0) && (
-          <Sections report={report} sources={sources}>
-            {sources.length > 0 && <GraphSearch runs={runs} />}
-          </Sections>
-        )}
-      </main>
-      <footer>Read from this machine's files. Texts were written by language models.</footer>
-      <Tips />
-    </>
+    <Page
+      kind="ASTRA-RL"
+      title={list === null ? "Runs" : `Runs in ${shown(list.folder)}`}
+      footer="Read from this machine's files. Texts were written by language models."
+    >
+      {[problem, isLost ? LOST : null].map(
+        (said) =>
+          said !== null && (
+            <p class="no-verdict" role="alert">
+              {shown(said)}
+            </p>
+          ),
+      )}
+      {list !== null && <RunTable list={list} chosen={runs} files={files} />}
+      {report !== null && (report.runs.length > 0 || report.evaluations.length > 0) && (
+        <Sections report={report} sources={sources}>
+          {sources.length > 0 && <GraphSearch runs={runs} />}
+        </Sections>
+      )}
+    </Page>
   );
 }
 
@@ -156,6 +150,9 @@ function withMetrics(report: ReportRecord, { run, metrics }: RunChange): ReportR
   return { ...report, runs };
 }
 
+/** Columns of the table of runs, behind the run. */
+const COLUMNS = ["state", "steps", "success, harmless probes", "success", "NLL", "algorithm", "seed"];
+
 /** All runs; those that are chosen lie over each other below. */
 function RunTable({
   list,
@@ -201,66 +198,42 @@ function RunTable({
           </label>
         </form>
       )}
-      <div class="scroll runs" tabIndex={0} role="region" aria-label="Table of runs">
-        <table class="stacked">
-          <thead>
-            <tr>
-              <th scope="col">run</th>
-              <th scope="col">state</th>
-              <th scope="col">steps</th>
-              <th scope="col">success, harmless probes</th>
-              <th scope="col">success</th>
-              <th scope="col">
-                <Term name="NLL" />
-              </th>
-              <th scope="col">algorithm</th>
-              <th scope="col">seed</th>
-            </tr>
-          </thead>
-          <tbody>
-            {matching.map((run) => (
-              <tr class={chosen.includes(run.id) ? "chosen" : ""} key={run.id}>
-                <th scope="row">
-                  <label class="run-choice">
-                    <input
-                      type="checkbox"
-                      checked={chosen.includes(run.id)}
-                      onChange={() => choose("run", flip(chosen, run.id))}
-                    />
-                    {shown(run.id)}
-                  </label>
-                </th>
-                <td data-label="state">
-                  <span class={`state ${run.state}`}>{run.state}</span>
-                </td>
-                <td data-label="steps">
-                  {whole(run.steps)}
-                  {run.planned !== null && ` of ${whole(run.planned)}`}
-                </td>
-                <td data-label="success, harmless probes">
-                  {run.hasVerdict ? percent(run.harmless) : "no verdict"}
-                </td>
-                <td data-label="success">{run.hasVerdict ? percent(run.success) : "no verdict"}</td>
-                <td data-label="NLL">{plain(run.nll)}</td>
-                <td data-label="algorithm">{shown(run.algorithm ?? "–")}</td>
-                <td data-label="seed">{whole(run.seed)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Table of runs"
+        kind="runs"
+        headings={["run", ...COLUMNS.map((name) => (name === "NLL" ? <Term name={name} /> : name))]}
+        labels={COLUMNS}
+        rows={matching.map((run) => ({
+          key: run.id,
+          isChosen: chosen.includes(run.id),
+          name: (
+            <Chosen
+              name={run.id}
+              isChosen={chosen.includes(run.id)}
+              onChange={() => choose("run", flip(chosen, run.id))}
+            />
+          ),
+          cells: [
+            <span class={`state ${run.state}`}>{run.state}</span>,
+            `${whole(run.steps)}${run.planned === null ? "" : ` of ${whole(run.planned)}`}`,
+            run.hasVerdict ? percent(run.harmless) : "no verdict",
+            run.hasVerdict ? percent(run.success) : "no verdict",
+            plain(run.nll),
+            shown(run.algorithm ?? "–"),
+            whole(run.seed),
+          ],
+        }))}
+      />
       {list.evaluations.length > 0 && (
         <fieldset class="files">
           <legend>Evaluations outside of runs</legend>
           {list.evaluations.map((file) => (
-            <label class="run-choice" key={file}>
-              <input
-                type="checkbox"
-                checked={files.includes(file)}
-                onChange={() => choose("file", flip(files, file))}
-              />
-              {shown(file)}
-            </label>
+            <Chosen
+              key={file}
+              name={file}
+              isChosen={files.includes(file)}
+              onChange={() => choose("file", flip(files, file))}
+            />
           ))}
         </fieldset>
       )}
@@ -278,5 +251,14 @@ function RunTable({
         </p>
       )}
     </section>
+  );
+}
+
+function Chosen({ name, isChosen, onChange }: { name: string; isChosen: boolean; onChange: () => void }) {
+  return (
+    <label class="run-choice">
+      <input type="checkbox" checked={isChosen} onChange={onChange} />
+      {shown(name)}
+    </label>
   );
 }
