@@ -151,10 +151,9 @@ const text = [
   ...verdicts,
   "",
   ...said,
-  ...CHOICES.map(
-    ({ what, args }) =>
-      `- ${what}: \`${[COMMAND, ...args.map((arg) => (/[[ ]/.test(arg) ? `'${arg}'` : arg)), "--seed N"].join(" ")}\``,
-  ),
+  `- ${WITH.what}: \`${[COMMAND, ...WITH.args, "--seed N"].join(" ")}\``,
+  `- ${WITHOUT.what}: with \`--set '${plain}'\` beside it`,
+  `- ${SHORT.what}: with \`--set training.trainingSteps=${EARLY}\` beside that`,
   "",
   `Made on ${date} on ${cpus().length} cores (${cpus()[0]?.model.trim() ?? "unknown"}) by \`npx tsx packages/world/src/novelty-results.ts\`. Weights were chosen on the seeds 4 and 5, which are not in the table ([log](log.md)).`,
   "",
