@@ -1,11 +1,10 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { messageOf, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions, requireList } from "../options/index.js";
-import { readTextFile } from "../text/index.js";
+import { foldText, plainText, readJSONFile } from "../text/index.js";
 import { nameOptions } from "./combined-scorer.js";
-import { foldText, plainText } from "../text/index.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
 /** One entry; set exactly one of `term` and `pattern`. */
@@ -73,15 +72,7 @@ export class KeywordScorer extends Scorer {
     options: KeywordScorerOptions = {},
   ): Promise<T> {
     parseOptions("KeywordScorer", nameOptions("keyword"), options);
-    const text = await readTextFile(path, "keywords");
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(text);
-    } catch (error) {
-      throw new UsageError(`${path}: cannot read keywords: it is not JSON: ${messageOf(error)}`, {
-        cause: error,
-      });
-    }
+    const parsed = await readJSONFile(path, "keywords");
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
     if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
     return new this(
