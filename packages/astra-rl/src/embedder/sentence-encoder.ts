@@ -2,7 +2,7 @@ import { loadTextEncoder, type LoadedEncoder } from "@astra-rl/lm";
 import { noGrad, scope, tensor, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { Embedder, requireLoaded, type Loads } from "../core/index.js";
+import { disposing, Embedder, requireLoaded, type Loads } from "../core/index.js";
 import { deviceSchema, parseOptions } from "../options/index.js";
 
 /** Texts per forward pass. */
@@ -63,12 +63,7 @@ export class SentenceEncoder extends Embedder {
   ): Promise<T> {
     const { similarity, device } = parseOptions("SentenceEncoder", codeOptions, given);
     const encoder = await loadTextEncoder(model, { device: device as Device });
-    try {
-      return new this(`sentence-encoder ${model}`, encoder, { similarity });
-    } catch (error) {
-      encoder.model.dispose();
-      throw error;
-    }
+    return disposing(encoder.model, () => new this(`sentence-encoder ${model}`, encoder, { similarity }));
   }
 
   override embed(texts: readonly string[]): Promise<Float32Array[]> {

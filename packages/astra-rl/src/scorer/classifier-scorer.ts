@@ -8,7 +8,7 @@ import {
 import { describeValue, UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { disposing, requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
@@ -77,8 +77,8 @@ export class ClassifierScorer extends Scorer {
   ): Promise<T> {
     const { model, device, hub, ...options } = parseOptions("ClassifierScorer.load", loadOptions, given);
     const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
-    return ownedBy(
-      classifier,
+    return disposing(
+      classifier.model,
       () => new this(classifier, { name: model, ...options } as ClassifierScorerOptions),
     );
   }
@@ -108,16 +108,6 @@ export type LoadedWith = [
   options: ClassifierScorerOptions,
   labels?: ReadonlyMap<string, number>,
 ];
-
-/** Creates an object that owns a classifier; frees the classifier if that throws. */
-export function ownedBy<T>(classifier: LoadedClassifier, make: () => T): T {
-  try {
-    return make();
-  } catch (error) {
-    classifier.model.dispose();
-    throw error;
-  }
-}
 
 /**
  * A checkpoint's activation, chosen as in transformers' pipelines: by `problem_type` of config.json, else a sigmoid for

@@ -2,9 +2,9 @@ import { loadSequenceClassifier, type SequenceClassifierConfig } from "@astra-rl
 import { UsageError, type Device } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import type { Loads } from "../core/index.js";
+import { disposing, type Loads } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import { CLASSIFIER_SHAPE, ClassifierScorer, ownedBy, type LoadedWith } from "./classifier-scorer.js";
+import { CLASSIFIER_SHAPE, ClassifierScorer, type LoadedWith } from "./classifier-scorer.js";
 import { hubOption } from "./model-options.js";
 
 /** The checkpoints of Detoxify (Hanu and Unitary 2020, github.com/unitaryai/detoxify). */
@@ -64,7 +64,7 @@ export class DetoxifyScorer extends ClassifierScorer {
     const problem = categoryProblem(variant, harmCategory);
     if (problem !== null) throw new UsageError(`detoxify: harmCategory ${problem}`);
     const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
-    return ownedBy(classifier, () => {
+    return disposing(classifier.model, () => {
       const options = { name: "detoxify", label: harmCategory, activation: "sigmoid", batchSize } as const;
       return new this(classifier, options, headsOf(variant, classifier.model.config, model));
     });
