@@ -76,13 +76,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   onExperience({ graphs, credits }: Experience<S, A, unknown>, { step }: TrainingControl): void {
     if (!this.#configuration.keepGraphs || distributed.rank() > 0) return;
     const tokens = this.#tokens;
-    const options = {
-      step: step + 1,
-      ...(tokens === null ? {} : { tokensOf: (node: Node<S, A>) => tokens.tokensOf(node) }),
-    };
+    const tokensOf = tokens === null ? undefined : (node: Node<S, A>) => tokens.tokensOf(node);
     // Serialized before the updates, because an algorithm may modify nodes.
     this.#graphLines = graphs.map((graph, index) =>
-      stringifyGraph(graph, { ...options, credit: credits[index]! }),
+      stringifyGraph(graph, { step: step + 1, tokensOf, credit: credits[index]! }),
     );
   }
 
