@@ -212,8 +212,6 @@ export const judgeKind = defineKind({
   name: "judge",
   summary: "A chat model behind an OpenAI-compatible API, by a rubric",
   schema: options,
-  make: async ({ file, ...chosen }) => {
-    const question = file === undefined ? {} : { question: (await readTextFile(file, "the rubric")).trim() };
-    return new JudgeScorer({ ...chosen, ...question });
-  },
+  make: async ({ file, ...chosen }) =>
+    new JudgeScorer({ ...chosen, question: file && (await readTextFile(file, "the rubric")).trim() }),
 });
