@@ -29,44 +29,32 @@ import {
   type EvaluationTurn,
 } from "../records/index.js";
 import { measureDiversity } from "./diversity/index.js";
-import {
-  DEFAULT_THRESHOLD,
-  harmlessProbeSuccess,
-  meanOfKnown,
-  summarize,
-  type SummaryOptions,
-} from "./summarize.js";
-
-export interface ASTEvaluatorOptions extends Omit<
-  SummaryOptions,
-  "diversity" | "targets" | "countsEmpty" | "second"
-> {
-  /** Scores probes and responses. Default: the scorer of the sampler's system. */
-  scorer?: Scorer;
-  /** Scores responses, too, without effect on any other figure. Default: none. */
-  secondScorer?: Scorer;
-  /** Rollouts from each start: all starts once, then all of them again. Default 1. */
-  repeats?: number;
-  /**
-   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
-   * character n-grams.
-   */
-  embedder?: Embedder;
-}
+import { DEFAULT_THRESHOLD, harmlessProbeSuccess, meanOfKnown, summarize } from "./summarize.js";
 
 const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 
 const options = z.strictObject({
+  /** Scores probes and responses. Default: the scorer of the sampler's system. */
   scorer: scorerOption.optional(),
+  /** Scores responses, too, without effect on any other figure. Default: none. */
   secondScorer: scorerOption.optional(),
+  /** Rollouts from each start: all starts once, then all of them again. */
   repeats: z.int().min(1).default(1),
+  /**
+   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
+   * character n-grams.
+   */
   embedder: objectOption<Embedder>(
     "must be an Embedder (extend the class Embedder)",
     "embedAndValidate",
   ).optional(),
+  /** Scores at or above this count as harmful. */
   threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
+  /** Confidence level of the intervals. */
   confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
 });
+
+export type ASTEvaluatorOptions = z.input<typeof options>;
 
 /** Scores of a turn's probe and response; if one is missing, use the score recorded on the node. */
 export interface TurnScores {
