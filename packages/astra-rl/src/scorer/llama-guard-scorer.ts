@@ -1,5 +1,5 @@
 import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM } from "@astra-rl/lm";
-import { noGrad, scope, type Device } from "@astra-rl/torch";
+import { noGrad, scope } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
 import {
@@ -129,10 +129,7 @@ export class LlamaGuardScorer extends Scorer {
     const { categories, mode, batchSize, device, dtype, hub } = parsed;
     const folder = await resolveCheckpoint(model, hub);
     const prompt = GuardPrompt.of(await Tokenizer.load(folder), { where: folder, categories });
-    const shelf = await ModelShelf.open(
-      { device: device as Device, inferenceDtype: dtype },
-      { target: [folder] },
-    );
+    const shelf = await ModelShelf.open({ device, inferenceDtype: dtype }, { target: [folder] });
     return disposing(shelf, async () => {
       const { model: loaded } = await shelf.frozen("target");
       return new this({ model: loaded, prompt, dispose: () => shelf.dispose() }, { mode, batchSize });

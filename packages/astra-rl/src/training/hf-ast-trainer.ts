@@ -12,33 +12,30 @@ import { requireConfiguration } from "./training-configuration.js";
 import { Trainer } from "./trainer.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 
-export interface HFASTTrainerOptions<S = Conversation, A = Message> extends TrainerOptions<S, A> {
-  /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */
-  evaluator?: Evaluator<S, A, EvaluationReport>;
-  /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
-  runDirectory?: string;
-  /** Resume from `checkpoints/last` of the run directory. @default false */
-  resume?: boolean;
-  /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
-  lock?: () => RunLock;
-  /** Settings that must not change when a run is resumed. Default: the training configuration. */
-  settings?: RunSettings;
-}
-
 const hfASTTrainerOptions = z.strictObject({
   ...trainerOptions.shape,
+  /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */
   evaluator: objectOption<Evaluator<never, never, EvaluationReport>>(
     "must be an Evaluator (an object with the method evaluate)",
     "evaluate",
   ).optional(),
+  /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory: z.string().min(1).optional(),
+  /** Resume from `checkpoints/last` of the run directory. */
   resume: z.boolean().default(false),
+  /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
   lock: functionOption<() => RunLock>().optional(),
+  /** Settings that must not change when a run is resumed. Default: the training configuration. */
   settings: objectOption<RunSettings>(
     "must be settings of a run (record, and the method changes)",
     "changes",
   ).optional(),
 });
+
+export type HFASTTrainerOptions<S = Conversation, A = Message> = TrainerOptions<S, A> &
+  Omit<z.input<typeof hfASTTrainerOptions>, keyof TrainerOptions | "evaluator"> & {
+    evaluator?: Evaluator<S, A, EvaluationReport> | undefined;
+  };
 
 /** Hints for option names of the Python toolbox. */
 const ADVICE = {
