@@ -9,3 +9,13 @@ export function disposeOnce(part: { dispose?(): void }): void {
   disposed.add(part);
   part.dispose?.();
 }
+
+/** Makes something that owns a part; frees the part if that fails. */
+export async function disposing<T>(part: { dispose(): void }, make: () => T | Promise<T>): Promise<T> {
+  try {
+    return await make();
+  } catch (error) {
+    part.dispose();
+    throw error;
+  }
+}

@@ -237,11 +237,11 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   }
 
   getTesterLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    return this.#logprobs("getTesterLogprobs", contexts, continuations);
+    return this.#table("getTesterLogprobs", contexts, continuations);
   }
 
   getBaselineLogprobsAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    return this.#logprobs("getBaselineLogprobs", contexts, continuations);
+    return this.#table("getBaselineLogprobs", contexts, continuations);
   }
 
   getTargetLogprobsAndValidate(
@@ -249,7 +249,7 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     continuations: readonly A[],
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    return this.#logprobs("getTargetLogprobs", contexts, continuations, keys);
+    return this.#table("getTargetLogprobs", contexts, continuations, keys);
   }
 
   /** @throws UsageError if values are requested from a system without them */
@@ -278,14 +278,8 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
   }
 
   /** Checked result of `value`. @throws UsageError for a system without values */
-  async valueAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
-    const where = "System.value";
-    checkPaired(where, contexts, continuations);
-    requireNeeds(this, ["values"], where);
-    const values = await (this as unknown as ValueFunctionSystem<S, A>).value(contexts, continuations);
-    checkTable(where, values, this.#rules(contexts, trained()));
-    this.#device ??= values.values.device;
-    return values;
+  valueAndValidate(contexts: readonly S[], continuations: readonly A[]): Promise<TokenTable> {
+    return this.#table("value", contexts, continuations);
   }
 
   async rewardAndValidate(
@@ -318,19 +312,21 @@ export abstract class System<S = Conversation, A = Message> extends Stateless {
     });
   }
 
-  async #logprobs(
-    method: "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs",
+  async #table(
+    method: "getTesterLogprobs" | "getBaselineLogprobs" | "getTargetLogprobs" | "value",
     contexts: readonly S[],
     continuations: readonly A[],
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
     const where = `System.${method}`;
     checkPaired(where, contexts, continuations);
-    const logprobs = await this[method](contexts, continuations, keys);
-    const rules = this.#rules(contexts, method === "getTesterLogprobs" ? trained() : false);
-    checkTable(where, logprobs, { ...rules, numbers: "logprobs" });
-    this.#device ??= logprobs.values.device;
-    return logprobs;
+    const isValue = method === "value";
+    if (isValue) requireNeeds(this, ["values"], where);
+    const table = await (this as unknown as ValueFunctionSystem<S, A>)[method](contexts, continuations, keys);
+    const rules = this.#rules(contexts, isValue || method === "getTesterLogprobs" ? trained() : false);
+    checkTable(where, table, { ...rules, numbers: isValue ? "values" : "logprobs" });
+    this.#device ??= table.values.device;
+    return table;
   }
 
   /** Rules for a table with these rows; the first result of any kind fixes the device for all. */

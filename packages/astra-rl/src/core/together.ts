@@ -44,7 +44,7 @@ export async function inShares<T, R>(
   together?: (value: T, index: number) => unknown,
 ): Promise<R[]> {
   if (distributed.worldSize() === 1) return [await compute(values, 0)];
-  const { first, share } = shareOf(values, together === undefined ? {} : { together });
+  const { first, share } = shareOf(values, { together });
   const own = share.length === 0 ? [] : [await compute(share, first)];
   return (await distributed.allGatherObject(own)).flat();
 }

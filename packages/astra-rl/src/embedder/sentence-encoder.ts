@@ -1,19 +1,12 @@
 import { loadTextEncoder, type LoadedEncoder } from "@astra-rl/lm";
-import { noGrad, scope, tensor, type Device } from "@astra-rl/torch";
+import { noGrad, scope, tensor } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { Embedder, requireLoaded, type Loads } from "../core/index.js";
+import { disposing, Embedder, requireLoaded, type Loads } from "../core/index.js";
 import { deviceSchema, parseOptions } from "../options/index.js";
 
 /** Texts per forward pass. */
 const BATCH = 32;
-
-export interface SentenceEncoderOptions {
-  /** @default 0.8 */
-  similarity?: number;
-  /** @default "cpu" */
-  device?: Device;
-}
 
 const options = z.strictObject({
   model: z
@@ -32,6 +25,8 @@ const options = z.strictObject({
   device: deviceSchema.default("cpu").describe("Where it lives"),
 });
 const codeOptions = options.omit({ model: true });
+
+export type SentenceEncoderOptions = z.input<typeof codeOptions>;
 
 /**
  * Mean pooling of an encoder's last hidden states over a text's tokens (with special tokens, as in
@@ -62,13 +57,8 @@ export class SentenceEncoder extends Embedder {
     given: SentenceEncoderOptions = {},
   ): Promise<T> {
     const { similarity, device } = parseOptions("SentenceEncoder", codeOptions, given);
-    const encoder = await loadTextEncoder(model, { device: device as Device });
-    try {
-      return new this(`sentence-encoder ${model}`, encoder, { similarity });
-    } catch (error) {
-      encoder.model.dispose();
-      throw error;
-    }
+    const encoder = await loadTextEncoder(model, { device });
+    return disposing(encoder.model, () => new this(`sentence-encoder ${model}`, encoder, { similarity }));
   }
 
   override embed(texts: readonly string[]): Promise<Float32Array[]> {
@@ -124,6 +114,5 @@ export const sentenceEncoderKind = defineKind({
   name: "sentence-encoder",
   summary: "Mean of a BERT-like encoder's last hidden states: meaning, as far as the model knows it",
   schema: options,
-  make: ({ model, similarity, device }) =>
-    SentenceEncoder.load(model, { similarity, device: device as Device }),
+  make: ({ model, ...chosen }) => SentenceEncoder.load(model, chosen),
 });

@@ -8,7 +8,6 @@ import {
   scorerOption,
   type EpisodeSeed,
   exchange,
-  type Exchange,
   type Graph,
   type GraphMetrics,
   Message,
@@ -29,44 +28,32 @@ import {
   type EvaluationTurn,
 } from "../records/index.js";
 import { measureDiversity } from "./diversity/index.js";
-import {
-  DEFAULT_THRESHOLD,
-  harmlessProbeSuccess,
-  meanOfKnown,
-  summarize,
-  type SummaryOptions,
-} from "./summarize.js";
-
-export interface ASTEvaluatorOptions extends Omit<
-  SummaryOptions,
-  "diversity" | "targets" | "countsEmpty" | "second"
-> {
-  /** Scores probes and responses. Default: the scorer of the sampler's system. */
-  scorer?: Scorer;
-  /** Scores responses, too, without effect on any other figure. Default: none. */
-  secondScorer?: Scorer;
-  /** Rollouts from each start: all starts once, then all of them again. Default 1. */
-  repeats?: number;
-  /**
-   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
-   * character n-grams.
-   */
-  embedder?: Embedder;
-}
+import { DEFAULT_THRESHOLD, harmlessProbeSuccess, meanOfKnown, summarize } from "./summarize.js";
 
 const CONFIDENCE_RULE = "must be a number between 0 and 1, such as 0.95";
 
 const options = z.strictObject({
+  /** Scores probes and responses. Default: the scorer of the sampler's system. */
   scorer: scorerOption.optional(),
+  /** Scores responses, too, without effect on any other figure. Default: none. */
   secondScorer: scorerOption.optional(),
+  /** Rollouts from each start: all starts once, then all of them again. */
   repeats: z.int().min(1).default(1),
+  /**
+   * Measures the similarity of found attacks. Default: the embedder of the sampler's system, or hashed word and
+   * character n-grams.
+   */
   embedder: objectOption<Embedder>(
     "must be an Embedder (extend the class Embedder)",
     "embedAndValidate",
   ).optional(),
+  /** Scores at or above this count as harmful. */
   threshold: z.number().gt(0).max(1).default(DEFAULT_THRESHOLD),
+  /** Confidence level of the intervals. */
   confidence: z.number().gt(0, CONFIDENCE_RULE).lt(1, CONFIDENCE_RULE).default(0.95),
 });
+
+export type ASTEvaluatorOptions = z.input<typeof options>;
 
 /** Scores of a turn's probe and response; if one is missing, use the score recorded on the node. */
 export interface TurnScores {
@@ -134,28 +121,30 @@ export class ASTEvaluator extends Evaluator<Conversation, Message, EvaluationRec
   protected override async measure(graphs: readonly Graph[]): Promise<GraphMetrics[]> {
     const paths = graphs.map((graph) => graph.path());
     this.#readsMessages ||= paths.flat().some(({ response }) => response instanceof Message);
-    const asked: { node: Node; which: "probe" | "response"; item: Exchange }[] = [];
-    for (const node of paths.flat()) {
-      const { probe, response, context } = node;
-      if (hasProbe(node) && this.#recorded(node, "probe") === undefined)
-        asked.push({ node, which: "probe", item: exchange(String(probe), null, context) });
-      if (hasResponse(node) && this.#recorded(node, "response") === undefined)
-        asked.push({ node, which: "response", item: exchange(String(probe), String(response), context) });
-    }
-    const outcomes =
-      asked.length === 0 ? [] : await this.scorer.scoreAndValidate(asked.map(({ item }) => item));
     const scores = new Map<Node, TurnScores>();
-    for (const [index, { node, which }] of asked.entries()) {
-      scores.set(node, { ...scores.get(node), [which]: outcomes[index]! });
-    }
-    if (this.secondScorer !== null) {
-      const answered = paths.flat().filter(hasResponse);
-      const second = await this.secondScorer.scoreAndValidate(
-        answered.map(({ probe, response, context }) => exchange(String(probe), String(response), context)),
+    const score = async (scorer: Scorer, asked: readonly (readonly [Node, keyof TurnScores])[]) => {
+      const items = asked.map(([{ probe, response, context }, which]) =>
+        exchange(String(probe), which === "probe" ? null : String(response), context),
       );
-      for (const [index, node] of answered.entries()) {
-        scores.set(node, { ...scores.get(node), second: second[index]! });
+      const outcomes = items.length === 0 ? [] : await scorer.scoreAndValidate(items);
+      for (const [index, [node, which]] of asked.entries()) {
+        scores.set(node, { ...scores.get(node), [which]: outcomes[index]! });
       }
+    };
+    const turns = paths.flat();
+    const unscored = turns.flatMap((node) =>
+      (["probe", "response"] as const).flatMap((which) => {
+        const isSaid = which === "probe" ? hasProbe(node) : hasResponse(node);
+        return isSaid && this.#recorded(node, which) === undefined ? [[node, which] as const] : [];
+      }),
+    );
+    await score(this.scorer, unscored);
+    if (this.secondScorer !== null) {
+      const answered = turns.filter(hasResponse);
+      await score(
+        this.secondScorer,
+        answered.map((node) => [node, "second"] as const),
+      );
     }
     return paths.map((path, index) => {
       const metrics = this.measurePath(path, scores);

@@ -10,7 +10,8 @@ import {
   type Interval,
   type JudgedSample,
 } from "./statistics/index.js";
-import { isScored, isScoredBySecond, succeedsBySecond } from "./summarize.js";
+import { pairedCounts } from "./statistics/proportion.js";
+import { isScored, isScoredBySecond, succeeds, succeedsBySecond } from "./summarize.js";
 
 /** A rollout that people are to judge, without what any scorer says of it. */
 export interface AuditItem {
@@ -81,38 +82,27 @@ export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, 
       `${id}: no rollout of this evaluation has this id and these texts; give the evaluation that the sheet was made from`,
     );
   }
-  const threshold = summary.harm_threshold;
   const compare = (
     scorer: string,
     isJudged: (detail: EvaluationDetail) => boolean,
-    succeeds: (detail: EvaluationDetail) => boolean,
+    isSuccess: (detail: EvaluationDetail) => boolean,
   ): ScorerAudit => {
     const all = details.filter(isJudged);
-    const pairs = [...harmful].flatMap(([id, isYes]) => {
-      const detail = byId.get(id)!;
-      return isJudged(detail) ? [{ isYes, judged: succeeds(detail) }] : [];
-    });
-    const count = (judged: boolean, yes: boolean) =>
-      pairs.filter((each) => each.judged === judged && each.isYes === yes).length;
-    const sample = {
-      truePositives: count(true, true),
-      falsePositives: count(true, false),
-      falseNegatives: count(false, true),
-      trueNegatives: count(false, false),
-    };
-    const { truePositives, falsePositives, falseNegatives, trueNegatives } = sample;
-    const total = { positives: all.filter(succeeds).length, total: all.length };
+    const judged = [...harmful.keys()].filter((id) => isJudged(byId.get(id)!));
+    const counts = pairedCounts(
+      judged,
+      (id) => isSuccess(byId.get(id)!),
+      (id) => harmful.get(id)!,
+    );
+    const { both: truePositives, onlyFirst: falsePositives, onlySecond: falseNegatives } = counts;
+    const sample = { truePositives, falsePositives, falseNegatives, trueNegatives: counts.neither };
+    const total = { positives: all.filter(isSuccess).length, total: all.length };
     return {
       scorer,
       sample,
       precision: wilsonInterval(truePositives, truePositives + falsePositives),
       recall: wilsonInterval(truePositives, truePositives + falseNegatives),
-      kappa: cohenKappa({
-        both: truePositives,
-        onlyFirst: falsePositives,
-        onlySecond: falseNegatives,
-        neither: trueNegatives,
-      }),
+      kappa: cohenKappa(counts),
       rate: wilsonInterval(total.positives, total.total),
       corrected: {
         predictionPowered: predictionPoweredRate(total, sample),
@@ -120,24 +110,19 @@ export function auditEvaluation(record: Evaluated, harmful: ReadonlyMap<string, 
       },
     };
   };
-  const first = compare(
-    measured?.scorer.type ?? "the scorer",
-    isScored,
-    ({ overall }) => overall.first_harmful_response_turn !== null,
-  );
   const { second } = summary;
   return {
     nAudited: harmful.size,
     nHarmful: [...harmful.values()].filter(Boolean).length,
     scorers: [
-      first,
+      compare(measured?.scorer.type ?? "the scorer", isScored, succeeds),
       ...(second === undefined
         ? []
         : [
             compare(
               second.scorer,
               (detail) => isScored(detail) && isScoredBySecond(detail),
-              succeedsBySecond(threshold),
+              succeedsBySecond(summary.harm_threshold),
             ),
           ]),
     ],

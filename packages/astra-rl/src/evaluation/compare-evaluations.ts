@@ -7,13 +7,17 @@ import {
   pairedBootstrap,
   pairedPermutation,
 } from "./statistics/index.js";
+import { pairedCounts } from "./statistics/proportion.js";
 import { hasSameLikelihood, hasSameReward, type Evaluated } from "./likeness.js";
 import {
   byPrompt,
   intervalRecord,
+  isJudgedHarmless,
   isScored,
   isScoredBySecond,
   probeNll,
+  succeeds,
+  succeedsHarmlessly,
   succeedsBySecond,
 } from "./summarize.js";
 
@@ -44,15 +48,9 @@ export function compareEvaluations(
   const resampling = { confidence, seed, resamples };
   const pairs = pair(before.details, after.details);
   const scored = pairs.filter(([first, second]) => isScored(first) && isScored(second));
-  const success = compareRates(
-    scored,
-    ({ overall }) => overall.first_harmful_response_turn !== null,
-    resampling,
-  );
-  const judged = pairs.filter((sides) =>
-    sides.every(({ overall }) => (overall.harmless_probe_success ?? null) !== null),
-  );
-  const harmless = compareRates(judged, ({ overall }) => overall.harmless_probe_success === true, resampling);
+  const success = compareRates(scored, succeeds, resampling);
+  const judged = pairs.filter((sides) => sides.every(isJudgedHarmless));
+  const harmless = compareRates(judged, succeedsHarmlessly, resampling);
   const { harm_threshold: threshold } = after.summary;
   const bySecond = scored.filter((sides) => sides.every(isScoredBySecond));
   const distinct = [before, after].map(({ summary }) => summary.n_distinct_probes ?? null) as [
@@ -107,14 +105,11 @@ function compareRates(
     groups.map(share),
     groups.map((group) => share(group.map((first) => seconds.get(first)!))),
   ];
-  const count = (first: boolean, second: boolean) =>
-    pairs.filter(([a, b]) => success(a) === first && success(b) === second).length;
-  const counts = {
-    both: count(true, true),
-    onlyFirst: count(true, false),
-    onlySecond: count(false, true),
-    neither: count(false, false),
-  };
+  const counts = pairedCounts(
+    pairs,
+    ([first]) => success(first),
+    ([, second]) => success(second),
+  );
   const difference = newcombePairedDifference(counts, confidence);
   const rates = {
     n_pairs: n,

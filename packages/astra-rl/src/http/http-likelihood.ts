@@ -2,13 +2,12 @@ import { UsageError } from "@astra-rl/torch";
 import type { z } from "zod";
 import { RecordedFailure, type Conversation, type Failure, type Message, type Model } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import type { Usage } from "./answer.js";
 import { mostTokens, plainText } from "./conversation.js";
 import { serverOptions } from "./options.js";
 import { LIMITS, type ServerTraits } from "./probe.js";
 import { promptLogprobs } from "./prompt-logprobs.js";
 import { ServedModel, together } from "./served-model.js";
-import { Server, type ServerSurroundings } from "./server.js";
+import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 
 /** Read by the probe. */
 const [CONTEXT, PROBE] = ["The cat sat ", "on the mat."];
@@ -103,7 +102,7 @@ export class HTTPLikelihood extends ServedModel implements Model {
     throw failed({ stage: "likelihood", message, attempts: 1, cause: "answer" });
   }
 
-  #request(prompt: string): { body: Record<string, unknown>; most: Usage } {
+  #request(prompt: string): ServerRequest {
     const { model } = this.server.options;
     // Some servers generate at least one token, and take `logprobs: 0` for none.
     const body = { model, prompt, echo: true, logprobs: 1, max_tokens: 1, temperature: 0 };

@@ -13,12 +13,11 @@ import {
   type TesterOutput,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import type { Usage } from "./answer.js";
-import { chatMessages, mostTokens, plainText } from "./conversation.js";
+import { chatMessages, plainText } from "./conversation.js";
 import { serverOptions } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
 import { ServedModel, together } from "./served-model.js";
-import { Server, type ServerSurroundings } from "./server.js";
+import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 import type { z } from "zod";
 
 export interface HTTPModelOptions {
@@ -104,19 +103,16 @@ export class HTTPModel extends ServedModel implements Model {
     conversation: Conversation,
     seed: number,
     sampling: Required<Sampling>,
-    { limit, omitted }: Pick<ServerTraits, "limit" | "omitted">,
-  ): { body: Record<string, unknown>; most: Usage } {
+    traits: Pick<ServerTraits, "limit" | "omitted">,
+  ): ServerRequest {
     const { options } = this.server;
     const { maxNewTokens, minNewTokens, temperature, topK, topP, repetitionPenalty, greedy, stopStrings } =
       sampling;
-    const text =
+    const texts =
       options.api === "chat"
         ? { messages: chatMessages(conversation, this.role, options.system ?? null) }
         : { prompt: plainText(conversation, this.role, options) };
-    const given: Record<string, unknown> = {
-      model: options.model,
-      ...text,
-      [limit]: maxNewTokens,
+    const given = {
       temperature: greedy ? 0 : temperature,
       top_p: greedy ? 1 : topP,
       seed,
@@ -126,8 +122,7 @@ export class HTTPModel extends ServedModel implements Model {
       ...(minNewTokens > 0 ? { min_tokens: minNewTokens } : {}),
       ...(repetitionPenalty !== 1 ? { repetition_penalty: repetitionPenalty } : {}),
     };
-    const entries = Object.entries(given).filter(([name]) => !omitted.includes(name));
-    return { body: Object.fromEntries(entries), most: { input: mostTokens(text), output: maxNewTokens } };
+    return this.requestOf(texts, maxNewTokens, given, traits);
   }
 }
 

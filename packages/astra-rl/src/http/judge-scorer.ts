@@ -3,13 +3,12 @@ import { Scorer, type Conversation, type Exchange, type Failure, type ScoreOutco
 import { defineKind } from "../kinds/index.js";
 import { parseOptions } from "../options/index.js";
 import { readTextFile } from "../text/index.js";
-import type { Usage } from "./answer.js";
-import { mostTokens, type ChatMessage } from "./conversation.js";
+import type { ChatMessage } from "./conversation.js";
 import { serverOptions, serverShape } from "./options.js";
 import { probeServer, type ServerTraits } from "./probe.js";
 import { instructionsOf, ownRubric, RUBRICS, scoreIn, verdictForm, type Rubric } from "./rubrics.js";
 import { ServedModel, together } from "./served-model.js";
-import { Server, type ServerSurroundings } from "./server.js";
+import { Server, type ServerRequest, type ServerSurroundings } from "./server.js";
 
 const { api: _api, labels: _labels, separator: _separator, system: _system, ...serverKeys } = serverShape;
 
@@ -93,22 +92,15 @@ class JudgeModel extends ServedModel {
     messages: readonly ChatMessage[],
     seed: number,
     maxNewTokens: number,
-    { limit, omitted }: Pick<ServerTraits, "limit" | "omitted">,
-  ): { body: Record<string, unknown>; most: Usage } {
+    traits: Pick<ServerTraits, "limit" | "omitted">,
+  ): ServerRequest {
     const schema = z.toJSONSchema(verdictForm(this.rubric));
     const given = {
-      model: this.server.options.model,
-      messages,
-      [limit]: maxNewTokens,
       temperature: this.sampling.temperature,
       seed,
       response_format: { type: "json_schema", json_schema: { name: "verdict", strict: true, schema } },
     };
-    const entries = Object.entries(given).filter(([name]) => !omitted.includes(name));
-    return {
-      body: Object.fromEntries(entries),
-      most: { input: mostTokens({ messages }), output: maxNewTokens },
-    };
+    return this.requestOf({ messages }, maxNewTokens, given, traits);
   }
 }
 
@@ -212,8 +204,6 @@ export const judgeKind = defineKind({
   name: "judge",
   summary: "A chat model behind an OpenAI-compatible API, by a rubric",
   schema: options,
-  make: async ({ file, ...chosen }) => {
-    const question = file === undefined ? {} : { question: (await readTextFile(file, "the rubric")).trim() };
-    return new JudgeScorer({ ...chosen, ...question });
-  },
+  make: async ({ file, ...chosen }) =>
+    new JudgeScorer({ ...chosen, question: file && (await readTextFile(file, "the rubric")).trim() }),
 });

@@ -3,9 +3,10 @@ import { distributed } from "@astra-rl/torch";
 import type { Work } from "../core/index.js";
 import type { Reply } from "./answer.js";
 import { NOTHING, plus, type Cost } from "./budget.js";
+import { mostTokens } from "./conversation.js";
 import type { AnswerJournal } from "./journal.js";
 import type { ServerTraits } from "./probe.js";
-import type { Server } from "./server.js";
+import type { Server, ServerRequest } from "./server.js";
 
 /** A model behind an OpenAI-compatible API. `work` counts the server's tokens, where it reports them. */
 export abstract class ServedModel {
@@ -60,15 +61,24 @@ export abstract class ServedModel {
     return { ...spent, dollars: budget.dollars(spent) };
   }
 
+  /** A request of these parameters, without those that the server rejects. @param texts what the model reads */
+  protected requestOf(
+    texts: Parameters<typeof mostTokens>[0],
+    maxNewTokens: number,
+    given: Record<string, unknown>,
+    { limit, omitted }: Pick<ServerTraits, "limit" | "omitted">,
+  ): ServerRequest {
+    const all = { model: this.server.options.model, ...texts, [limit]: maxNewTokens, ...given };
+    const kept = Object.entries(all).filter(([name]) => !omitted.includes(name));
+    return { body: Object.fromEntries(kept), most: { input: mostTokens(texts), output: maxNewTokens } };
+  }
+
   /**
    * The answer to a request: the journal's, or else the server's.
    *
    * @param what everything that the answer depends on, in addition to the model
    */
-  protected async reply(
-    what: readonly unknown[],
-    request: Pick<Parameters<Server["ask"]>[0], "body" | "most">,
-  ): Promise<Reply> {
+  protected async reply(what: readonly unknown[], request: ServerRequest): Promise<Reply> {
     const { server, name } = this;
     const identity = digest([name, server.options.baseURL, server.options.model, ...what]);
     const reply = server.journal?.reply(identity) ?? (await server.ask({ ...request, identity }));

@@ -98,13 +98,7 @@ export function makeFormat(
   const codec = Codec.of(tokenizer);
   const template = format === "plain" ? null : ChatTemplate.of(tokenizer, name);
   if (template !== null) {
-    return new ChatFormat(codec, template, {
-      role,
-      date,
-      ...(system === undefined ? {} : { system }),
-      ...(thinking === undefined ? {} : { thinking }),
-      ...(history === undefined ? {} : { history }),
-    });
+    return new ChatFormat(codec, template, { role, date, system, thinking, history });
   }
   const chatOnly = CHAT_ONLY.filter((key) => given[key] !== undefined);
   if (format === "chat" || (format === "auto" && chatOnly.length > 0)) {
@@ -115,9 +109,5 @@ export function makeFormat(
     );
   }
   const labelled = Object.entries(labels ?? {}).filter(([, text]) => text !== undefined);
-  return new PlainFormat(codec, {
-    role,
-    labels: Object.fromEntries(labelled),
-    ...(separator === undefined ? {} : { separator }),
-  });
+  return new PlainFormat(codec, { role, labels: Object.fromEntries(labelled), separator });
 }

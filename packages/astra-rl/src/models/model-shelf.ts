@@ -211,10 +211,7 @@ export class ModelShelf {
     types: { device: Device; dtype: DType; computeDtype?: DType },
   ): Promise<LoadedCausalLM> {
     if (typeof source === "string") {
-      const loaded = await loadCausalLM(source, {
-        ...types,
-        ...(tokenizer === undefined ? {} : { tokenizer }),
-      });
+      const loaded = await loadCausalLM(source, { ...types, tokenizer });
       this.own(loaded.model);
       return loaded;
     }

@@ -98,10 +98,6 @@ export const gibberishKind = defineKind({
       if (chosen.clean === undefined || chosen.scorer !== undefined) return;
       context.addIssue({ code: "custom", path: ["clean"], message: CLEAN_NEEDS_SCORER });
     }),
-  make: async ({ scorer, clean, midpoint }, { makeScorer }) =>
-    gibberish({
-      midpoint,
-      ...(scorer === undefined ? {} : { scorer: await makeScorer(scorer) }),
-      ...(clean === undefined ? {} : { clean }),
-    }),
+  make: async ({ scorer, ...chosen }, { makeScorer }) =>
+    gibberish({ ...chosen, scorer: scorer && (await makeScorer(scorer)) }),
 });

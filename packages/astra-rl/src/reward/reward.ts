@@ -1,7 +1,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import {
-  attempt,
+  attemptRows,
   checkCount,
   ContractError,
   disposeOnce,
@@ -213,22 +213,16 @@ async function termValues(
   turns: readonly Turn[],
   retry: RetryOptions,
 ): Promise<readonly Value[]> {
-  const call = async (part: readonly Turn[]) => {
-    const result = await attempt("reward", () => term.score(part), retry);
-    if (result.failure !== null) return result;
-    checkCount(`${term.name}.score`, result.value, part.length);
-    for (const [row, value] of result.value.entries()) checkValue(term.name, row, value);
-    return result;
+  const score = async (rows: readonly number[]) => {
+    // The array itself, by which harm terms know the scores that were computed for all of them.
+    const part = rows.length === turns.length ? turns : rows.map((row) => turns[row]!);
+    const values = await term.score(part);
+    checkCount(`${term.name}.score`, values, part.length);
+    for (const [row, value] of values.entries()) checkValue(term.name, row, value);
+    return values;
   };
-  const all = await call(turns);
-  if (all.failure === null) return all.value;
-  if (turns.length === 1) return [all.failure];
-  const values: Value[] = [];
-  for (const turn of turns) {
-    const single = await call([turn]);
-    values.push(single.failure ?? single.value[0]!);
-  }
-  return values;
+  const results = await attemptRows("reward", turns.length, score, retry);
+  return results.map(({ value, failure }) => failure ?? value!);
 }
 
 function checkValue(name: string, row: number, value: unknown): void {

@@ -88,5 +88,5 @@ export const selfBLEUKind = defineKind({
   name: "selfBleu",
   summary: "Novelty of wording: minus self-BLEU against all earlier probes, −1 to 0",
   schema: options,
-  make: ({ history }) => selfBLEUTerm(history === undefined ? {} : { history }),
+  make: (chosen) => selfBLEUTerm(chosen),
 });

@@ -30,14 +30,8 @@ const options = z
   .superRefine(checkTreeSize);
 const codeOptions = z.strictObject({ ...options.shape, ...samplerShape });
 
-export interface ArchiveSamplerOptions<S = Conversation, A = Message> extends ASTSamplerOptions<S, A> {
-  /** Share of training episodes that start from an opening of the archive, by a keyed draw. Default 0.5. */
-  replay?: number;
-  /** Maximum number of openings, kept by highest reward. Default 100. */
-  capacity?: number;
-  /** Minimum reward of a kept opening. Default: none. */
-  minReward?: number;
-}
+export type ArchiveSamplerOptions<S = Conversation, A = Message> = ASTSamplerOptions<S, A> &
+  Pick<z.input<typeof codeOptions>, "replay" | "capacity" | "minReward">;
 
 /**
  * Trees, some of which start from an archived state, as in Go-Explore (Ecoffet et al., arXiv 1901.10995): a state in

@@ -24,31 +24,6 @@ import {
 import { defineKind } from "../kinds/index.js";
 import { functionOption, parseOptions, requireList } from "../options/index.js";
 
-/** A branch ends after a turn that reaches any of these thresholds. */
-export interface StopAt {
-  /** Harm of the response, as the scorer judged it. */
-  harm?: number;
-  /** Reward of the turn. */
-  reward?: number;
-}
-
-export interface ASTSamplerOptions<S = Conversation, A = Message> {
-  /** Probes tried in each state, at least 1. Default 2. */
-  width?: number;
-  /** Turns in an episode, at least 0. Default 3. */
-  depth?: number;
-  /** Maximum number of turns per tree; larger trees are refused before anything grows. Default 100 000. */
-  maxTurns?: number;
-  /** Turns of a level of a training tree that grow on; the others, drawn at random, stay without children. Default: all. */
-  keep?: number;
-  /** Ends branches of training trees before `depth`; evaluations ignore it. Default: never. */
-  stopAt?: StopAt;
-  /** Seed of the episodes that `rollout()` uses without an argument. Default 0. */
-  seed?: number;
-  /** Creates the nodes; set it to use a subclass of Node. */
-  createNode?: NodeFactory<S, A>;
-}
-
 const DEFAULT_DEPTH = 3;
 
 /** Limit for configurations: recursive code over trees can handle this many levels without a stack overflow. */
@@ -110,10 +85,20 @@ const options = z.strictObject(treeShape).superRefine(checkTreeSize);
 /** Options available in code but not in a configuration. */
 export const samplerShape = {
   depth: z.int().min(0).default(DEFAULT_DEPTH),
+  /** Of the episodes that `rollout()` uses without an argument. */
   seed: z.int().default(0),
+  /** Creates the nodes; set it to use a subclass of Node. */
   createNode: functionOption<NodeFactory<never, never>>().optional(),
 };
 const codeOptions = z.strictObject({ ...treeShape, ...samplerShape });
+
+export type ASTSamplerOptions<S = Conversation, A = Message> = Omit<
+  z.input<typeof codeOptions>,
+  "createNode"
+> & { createNode?: NodeFactory<S, A> | undefined };
+
+/** A branch ends after a turn that reaches any of these thresholds. */
+export type StopAt = NonNullable<ASTSamplerOptions["stopAt"]>;
 
 /** Turns of a full tree: width + width² + … + width^depth; fewer where at most `keep` of a level grow on. */
 export function turnsOfTree(width: number, depth: number, keep = Infinity): number {
@@ -177,7 +162,7 @@ export class ASTSampler<S = Conversation, A = Message> extends Sampler<S, A> {
     this.depth = depth;
     this.seed = seed;
     this.keep = keep ?? Infinity;
-    this.stopAt = (stopAt ?? {}) as StopAt;
+    this.stopAt = stopAt ?? {};
     this.#createNode = (createNode as NodeFactory<S, A> | undefined) ?? ((fields) => new Node(fields));
   }
 

@@ -7,7 +7,6 @@ import {
   type EpisodeSeed,
   type Graph,
   type PromptOf,
-  type Json,
   type Purpose,
   type SamplerState,
   type System,
@@ -42,28 +41,21 @@ const options = z
       ),
   })
   .superRefine(checkTreeSize);
+const probeTried = z.strictObject({ text: z.string(), reward: z.number() });
 const codeOptions = z.strictObject({
   ...options.shape,
   ...samplerShape,
-  cases: z.array(z.strictObject({ text: z.string(), reward: z.number() })).default([]),
+  cases: z.array(probeTried).default([]),
 });
 
 /** A probe that was tried. */
-export interface Case {
-  text: string;
-  reward: number;
-}
+export type Case = z.output<typeof probeTried>;
 
-export interface FewShotSamplerOptions extends ASTSamplerOptions {
-  /** Number of earlier cases before a new one, in the order drawn; 0 for zero-shot. @default 5 */
-  shots?: number;
-  /** T of exp(r / T), in units of the reward. @default 0.1 */
-  temperature?: number;
-  /** Maximum number of cases kept; the oldest are dropped first. @default 10000 */
-  capacity?: number;
-  /** Initial cases. @default none */
-  cases?: readonly Case[];
-}
+export type FewShotSamplerOptions = ASTSamplerOptions &
+  Pick<z.input<typeof options>, "shots" | "temperature" | "capacity"> & {
+    /** Initial cases. @default none */
+    cases?: readonly Case[];
+  };
 
 /**
  * Generates test cases by having the tester continue a numbered list: the prompt as heading, a few earlier cases, and
@@ -119,10 +111,11 @@ export class FewShotSampler extends ASTSampler {
 
   override setState({ cases = [], ...state }: SamplerState): void {
     super.setState(state);
-    if (!Array.isArray(cases) || !cases.every(isCase)) {
+    const { data } = codeOptions.shape.cases.safeParse(cases);
+    if (data === undefined) {
       throw new UsageError("FewShotSampler.setState: this is no state that getState() returned");
     }
-    this.#cases = (cases as unknown as Case[]).map((each) => ({ ...each }));
+    this.#cases = data;
   }
 
   protected override makeGraph(
@@ -168,11 +161,6 @@ function casesOf(graph: Graph): Case[] {
     const text = String(node.probe).trim();
     return isRewarded(node) && text !== "" && !/[\r\n]/u.test(text) ? [{ text, reward: node.reward }] : [];
   });
-}
-
-function isCase(value: Json): boolean {
-  const { text, reward } = (value ?? {}) as { [key: string]: Json };
-  return typeof text === "string" && typeof reward === "number";
 }
 
 export const fewShotSamplerKind = defineKind({

@@ -1,14 +1,13 @@
 import {
   classLogits,
   loadSequenceClassifier,
-  type HubOptions,
   type LoadedClassifier,
   type SequenceClassifierConfig,
 } from "@astra-rl/lm";
-import { describeValue, UsageError, type Device } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { disposing, requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 
@@ -16,16 +15,6 @@ import { hubOption, MODEL_OPTIONS } from "./model-options.js";
 export type Activation = (typeof ACTIVATIONS)[number];
 
 export const ACTIVATIONS = ["sigmoid", "softmax"] as const;
-
-/** Source of a classifier. */
-export interface ClassifierSource {
-  /** A folder in Hugging Face format, or a hub id. */
-  model: string;
-  /** Default "cpu". */
-  device?: Device;
-  /** How hub models are fetched. */
-  hub?: HubOptions;
-}
 
 /**
  * Scores texts by a Hugging Face sequence classifier: the probability of one of its labels.
@@ -76,11 +65,8 @@ export class ClassifierScorer extends Scorer {
     given: ClassifierSource & ClassifierScorerOptions,
   ): Promise<T> {
     const { model, device, hub, ...options } = parseOptions("ClassifierScorer.load", loadOptions, given);
-    const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
-    return ownedBy(
-      classifier,
-      () => new this(classifier, { name: model, ...options } as ClassifierScorerOptions),
-    );
+    const classifier = await loadSequenceClassifier(model, { device, hub });
+    return disposing(classifier.model, () => new this(classifier, { name: model, ...options }));
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
@@ -108,16 +94,6 @@ export type LoadedWith = [
   options: ClassifierScorerOptions,
   labels?: ReadonlyMap<string, number>,
 ];
-
-/** Creates an object that owns a classifier; frees the classifier if that throws. */
-export function ownedBy<T>(classifier: LoadedClassifier, make: () => T): T {
-  try {
-    return make();
-  } catch (error) {
-    classifier.model.dispose();
-    throw error;
-  }
-}
 
 /**
  * A checkpoint's activation, chosen as in transformers' pipelines: by `problem_type` of config.json, else a sigmoid for
@@ -194,6 +170,9 @@ const constructorOptions = loadOptions
   .omit({ model: true, device: true, hub: true })
   .extend({ name: z.string().min(1).default("classifier") });
 
+/** Source of a classifier. */
+export type ClassifierSource = Pick<z.input<typeof loadOptions>, "model" | "device" | "hub">;
+
 export type ClassifierScorerOptions = z.input<typeof constructorOptions>;
 
 export const classifierScorerKind = defineKind({
@@ -202,6 +181,5 @@ export const classifierScorerKind = defineKind({
   summary: "A Hugging Face text classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa)",
   schema: options,
   models: ({ model }) => [model],
-  make: (options, { hub }) =>
-    ClassifierScorer.load({ ...options, hub } as Parameters<typeof ClassifierScorer.load>[0]),
+  make: (options, { hub }) => ClassifierScorer.load({ ...options, hub }),
 });

@@ -1,8 +1,8 @@
-import { UsageError } from "@astra-rl/torch";
+import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import { requireList } from "../options/index.js";
-import type { Failure, Judged, Scorer, ScoreOutcome } from "../core/index.js";
-import type { KindSection } from "../kinds/index.js";
+import { disposing, type Failure, type Judged, type Scorer, type ScoreOutcome } from "../core/index.js";
+import { defineKind, type KindSection } from "../kinds/index.js";
+import { parseOptions, requireList } from "../options/index.js";
 import { askPart, ComposedScorer } from "./composed-scorer.js";
 
 /** Options of combined scorers in code. */
@@ -73,16 +73,111 @@ function distinctNames(parts: readonly Scorer[]): string[] {
 }
 
 /** Creates scorers in order; if one fails, frees the previous ones. */
-export async function makeScorers(
+async function makeScorers(
   sections: readonly KindSection[],
   make: (section: KindSection) => Promise<Scorer>,
 ): Promise<Scorer[]> {
   const made: Scorer[] = [];
-  try {
+  const dispose = () => made.forEach((scorer) => scorer.dispose());
+  return disposing({ dispose }, async () => {
     for (const section of sections) made.push(await make(section));
     return made;
-  } catch (error) {
-    for (const scorer of made) scorer.dispose();
-    throw error;
+  });
+}
+
+/** The maximum of several scores: a text is harmful if any scorer finds it harmful. */
+export class MaxScorer extends CombinedScorer {
+  /** @throws UsageError for no parts */
+  constructor(parts: readonly Scorer[], options: { name?: string } = {}) {
+    super(parseOptions("MaxScorer", nameOptions("max"), options).name, parts);
+  }
+
+  protected override combine(scores: readonly number[]): number {
+    return Math.max(...scores);
   }
 }
+
+/** The mean of several scores. */
+export class MeanScorer extends CombinedScorer {
+  /** @throws UsageError for no parts */
+  constructor(parts: readonly Scorer[], options: { name?: string } = {}) {
+    super(parseOptions("MeanScorer", nameOptions("mean"), options).name, parts);
+  }
+
+  protected override combine(scores: readonly number[]): number {
+    return scores.reduce((sum, score) => sum + score, 0) / scores.length;
+  }
+}
+
+const combinedKind = (name: string, summary: string, Class: new (parts: readonly Scorer[]) => Scorer) =>
+  defineKind({
+    role: "scorer",
+    name,
+    summary,
+    schema: ({ scorer }) => z.strictObject({ scorers: z.array(scorer).min(1).describe("The scorers") }),
+    make: async ({ scorers }, { makeScorer }) => new Class(await makeScorers(scorers, makeScorer)),
+  });
+
+export const maxScorerKind = combinedKind("max", "The highest score of several scorers", MaxScorer);
+export const meanScorerKind = combinedKind("mean", "Mean of several scorers", MeanScorer);
+
+/** A scorer and its weight. */
+export interface WeightedPart {
+  scorer: Scorer;
+  /** Above 0; normalized by the sum of all weights. */
+  weight: number;
+}
+
+/** The weighted mean Σ weight · score / Σ weight, which is in [0, 1] for all weights. */
+export class WeightedScorer extends CombinedScorer {
+  readonly #shares: readonly number[];
+
+  /** @throws UsageError for no parts, or a weight that is not above 0 and finite */
+  constructor(parts: readonly WeightedPart[], options: { name?: string } = {}) {
+    const { name } = parseOptions("WeightedScorer", nameOptions("weighted"), options);
+    requireList(name, "scorers", parts);
+    super(
+      name,
+      parts.map(({ scorer }) => scorer),
+    );
+    for (const { weight } of parts) {
+      if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) continue;
+      throw new UsageError(`${name}: every weight must be above 0 and finite, got ${describeValue(weight)}`);
+    }
+    const total = parts.reduce((sum, { weight }) => sum + weight, 0);
+    this.#shares = parts.map(({ weight }) => weight / total);
+  }
+
+  protected override combine(scores: readonly number[]): number {
+    // Shares add up to 1 only up to rounding; clamp to the range.
+    return Math.min(
+      1,
+      scores.reduce((sum, score, index) => sum + this.#shares[index]! * score, 0),
+    );
+  }
+}
+
+export const weightedScorerKind = defineKind({
+  role: "scorer",
+  name: "weighted",
+  summary: "Weighted mean of several scorers",
+  schema: ({ scorer }) =>
+    z.strictObject({
+      scorers: z
+        .array(
+          z.strictObject({
+            scorer,
+            weight: z.number().positive().describe("Its share is this over the sum of all weights"),
+          }),
+        )
+        .min(1)
+        .describe("The scorers, each with its weight"),
+    }),
+  make: async ({ scorers }, { makeScorer }) => {
+    const made = await makeScorers(
+      scorers.map(({ scorer }) => scorer),
+      makeScorer,
+    );
+    return new WeightedScorer(scorers.map(({ weight }, index) => ({ scorer: made[index]!, weight })));
+  },
+});

@@ -1,10 +1,10 @@
 import { loadSequenceClassifier, type SequenceClassifierConfig } from "@astra-rl/lm";
-import { UsageError, type Device } from "@astra-rl/torch";
+import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import type { Loads } from "../core/index.js";
+import { disposing, type Loads } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
-import { CLASSIFIER_SHAPE, ClassifierScorer, ownedBy, type LoadedWith } from "./classifier-scorer.js";
+import { CLASSIFIER_SHAPE, ClassifierScorer, type LoadedWith } from "./classifier-scorer.js";
 import { hubOption } from "./model-options.js";
 
 /** The checkpoints of Detoxify (Hanu and Unitary 2020, github.com/unitaryai/detoxify). */
@@ -63,8 +63,8 @@ export class DetoxifyScorer extends ClassifierScorer {
     const { model = variantOf(variant).model, device, hub } = source;
     const problem = categoryProblem(variant, harmCategory);
     if (problem !== null) throw new UsageError(`detoxify: harmCategory ${problem}`);
-    const classifier = await loadSequenceClassifier(model, { device: device as Device, hub });
-    return ownedBy(classifier, () => {
+    const classifier = await loadSequenceClassifier(model, { device, hub });
+    return disposing(classifier.model, () => {
       const options = { name: "detoxify", label: harmCategory, activation: "sigmoid", batchSize } as const;
       return new this(classifier, options, headsOf(variant, classifier.model.config, model));
     });
@@ -154,5 +154,5 @@ export const detoxifyScorerKind = defineKind({
   }),
   models: ({ variant, model }) => [model ?? variantOf(variant).model],
   make: ({ category, ...options }, { hub }) =>
-    DetoxifyScorer.load({ harmCategory: category, ...options, hub } as DetoxifyScorerOptions),
+    DetoxifyScorer.load({ harmCategory: category, ...options, hub }),
 });

@@ -4,7 +4,6 @@ import { defineKind } from "../kinds/index.js";
 import type { Loads } from "../core/index.js";
 import {
   LearnedScorer,
-  readLearnedScorer,
   type LearnedScorerConfiguration,
   type LearnedScorerWeights,
 } from "./learned-scorer.js";
@@ -28,8 +27,7 @@ export class EmbeddedToxicityScorer extends LearnedScorer {
     this: Loads<T, [configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights]>,
     folder: string = FOLDER,
   ): Promise<T> {
-    const { configuration, weights } = await readLearnedScorer(folder);
-    return new this(configuration, weights);
+    return (await super.load.call(this, folder)) as T;
   }
 }
 

@@ -2,6 +2,15 @@
 export { BatchedScorer, DEFAULT_CACHE_SIZE, type BatchedScorerOptions } from "./batched-scorer.js";
 export { calibrate, CalibratedScorer, calibratedScorerKind, type Calibration } from "./calibrated-scorer.js";
 export { ClipScorer, clipScorerKind } from "./clip-scorer.js";
+export {
+  MaxScorer,
+  maxScorerKind,
+  MeanScorer,
+  meanScorerKind,
+  WeightedScorer,
+  weightedScorerKind,
+  type WeightedPart,
+} from "./combined-scorer.js";
 export { ComposedScorer } from "./composed-scorer.js";
 export {
   ClassifierScorer,
@@ -39,9 +48,6 @@ export {
   type LlamaGuardMode,
   type LlamaGuardOptions,
 } from "./llama-guard-scorer.js";
-export { MaxScorer, maxScorerKind } from "./max-scorer.js";
-export { MeanScorer, meanScorerKind } from "./mean-scorer.js";
 export { MODEL_OPTIONS } from "./model-options.js";
 export { ScoreFile, type ScoreFileOptions } from "./score-file.js";
 export { ThresholdScorer, thresholdScorerKind } from "./threshold-scorer.js";
-export { WeightedScorer, weightedScorerKind, type WeightedPart } from "./weighted-scorer.js";

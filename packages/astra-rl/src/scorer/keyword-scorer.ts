@@ -1,32 +1,44 @@
 import { UsageError } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { messageOf, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
 import { parseOptions, requireList } from "../options/index.js";
-import { readTextFile } from "../text/index.js";
+import { foldText, plainText, readJSONFile } from "../text/index.js";
 import { nameOptions } from "./combined-scorer.js";
-import { foldText, plainText } from "../text/index.js";
 import { linearPattern, type LinearPattern } from "./linear-pattern.js";
 
-/** One entry; set exactly one of `term` and `pattern`. */
-export interface KeywordEntry {
-  /** A word or phrase, matched as whole words, case-insensitively; a space in it matches any whitespace. */
-  term?: string;
-  /**
-   * A regular expression without look-around and back-references, matched anywhere, case-insensitively, in Unicode
-   * mode.
-   */
-  pattern?: string;
-  /** Probability that a text with a match is harmful, above 0 and at most 1. Default 1. */
-  weight?: number;
-  /** Label that the entry also contributes to. Default: none. */
-  label?: string;
-}
+const entry = z.strictObject({
+  term: z.string().min(1).optional().describe("A word or phrase, in any case"),
+  pattern: z
+    .string()
+    .min(1)
+    .superRefine((pattern, context) => {
+      try {
+        linearPattern(pattern, "");
+      } catch (error) {
+        context.addIssue({ code: "custom", message: (error as Error).message.slice(": ".length) });
+      }
+    })
+    .optional()
+    .describe("A regular expression, in any case"),
+  weight: z
+    .number()
+    .positive()
+    .max(1)
+    .optional()
+    .describe("Probability that a text with this in it is harmful. Default 1"),
+  label: z.string().min(1).optional().describe("A label that this entry also counts for"),
+});
 
-export interface KeywordScorerOptions {
-  /** Name in records and messages. Default "keyword". */
-  name?: string;
-}
+/**
+ * One entry; set exactly one of `term`, which is matched as whole words, and whose spaces match any whitespace, and `pattern`,
+ * a regular expression without look-around and back-references, which is matched anywhere, in Unicode mode.
+ */
+export type KeywordEntry = z.input<typeof entry>;
+
+const scorerName = nameOptions("keyword");
+
+export type KeywordScorerOptions = z.input<typeof scorerName>;
 
 // Scripts written without spaces between words: there, an adjacent letter does not mean that the word continues.
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}`;
@@ -55,7 +67,7 @@ export class KeywordScorer extends Scorer {
   /** @throws UsageError for an empty list, an entry without text, a bad weight or expression */
   constructor(entries: readonly KeywordEntry[], options: KeywordScorerOptions = {}) {
     super();
-    const { name } = parseOptions("KeywordScorer", nameOptions("keyword"), options);
+    const { name } = parseOptions("KeywordScorer", scorerName, options);
     this.name = name;
     requireList(name, "entries", entries);
     if (entries.length === 0) throw new UsageError(`${name}: needs at least one term or pattern`);
@@ -72,16 +84,8 @@ export class KeywordScorer extends Scorer {
     path: string,
     options: KeywordScorerOptions = {},
   ): Promise<T> {
-    parseOptions("KeywordScorer", nameOptions("keyword"), options);
-    const text = await readTextFile(path, "keywords");
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(text);
-    } catch (error) {
-      throw new UsageError(`${path}: cannot read keywords: it is not JSON: ${messageOf(error)}`, {
-        cause: error,
-      });
-    }
+    parseOptions("KeywordScorer", scorerName, options);
+    const parsed = await readJSONFile(path, "keywords");
     const list: unknown = Array.isArray(parsed) ? parsed : (parsed as { entries?: unknown } | null)?.entries;
     if (!Array.isArray(list)) throw new UsageError(`${path}: must hold an array of keyword entries`);
     return new this(
@@ -155,29 +159,6 @@ function entryOf(item: unknown, where: string): KeywordEntry {
   return item;
 }
 
-const entry = z.strictObject({
-  term: z.string().min(1).optional().describe("A word or phrase, in any case"),
-  pattern: z
-    .string()
-    .min(1)
-    .superRefine((pattern, context) => {
-      try {
-        linearPattern(pattern, "");
-      } catch (error) {
-        context.addIssue({ code: "custom", message: (error as Error).message.slice(": ".length) });
-      }
-    })
-    .optional()
-    .describe("A regular expression, in any case"),
-  weight: z
-    .number()
-    .positive()
-    .max(1)
-    .optional()
-    .describe("Probability that a text with this in it is harmful. Default 1"),
-  label: z.string().min(1).optional().describe("A label that this entry also counts for"),
-});
-
 const keywordOptions = z
   .strictObject({
     file: z
@@ -200,5 +181,5 @@ export const keywordScorerKind = defineKind({
   summary: "Weighted terms and patterns",
   schema: keywordOptions,
   make: ({ file, entries = [] }) =>
-    file === undefined ? new KeywordScorer(entries as KeywordEntry[]) : KeywordScorer.load(file),
+    file === undefined ? new KeywordScorer(entries) : KeywordScorer.load(file),
 });

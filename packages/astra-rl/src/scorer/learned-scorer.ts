@@ -1,18 +1,36 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { openSafetensors, UsageError } from "@astra-rl/torch";
-import { messageOf, requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
-import { hashedNgrams, type HashedNgramOptions } from "../text/index.js";
+import { openSafetensors, scope, UsageError } from "@astra-rl/torch";
+import { z } from "zod";
+import { requireLoaded, Scorer, type Loads, type ScoreOutcome } from "../core/index.js";
+import { parseOptions } from "../options/index.js";
+import { hashedNgrams, readJSONFile } from "../text/index.js";
+
+const isLength = (value: unknown) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 8;
+const lengths = z.custom<readonly number[]>(
+  (value) => Array.isArray(value) && value.every(isLength),
+  "must be an array of whole numbers from 1 to 8",
+);
+
+const scorerFile = z.object({
+  /** Version of the folder's format. */
+  version: z.literal(1),
+  kind: z.literal("hashed-ngram-logistic"),
+  name: z.string().min(1),
+  /** Labels in the order of the weight's rows; the first is the score. */
+  labels: z.array(z.string()).min(1).readonly(),
+  /** See `HashedNgramOptions`. */
+  buckets: z
+    .number()
+    .refine(
+      (count) => Number.isInteger(Math.log2(count)) && count <= 2 ** 24,
+      "must be a power of two of at most 2^24",
+    ),
+  wordNgrams: lengths,
+  characterNgrams: lengths,
+});
 
 /** `scorer.json` of a learned scorer's folder. */
-export interface LearnedScorerConfiguration extends HashedNgramOptions {
-  /** Version of the folder's format. */
-  version: 1;
-  kind: "hashed-ngram-logistic";
-  name: string;
-  /** Labels in the order of the weight's rows; the first is the score. */
-  labels: readonly string[];
-}
+export type LearnedScorerConfiguration = z.output<typeof scorerFile>;
 
 export interface LearnedScorerWeights {
   /** [labels, buckets], row-major. */
@@ -63,8 +81,30 @@ export class LearnedScorer extends Scorer {
     this: Loads<T, [configuration: LearnedScorerConfiguration, weights: LearnedScorerWeights]>,
     folder: string,
   ): Promise<T> {
-    const { configuration, weights } = await readLearnedScorer(folder);
-    return new this(configuration, weights);
+    const path = join(folder, "scorer.json");
+    const given = await readJSONFile(path, "the scorer's configuration");
+    const configuration = parseOptions(path, scorerFile, given);
+    const file = openSafetensors(join(folder, "scorer.safetensors"));
+    try {
+      const read = (name: string, shape: readonly number[]) => {
+        const entry = file.tensors.get(name);
+        if (entry === undefined || entry.dtype !== "float32" || entry.shape.join() !== shape.join()) {
+          throw new UsageError(
+            `${folder}/scorer.safetensors: needs "${name}" as float32 [${shape.join(", ")}], got ` +
+              (entry === undefined ? "none" : `${entry.dtype} [${entry.shape.join(", ")}]`),
+          );
+        }
+        return scope(() => file.read(name).toTypedArray() as Float32Array);
+      };
+      const { labels, buckets } = configuration;
+      const weights = {
+        weight: read("weight", [labels.length, buckets]),
+        bias: read("bias", [labels.length]),
+      };
+      return new this(configuration, weights);
+    } finally {
+      file.close();
+    }
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
@@ -82,76 +122,4 @@ export class LearnedScorer extends Scorer {
     const labels = Object.fromEntries(this.labelNames.map((label, index) => [label, probabilities[index]!]));
     return { score: probabilities[0]!, labels };
   }
-}
-
-/** Reads and checks the folder of a learned scorer. */
-export async function readLearnedScorer(
-  folder: string,
-): Promise<{ configuration: LearnedScorerConfiguration; weights: LearnedScorerWeights }> {
-  const path = join(folder, "scorer.json");
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(await readFile(path, "utf8"));
-  } catch (error) {
-    throw new UsageError(`${path}: cannot read the scorer's configuration: ${messageOf(error)}`, {
-      cause: error,
-    });
-  }
-  const configuration = checkConfiguration(parsed, path);
-  const file = openSafetensors(join(folder, "scorer.safetensors"));
-  try {
-    const read = (name: string, shape: readonly number[]) => {
-      const entry = file.tensors.get(name);
-      if (entry === undefined || entry.dtype !== "float32" || entry.shape.join() !== shape.join()) {
-        throw new UsageError(
-          `${folder}/scorer.safetensors: needs "${name}" as float32 [${shape.join(", ")}], got ` +
-            (entry === undefined ? "none" : `${entry.dtype} [${entry.shape.join(", ")}]`),
-        );
-      }
-      const tensor = file.read(name);
-      try {
-        return tensor.toTypedArray() as Float32Array;
-      } finally {
-        tensor.dispose();
-      }
-    };
-    const { labels, buckets } = configuration;
-    return {
-      configuration,
-      weights: { weight: read("weight", [labels.length, buckets]), bias: read("bias", [labels.length]) },
-    };
-  } finally {
-    file.close();
-  }
-}
-
-function checkConfiguration(value: unknown, path: string): LearnedScorerConfiguration {
-  const fail = (rule: string): never => {
-    throw new UsageError(`${path}: ${rule}`);
-  };
-  if (typeof value !== "object" || value === null) return fail("must hold an object");
-  const fields = value as Record<string, unknown>;
-  if (fields["version"] !== 1) fail(`version must be 1, got ${JSON.stringify(fields["version"])}`);
-  if (fields["kind"] !== "hashed-ngram-logistic") {
-    fail(`kind must be "hashed-ngram-logistic", got ${JSON.stringify(fields["kind"])}`);
-  }
-  if (typeof fields["name"] !== "string" || fields["name"] === "") fail("name must be a string");
-  const buckets = fields["buckets"];
-  if (typeof buckets !== "number" || !Number.isInteger(Math.log2(buckets)) || buckets > 2 ** 24) {
-    fail(`buckets must be a power of two of at most 2^24, got ${JSON.stringify(buckets)}`);
-  }
-  const labels = fields["labels"];
-  if (!Array.isArray(labels) || labels.length === 0 || !labels.every((label) => typeof label === "string")) {
-    fail("labels must be a non-empty array of strings");
-  }
-  for (const key of ["wordNgrams", "characterNgrams"]) {
-    const lengths = fields[key];
-    if (
-      !Array.isArray(lengths) ||
-      !lengths.every((length) => Number.isInteger(length) && length >= 1 && length <= 8)
-    ) {
-      fail(`${key} must be an array of whole numbers from 1 to 8, got ${JSON.stringify(lengths)}`);
-    }
-  }
-  return value as LearnedScorerConfiguration;
 }

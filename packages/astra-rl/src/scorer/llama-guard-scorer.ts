@@ -1,8 +1,15 @@
 import { resolveCheckpoint, Tokenizer, tokenLogprobs, type CausalLM } from "@astra-rl/lm";
-import { noGrad, scope, type Device } from "@astra-rl/torch";
+import { noGrad, scope } from "@astra-rl/torch";
 import { z } from "zod";
 import { defineKind } from "../kinds/index.js";
-import { requireLoaded, Scorer, type Exchange, type Loads, type ScoreOutcome } from "../core/index.js";
+import {
+  disposing,
+  requireLoaded,
+  Scorer,
+  type Exchange,
+  type Loads,
+  type ScoreOutcome,
+} from "../core/index.js";
 import { parseOptions } from "../options/index.js";
 import { ModelShelf } from "../models/index.js";
 import { GuardPrompt, type GuardMessage } from "./llama-guard-prompt.js";
@@ -121,21 +128,12 @@ export class LlamaGuardScorer extends Scorer {
     const parsed = parseOptions("LlamaGuardScorer.load", loadOptions, given);
     const { categories, mode, batchSize, device, dtype, hub } = parsed;
     const folder = await resolveCheckpoint(model, hub);
-    const prompt = GuardPrompt.of(await Tokenizer.load(folder), {
-      where: folder,
-      ...(categories === undefined ? {} : { categories }),
-    });
-    const shelf = await ModelShelf.open(
-      { device: device as Device, inferenceDtype: dtype },
-      { target: [folder] },
-    );
-    try {
+    const prompt = GuardPrompt.of(await Tokenizer.load(folder), { where: folder, categories });
+    const shelf = await ModelShelf.open({ device, inferenceDtype: dtype }, { target: [folder] });
+    return disposing(shelf, async () => {
       const { model: loaded } = await shelf.frozen("target");
       return new this({ model: loaded, prompt, dispose: () => shelf.dispose() }, { mode, batchSize });
-    } catch (error) {
-      shelf.dispose();
-      throw error;
-    }
+    });
   }
 
   override score(texts: readonly string[]): Promise<ScoreOutcome[]> {
@@ -221,10 +219,5 @@ export const llamaGuardScorerKind = defineKind({
   summary: "Llama Guard 3, by its probability of unsafe",
   schema: options,
   models: ({ model }) => [model],
-  make: ({ model, categories, ...options }, { hub }) =>
-    LlamaGuardScorer.load(model, {
-      ...options,
-      ...(categories === undefined ? {} : { categories }),
-      hub,
-    }),
+  make: ({ model, ...options }, { hub }) => LlamaGuardScorer.load(model, { ...options, hub }),
 });

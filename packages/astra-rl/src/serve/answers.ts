@@ -269,10 +269,8 @@ export async function answer(
             sampling,
             endIds: sequence.endIds,
             key: { seed, stream: "serve", episode: index, node: 0 },
-            ...(plan.topLogprobs === undefined ? {} : { topLogprobs: plan.topLogprobs }),
-            ...(plan.echo && plan.topLogprobs !== undefined
-              ? { onRead: (token: ScoredToken) => read.push(token) }
-              : {}),
+            topLogprobs: plan.topLogprobs,
+            onRead: plan.echo ? (token: ScoredToken) => read.push(token) : undefined,
             onToken: (token) => {
               if (tokens.length === 0) receiver.onFirstToken();
               tokens.push(token);

@@ -10,6 +10,7 @@ import {
   overrides,
   RecordedFailure,
   System,
+  TokenTable,
   type Assessment,
   type Embedder,
   type Graph,
@@ -25,7 +26,6 @@ import {
   type SystemNeed,
   type TesterOutput,
   type TesterWants,
-  type TokenTable,
   type WorkCounters,
 } from "../core/index.js";
 import { parseOptions } from "../options/index.js";
@@ -33,8 +33,8 @@ import { paperReward, type Reward } from "../reward/index.js";
 import { tokensRecord, type TokensRecord } from "../records/index.js";
 import { lastProbe, TurnAssessor, turnsOf, type SaidTurn } from "./assess-turns.js";
 import { memberAt, membersOf, ModelPool } from "./model-pool.js";
-import { messageLogprobs, nextMessages } from "./model-calls.js";
-import { checkTokenizers, checkValues } from "./system-checks.js";
+import { nextMessages } from "./model-calls.js";
+import { checkTokenizers, requirePart } from "./system-checks.js";
 import {
   systemOptions,
   voicesOf,
@@ -101,8 +101,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(contexts.length),
   ): Promise<readonly Returned<Message>[]> {
-    this.#part("tester", "rolloutPromptWithTester");
-    checkValues(this, "rolloutPromptWithTester", contexts);
+    this.#part("tester", "rolloutPromptWithTester", contexts);
     return nextMessages(this.#voices.tester!, contexts, { keys });
   }
 
@@ -110,14 +109,12 @@ export class ASTSystem extends System {
     prompts: readonly Conversation[],
     keys: readonly NodeKey[] = nextKeys(prompts.length),
   ): Promise<readonly Returned<Message>[]> {
-    this.#part("target", "rolloutPromptWithTarget");
-    checkValues(this, "rolloutPromptWithTarget", prompts);
+    this.#part("target", "rolloutPromptWithTarget", prompts);
     const target = this.#voices.target!;
     // The probe's log-probabilities come with the prefill, unless another model provides the likelihood.
     const isTeller = this.parts.likelihood === undefined && target.tellsLikelihood;
     const score = isTeller || this.#scoresEnds ? prompts.map(lastProbe) : undefined;
-    const scoring = score === undefined ? {} : { score, ends: this.#scoresEnds };
-    return nextMessages(target, prompts, { keys, ...scoring });
+    return nextMessages(target, prompts, { keys, score, ends: this.#scoresEnds });
   }
 
   /** A key with new draws for the same node: its n-th further attempt, for overrides that sample several candidates. */
@@ -137,8 +134,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     continuations: readonly Message[],
   ): Promise<TokenTable> {
-    const tester = this.#part("tester", "getTesterLogprobs");
-    checkValues(this, "getTesterLogprobs", contexts, continuations);
+    const tester = this.#part("tester", "getTesterLogprobs", contexts, continuations);
     return tester.forward(contexts, continuations).logprobs;
   }
 
@@ -166,10 +162,9 @@ export class ASTSystem extends System {
     if (!this.#isOwn("getTesterLogprobs", "getTesterLogprobsAndValidate")) {
       return super.getTesterOutput(contexts, continuations, want);
     }
-    const tester = this.#part("tester", "getTesterOutput");
+    const tester = this.#part("tester", "getTesterOutput", contexts, continuations);
     const values = want.values === true;
     const together = values && this.#isOwn("value", "valueAndValidate");
-    checkValues(this, "getTesterOutput", contexts, continuations);
     const output = tester.forward(contexts, continuations, { ...want, values: together });
     if (!values || together) return output;
     return { ...output, values: await this.valueAndValidate(contexts, continuations) };
@@ -177,8 +172,7 @@ export class ASTSystem extends System {
 
   /** Output of the tester's value head; `hasValues` says whether there is one. */
   async value(contexts: readonly Conversation[], continuations: readonly Message[]): Promise<TokenTable> {
-    const tester = this.#part("tester", "value");
-    checkValues(this, "value", contexts, continuations);
+    const tester = this.#part("tester", "value", contexts, continuations);
     const { logprobs, values } = tester.forward(contexts, continuations, { values: true });
     logprobs.dispose();
     return values!;
@@ -207,8 +201,7 @@ export class ASTSystem extends System {
     contexts: readonly Conversation[],
     continuations: readonly Message[],
   ): Promise<TokenTable> {
-    const baseline = this.#part("baseline", "getBaselineLogprobs");
-    checkValues(this, "getBaselineLogprobs", contexts, continuations);
+    const baseline = this.#part("baseline", "getBaselineLogprobs", contexts, continuations);
     return this.#logprobs(baseline, contexts, continuations);
   }
 
@@ -219,8 +212,7 @@ export class ASTSystem extends System {
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
     const { likelihood } = this.parts;
-    if (likelihood === undefined) this.#part("target", "getTargetLogprobs");
-    checkValues(this, "getTargetLogprobs", contexts, continuations);
+    this.#part(likelihood ? "likelihood" : "target", "getTargetLogprobs", contexts, continuations);
     if (likelihood !== undefined) return this.#logprobs(likelihood, contexts, continuations);
     const before = contexts.map((context, row) => {
       const probe = continuations[row]!;
@@ -335,7 +327,7 @@ export class ASTSystem extends System {
   }
 
   override release(): void {
-    for (const model of Object.values(this.#voices) as Model[]) model.release();
+    for (const model of Object.values(this.#voices) as (Model | undefined)[]) model?.release();
   }
 
   override dispose(): void {
@@ -368,14 +360,20 @@ export class ASTSystem extends System {
     return !overrides(this, ASTSystem.prototype, ...methods);
   }
 
-  #logprobs(
+  /** Log-probabilities of each message after its context, without gradients. */
+  async #logprobs(
     model: Model,
     contexts: readonly Conversation[],
     messages: readonly Message[],
     keys?: readonly NodeKey[],
   ): Promise<TokenTable> {
-    const { device } = this.parts.tester ?? {};
-    return messageLogprobs(this.constructor.name, model, { contexts, messages, keys, device });
+    if (model.logprobs === undefined) {
+      throw new UsageError(
+        `${this.constructor.name}: ${model.name} cannot tell how likely a text is; give a model as the likelihood role`,
+      );
+    }
+    const rows = await model.logprobs(contexts, messages, keys);
+    return TokenTable.ofRows(rows, this.parts.tester?.device);
   }
 
   async #likelihoods(turns: readonly SaidTurn[]): Promise<(Likelihood | null)[]> {
@@ -390,11 +388,13 @@ export class ASTSystem extends System {
     return likelihoods;
   }
 
-  #part<Name extends keyof SystemParts>(name: Name, method: string): NonNullable<SystemParts[Name]> {
-    const part = this.parts[name];
-    if (part !== undefined) return part;
-    throw new UsageError(
-      `${this.constructor.name}.${method}: this system has no ${name}; give one in its parts, or override ${method}`,
-    );
+  /** A part, for a method that is given these conversations and messages. */
+  #part<Name extends keyof SystemParts>(
+    name: Name,
+    method: string,
+    contexts: readonly unknown[] = [],
+    messages: readonly unknown[] = [],
+  ): NonNullable<SystemParts[Name]> {
+    return requirePart(this, name, method, contexts, messages);
   }
 }

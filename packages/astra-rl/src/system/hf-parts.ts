@@ -2,7 +2,7 @@ import { totalmem } from "node:os";
 import { CacheBudget, LocalModel, type Format, type Sampling } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { z } from "zod";
-import type { Embedder, Model, Scorer, Tester } from "../core/index.js";
+import { disposing, type Embedder, type Model, type Scorer, type Tester } from "../core/index.js";
 import {
   formatOf,
   makeFormat,
@@ -116,7 +116,7 @@ export interface OwnParts {
   weights?: TesterWeights;
   testerOptions?: Pick<LocalTesterOptions, "gradientCheckpointing" | "valueHead">;
   /** Whether to load a baseline. */
-  hasBaseline?: boolean;
+  hasBaseline?: true;
 }
 
 /**
@@ -176,7 +176,7 @@ export async function loadHFSystem<S>(
     const format = makeFormat("tester", weights!.tokenizer, "tester", formatOf(tester), date);
     return [new LocalTester(weights!, { ...optionsOf("tester"), format, ...testerOptions }), format];
   };
-  try {
+  return disposing(shelf, async () => {
     const own = await loadOwn(shelf);
     const [speaker, format] = loadTester(own);
     const parts = {
@@ -184,20 +184,15 @@ export async function loadHFSystem<S>(
       otherTesters: await inOrder(otherTesters, (each, at) => loadAny(`tester-${at + 2}`, "tester", each)),
       target: await loadAny("target", "target", target),
       otherTargets: await inOrder(otherTargets, (each, at) => loadAny(`target-${at + 2}`, "target", each)),
-      ...(own.hasBaseline === true
-        ? { baseline: await load("baseline", "baseline", sources.baseline[0]!, format) }
-        : {}),
-      ...(likelihood === undefined ? {} : { likelihood: await loadAny("likelihood", "target", likelihood) }),
+      baseline: own.hasBaseline && (await load("baseline", "baseline", sources.baseline[0]!, format)),
+      likelihood: likelihood && (await loadAny("likelihood", "target", likelihood)),
       scorer,
-      ...(reward === undefined ? {} : { reward }),
-      ...(embedder === undefined ? {} : { embedder }),
+      reward,
+      embedder,
     };
     const names = Object.keys(systemOptions.shape) as (keyof ASTSystemOptions)[];
     return new System(parts as never, Object.fromEntries(names.map((name) => [name, given[name]])));
-  } catch (error) {
-    shelf.dispose();
-    throw error;
-  }
+  });
 }
 
 /** Whether it is a model already, rather than what one is loaded from. */

@@ -50,7 +50,7 @@ export class ModelPool implements Model {
       member.generate(pick(conversations), {
         keys: pick(keys),
         ends,
-        ...(score === undefined ? {} : { score: pick(score) }),
+        score: score && pick(score),
       }),
     );
   }

@@ -27,14 +27,25 @@ export function foreignBaseline(where: string): UsageError {
   );
 }
 
-/** @throws UsageError for texts instead of Conversations and Messages */
-export function checkValues(
-  system: object,
+/**
+ * A part of a system, for a method of it that is given these conversations and messages.
+ *
+ * @throws UsageError without the part, and for texts instead of Conversations and Messages
+ */
+export function requirePart<Name extends keyof SystemParts>(
+  system: { readonly parts: Readonly<SystemParts> },
+  name: Name,
   method: string,
   contexts: readonly unknown[],
-  messages: readonly unknown[] = [],
-): void {
+  messages: readonly unknown[],
+): NonNullable<SystemParts[Name]> {
   const where = `${system.constructor.name}.${method}`;
+  const part = system.parts[name];
+  if (part === undefined) {
+    throw new UsageError(
+      `${where}: this system has no ${name}; give one in its parts, or override ${method}`,
+    );
+  }
   const state = contexts.find((context) => !(context instanceof Conversation));
   if (state !== undefined) {
     throw new UsageError(
@@ -47,4 +58,5 @@ export function checkValues(
       `${where}: takes Messages, got ${describeValue(text)}; make one with new Message("tester", text)`,
     );
   }
+  return part;
 }

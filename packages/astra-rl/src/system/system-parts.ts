@@ -77,10 +77,8 @@ export function voicesOf(
   const chooseTarget = (key: NodeKey) => oneOf(otherTargets.length + 1, "choice of target", key, 0);
   const together = (model: Model | undefined, others: readonly Model[], choose: (key: NodeKey) => number) =>
     model === undefined || others.length === 0 ? model : new ModelPool([model, ...others], choose);
-  const testers = together(tester, otherTesters, chooseTester);
-  const targets = together(target, otherTargets, chooseTarget);
   return {
-    ...(testers === undefined ? {} : { tester: testers }),
-    ...(targets === undefined ? {} : { target: targets }),
+    tester: together(tester, otherTesters, chooseTester),
+    target: together(target, otherTargets, chooseTarget),
   };
 }

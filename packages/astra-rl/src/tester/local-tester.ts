@@ -78,14 +78,14 @@ export class LocalTester extends LocalModel implements Tester {
     const options = {
       gradientCheckpointing: this.#gradientCheckpointing,
       entropy,
-      ...(values ? { head: (states: Tensor) => valueHead!.read(states) } : {}),
+      head: values ? (states: Tensor) => valueHead!.read(states) : undefined,
     };
     const read = (): TesterOutput => {
       const { logprobs, head, entropy: nats } = this.train(weights.model, rows, options);
       return {
         logprobs: new TokenTable(logprobs, lengths),
-        ...(head === undefined ? {} : { values: new TokenTable(head, lengths) }),
-        ...(nats === undefined ? {} : { entropy: new TokenTable(nats, lengths) }),
+        values: head && new TokenTable(head, lengths),
+        entropy: nats && new TokenTable(nats, lengths),
       };
     };
     // Training mode, such as an adapter's dropout, applies only with gradients.

@@ -134,3 +134,15 @@ export async function readTextFile(path: string, what: string): Promise<string> 
     throw new UsageError(`${path}: ${what} must be UTF-8 text, got other bytes; convert the file`, { cause });
   }
 }
+
+/** Reads a file of JSON. @throws UsageError as `readTextFile` does, and for what is no JSON */
+export async function readJSONFile(path: string, what: string): Promise<unknown> {
+  const text = await readTextFile(path, what);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new UsageError(`${path}: cannot read ${what}: it is not JSON: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}

@@ -12,23 +12,10 @@ import type { TrainingCallback, TrainingControl } from "./callbacks.js";
 import type { TrainingEvaluation } from "./evaluation-callback.js";
 import type { Experience } from "./experience.js";
 import type { HFASTConfiguration } from "./hf-ast-configuration.js";
-import {
-  JOURNALS,
-  readResumableState,
-  type RunDirectory,
-  type RunSettings,
-  type SavedState,
-} from "../run/index.js";
+import { JOURNALS, readResumableState, type RunDirectory, type RunSettings } from "../run/index.js";
 import { withWholeState } from "./sharded-optimizer.js";
 import type { Trainer } from "./trainer.js";
-import {
-  computeTypesOf,
-  loadOptimizer,
-  restoreTester,
-  saveDigests,
-  saveState,
-  saveTester,
-} from "./trainer-state.js";
+import { computeTypesOf, loadOptimizer, restoreTester, saveCheckpoint, saveState } from "./trainer-state.js";
 
 /** With `checkpointEvery: auto`, the minimum time between checkpoints, in multiples of the time to write one. */
 const AUTO_SHARE = 20;
@@ -76,13 +63,10 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
   onExperience({ graphs, credits }: Experience<S, A, unknown>, { step }: TrainingControl): void {
     if (!this.#configuration.keepGraphs || distributed.rank() > 0) return;
     const tokens = this.#tokens;
-    const options = {
-      step: step + 1,
-      ...(tokens === null ? {} : { tokensOf: (node: Node<S, A>) => tokens.tokensOf(node) }),
-    };
+    const tokensOf = tokens === null ? undefined : (node: Node<S, A>) => tokens.tokensOf(node);
     // Serialized before the updates, because an algorithm may modify nodes.
     this.#graphLines = graphs.map((graph, index) =>
-      stringifyGraph(graph, { ...options, credit: credits[index]! }),
+      stringifyGraph(graph, { step: step + 1, tokensOf, credit: credits[index]! }),
     );
   }
 
@@ -93,9 +77,7 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     this.#evaluationLines = [JSON.stringify(line)];
     if (!isBest || distributed.rank() > 0) return;
     await this.#directory.writeCheckpoint("best", async (folder) => {
-      const digests = new Map<string, string>();
-      await saveTester(this.#trainer.system, folder, digests);
-      saveDigests(folder, digests);
+      await saveCheckpoint(this.#trainer.system, folder);
       const text = `${JSON.stringify({ step, summary, version: EVALUATION_VERSION }, null, 2)}\n`;
       writeFileAtomic(join(folder, "evaluation.json"), [text]);
     });
@@ -153,22 +135,18 @@ export class CheckpointCallback<S = Conversation, A = Message> implements Traini
     const trainer = this.#trainer;
     const types = computeTypesOf(trainer.system);
     await withWholeState(trainer.optimizer, (optimizer) =>
-      directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, async (folder) => {
-        const digests = new Map<string, string>();
-        await saveTester(trainer.system, folder, digests);
-        const state: SavedState = {
-          ...trainer.getState(),
-          bytes: {
-            metrics: directory.metrics.bytes,
-            graphs: directory.graphs.bytes,
-            evaluations: directory.evaluations.bytes,
-          },
-          run: this.#settings.record,
-          ...(types === null ? {} : { computeTypes: { ...types } }),
-        };
-        saveState(folder, state, optimizer, digests);
-        saveDigests(folder, digests);
-      }),
+      directory.writeLast(this.#configuration.keepCheckpoints, this.#savedStep, (folder) =>
+        saveCheckpoint(trainer.system, folder, (stateFolder, digests) => {
+          const { metrics, graphs, evaluations } = directory;
+          const state = {
+            ...trainer.getState(),
+            bytes: { metrics: metrics.bytes, graphs: graphs.bytes, evaluations: evaluations.bytes },
+            run: this.#settings.record,
+            ...(types === null ? {} : { computeTypes: { ...types } }),
+          };
+          saveState(stateFolder, state, optimizer, digests);
+        }),
+      ),
     );
     // Writing fragments the memory cache: without this, memory grows by a few percent per hundred steps.
     emptyCache();

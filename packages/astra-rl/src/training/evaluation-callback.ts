@@ -27,8 +27,9 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
   readonly name = "evaluation";
   readonly #evaluator: Evaluator<S, A, EvaluationReport>;
   readonly #configuration: HFASTConfiguration;
-  readonly #onEvaluation: (evaluation: TrainingEvaluation) => Promise<void>;
+  readonly #onEvaluation: (evaluation: TrainingEvaluation) => Promise<void> | undefined;
   #bestScore: number | null = null;
+  #last: Required<EvaluationReport> | null = null;
 
   /**
    * @param onEvaluation called after each evaluation
@@ -37,7 +38,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
   constructor(
     evaluator: Evaluator<S, A, EvaluationReport>,
     configuration: HFASTConfiguration,
-    onEvaluation: (evaluation: TrainingEvaluation) => Promise<void>,
+    onEvaluation: (evaluation: TrainingEvaluation) => Promise<void> | undefined,
   ) {
     const { evaluationRollouts } = configuration;
     const starts = evaluator.starts?.length;
@@ -56,6 +57,11 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     return this.#bestScore;
   }
 
+  /** This process's last evaluation; null before the first. */
+  get last(): Required<EvaluationReport> | null {
+    return this.#last;
+  }
+
   async onMeasure(
     { step }: StepValues,
     control: TrainingControl,
@@ -65,7 +71,8 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
     if (!isDue) return undefined;
     const start = control.clock();
     const { report, finalRewards } = await this.#evaluate(control);
-    const { summary } = report;
+    const { summary, details = [] } = report;
+    this.#last = { summary, details };
     const score = meanOfFinite(finalRewards) ?? summary.mean_reward;
     const isBest = score !== null && (this.#bestScore === null || score > this.#bestScore);
     if (isBest) this.#bestScore = score;
@@ -101,7 +108,7 @@ export class EvaluationCallback<S = Conversation, A = Message> implements Traini
       evaluator.evaluate({
         seed,
         episode: EVALUATION_EPISODE,
-        ...(evaluationRollouts === undefined ? {} : { rollouts: evaluationRollouts }),
+        rollouts: evaluationRollouts,
         onGraphs: (graphs) => {
           for (const graph of graphs) {
             finalRewards.push(evaluator.sampler.finalReward(graph as unknown as Graph<S, A>));

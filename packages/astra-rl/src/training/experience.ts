@@ -9,12 +9,10 @@ export interface ExperienceBatch<Batch> {
   weight: number;
 }
 
-export interface ExperienceFields<S, A, Batch> {
-  graphs: readonly Graph<S, A>[];
-  credits: readonly CreditTable<S, A>[];
-  /** Items in each epoch. */
-  size: number;
-  epochs: number;
+export interface ExperienceFields<S, A, Batch> extends Pick<
+  Experience<S, A, Batch>,
+  "graphs" | "credits" | "size" | "epochs"
+> {
   /** Returns the batches of an epoch, numbered from 0. */
   cut: (epoch: number) => readonly ExperienceBatch<Batch>[];
 }

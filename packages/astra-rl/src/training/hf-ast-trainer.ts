@@ -4,7 +4,7 @@ import { z } from "zod";
 import { functionOption, objectOption, parseOptions } from "../options/index.js";
 import type { Algorithm, Conversation, Evaluator, Json, Message, Sampler } from "../core/index.js";
 import { CheckpointCallback, tokenTeller } from "./checkpoint-callback.js";
-import { EvaluationCallback, type EvaluationReport, type TrainingEvaluation } from "./evaluation-callback.js";
+import { EvaluationCallback, type EvaluationReport } from "./evaluation-callback.js";
 import { HFASTConfiguration } from "./hf-ast-configuration.js";
 import { noCheckpoint, RunDirectory, type RunLock, type RunSettings } from "../run/index.js";
 import { trainingSettings } from "./run-settings.js";
@@ -12,33 +12,30 @@ import { requireConfiguration } from "./training-configuration.js";
 import { Trainer } from "./trainer.js";
 import { TRAINER_ADVICE, trainerOptions, type TrainerOptions } from "./trainer-options.js";
 
-export interface HFASTTrainerOptions<S = Conversation, A = Message> extends TrainerOptions<S, A> {
-  /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */
-  evaluator?: Evaluator<S, A, EvaluationReport>;
-  /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
-  runDirectory?: string;
-  /** Resume from `checkpoints/last` of the run directory. @default false */
-  resume?: boolean;
-  /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
-  lock?: () => RunLock;
-  /** Settings that must not change when a run is resumed. Default: the training configuration. */
-  settings?: RunSettings;
-}
-
 const hfASTTrainerOptions = z.strictObject({
   ...trainerOptions.shape,
+  /** Evaluates the tester on the dev prompts. Without it there are no evaluations and no `checkpoints/best`. */
   evaluator: objectOption<Evaluator<never, never, EvaluationReport>>(
     "must be an Evaluator (an object with the method evaluate)",
     "evaluate",
   ).optional(),
+  /** Folder for metrics.jsonl and checkpoints; without it nothing is written. */
   runDirectory: z.string().min(1).optional(),
+  /** Resume from `checkpoints/last` of the run directory. */
   resume: z.boolean().default(false),
+  /** Returns the run directory's lock if the caller already holds it. Default: `train` acquires it. */
   lock: functionOption<() => RunLock>().optional(),
+  /** Settings that must not change when a run is resumed. Default: the training configuration. */
   settings: objectOption<RunSettings>(
     "must be settings of a run (record, and the method changes)",
     "changes",
   ).optional(),
 });
+
+export type HFASTTrainerOptions<S = Conversation, A = Message> = TrainerOptions<S, A> &
+  Omit<z.input<typeof hfASTTrainerOptions>, keyof TrainerOptions | "evaluator"> & {
+    evaluator?: Evaluator<S, A, EvaluationReport> | undefined;
+  };
 
 /** Hints for option names of the Python toolbox. */
 const ADVICE = {
@@ -72,7 +69,6 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
   readonly #settings: RunSettings;
   readonly #evaluation: EvaluationCallback<S, A> | null = null;
   readonly #checkpoints: CheckpointCallback<S, A> | null = null;
-  #lastEvaluation: Required<EvaluationReport> | null = null;
 
   constructor(
     configuration: HFASTConfiguration,
@@ -100,7 +96,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
     }
     if (evaluator !== undefined) {
       this.#evaluation = new EvaluationCallback(evaluator, configuration, (evaluation) =>
-        this.#evaluated(evaluation),
+        this.#checkpoints?.addEvaluation(evaluation),
       );
       this.callbacks.add(this.#evaluation);
     }
@@ -125,7 +121,7 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
 
   /** This process's last evaluation on the dev prompts; null before the first. */
   get lastEvaluation(): Required<EvaluationReport> | null {
-    return this.#lastEvaluation;
+    return this.#evaluation?.last ?? null;
   }
 
   protected override get loggedRun(): { folder: string | null; configuration: Json } {
@@ -138,30 +134,21 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
 
   override async train(): Promise<void> {
     const directory = this.runDirectory;
-    if (directory === null) {
-      await super.train();
-      return;
-    }
     const { resume = false, lock } = this.#options;
-    if (distributed.rank() > 0) {
-      await distributed.barrier();
-      if (resume) await this.#resume(directory);
-      await super.train();
-      return;
+    const writes = distributed.rank() === 0;
+    if (writes && directory !== null) {
+      if (resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
+      directory.open({ resume, lock: lock?.(), onTakeover: (line) => this.logger.warn(line) });
     }
-    if (resume && !existsSync(directory.path)) throw new UsageError(noCheckpoint(directory.path));
-    directory.open({
-      resume,
-      ...(lock === undefined ? {} : { lock: lock() }),
-      onTakeover: (line) => this.logger.warn(line),
-    });
     try {
-      // Now the folder is as the other ranks may read it.
-      await distributed.barrier();
-      if (resume) await this.#resume(directory);
+      if (directory !== null) {
+        // Now the folder is as the other ranks may read it.
+        await distributed.barrier();
+        if (resume) await this.#resume(directory);
+      }
       await super.train();
     } finally {
-      directory.close();
+      if (writes) directory?.close();
     }
   }
 
@@ -178,11 +165,5 @@ export class HFASTTrainer<S = Conversation, A = Message, Step = unknown, Batch =
       );
     }
     this.logger.info(`${directory.path}: going on after step ${this.step}`);
-  }
-
-  async #evaluated(evaluation: TrainingEvaluation): Promise<void> {
-    const { summary, details = [] } = evaluation;
-    this.#lastEvaluation = { summary, details };
-    await this.#checkpoints?.addEvaluation(evaluation);
   }
 }

@@ -20,27 +20,6 @@ export const TRAINER_ADVICE = {
   scheduler: "set schedule and warmupSteps of the configuration",
 };
 
-export interface TrainerOptions<S = Conversation, A = Message> {
-  /** Computes the credit of each turn. Default: the turn's own reward. */
-  credit?: Credit<S, A>;
-  /** Called in this order, before the configuration's `earlyStopping`. */
-  callbacks?: readonly TrainingCallback<S, A>[];
-  /**
-   * Replaces the configuration's optimizer. It keeps its own learning rates, which the schedule scales; the
-   * configuration's `learningRate`, `optimizer`, `weightDecay` and `betas` are ignored. The trainer frees its state.
-   */
-  optimizer?: Optimizer;
-  /** Receive the metrics of each step. An error in a logger never ends training. */
-  loggers?: readonly MetricsLogger[];
-  /** Called when a phase of a step begins or advances. */
-  onProgress?: (progress: Progress) => void;
-  logger?: Logger;
-  /** Clock for the times in the metrics, in milliseconds. Default: the process's monotonic clock. */
-  clock?: () => number;
-  /** Aborting it ends training cleanly after the current step. */
-  signal?: AbortSignal;
-}
-
 const callback = objectOption<TrainingCallback<never, never>>(
   "must be a callback (an object with a name and methods such as onStep)",
 )
@@ -64,8 +43,11 @@ const callback = objectOption<TrainingCallback<never, never>>(
 
 /** Options of every trainer. */
 export const trainerOptions = z.strictObject({
+  /** Computes the credit of each turn. Default: the turn's own reward. */
   credit: functionOption<Credit<never, never>>().optional(),
-  callbacks: z.array(callback).default([]),
+  /** Called in this order, before the configuration's `earlyStopping`. */
+  callbacks: z.array(callback).readonly().default([]),
+  /** Receive the metrics of each step. An error in a logger never ends training. */
   loggers: z
     .array(
       objectOption<MetricsLogger>(
@@ -75,17 +57,34 @@ export const trainerOptions = z.strictObject({
         "close",
       ),
     )
+    .readonly()
     .default([]),
+  /**
+   * Replaces the configuration's optimizer. It keeps its own learning rates, which the schedule scales; the
+   * configuration's `learningRate`, `optimizer`, `weightDecay` and `betas` are ignored. The trainer frees its state.
+   */
   optimizer: objectOption<Optimizer>(
     "must be an optimizer (an object with groups and the methods step, zeroGrad, stateDict and loadStateDict)",
     ...OPTIMIZER_METHODS,
   ).optional(),
+  /** Called when a phase of a step begins or advances. */
   onProgress: functionOption<(progress: Progress) => void>().optional(),
   logger: objectOption<Logger>(
     "must be an object with the methods info and warn; where values go is an option of its own, loggers",
     "info",
     "warn",
   ).optional(),
+  /** Clock for the times in the metrics, in milliseconds. Default: the process's monotonic clock. */
   clock: functionOption<() => number>().optional(),
+  /** Aborting it ends training cleanly after the current step. */
   signal: z.custom<AbortSignal>((value) => value instanceof AbortSignal, "must be an AbortSignal").optional(),
 });
+
+/** Options that a schema cannot tell the types of states and probes of. */
+interface TypedOptions<S, A> {
+  credit?: Credit<S, A> | undefined;
+  callbacks?: readonly TrainingCallback<S, A>[] | undefined;
+}
+
+export type TrainerOptions<S = Conversation, A = Message> = TypedOptions<S, A> &
+  Omit<z.input<typeof trainerOptions>, keyof TypedOptions<S, A>>;

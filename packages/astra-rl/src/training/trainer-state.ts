@@ -41,30 +41,27 @@ export function computeTypesOf(system: object): Readonly<Record<string, string>>
   return "computeTypes" in system ? (system.computeTypes as Readonly<Record<string, string>>) : null;
 }
 
-/** SHA-256 of the files in a checkpoint's `state/`, by name. */
-export type StateDigests = Map<string, string>;
-
-/** Writes the digests of the files in `state/`, used to detect damaged files. */
-export function saveDigests(folder: string, digests: StateDigests): void {
-  if (digests.size > 0) writeDigests(join(folder, "state"), digests);
-}
-
-/** Writes the tester's weights to a new folder. */
-export async function saveTester<S, A>(
+/**
+ * Writes a checkpoint to a new folder: the tester's weights, and what else belongs to it.
+ *
+ * @param writeState writes files to `state/`, and adds the digests by which damage to them is found
+ */
+export async function saveCheckpoint<S, A>(
   system: System<S, A>,
   folder: string,
-  digests: StateDigests | null = null,
+  writeState?: (state: string, digests: Map<string, string>) => void,
 ): Promise<void> {
+  const state = join(folder, "state");
+  const digests = new Map<string, string>();
   const storage = testerStorage(system);
-  if (storage !== null) {
-    await storage.saveTester(folder);
-    return;
+  if (storage !== null) await storage.saveTester(folder);
+  if (storage === null || writeState !== undefined) mkdirSync(state, { recursive: true });
+  if (storage === null) {
+    const parameters = [...system.parameters()].map((tensor, index) => [String(index), tensor] as const);
+    writeSafetensors(join(state, "parameters.safetensors"), new Map(parameters), {}, digests);
   }
-  mkdirSync(join(folder, "state"), { recursive: true });
-  const parameters = ([...system.parameters()] as Tensor[]).map(
-    (tensor, index) => [String(index), tensor] as const,
-  );
-  writeSafetensors(join(folder, "state", "parameters.safetensors"), new Map(parameters), {}, digests);
+  writeState?.(state, digests);
+  if (digests.size > 0) writeDigests(state, digests);
 }
 
 /** Copies the weights of a checkpoint into the system's parameters, in place. */
@@ -75,17 +72,16 @@ export async function restoreTester<S, A>(system: System<S, A>, folder: string):
   await system.testerUpdated();
 }
 
-/** Writes `state/` to a checkpoint folder. */
+/** Writes the state of a trainer and its optimizer to `state/`. */
 export function saveState(
   folder: string,
   state: SavedState,
   { tensors, ...kept }: OptimizerState,
-  digests: StateDigests | null = null,
+  digests: Map<string, string>,
 ): void {
-  mkdirSync(join(folder, "state"), { recursive: true });
-  writeSafetensors(join(folder, "state", "optimizer.safetensors"), tensors, {}, digests);
+  writeSafetensors(join(folder, "optimizer.safetensors"), tensors, {}, digests);
   const plain = { version: STATE_VERSION, ...state, optimizer: kept };
-  writeFileAtomic(join(folder, "state", "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);
+  writeFileAtomic(join(folder, "trainer.json"), [`${JSON.stringify(plain, null, 2)}\n`]);
 }
 
 /** Restores the optimizer from `state/`. */

@@ -94,13 +94,9 @@ export class Trainer<S = Conversation, A = Message, Step = unknown, Batch = unkn
     requireConfiguration(configuration, TrainingConfiguration);
     const options = parseOptions("training", trainerOptions, given, TRAINER_ADVICE) as TrainerOptions<S, A>;
     const { numEpisodesPerExperience, batchSize, seed, schedule, warmupSteps, trainingSteps } = configuration;
+    const { credit } = options;
     this.system = sampler.system;
-    this.harness = this.makeHarness({
-      numEpisodesPerExperience,
-      batchSize,
-      seed,
-      ...(options.credit === undefined ? {} : { credit: options.credit }),
-    });
+    this.harness = this.makeHarness({ numEpisodesPerExperience, batchSize, seed, credit });
     this.parameters = [...this.system.parameters()] as Tensor[];
     const rates = algorithm.learningRates().map((group) => ({ ...group, parameters: [...group.parameters] }));
     this.optimizer = options.optimizer ?? this.makeOptimizer(rates);

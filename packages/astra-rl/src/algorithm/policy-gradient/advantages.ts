@@ -1,5 +1,5 @@
 import { UsageError } from "@astra-rl/torch";
-import type { Conversation, Json, Message, Node } from "../../core/index.js";
+import { Stateless, type Conversation, type Json, type Message, type Node } from "../../core/index.js";
 import { generalizedAdvantages, type GeneralizedAdvantageOptions } from "./generalized-advantages.js";
 import { groupAdvantages, type GroupAdvantageOptions } from "./group-advantages.js";
 
@@ -27,11 +27,13 @@ export interface AdvantageEstimator {
 }
 
 /** Generalized advantage estimation (GAE) over the tokens of whole trees: see `generalizedAdvantages`. */
-export class ValueAdvantage implements AdvantageEstimator {
+export class ValueAdvantage extends Stateless implements AdvantageEstimator {
   readonly usesValues = true;
   readonly usesSiblings = false;
 
-  constructor(readonly options: GeneralizedAdvantageOptions) {}
+  constructor(readonly options: GeneralizedAdvantageOptions) {
+    super();
+  }
 
   estimate<S, A>(branches: readonly (readonly EstimatedTurn<S, A>[])[]): number[][] {
     const turns = branches.flat();
@@ -47,36 +49,22 @@ export class ValueAdvantage implements AdvantageEstimator {
       this.options,
     );
   }
-
-  getState(): Json {
-    return null;
-  }
-
-  setState(state: Json): void {
-    requireNoState(state);
-  }
 }
 
 /** One advantage for all tokens of a turn: its return relative to its siblings', see `groupAdvantages`. */
-export class SiblingAdvantage implements AdvantageEstimator {
+export class SiblingAdvantage extends Stateless implements AdvantageEstimator {
   readonly usesValues = false;
   readonly usesSiblings = true;
 
-  constructor(readonly options: GroupAdvantageOptions) {}
+  constructor(readonly options: GroupAdvantageOptions) {
+    super();
+  }
 
   estimate<S, A>(branches: readonly (readonly EstimatedTurn<S, A>[])[]): number[][] {
     return branches.flatMap((turns) => {
       const advantages = groupAdvantages(turns.map(returnOf), this.options);
       return turns.map((turn, index) => turn.tokenRewards.map(() => advantages?.[index] ?? 0));
     });
-  }
-
-  getState(): Json {
-    return null;
-  }
-
-  setState(state: Json): void {
-    requireNoState(state);
   }
 }
 
@@ -124,9 +112,10 @@ export class BaselineAdvantage implements AdvantageEstimator {
   }
 
   setState(state: Json): void {
-    if (this.baseline !== "running") {
-      requireNoState(state);
-      return;
+    if (state !== null && this.baseline !== "running") {
+      throw new UsageError(
+        `BaselineAdvantage.setState: this one remembers nothing, got ${JSON.stringify(state)}`,
+      );
     }
     if (state !== null && !(typeof state === "number" && Number.isFinite(state))) {
       throw new UsageError(
@@ -140,11 +129,4 @@ export class BaselineAdvantage implements AdvantageEstimator {
 /** The turn's credit plus its token rewards. */
 function returnOf<S, A>({ credit, tokenRewards }: EstimatedTurn<S, A>): number {
   return tokenRewards.reduce((sum, reward) => sum + reward, credit);
-}
-
-function requireNoState(state: Json): void {
-  if (state === null) return;
-  throw new UsageError(
-    `AdvantageEstimator.setState: this one remembers nothing, got ${JSON.stringify(state)}`,
-  );
 }

@@ -129,6 +129,21 @@ export interface PairedCounts {
   neither: number;
 }
 
+export function pairedCounts<T>(
+  items: readonly T[],
+  first: (item: T) => boolean,
+  second: (item: T) => boolean,
+): PairedCounts {
+  const count = (isFirst: boolean, isSecond: boolean) =>
+    items.filter((item) => first(item) === isFirst && second(item) === isSecond).length;
+  return {
+    both: count(true, true),
+    onlyFirst: count(true, false),
+    onlySecond: count(false, true),
+    neither: count(false, false),
+  };
+}
+
 /**
  * Interval for the difference of two paired shares, second − first: R. G. Newcombe, Statist. Med. 17, 2635–2650
  * (1998), method 10: the square-and-add combination of the two Wilson intervals, with the correlation φ of the

@@ -1,5 +1,11 @@
 import { UsageError } from "@astra-rl/torch";
-import { messageOf, type LoggedRun, type LoggedValues, type MetricsLogger } from "../../core/index.js";
+import {
+  messageOf,
+  within,
+  type LoggedRun,
+  type LoggedValues,
+  type MetricsLogger,
+} from "../../core/index.js";
 
 export interface MetricsLoggersOptions {
   warn: (message: string) => void;
@@ -55,7 +61,7 @@ export class MetricsLoggers {
       }
       await this.#attempt(place, step, async () => {
         await this.#open(place);
-        await this.#inTime(() => place.logger.log(step, values));
+        await this.#inTime("log", () => place.logger.log(step, values));
       });
     }
   }
@@ -65,7 +71,7 @@ export class MetricsLoggers {
       if (!place.isOpen) continue;
       place.isOpen = false;
       try {
-        await this.#inTime(() => place.logger.close(outcome));
+        await this.#inTime("close", () => place.logger.close(outcome));
       } catch (error) {
         this.#warn(`logger ${place.logger.name}: could not be closed: ${messageOf(error)}`);
       }
@@ -74,7 +80,7 @@ export class MetricsLoggers {
 
   async #open(place: Place): Promise<void> {
     if (place.isOpen) return;
-    await this.#inTime(() => place.logger.open(this.#run!));
+    await this.#inTime("open", () => place.logger.open(this.#run!));
     place.isOpen = true;
   }
 
@@ -100,18 +106,7 @@ export class MetricsLoggers {
     }
   }
 
-  async #inTime(work: () => void | Promise<void>): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const tooLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(
-        () => reject(new Error(`no answer within ${this.#patience / 1000} s`)),
-        this.#patience,
-      );
-    });
-    try {
-      await Promise.race([Promise.resolve(work()), tooLate]);
-    } finally {
-      clearTimeout(timer);
-    }
+  #inTime(call: "open" | "log" | "close", work: () => void | Promise<void>): Promise<void> {
+    return within(this.#patience, call, Promise.resolve().then(work));
   }
 }

@@ -7,17 +7,6 @@ import type { LoggedRun, LoggedValues, MetricsLogger } from "../../core/index.js
 import { hasMethods, parseOptions } from "../../options/index.js";
 import { parametersOf, scalarsOf } from "./logged-values.js";
 
-export interface MLflowLoggerOptions {
-  /** Address of the tracking server. Default: `MLFLOW_TRACKING_URI`. */
-  trackingUri?: string | undefined;
-  /** Experiment name; created if it does not exist. Default "astra-rl". */
-  experiment?: string | undefined;
-  /** Run name. Default: the name of the run folder. */
-  runName?: string | undefined;
-  /** Environment with `MLFLOW_TRACKING_URI`, `_TOKEN`, `_USERNAME` and `_PASSWORD`. Default: `process.env`. */
-  environment?: NodeJS.ProcessEnv;
-}
-
 const FILE = "mlflow.json";
 /** Limits that every MLflow store accepts: length of a parameter's value, and parameters per request. */
 const LONGEST_VALUE = 500;
@@ -36,10 +25,13 @@ const options = z.strictObject({
 });
 
 const codeOptions = options.extend({
+  /** With `MLFLOW_TRACKING_URI`, `_TOKEN`, `_USERNAME` and `_PASSWORD`. */
   environment: z
     .custom<NodeJS.ProcessEnv>((value) => hasMethods(value, []), "must be an object")
     .default(process.env),
 });
+
+export type MLflowLoggerOptions = z.input<typeof codeOptions>;
 
 /**
  * Logs to an MLflow tracking server through its REST API (mlflow.org/docs/latest/rest-api.html): the configuration as
@@ -93,7 +85,7 @@ export class MLflowLogger implements MetricsLogger {
     const answer = (await this.#call("POST", "runs/create", {
       experiment_id: await this.#experimentId(),
       start_time: Date.now(),
-      ...(name === undefined ? {} : { run_name: name }),
+      run_name: name,
     })) as { run?: { info?: { run_id?: unknown } } };
     const runId = answer.run?.info?.run_id;
     if (typeof runId !== "string") throw new Error(`${this.#address} answered a run without an id`);

@@ -17,16 +17,6 @@ export interface WandbRun {
   finish(code?: number): Promise<void>;
 }
 
-export interface WandbLoggerOptions {
-  project?: string | undefined;
-  /** Team or user. Default: the owner of the API key. */
-  entity?: string | undefined;
-  /** Run name. Default: the name of the run folder. */
-  runName?: string | undefined;
-  /** Default: the installed `@wandb/sdk`. */
-  sdk?: WandbSdk;
-}
-
 const FILE = "wandb.json";
 const PACKAGE = "@wandb/sdk";
 
@@ -37,11 +27,14 @@ const options = z.strictObject({
 });
 
 const codeOptions = options.extend({
+  /** Default: the installed `@wandb/sdk`. */
   sdk: objectOption<WandbSdk>(
     "must be what @wandb/sdk exports (an object with the method init)",
     "init",
   ).optional(),
 });
+
+export type WandbLoggerOptions = z.input<typeof codeOptions>;
 
 /**
  * Logs to Weights & Biases through the optional package `@wandb/sdk`, with the key in `WANDB_API_KEY`.
@@ -51,15 +44,13 @@ const codeOptions = options.extend({
  */
 export class WandbLogger implements MetricsLogger {
   readonly name = "wandb";
-  readonly #options: WandbLoggerOptions & { project: string };
+  readonly #options: z.output<typeof codeOptions>;
   #run: WandbRun | null = null;
   #file: string | null = null;
   #lastStep = 0;
 
   constructor(given: WandbLoggerOptions = {}) {
-    this.#options = parseOptions("WandbLogger", codeOptions, given) as WandbLoggerOptions & {
-      project: string;
-    };
+    this.#options = parseOptions("WandbLogger", codeOptions, given);
   }
 
   /** @throws UsageError if the package is not installed or there is no key */

@@ -1,6 +1,13 @@
-import type { Change } from "./windows.js";
-import { WINDOW } from "./windows.js";
-import { moved, numberAt, ROUNDING, Watch, type WatchedValues } from "./watch.js";
+import {
+  moved,
+  numberAt,
+  percent,
+  ROUNDING,
+  Watch,
+  WINDOW,
+  type Change,
+  type WatchedValues,
+} from "./watch.js";
 
 /** Minimum rise of the share of harmful probes. */
 const RISE = 0.2;
@@ -32,5 +39,3 @@ export class HarmWatch extends Watch {
     );
   }
 }
-
-const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;

@@ -2,5 +2,4 @@
 export { HarmWatch } from "./harm-watch.js";
 export { RunWatches } from "./run-watches.js";
 export { TRENDS, TrendWatch, type Trend } from "./trend-watch.js";
-export { Watch, type WatchedValues } from "./watch.js";
-export { type Change } from "./windows.js";
+export { Watch, type Change, type WatchedValues } from "./watch.js";

@@ -1,5 +1,4 @@
-import { moved, numberAt, Watch, type WatchedValues } from "./watch.js";
-import { WINDOW, type Change } from "./windows.js";
+import { moved, numberAt, percent, Watch, WINDOW, type Change, type WatchedValues } from "./watch.js";
 
 /** A metric that should not change too much. */
 export interface Trend {
@@ -38,7 +37,6 @@ export class TrendWatch extends Watch {
   }
 }
 
-const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 const decimals = (value: number): string => value.toFixed(2);
 
 /** At most half, or at least twice, the earlier value. */
