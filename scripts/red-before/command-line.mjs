@@ -14,15 +14,15 @@ export const COMMAND_LINE = [
     file: test("report/comparison-report"),
     test: "the report says the figures of both sides and the difference",
     source: source("report/comparison-report"),
-    from: '      "  with harmless probes only",\n      harmlessOf(first),',
-    to: '      "  with harmless probes only",\n      rateOf(first),',
+    from: "share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),",
+    to: "share(s.success_rate, s.n_successes, s.n_scored),",
   },
   {
     line: "10.1 the table does not show harmful probes",
     file: test("report/comparison-report"),
     test: "the report says the figures of both sides and the difference",
     source: source("report/comparison-report"),
-    from: '    ["harmful probes", harmfulOf(first), harmfulOf(second), ""],\n',
+    from: '    row("harmful probes", (s) => share(s.harmful_probe_rate, s.n_harmful_probes, s.n_probes)),\n',
     to: "",
   },
   {
@@ -30,7 +30,7 @@ export const COMMAND_LINE = [
     file: test("report/comparison-report"),
     test: "the report says the figures of both sides and the difference",
     source: source("report/comparison-report"),
-    from: '    ["distinct probes", distinctOf(first), distinctOf(second), kept(comparison.distinct_probes_kept)],\n',
+    from: '    row("distinct probes", distinctProbes, kept(comparison?.distinct_probes_kept ?? null)),\n',
     to: "",
   },
   {

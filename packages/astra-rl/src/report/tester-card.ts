@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
 import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
-import { rowsOf } from "./text-report.js";
+import { evaluationRows } from "./comparison-report.js";
 import { visible } from "./visible.js";
 
 type Section = Readonly<Record<string, unknown>>;
@@ -78,7 +78,7 @@ export function testerCard(source: TesterCardSource): string {
               ]
             : []),
           "",
-          ...rows(rowsOf({ summary: evaluation.summary, measured: evaluation.measured ?? null })),
+          ...rows(evaluationRows(evaluation).map(([name, figure]) => [name.trim(), figure])),
         ]),
     "",
     "## Limits",

@@ -7,7 +7,7 @@ import {
   type ReportRecord,
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
-import { evaluationReport, testOf } from "./comparison-report.js";
+import { evaluationRows, testOf } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { visible } from "./visible.js";
@@ -150,23 +150,17 @@ export function markdownReport(
   return `${lines.join("\n")}\n`;
 }
 
-type Evaluated = Pick<ReportEvaluation, "summary"> & Partial<Pick<ReportEvaluation, "measured">>;
-
-/** The rows of the table that `eval` prints, as pairs. */
-export const rowsOf = (evaluation: Evaluated): [string, string][] =>
-  keyedRows(evaluation).map(([, { name, value }]) => [name, value]);
-
-/** The same by a key: the name, and for an indented row the row that it belongs to, since intervals have the same name. */
-function keyedRows({ summary, measured }: Evaluated): [key: string, row: { name: string; value: string }][] {
+/** The figures of an evaluation by a key: their names, and for indented ones what they belong to, since intervals have the same name. */
+function keyedRows(evaluation: ReportEvaluation): [key: string, row: { name: string; value: string }][] {
   let parent = "";
   const seen = new Map<string, number>();
-  return evaluationReport({ summary, measured }).map((line) => {
-    const [name = "", ...rest] = line.trim().split(/ {3,}/);
-    if (!line.startsWith("  ")) parent = name;
+  return evaluationRows(evaluation).map(([label, value]) => {
+    const name = label.trim();
+    if (!label.startsWith("  ")) parent = name;
     const key = `${parent}/${name}`;
     const times = (seen.get(key) ?? 0) + 1;
     seen.set(key, times);
-    return [`${key}/${times}`, { name, value: rest.join(" ") }];
+    return [`${key}/${times}`, { name, value }];
   });
 }
 
