@@ -4,6 +4,7 @@ import { rolesOf, type LabelledEvaluation, type OneComparison } from "../evaluat
 import type { EvaluationSummary } from "../records/index.js";
 import { scorerName } from "./comparison-report.js";
 import { distinctProbes, percentBetween, plain, points, pointsBetween, pValue, share } from "./figures.js";
+import { markdownTable } from "./markdown.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -97,16 +98,5 @@ function nameOf(model: string): string {
 /** As lines of a terminal. */
 export const tableLines = ({ heading, rows }: Table): string[] => table(heading, rows);
 
-/** As Markdown, whose syntax is escaped in names. */
-export function tableMarkdown({ heading, rows }: Table): string[] {
-  const escaped = (text: string) => text.replace(/[\\`*_{}[\]<>#|~]/gu, (mark) => `\\${mark}`);
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => escaped(cell.trim())).join(" | ")} |`;
-  return [
-    line(heading),
-    `| --- |${heading
-      .slice(1)
-      .map(() => " --: |")
-      .join("")}`,
-    ...rows.map(line),
-  ];
-}
+/** As Markdown. */
+export const tableMarkdown = ({ heading, rows }: Table): string[] => markdownTable(heading, rows, "--:");
