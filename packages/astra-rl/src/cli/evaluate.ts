@@ -2,9 +2,16 @@ import { assembleEvaluator, describeMeasured, modelFormats, type ModelFormats } 
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import type { Prompt, PromptSplit } from "../datasets/index.js";
-import type { EvaluationRecord, ModelIdentity, ServerRecord } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  type EvaluationRecord,
+  type ModelIdentity,
+  type ServerRecord,
+} from "../records/index.js";
+import { evaluationReport, foundReport } from "../report/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
+import { NoVerdictError } from "./exit.js";
 import type { Output } from "./output.js";
 import { Progress } from "./progress.js";
 
@@ -61,4 +68,17 @@ export async function evaluate(
     ...(tester === undefined ? {} : { tester }),
   });
   return { measured, ...figures };
+}
+
+/** Shows an evaluation as text or JSON. @throws NoVerdictError if it says nothing about the target */
+export function showEvaluation(
+  command: string,
+  record: EvaluationRecord,
+  output: Output,
+  json: boolean,
+): void {
+  if (json) output.json(record);
+  else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+  const doubts = doubtsOfEvaluation(record.summary);
+  if (doubts.length > 0) throw new NoVerdictError(command, doubts);
 }

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { Command, Option } from "@commander-js/extra-typings";
@@ -9,10 +9,11 @@ import { Conversation, Message } from "../core/index.js";
 import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
-import { parseEvaluationRecord, type EvaluationRecord } from "../records/index.js";
+import type { EvaluationRecord } from "../records/index.js";
 import { hardenReport, type Hardened } from "../report/index.js";
 import { runProgram } from "./child.js";
 import { EXIT } from "./exit.js";
+import { readEvaluation } from "./files.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
 import { stopOnInterrupt } from "./interruption.js";
 import { downloadNotes, quietOption, wholeNumber } from "./options.js";
@@ -179,7 +180,7 @@ async function harden(
   ): Promise<EvaluationRecord> => {
     const path = join(folder, `${name}.json`);
     if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, "--tester", speaker, ...more]);
-    const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+    const record = readEvaluation(path);
     for (const [role, model] of [
       ["tester", speaker],
       ["target", listener],

@@ -1,6 +1,5 @@
-import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile } from "@astra-rl/torch";
 import {
   CSV_TABLES,
   csvReport,
@@ -11,6 +10,7 @@ import {
   type CsvTable,
 } from "../report/index.js";
 import type { ReportRecord } from "../records/index.js";
+import { writeResult } from "./files.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -48,8 +48,7 @@ export function reportCommand(streams: Streams) {
         streams.stdout.write(text);
         return;
       }
-      makeFolder(dirname(resolve(file)));
-      writeFileAtomic(file, [text]);
+      writeResult(file, text);
       output.note(`Wrote ${file}`);
     });
 }
