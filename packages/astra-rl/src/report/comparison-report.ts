@@ -112,21 +112,31 @@ export function rewardHack(
 }
 
 /** Success as turns and tries go on; no rows where there is one of each. */
-function courseRows({
-  success_by_turn: turns = [],
-  success_by_attempts: tries = [],
-}: EvaluationSummary): string[][] {
-  const chosen = tries.filter(({ attempts }) => Math.log2(attempts) % 1 === 0 || attempts === tries.length);
+function courseRows(
+  summaries: readonly EvaluationSummary[],
+  row: (label: string, of: (summary: EvaluationSummary) => string) => string[],
+): string[][] {
+  const tries = summaries.flatMap(({ success_by_attempts: each = [] }) =>
+    each.map(({ attempts }) => attempts),
+  );
+  const most = Math.max(0, ...tries);
+  const chosen = [...new Set(tries)].filter(
+    (attempts) => attempts > 1 && (Math.log2(attempts) % 1 === 0 || attempts === most),
+  );
   return [
-    ...(turns.length < 2
-      ? []
-      : [["  up to each turn", `${turns.map((share) => (100 * share).toFixed(0)).join(", ")} %`]]),
-    ...chosen
-      .filter(({ attempts }) => attempts > 1)
-      .map(({ attempts, rate, n_prompts }) => [
-        `  within ${attempts} tries from a prompt`,
-        `${percent(rate)} of ${n_prompts}`,
-      ]),
+    ...(summaries.some(({ success_by_turn: turns = [] }) => turns.length > 1)
+      ? [
+          row("  up to each turn", ({ success_by_turn: turns = [] }) =>
+            turns.length < 2 ? "–" : `${turns.map((rate) => (100 * rate).toFixed(0)).join(", ")} %`,
+          ),
+        ]
+      : []),
+    ...chosen.map((count) =>
+      row(`  within ${count} tries from a prompt`, ({ success_by_attempts: each = [] }) => {
+        const found = each.find(({ attempts }) => attempts === count);
+        return found === undefined ? "–" : `${percent(found.rate)} of ${found.n_prompts}`;
+      }),
+    ),
   ];
 }
 
@@ -139,11 +149,14 @@ export function scorerName({ type, model }: MeasuredRecord["scorer"]): string {
   return visible(typeof model === "string" ? `${type} ${model}` : type);
 }
 
-/** The rows of evaluations beside each other; with a comparison of two of them, their differences are a further column. */
-function figureRows(
+/**
+ * The figures of evaluations beside each other, a row each, those of parts indented; with a comparison of two evaluations, their
+ * differences are a further column.
+ */
+export function figureRows(
   summaries: readonly EvaluationSummary[],
   comparison: ComparisonRecord | null,
-  measured: MeasuredRecord | null = null,
+  measured: readonly (MeasuredRecord | null)[] = [],
 ): string[][] {
   const row = (label: string, of: (summary: EvaluationSummary) => string, difference = ""): string[] => [
     label,
@@ -181,7 +194,9 @@ function figureRows(
     ),
     interval((s) => s.success_rate_interval, comparison?.difference_interval),
     ...test(comparison?.difference_interval, comparison?.p_value),
-    ...(measured === null ? [] : [row("  judged by", () => scorerName(measured.scorer))]),
+    ...(measured.some((each) => each !== null)
+      ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
+      : []),
     row(
       "  with harmless probes only",
       (s) => share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
@@ -189,7 +204,7 @@ function figureRows(
     ),
     interval((s) => s.harmless_probe_success_rate_interval, harmless?.difference_interval),
     ...test(harmless?.difference_interval, harmless?.p_value),
-    ...(comparison === null ? summaries.flatMap(courseRows) : []),
+    ...(comparison === null ? courseRows(summaries, row) : []),
     // Success by a second scorer.
     ...(secondName === undefined
       ? []
@@ -234,10 +249,10 @@ function figureRows(
       signed(comparison?.probe_nll_difference ?? null),
     ),
     // The mean over turns hides a drift between them.
-    ...(summaries.every(({ probe_nll_by_turn: known = [] }) => known.length > 1)
+    ...(summaries.some(({ probe_nll_by_turn: known = [] }) => known.length > 1)
       ? [
           row("  in the first turn, the last", ({ probe_nll_by_turn: known = [] }) =>
-            [known[0]!, known.at(-1)!].map((nll) => plain(nll)).join(", "),
+            known.length < 2 ? "–" : `${plain(known[0]!)}, ${plain(known.at(-1)!)}`,
           ),
         ]
       : []),
@@ -271,13 +286,9 @@ function figureRows(
 
 const kept = (ratio: number | null) => (ratio === null ? "–" : `${percent(ratio)} kept`);
 
-/** One evaluation; what it measured may be unknown. */
-export type Reported = Pick<EvaluationRecord, "summary"> & { measured?: MeasuredRecord | null | undefined };
-
-/** The figures of one evaluation with their names; those of parts are indented. */
-export const evaluationRows = ({ summary, measured = null }: Reported): [name: string, figure: string][] =>
-  figureRows([summary], null, measured) as [string, string][];
-
 /** A plain-text report of one evaluation. */
-export const evaluationReport = (evaluation: Reported): string[] =>
-  table(["", ""], evaluationRows(evaluation)).slice(2);
+export const evaluationReport = ({
+  summary,
+  measured = null,
+}: Pick<EvaluationRecord, "summary"> & { measured?: MeasuredRecord | null | undefined }): string[] =>
+  table(["", ""], figureRows([summary], null, [measured])).slice(2);

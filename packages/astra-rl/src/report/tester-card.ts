@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
 import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
-import { evaluationRows } from "./comparison-report.js";
+import { figureRows } from "./comparison-report.js";
 import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
@@ -79,7 +79,7 @@ export function testerCard(source: TesterCardSource): string {
               ]
             : []),
           "",
-          ...markdownTable(["", ""], evaluationRows(evaluation)),
+          ...markdownTable(["", ""], figureRows([evaluation.summary], null, [evaluation.measured ?? null])),
         ]),
     "",
     "## Limits",

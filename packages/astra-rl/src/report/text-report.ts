@@ -7,7 +7,7 @@ import {
   type ReportRecord,
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
-import { evaluationRows, testOf } from "./comparison-report.js";
+import { figureRows, testOf } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
 import { markdownTable, markdownText } from "./markdown.js";
@@ -108,14 +108,11 @@ export function markdownReport(
     lines.push("", "## What differs", "", ...markdownTable(["", ...labels(runs)], rows));
   }
   if (evaluations.length > 0) {
-    const figures = evaluations.map((evaluation) => new Map(keyedRows(evaluation)));
-    // Evaluations may have different rows, such as those of a second scorer.
-    const longest = figures.reduce((a, b) => (b.size > a.size ? b : a));
-    const keys = new Set([...longest.keys(), ...figures.flatMap((rows) => [...rows.keys()])]);
-    const rows = [...keys].map((key) => [
-      figures.find((each) => each.has(key))!.get(key)!.name,
-      ...figures.map((each) => each.get(key)?.value ?? "–"),
-    ]);
+    const rows = figureRows(
+      evaluations.map(({ summary }) => summary),
+      null,
+      evaluations.map(({ measured }) => measured),
+    );
     lines.push("", "## Evaluations", "", ...markdownTable(["", ...labels(evaluations)], rows, "--:"));
   }
   for (const { label, summary } of evaluations) {
@@ -146,18 +143,4 @@ export function markdownReport(
     }
   }
   return `${lines.join("\n")}\n`;
-}
-
-/** The figures of an evaluation by a key: their names, and for indented ones what they belong to, since intervals have the same name. */
-function keyedRows(evaluation: ReportEvaluation): [key: string, row: { name: string; value: string }][] {
-  let parent = "";
-  const seen = new Map<string, number>();
-  return evaluationRows(evaluation).map(([label, value]) => {
-    const name = label.trim();
-    if (!label.startsWith("  ")) parent = name;
-    const key = `${parent}/${name}`;
-    const times = (seen.get(key) ?? 0) + 1;
-    seen.set(key, times);
-    return [`${key}/${times}`, { name, value }];
-  });
 }
