@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { EXIT } from "./exit.js";
 
@@ -24,8 +24,12 @@ export function runProgram(
   });
   const stop = () => void child.kill("SIGINT");
   signal.addEventListener("abort", stop, { once: true });
-  return new Promise<number>((resolve, reject) => {
+  return exitOf(child).finally(() => signal.removeEventListener("abort", stop));
+}
+
+/** The exit code of a process, once it has ended. */
+export const exitOf = (child: ChildProcess): Promise<number> =>
+  new Promise((resolve, reject) => {
     child.once("error", reject);
     child.once("exit", (code) => resolve(code ?? EXIT.failed));
-  }).finally(() => signal.removeEventListener("abort", stop));
-}
+  });

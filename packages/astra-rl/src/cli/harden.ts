@@ -16,7 +16,7 @@ import { EXIT } from "./exit.js";
 import { readEvaluation } from "./files.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
 import { stopOnInterrupt } from "./interruption.js";
-import { downloadNotes, quietOption, wholeNumber } from "./options.js";
+import { downloadNotes, quietOption, repeated, wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { requireAlone } from "./ranks.js";
 
@@ -35,7 +35,7 @@ export function hardenCommand(streams: Streams) {
     .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
     .addOption(
       new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
-        (text, before: string[] | undefined) => [...(before ?? []), text],
+        repeated(String),
       ),
     )
     .option("--no-new-tester", "train no second tester against the hardened target")
@@ -234,19 +234,26 @@ async function harden(
   return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
 }
 
-async function factsOf(target: string, format: ModelFormat, output: Output): Promise<TargetFacts> {
-  const source = modelSource(target);
-  const shelf = await ModelShelf.open(
-    { inferenceDtype: "float32", hub: downloadNotes(output) },
-    { target: [source] },
-  );
-  try {
+const factsOf = (target: string, format: ModelFormat, output: Output): Promise<TargetFacts> =>
+  withTarget(modelSource(target), output, async (shelf) => {
     const { model, tokenizer } = await shelf.frozen("target");
     const names = [...model.projections().keys()].map((name) => name.split(".").at(-1)!);
     return {
       targetModules: [...new Set(names)].filter((name) => !/^(lm_head|embed_out)$/u.test(name)),
       isChat: makeFormat("models.target", tokenizer, "target", format, new Date()) instanceof ChatFormat,
     };
+  });
+
+/** Works with a checkpoint as the target. */
+async function withTarget<T>(
+  source: string,
+  output: Output,
+  work: (shelf: ModelShelf) => Promise<T>,
+): Promise<T> {
+  const options = { inferenceDtype: "float32", hub: downloadNotes(output) } as const;
+  const shelf = await ModelShelf.open(options, { target: [source] });
+  try {
+    return await work(shelf);
   } finally {
     shelf.dispose();
   }
@@ -270,11 +277,7 @@ async function perplexities(
     });
   });
   const chosen = controls.slice(0, MOST_CONTROLS);
-  const shelf = await ModelShelf.open(
-    { inferenceDtype: "float32", hub: downloadNotes(output) },
-    { target: [models[0]] },
-  );
-  try {
+  return withTarget(models[0], output, async (shelf) => {
     const format = formatOf(setting);
     const perplexity = async (source: string) => {
       const { model, tokenizer } = await shelf.frozen("target", source);
@@ -301,7 +304,5 @@ async function perplexities(
       perplexityAfter: await perplexity(models[1]),
       nControls: chosen.length,
     };
-  } finally {
-    shelf.dispose();
-  }
+  });
 }

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { AstraError, distributed, UsageError } from "@astra-rl/torch";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
 import { packageVersion } from "../assembly/index.js";
-import { PROGRAM } from "./child.js";
+import { exitOf, PROGRAM } from "./child.js";
 import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
 import { StoppedError } from "./interruption.js";
 import { wholeNumber } from "./options.js";
@@ -131,15 +131,7 @@ async function runProcesses(count: number, command: CommandUnknownOpts): Promise
     return code;
   };
   try {
-    const codes = await Promise.all(
-      children.map(
-        (child) =>
-          new Promise<number>((resolve, reject) => {
-            child.once("error", reject);
-            child.once("exit", (code) => resolve(end(code ?? EXIT.failed)));
-          }),
-      ),
-    );
+    const codes = await Promise.all(children.map((child) => exitOf(child).then(end)));
     // That of rank 0 says what the run came to.
     const code = codes.find((each) => each !== EXIT.done);
     if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);

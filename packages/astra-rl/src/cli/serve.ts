@@ -15,6 +15,7 @@ import {
   noteHubModel,
   quietOption,
   readCommandConfiguration,
+  repeated,
   wholeNumber,
 } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
@@ -24,11 +25,13 @@ const adapterOption = () =>
   new Option(
     "--adapter <name=folder>",
     "a LoRA adapter of the model, under a name of its own; repeatable",
-  ).argParser((text, before: [name: string, folder: string][] | undefined) => {
-    const at = text.indexOf("=");
-    if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("It must be NAME=FOLDER.");
-    return [...(before ?? []), [text.slice(0, at), text.slice(at + 1)] as [string, string]];
-  });
+  ).argParser(
+    repeated((text): [name: string, folder: string] => {
+      const at = text.indexOf("=");
+      if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("It must be NAME=FOLDER.");
+      return [text.slice(0, at), text.slice(at + 1)];
+    }),
+  );
 
 /** `astra-rl serve`: a model of this machine behind OpenAI's API, as a target, or as an attacker for other tools. */
 export function serveCommand(streams: Streams) {

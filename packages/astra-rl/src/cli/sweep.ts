@@ -10,6 +10,7 @@ import { parseEvaluationLine } from "../records/index.js";
 import { linesOf, percent, plain, table } from "../report/index.js";
 import { runProgram } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
+import { repeated } from "./options.js";
 import type { Output } from "./output.js";
 
 /** Runs that one command may train. */
@@ -46,7 +47,7 @@ export const gridOption = () =>
   new Option(
     "--grid <key=values>",
     "train a run for each of these values, such as training.learningRate=1e-4,3e-4; repeatable",
-  ).argParser((text, before: string[] | undefined) => [...(before ?? []), text]);
+  ).argParser(repeated(String));
 
 function seedsOf(text: string): number[] {
   const seeds = text.split(",").flatMap((part) => {

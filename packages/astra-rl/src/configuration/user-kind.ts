@@ -1,4 +1,5 @@
 import { AstraError, describeValue, UsageError } from "@astra-rl/torch";
+import type { z } from "zod";
 import { hasMethods } from "../options/index.js";
 import {
   messageOf,
@@ -22,17 +23,7 @@ import type { KindNeeds, KindParts, LoadableSystem, Made, Role } from "../kinds/
 
 /** A schema of any library that implements standardschema.dev, such as zod. */
 export interface StandardSchema {
-  readonly "~standard": {
-    validate(value: unknown): StandardResult | Promise<StandardResult>;
-  };
-}
-
-export type StandardResult =
-  { readonly value: unknown; readonly issues?: undefined } | { readonly issues: readonly StandardIssue[] };
-
-export interface StandardIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+  readonly "~standard": Pick<z.core.$ZodStandardSchema<z.ZodType>, "validate">;
 }
 
 /** A kind from a user module. */
