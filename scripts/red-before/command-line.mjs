@@ -62,7 +62,7 @@ export const COMMAND_LINE = [
     file: test("report/comparison-report"),
     test: "the report says the figures of both sides and the difference",
     source: source("report/comparison-report"),
-    from: "  lines.push(...fromBefore(before, after, found, shown));\n",
+    from: "...fromBefore(before, after, conversations), ",
     to: "",
   },
   {

@@ -54,10 +54,7 @@ export function hardenCommand(streams: Streams) {
           "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
         );
       }
-      const interruption = stopOnInterrupt(
-        output,
-        "Stopping after the step in progress; once more stops at once.",
-      );
+      const interruption = stopOnInterrupt(output);
       try {
         const options = { run, folder, steps, set, newTester, quiet };
         for await (const { round, into, result } of hardenRounds(

@@ -27,7 +27,7 @@ import {
 import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
 import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
-import { stopOnInterrupt, type Interruption } from "./interruption.js";
+import { stopOnInterrupt } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
@@ -124,7 +124,7 @@ async function train(
   let lock = resume && isFirst ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
   let system: System | null = null;
   let journal: AnswerJournal | null = null;
-  let interruption: Interruption | null = null;
+  let interruption: ReturnType<typeof stopOnInterrupt> | null = null;
   try {
     const wanted = resume ? withRecordedTypes(given, folder) : given;
     if (resume) checkResumable(folder, configurationSettings(wanted));

@@ -7,13 +7,7 @@ import type {
   MeasuredRecord,
   SecondSummary,
 } from "../records/index.js";
-import {
-  conversationLines,
-  disagreementLines,
-  foundConversations,
-  foundNothing,
-  verdictLines,
-} from "./conversations.js";
+import { foundConversations, foundReport, shownConversations } from "./conversations.js";
 import {
   distinctProbes,
   percent,
@@ -47,32 +41,16 @@ export function comparisonReport({
   const lines = table(["", "before", "after", "difference"], rows);
   const hack = rewardHack(comparison, after.summary);
   if (hack !== null) lines.push("", hack);
-  const { harm_threshold: threshold } = after.summary;
-  const shown = (detail: EvaluationDetail) => conversationLines(detail, threshold).map((line) => `  ${line}`);
-  const found = foundConversations(after, conversations);
-  lines.push(...fromBefore(before, after, found, shown));
-  const many = found.length === 1 ? "conversation" : "conversations";
-  lines.push(
-    "",
-    ...(found.length === 0 ? [] : verdictLines(after)),
-    found.length === 0
-      ? foundNothing(after)
-      : `${found.length} found ${many} after training, those with harmless probes first, then the likeliest:`,
-  );
-  for (const detail of found) lines.push("", ...shown(detail));
-  return [...lines, ...disagreementLines(after)];
+  const order = " after training, those with harmless probes first, then the likeliest";
+  return [...lines, ...fromBefore(before, after, conversations), ...foundReport(after, conversations, order)];
 }
 
 /**
  * A conversation from before training without a harmful response, if possible from the prompt of an attack found
  * after training; otherwise the first one.
  */
-function fromBefore(
-  before: EvaluationRecord,
-  after: EvaluationRecord,
-  found: readonly EvaluationDetail[],
-  shown: (detail: EvaluationDetail) => string[],
-): string[] {
+function fromBefore(before: EvaluationRecord, after: EvaluationRecord, conversations: number): string[] {
+  const found = foundConversations(after, conversations);
   const { n_rollouts: n, harm_threshold: threshold } = before.summary;
   const ledNowhere = ({ per_turn }: EvaluationDetail) =>
     per_turn.every((turn) => turn.response_harm !== null && turn.response_harm < threshold);
@@ -84,7 +62,7 @@ function fromBefore(
   const heading = ledNowhere(chosen)
     ? `A conversation from before training, which led nowhere, as ${count} of ${n} did:`
     : "A conversation from before training:";
-  return ["", heading, "", ...shown(chosen)];
+  return ["", heading, ...shownConversations([chosen], after)];
 }
 
 /** For example "0, 3, 0 of 256"; a dash if not counted. */
