@@ -1,4 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { EXIT } from "./exit.js";
 
@@ -28,8 +31,16 @@ export function runProgram(
 }
 
 /** The exit code of a process, once it has ended. */
-export const exitOf = (child: ChildProcess): Promise<number> =>
-  new Promise((resolve, reject) => {
-    child.once("error", reject);
-    child.once("exit", (code) => resolve(code ?? EXIT.failed));
-  });
+export async function exitOf(child: ChildProcess): Promise<number> {
+  const [code] = (await once(child, "exit")) as [number | null];
+  return code ?? EXIT.failed;
+}
+
+/** The command that trains in a folder, or goes on there. */
+export const trainArguments = (config: string, folder: string): string[] => [
+  "train",
+  config,
+  "--run-dir",
+  folder,
+  ...(existsSync(join(folder, "checkpoints", "last")) ? ["--resume"] : []),
+];

@@ -15,18 +15,6 @@ import { NoVerdictError } from "./exit.js";
 import type { Output } from "./output.js";
 import { Progress } from "./progress.js";
 
-export interface EvaluateOptions {
-  split: PromptSplit;
-  prompts: readonly Prompt[];
-  /** The tester, if it is not the configured one. */
-  tester?: ModelIdentity;
-  /** How local models read conversations, and what servers do. */
-  formats?: ModelFormats;
-  servers?: Record<string, ServerRecord>;
-  /** Called after each rollout; an exception ends the evaluation. */
-  onRollout?: (done: number, total: number) => void;
-}
-
 /** Evaluates the system of a configuration and shows progress. */
 export async function evaluate(
   configuration: Configuration,
@@ -39,7 +27,17 @@ export async function evaluate(
     formats = modelFormats(system, prompts),
     servers = {},
     onRollout,
-  }: EvaluateOptions,
+  }: {
+    split: PromptSplit;
+    prompts: readonly Prompt[];
+    /** The tester, if it is not the configured one. */
+    tester?: ModelIdentity;
+    /** How local models read conversations, and what servers do. */
+    formats?: ModelFormats;
+    servers?: Record<string, ServerRecord>;
+    /** Called after each rollout; an exception ends the evaluation. */
+    onRollout?: (done: number, total: number) => void;
+  },
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
   const evaluator = await assembleEvaluator(configuration, system, prompts);

@@ -11,7 +11,7 @@ import { compareEvaluations } from "../evaluation/index.js";
 import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
 import type { EvaluationRecord } from "../records/index.js";
 import { hardenReport, type Hardened } from "../report/index.js";
-import { runProgram } from "./child.js";
+import { runProgram, trainArguments } from "./child.js";
 import { EXIT } from "./exit.js";
 import { readEvaluation } from "./files.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
@@ -165,10 +165,8 @@ async function harden(
     if (code !== EXIT.done && code !== EXIT.noVerdict)
       throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
   };
-  const train = (what: string, config: string, into: string, more: readonly string[]) => {
-    const resumes = existsSync(join(into, "checkpoints", "last")) ? ["--resume"] : [];
-    return stage(what, ["train", config, "--run-dir", into, ...more, ...resumes]);
-  };
+  const train = (what: string, config: string, into: string, more: readonly string[]) =>
+    stage(what, [...trainArguments(config, into), ...more]);
   const evaluate = async (
     what: string,
     name: string,

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { basename, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "@commander-js/extra-typings";
 import { Codec, ContinuousBatch, type LoadedCausalLM } from "@astra-rl/lm";
@@ -134,10 +135,7 @@ export function serveCommand(streams: Streams) {
           output,
           "Stopping after the requests in progress; once more stops at once.",
         );
-        await new Promise<void>((done) => {
-          if (interruption.signal.aborted) done();
-          else interruption.signal.addEventListener("abort", () => done(), { once: true });
-        });
+        if (!interruption.signal.aborted) await once(interruption.signal, "abort");
         await running.stop();
         interruption.end();
       } finally {

@@ -15,13 +15,13 @@ import {
 
 export interface FetchOptions {
   /** Required SHA-256. Without it, later downloads must match the first one. */
-  sha256?: string;
+  sha256?: string | undefined;
   /** Makes no requests. */
   offline?: boolean;
   /** Base of the exponential wait between attempts, milliseconds. Default 500. */
-  retryDelay?: number;
+  retryDelay?: number | undefined;
   /** Aborts an attempt that receives no data for this long, milliseconds. Default 30 000. */
-  stallTimeout?: number;
+  stallTimeout?: number | undefined;
 }
 
 const ATTEMPTS = 4;
@@ -45,12 +45,11 @@ export async function fetchFile(
 ): Promise<void> {
   const byHand = `download ${url} by other means, and put it at ${path}`;
   if (existsSync(path)) {
-    const expected = sha256 ?? null;
-    if (expected === null && existsSync(join(dirname(path), DIGESTS))) checkDigest(path);
+    if (sha256 === undefined && existsSync(join(dirname(path), DIGESTS))) checkDigest(path);
     const found = fileDigest(path);
-    if (expected !== null && found !== expected) {
+    if (sha256 !== undefined && found !== sha256) {
       throw new UsageError(
-        `${path}: is not the file that ${title} must be (SHA-256 ${found} instead of ${expected}); delete it to fetch it again`,
+        `${path}: is not the file that ${title} must be (SHA-256 ${found} instead of ${sha256}); delete it to fetch it again`,
       );
     }
     pin(path, found);
