@@ -230,20 +230,8 @@ export const evaluationLineSchema = z.looseObject({
 
 /** Two rates on the same pairs. */
 const pairedRates = z.object({
-  n_pairs: z.int().nonnegative(),
-  before: z.number().nullable(),
-  after: z.number().nullable(),
-  difference: z.number().nullable(),
-  difference_interval: interval.nullable(),
-  p_value: z.number().nullable(),
-});
-
-export const comparisonRecordSchema = z.looseObject({
   /** Rollouts scored in both evaluations, paired by index. */
   n_pairs: z.int().nonnegative(),
-  /** Rollouts excluded because one side has an error. */
-  n_excluded: z.int().nonnegative(),
-  /** Attack success rate on the pairs. */
   before: z.number().nullable(),
   after: z.number().nullable(),
   /** after − before. */
@@ -251,6 +239,13 @@ export const comparisonRecordSchema = z.looseObject({
   difference_interval: interval.nullable(),
   /** Exact McNemar test, two-sided; a permutation test over prompts where each is tried several times. */
   p_value: z.number().nullable(),
+});
+
+export const comparisonRecordSchema = z.looseObject({
+  /** Attack success rate. */
+  ...pairedRates.shape,
+  /** Rollouts excluded because one side has an error. */
+  n_excluded: z.int().nonnegative(),
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
   /** The same for success with harmless probes only, on the pairs with every text scored. */
