@@ -61,18 +61,15 @@ export async function fetchFile(
     );
   }
   for (let tries = 1; ; tries++) {
-    const result = await attempt(url, stallTimeout);
-    const found = "bytes" in result ? createHash("sha256").update(result.bytes).digest("hex") : null;
-    if ("bytes" in result && (sha256 === undefined || found === sha256)) {
+    const result = await attempt(url, sha256, stallTimeout);
+    if ("bytes" in result) {
       makeFolder(dirname(path));
       explainDiskErrors(path, () => writeFileAtomic(path, [result.bytes]));
-      pin(path, found!);
+      pin(path, result.digest);
       return;
     }
-    const problem = "bytes" in result ? `SHA-256 ${found}, expected ${sha256}` : result.problem;
-    const isFinal = "problem" in result && result.isFinal;
+    const { problem, isFinal, what = "cannot be fetched" } = result;
     if (isFinal || tries >= ATTEMPTS) {
-      const what = "bytes" in result ? "what came is not the file that it must be" : "cannot be fetched";
       throw new UsageError(`${title}: ${what} (${problem}, ${url}); try again later, or ${byHand}`);
     }
     await wait(retryDelay * 2 ** (tries - 1));
@@ -85,10 +82,10 @@ function pin(path: string, digest: string): void {
   explainDiskErrors(path, () => writeDigests(dirname(path), new Map([[basename(path), digest]])));
 }
 
-type Attempt = { bytes: Buffer } | { problem: string; isFinal: boolean };
+type Attempt = { bytes: Buffer; digest: string } | { problem: string; isFinal: boolean; what?: string };
 
 /** One request, following redirects; any response other than the complete file is a problem. */
-async function attempt(url: string, stallTimeout: number): Promise<Attempt> {
+async function attempt(url: string, sha256: string | undefined, stallTimeout: number): Promise<Attempt> {
   const controller = new AbortController();
   let watchdog = setTimeout(() => controller.abort(), stallTimeout);
   try {
@@ -111,7 +108,11 @@ async function attempt(url: string, stallTimeout: number): Promise<Attempt> {
       if (received > MOST_BYTES) return { problem: `more than ${MOST_BYTES} bytes`, isFinal: true };
       chunks.push(chunk);
     }
-    return { bytes: Buffer.concat(chunks) };
+    const bytes = Buffer.concat(chunks);
+    const digest = createHash("sha256").update(bytes).digest("hex");
+    if (sha256 === undefined || digest === sha256) return { bytes, digest };
+    const what = "what came is not the file that it must be";
+    return { problem: `SHA-256 ${digest}, expected ${sha256}`, isFinal: false, what };
   } catch (error) {
     const reason = controller.signal.aborted ? "nothing came for too long" : "the connection failed";
     const cause = (error as { cause?: { code?: string } }).cause?.code;
