@@ -22,7 +22,7 @@ import { presetReward, Reward, type WeightedTerm } from "../reward/index.js";
 import { HFASTSystem, HFEvaluationSystem } from "../system/index.js";
 import { restoreTester } from "../training/index.js";
 import { modelSource } from "./model-source.js";
-import { secondScorers } from "./system-models.js";
+import { judgesOf, type Judges } from "./system-models.js";
 import { algorithmNeeds, assembleEmbedder, assembleScorer, makePart, makeScorer } from "./parts.js";
 
 /**
@@ -123,10 +123,6 @@ async function ownSystem(
     // A system loaded with models has already loaded its tester.
     if (purpose === "evaluate" && tester !== undefined && !isLoaded)
       await restoreTester(system, savedTester(tester));
-    const judgesOwn = (system as { scorer?: unknown }).scorer === judges.scorer;
-    // If the system does not use these judges itself, it cannot free them.
-    if (!judgesOwn) disposeTogether(system, Object.values(judges));
-    judgesOf.set(system, judges);
     return system;
   });
 }
@@ -137,9 +133,6 @@ function savedTester(tester: ModelSetting): string {
   if (folder !== null) return folder;
   throw new UsageError("models.tester: a system of your own restores its tester from a folder; name one");
 }
-
-/** The scorer and embedder of runs with a custom system. */
-export const judgesOf = new WeakMap<System, Judges>();
 
 /** Frees additional parts when the system is disposed of. */
 function disposeTogether(system: System, parts: readonly { dispose(): void }[]): void {
@@ -179,37 +172,30 @@ export async function assembleEvaluationSystem<T extends System = HFEvaluationSy
   return system as unknown as T;
 }
 
-/** The scorer and embedder of a run, freed with the system that receives them. */
-interface Judges {
-  scorer: Scorer;
-  embedder: Embedder;
-  reward: Reward;
-}
-
-/** Creates the scorer and embedder, and a system with them; frees everything on failure. */
+/** Creates the judges of a configuration, and a system with them; frees everything on failure. */
 async function withJudges(
   configuration: Configuration,
   hub: HubOptions,
-  load: (judges: Judges) => Promise<System>,
+  load: (judges: Omit<Judges, "second">) => Promise<System>,
 ): Promise<System> {
-  const judges: Partial<Judges> = {};
-  let second: Scorer | null = null;
+  const made: Partial<Judges> = {};
   try {
-    const scorer = (judges.scorer = await assembleScorer(configuration, hub));
-    const embedder = (judges.embedder = await assembleEmbedder(configuration));
-    const reward = await assembleReward(configuration, scorer, embedder, hub);
-    judges.reward = reward;
+    const scorer = (made.scorer = await assembleScorer(configuration, hub));
+    const embedder = (made.embedder = await assembleEmbedder(configuration));
+    const reward = (made.reward = await assembleReward(configuration, scorer, embedder, hub));
     const { secondScorer } = configuration.evaluation;
-    if (secondScorer !== undefined)
-      second = await makeScorer(secondScorer, { seed: configuration.seed, hub });
+    const { seed } = configuration;
+    if (secondScorer !== undefined) made.second = await makeScorer(secondScorer, { seed, hub });
     const system = await withMemoryAdvice("load", () => load({ scorer, embedder, reward }));
-    if (second !== null) {
-      disposeTogether(system, [second]);
-      secondScorers.set(system, second);
-    }
+    judgesOf.set(system, { ...made, scorer, embedder, reward });
+    const { second = null, ...judges } = made;
+    // If the system does not use these judges itself, it cannot free them.
+    const isTheirs = (system as { scorer?: unknown }).scorer === scorer;
+    const unowned = [...(isTheirs ? [] : Object.values(judges)), ...(second === null ? [] : [second])];
+    if (unowned.length > 0) disposeTogether(system, unowned);
     return system;
   } catch (error) {
-    for (const part of [...Object.values(judges), ...(second === null ? [] : [second])]) disposeOnce(part);
+    for (const part of Object.values(made)) disposeOnce(part);
     throw error;
   }
 }

@@ -33,10 +33,8 @@ import {
 import { isEmbedded } from "./model-source.js";
 import { untoldModel } from "./model-formats.js";
 import { loadPrompts } from "./prompts.js";
-import { secondScorers } from "./system-models.js";
+import { judgesOf } from "./system-models.js";
 import { makePart } from "./parts.js";
-
-import { judgesOf } from "./assemble-system.js";
 
 /**
  * The initial states of rollouts: the prompts, as texts where models are not told who says what; for a custom system
@@ -118,7 +116,7 @@ export async function assembleEvaluator<E extends AnyEvaluator = ASTEvaluator>(
   if (!startsFromPrompts) refuseRepeats(`the sampler ${sampler.type} does not start from prompts`);
   const evaluated = !startsFromPrompts ? prompts.map((_, episode) => ({ seed, episode })) : starts;
   const { scorer, embedder } = system as Partial<ASTSystem>;
-  const secondScorer = secondScorers.get(system);
+  const secondScorer = judges?.second;
   const evaluator: unknown = new ASTEvaluator(paths, evaluated, {
     threshold,
     repeats: evaluation.repeats,

@@ -8,6 +8,7 @@ export {
   assembleSampler,
   assembleTrainer,
   trustsEmbeddedScorer,
+  type AssembledTrainer,
 } from "./assemble.js";
 export { assembleEvaluationSystem, assembleReward, assembleSystem } from "./assemble-system.js";
 export { modelFormats, withToday, type ModelFormats } from "./model-formats.js";

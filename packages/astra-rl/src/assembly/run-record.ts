@@ -192,14 +192,16 @@ async function modelIdentities(
 const serversIn = (servers: Record<string, ServerRecord>) =>
   Object.keys(servers).length === 0 ? {} : { servers };
 
-/** Identifies a model by its files; a server shows none. */
+/** Identifies a model by its files: of a checkpoint, or of the module that creates it; a server shows none. */
 async function configuredIdentity(
   configuration: Configuration,
   { model, source }: Pick<ConfiguredModel, "model" | "source">,
   hub: HubOptions,
 ): Promise<ModelIdentity> {
   if (source === "checkpoint") return modelIdentity(model, hub);
-  return source === "module" ? moduleIdentity(configuration, model) : { model, files: {} };
+  if (source === "server") return { model, files: {} };
+  const file = model.slice(0, model.lastIndexOf("#"));
+  return { model, files: { [file]: (configuration.modules ?? {})[file]! } };
 }
 
 /**
@@ -211,12 +213,6 @@ export async function modelIdentity(model: string, hub: HubOptions = {}): Promis
   // A tokenizer is not required here.
   const folder = await resolveCheckpoint(modelSource(model), { ...hub, needsTokenizer: false });
   return identityOf(model, folder, (name) => CHECKPOINT_FILE.test(name));
-}
-
-/** Identifies a model created by a module, by the module's file. */
-function moduleIdentity({ modules = {} }: Configuration, model: string): ModelIdentity {
-  const file = model.slice(0, model.lastIndexOf("#"));
-  return { model, files: { [file]: modules[file]! } };
 }
 
 function identityOf(model: string, folder: string, reads: (name: string) => boolean): ModelIdentity {

@@ -1,5 +1,6 @@
-import type { Scorer, System } from "../core/index.js";
+import type { Embedder, Scorer, System } from "../core/index.js";
 import { JudgeScorer, ServedModel } from "../http/index.js";
+import type { Reward } from "../reward/index.js";
 import { ComposedScorer } from "../scorer/index.js";
 
 /** All models of a system; null for a system that does not tell. */
@@ -11,13 +12,22 @@ export function modelsOf(system: System): object[] | null {
   return all.filter((model) => typeof model === "object" && model !== null);
 }
 
-/** The second scorers of evaluations, which are no part of a system and are freed with it. */
-export const secondScorers = new WeakMap<System, Scorer>();
+/** What judges the texts of a run, freed with its system. */
+export interface Judges {
+  scorer: Scorer;
+  embedder: Embedder;
+  reward: Reward;
+  /** That of evaluations, if they have one. */
+  second?: Scorer;
+}
+
+/** The judges of a system that was made from a configuration. A system of one's own need not know them. */
+export const judgesOf = new WeakMap<System, Judges>();
 
 /** The models of a system that a server runs, the judges of its evaluations included. */
 export function servedModels(system: System): ServedModel[] {
   const { scorer } = (system as { parts?: { scorer?: Scorer } }).parts ?? {};
-  const judges = [scorer, secondScorers.get(system)].flatMap(judgesIn);
+  const judges = [scorer, judgesOf.get(system)?.second].flatMap(judgesIn);
   return [...(modelsOf(system) ?? []), ...judges].filter((model) => model instanceof ServedModel);
 }
 

@@ -1,11 +1,10 @@
 import { readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, UsageError } from "@astra-rl/torch";
 import { auditEvaluation, auditItems } from "../evaluation/index.js";
 import { csvOf, parseCsv } from "../export/index.js";
-import { parseEvaluationRecord } from "../records/index.js";
 import { auditReport } from "../report/index.js";
+import { readEvaluation, writeResult } from "./files.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -30,13 +29,12 @@ export function auditCommand(streams: Streams) {
       if ((sample === undefined) === (sheet === undefined)) {
         throw new UsageError("audit: give --sample N to write a sheet, or --sheet FILE to read one");
       }
-      const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+      const record = readEvaluation(path);
       if (sheet === undefined) {
         checkReplaceableFile(file);
         const items = auditItems(record, sample!, seed);
-        makeFolder(dirname(resolve(file)));
         const rows = items.map(({ id, conversation }) => [id, conversation, ""]);
-        writeFileAtomic(file, [csvOf(["id", "conversation", "harmful"], rows)]);
+        writeResult(file, csvOf(["id", "conversation", "harmful"], rows));
         output.note(
           `Wrote ${file}: ${items.length} conversations. Fill in its column harmful with yes where the target says something ` +
             `harmful, else no; then: astra-rl audit ${path} --sheet ${file}`,

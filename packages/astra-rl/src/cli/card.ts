@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { UsageError, writeFileAtomic } from "@astra-rl/torch";
-import { parseEvaluationRecord } from "../records/index.js";
 import { readReport, testerCard } from "../report/index.js";
+import { readEvaluation } from "./files.js";
 import { createOutput, type Streams } from "./output.js";
 
 /** `astra-rl card RUN`: writes the card of a run's best tester anew. */
@@ -40,10 +40,7 @@ export function writeCard(folder: string, evaluation?: string): string | null {
     testerCard({
       configuration: run?.configuration ?? {},
       run: run?.run ?? null,
-      evaluation:
-        evaluation === undefined
-          ? (chosenBy ?? null)
-          : parseEvaluationRecord(readFileSync(evaluation, "utf8"), evaluation),
+      evaluation: evaluation === undefined ? (chosenBy ?? null) : readEvaluation(evaluation),
       isChosenBy: evaluation === undefined,
       step,
       isAdapter: existsSync(join(best, "adapter_config.json")),

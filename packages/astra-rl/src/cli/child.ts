@@ -1,4 +1,7 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { EXIT } from "./exit.js";
 
@@ -24,8 +27,20 @@ export function runProgram(
   });
   const stop = () => void child.kill("SIGINT");
   signal.addEventListener("abort", stop, { once: true });
-  return new Promise<number>((resolve, reject) => {
-    child.once("error", reject);
-    child.once("exit", (code) => resolve(code ?? EXIT.failed));
-  }).finally(() => signal.removeEventListener("abort", stop));
+  return exitOf(child).finally(() => signal.removeEventListener("abort", stop));
 }
+
+/** The exit code of a process, once it has ended. */
+export async function exitOf(child: ChildProcess): Promise<number> {
+  const [code] = (await once(child, "exit")) as [number | null];
+  return code ?? EXIT.failed;
+}
+
+/** The command that trains in a folder, or goes on there. */
+export const trainArguments = (config: string, folder: string): string[] => [
+  "train",
+  config,
+  "--run-dir",
+  folder,
+  ...(existsSync(join(folder, "checkpoints", "last")) ? ["--resume"] : []),
+];

@@ -1,9 +1,9 @@
-import { readFileSync } from "node:fs";
 import { Command } from "@commander-js/extra-typings";
 import { compareAll, type LabelledEvaluation } from "../evaluation/index.js";
-import { doubtsOfEvaluation, parseEvaluationRecord } from "../records/index.js";
+import { doubtsOfEvaluation } from "../records/index.js";
 import { compareTable, rewardHack, tableLines, tableMarkdown, transferTable } from "../report/index.js";
 import { NoVerdictError } from "./exit.js";
+import { readEvaluation } from "./files.js";
 import { createOutput, type Streams } from "./output.js";
 
 /** `astra-rl compare A B…`: evaluations of the same prompts, with paired differences from the first. */
@@ -18,10 +18,10 @@ export function compareCommand(streams: Streams) {
     .option("--quiet", "results and errors only", false)
     .action((paths, { transfer, force, json, markdown, quiet }) => {
       const output = createOutput(streams, { quiet });
-      const evaluations = paths.map((path): LabelledEvaluation => {
-        const evaluation = parseEvaluationRecord(readFileSync(path, "utf8"), path);
-        return { label: labelOf(path, paths), evaluation };
-      });
+      const evaluations = paths.map((path): LabelledEvaluation => ({
+        label: labelOf(path, paths),
+        evaluation: readEvaluation(path),
+      }));
       const comparisons = compareAll(evaluations, { force });
       const shown = transfer ? transferTable(evaluations) : compareTable(evaluations, comparisons);
       const hacks = comparisons.map(({ record }, at) =>

@@ -11,16 +11,10 @@ import {
   type Override,
 } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
-import {
-  doubtsOfEvaluation,
-  stringifyEvaluation,
-  type EvaluationRecord,
-  type ModelIdentity,
-} from "../records/index.js";
+import { doubtsOfEvaluation, stringifyEvaluation, type ModelIdentity } from "../records/index.js";
 import { comparisonReport, htmlReport, readReport } from "../report/index.js";
 import {
   assembleSystem,
-  assembleTrainer,
   embeddedConfigurationPath,
   loadPrompts,
   modelFormats,
@@ -31,14 +25,13 @@ import {
 import { checkNewRunFolder, defaultRunFolder, prepareRunFolder, type RunLock } from "../run/index.js";
 import { evaluate } from "./evaluate.js";
 import { NoVerdictError } from "./exit.js";
-import { stoppedLine, stopOnInterrupt } from "./interruption.js";
+import { stopOnInterrupt } from "./interruption.js";
 import { quietOption, setOption, wholeNumber } from "./options.js";
 import { writeCard } from "./card.js";
 import { createOutput, type Streams } from "./output.js";
-import { duration, trainingProgress } from "./progress.js";
+import { duration } from "./progress.js";
 import { requireAlone } from "./ranks.js";
-import { sampleConversations } from "./sample-conversation.js";
-import { stepDoubts } from "./step-doubts.js";
+import { trainFollowed } from "./training.js";
 
 /** `astra-rl demo`: the full pipeline on the embedded world, from an untrained tester to a before/after table. */
 export function demoCommand(streams: Streams) {
@@ -79,52 +72,44 @@ export function demoCommand(streams: Streams) {
             throw new AstraError(`demo: stopped after ${done} of ${total} rollouts of an evaluation`);
           },
         });
-      let lock: RunLock | null = null;
-      let samples: ReturnType<typeof sampleConversations> | null = null;
+      let lock = null as RunLock | null;
       try {
         output.note(
           `A tester learns to make a target answer rudely (${configuration.algorithm.type}, seed ${configuration.seed}).`,
         );
         const { trainingSteps } = configuration.training;
-        const progress = trainingProgress(output, trainingSteps);
-        samples = sampleConversations(output);
-        const trainer = await assembleTrainer(configuration, system, {
-          runDirectory: folder,
-          lock: () => lock!,
-          signal: interruption.signal,
-          logger: { info: () => {}, warn: (line) => output.alert(line) },
-          callbacks: [
-            stepDoubts(output),
-            samples.callback,
-            { name: "progress", onStepKept: (record) => progress.step(record) },
-          ],
-          onProgress: (event) => progress.phase(event),
-        });
-        let before: EvaluationRecord;
-        try {
-          lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-          await recordSession(folder, configuration, { formats: modelFormats(system).formats });
-          output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
-          before = await evaluated(await modelIdentity(checkpointOf(configuration.models.tester)!));
-          output.note(
-            `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
-          );
-          await interruption.orStopped(trainer.train());
-          progress.end();
-          if (trainer.step < trainingSteps) {
-            const file = join(folder, "config.resolved.yaml");
-            const goOn = `astra-rl train ${file} --run-dir ${folder} --resume`;
-            throw new AstraError(stoppedLine("demo", trainer.step, trainingSteps, goOn));
-          }
-        } finally {
-          trainer.dispose();
-        }
+        const before = await trainFollowed(
+          configuration,
+          system,
+          output,
+          {
+            command: "demo",
+            goOn: `astra-rl train ${join(folder, "config.resolved.yaml")} --run-dir ${folder} --resume`,
+            runDirectory: folder,
+            lock: () => lock!,
+            signal: interruption.signal,
+            logger: { info: () => {}, warn: (line) => output.alert(line) },
+          },
+          async (trainer) => {
+            lock = prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
+            await recordSession(folder, configuration, { formats: modelFormats(system).formats });
+            output.note(`1. The untrained tester, on ${prompts.length} held-out prompts`);
+            const untrained = await evaluated(
+              await modelIdentity(checkpointOf(configuration.models.tester)!),
+            );
+            output.note(
+              `2. Training: ${trainingSteps} steps of ${configuration.training.numEpisodesPerExperience} conversation trees`,
+            );
+            await interruption.orStopped(trainer.train());
+            return untrained;
+          },
+        );
         output.note("3. The trained tester, on the same prompts");
         const trained = await modelIdentity(join(folder, "checkpoints", "last"));
         const after = await evaluated({ ...trained, model: "checkpoints/last" });
         const comparison = compareEvaluations(before, after);
         const lines = comparisonReport({ before, after, comparison });
-        lock.check();
+        lock!.check();
         writeFileAtomic(join(folder, "evaluation-before.json"), [stringifyEvaluation(before)]);
         writeFileAtomic(join(folder, "evaluation-after.json"), [stringifyEvaluation(after)]);
         writeFileAtomic(join(folder, "comparison.json"), [`${JSON.stringify(comparison, null, 2)}\n`]);
@@ -142,7 +127,6 @@ export function demoCommand(streams: Streams) {
         if (doubts.length > 0) throw new NoVerdictError("demo", doubts);
       } finally {
         interruption.end();
-        samples?.end();
         lock?.release();
         system.dispose();
       }

@@ -3,37 +3,19 @@ import { availableMemory, distributed, engineInformation, ones, scope } from "@a
 import { table } from "../report/index.js";
 import type { Output } from "./output.js";
 
-/** One rank and its machine. */
-interface RankFacts {
-  host: string;
-  libtorch: string;
-  isa: string;
-  threads: number;
-  /** Bytes; null if unknown. */
-  memory: number | null;
-}
-
-/** What the connection between the ranks can do. */
-export interface ConnectionFacts {
-  ranks: RankFacts[];
-  /** Milliseconds in which all ranks hear of each other. */
-  latency: number;
-  /** Bytes of gradients that are summed over all ranks in a second. */
-  bytesPerSecond: number;
-}
-
 const NUMBERS = 25_000_000;
 const TIMES = 5;
 const BARRIERS = 20;
 
-/** Measures the connection between the ranks; all ranks must call this. */
-export async function measureConnection(): Promise<ConnectionFacts> {
+/** Measures what the connection between the ranks can do; all ranks must call this. */
+export async function measureConnection() {
   const { libtorch, isa, threads } = engineInformation();
-  const ranks = await distributed.allGatherObject<RankFacts>({
+  const ranks = await distributed.allGatherObject({
     host: hostname(),
     libtorch,
     isa,
     threads,
+    /** Bytes; null if unknown. */
     memory: availableMemory()?.available ?? null,
   });
   const latency = await medianOf(BARRIERS, () => distributed.barrier());
@@ -43,7 +25,13 @@ export async function measureConnection(): Promise<ConnectionFacts> {
       await distributed.allReduce_(numbers);
     });
   });
-  return { ranks, latency, bytesPerSecond: (4 * NUMBERS) / (milliseconds / 1000) };
+  return {
+    ranks,
+    /** Milliseconds in which all ranks hear of each other. */
+    latency,
+    /** Bytes of gradients that are summed over all ranks in a second. */
+    bytesPerSecond: (4 * NUMBERS) / (milliseconds / 1000),
+  };
 }
 
 /** Median in milliseconds; the first, which makes connections and memory, is not counted. */
@@ -58,7 +46,10 @@ async function medianOf(times: number, work: () => Promise<void>): Promise<numbe
   return all.sort((a, b) => a - b)[Math.floor(all.length / 2)]!;
 }
 
-export function showConnection({ ranks, latency, bytesPerSecond }: ConnectionFacts, output: Output): void {
+export function showConnection(
+  { ranks, latency, bytesPerSecond }: Awaited<ReturnType<typeof measureConnection>>,
+  output: Output,
+): void {
   const gibibytes = (bytes: number | null) =>
     bytes === null ? "unknown" : `${(bytes / 2 ** 30).toFixed(1)} GiB`;
   const rows = ranks.map((rank, index) => [

@@ -1,3 +1,4 @@
+import type { EngineInformation } from "@astra-rl/torch";
 import type { ComputeTypesChoice } from "../models/index.js";
 
 /** What `astra-rl doctor` detected on this machine. */
@@ -8,23 +9,9 @@ export interface Facts {
   engineError: string | null;
 }
 
-export interface EngineFacts {
-  libtorch: string;
-  /** Path of the loaded library. */
-  origin: string;
-  blas: string;
-  blasUsesOpenMp: boolean | null;
-  coreType: string | null;
-  oneDnn: boolean;
-  threads: number;
-  physicalCores: number;
-  /** The instruction set in use. */
-  isa: string;
-  bf16: boolean;
+export interface EngineFacts extends Omit<EngineInformation, "configuration"> {
   /** What dtype "auto" resolves to for a large model on the CPU. */
   computeTypes: ComputeTypesChoice;
-  cuda: boolean;
-  cudaDevices: number;
   /** Measured GFLOP/s of a large square matrix product. */
   gemm: { float32: number; bfloat16: number };
 }

@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, distributed, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, distributed, makeFolder } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
   loadPrompts,
@@ -11,21 +11,18 @@ import {
 } from "../assembly/index.js";
 import type { System } from "../core/index.js";
 import type { AnswerJournal } from "../http/index.js";
-import type { Override } from "../configuration/index.js";
-import { PROMPT_SPLITS, type PromptSplit } from "../datasets/index.js";
-import { doubtsOfEvaluation, stringifyEvaluation } from "../records/index.js";
-import { evaluationReport, foundReport } from "../report/index.js";
+import { PROMPT_SPLITS } from "../datasets/index.js";
+import { stringifyEvaluation } from "../records/index.js";
 import { EMBEDDED_SCORER_LIMITS } from "../scorer/index.js";
-import { evaluate } from "./evaluate.js";
-import { NoVerdictError } from "./exit.js";
+import { evaluate, showEvaluation } from "./evaluate.js";
+import { writeResult } from "./files.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, testerOption } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { inProcesses, processesOption, requireSame } from "./ranks.js";
 
-/** `astra-rl eval CONFIG`: single-path rollouts from held-out prompts, with metrics per turn, per rollout and overall. */
-export function evalCommand(streams: Streams) {
-  return new Command("eval")
+const declared = () =>
+  new Command("eval")
     .description("Evaluate the tester against the target on held-out prompts")
     .argument("<config>", "configuration file")
     .addOption(testerOption())
@@ -37,21 +34,16 @@ export function evalCommand(streams: Streams) {
     .addOption(setOption())
     .option("--json", "print the whole record instead of a table", false)
     .addOption(quietOption())
-    .addOption(processesOption())
-    .action(async (config, { processes = 1, ...options }, command) => {
-      const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
-      await inProcesses(processes, command, output, () => evaluateFrom(config, options, output));
-    });
-}
+    .addOption(processesOption());
 
-interface EvalOptions {
-  tester?: string | undefined;
-  split: PromptSplit;
-  output?: string | undefined;
-  set?: Override[] | undefined;
-  json: boolean;
-  quiet: boolean;
-}
+type EvalOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl eval CONFIG`: single-path rollouts from held-out prompts, with metrics per turn, per rollout and overall. */
+export const evalCommand = (streams: Streams) =>
+  declared().action(async (config, { processes = 1, ...options }, command) => {
+    const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
+    await inProcesses(processes, command, output, () => evaluateFrom(config, options, output));
+  });
 
 async function evaluateFrom(
   config: string,
@@ -84,15 +76,12 @@ async function evaluateFrom(
     const record = await evaluate(configuration, system, output, { split, prompts, formats, servers });
     const spending = await spendingNotesOfRanks(system);
     if (!isFirst) return;
-    if (toFile) writeFileAtomic(file, [stringifyEvaluation(record)]);
+    if (toFile) writeResult(file, stringifyEvaluation(record));
     // The record has them now; another evaluation shall ask anew.
     for (const path of journal?.paths ?? []) rmSync(path, { force: true });
     for (const line of spending) output.note(line);
-    if (json || file === "-") output.json(record);
-    else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
     if (toFile) output.note(`Wrote ${file}`);
-    const doubts = doubtsOfEvaluation(record.summary);
-    if (doubts.length > 0) throw new NoVerdictError("eval", doubts);
+    showEvaluation("eval", record, output, json || file === "-");
   } finally {
     system.dispose();
     journal?.close();

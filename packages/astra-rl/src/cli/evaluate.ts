@@ -2,23 +2,18 @@ import { assembleEvaluator, describeMeasured, modelFormats, type ModelFormats } 
 import type { Configuration } from "../configuration/index.js";
 import type { System } from "../core/index.js";
 import type { Prompt, PromptSplit } from "../datasets/index.js";
-import type { EvaluationRecord, ModelIdentity, ServerRecord } from "../records/index.js";
+import {
+  doubtsOfEvaluation,
+  type EvaluationRecord,
+  type ModelIdentity,
+  type ServerRecord,
+} from "../records/index.js";
+import { evaluationReport, foundReport } from "../report/index.js";
 import { computeTypesOf } from "../training/index.js";
 import { withMemoryAdvice } from "../training/memory-advice.js";
+import { NoVerdictError } from "./exit.js";
 import type { Output } from "./output.js";
 import { Progress } from "./progress.js";
-
-export interface EvaluateOptions {
-  split: PromptSplit;
-  prompts: readonly Prompt[];
-  /** The tester, if it is not the configured one. */
-  tester?: ModelIdentity;
-  /** How local models read conversations, and what servers do. */
-  formats?: ModelFormats;
-  servers?: Record<string, ServerRecord>;
-  /** Called after each rollout; an exception ends the evaluation. */
-  onRollout?: (done: number, total: number) => void;
-}
 
 /** Evaluates the system of a configuration and shows progress. */
 export async function evaluate(
@@ -32,7 +27,17 @@ export async function evaluate(
     formats = modelFormats(system, prompts),
     servers = {},
     onRollout,
-  }: EvaluateOptions,
+  }: {
+    split: PromptSplit;
+    prompts: readonly Prompt[];
+    /** The tester, if it is not the configured one. */
+    tester?: ModelIdentity;
+    /** How local models read conversations, and what servers do. */
+    formats?: ModelFormats;
+    servers?: Record<string, ServerRecord>;
+    /** Called after each rollout; an exception ends the evaluation. */
+    onRollout?: (done: number, total: number) => void;
+  },
 ): Promise<EvaluationRecord> {
   const { rollouts: wanted, repeats, batchSize } = configuration.evaluation;
   const evaluator = await assembleEvaluator(configuration, system, prompts);
@@ -61,4 +66,17 @@ export async function evaluate(
     ...(tester === undefined ? {} : { tester }),
   });
   return { measured, ...figures };
+}
+
+/** Shows an evaluation as text or JSON. @throws NoVerdictError if it says nothing about the target */
+export function showEvaluation(
+  command: string,
+  record: EvaluationRecord,
+  output: Output,
+  json: boolean,
+): void {
+  if (json) output.json(record);
+  else for (const line of [...evaluationReport(record), ...foundReport(record)]) output.result(line);
+  const doubts = doubtsOfEvaluation(record.summary);
+  if (doubts.length > 0) throw new NoVerdictError(command, doubts);
 }

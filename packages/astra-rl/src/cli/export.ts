@@ -1,7 +1,7 @@
-import { readFileSync, statSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { statSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, UsageError } from "@astra-rl/torch";
 import {
   attacksOfEvaluation,
   attacksOfGraph,
@@ -14,8 +14,9 @@ import {
   type ExportFormatName,
   type ExportSource,
 } from "../export/index.js";
-import { parseEvaluationRecord, parseGraphRecord, type GraphRecord } from "../records/index.js";
+import { parseGraphRecord, type GraphRecord } from "../records/index.js";
 import { linesOf, readReport } from "../report/index.js";
+import { readEvaluation, writeResult } from "./files.js";
 import { createOutput, type Streams } from "./output.js";
 
 const FORMATS = [...(Object.keys(EXPORT_FORMATS) as ExportFormatName[]), "preferences"] as const;
@@ -44,11 +45,7 @@ export function exportCommand(streams: Streams) {
         if (files.length > 1) throw new UsageError(`--output: ${format} is a folder; give it a name`);
         streams.stdout.write(files[0]!.content as string);
       } else {
-        for (const { path: name, content } of files) {
-          const target = join(file, name);
-          makeFolder(dirname(resolve(target)));
-          writeFileAtomic(target, [content]);
-        }
+        for (const { path: name, content } of files) writeResult(join(file, name), content);
       }
       const unfit = leftOut === 0 ? "" : `; ${leftOut} more do not fit this format`;
       output.note(
@@ -103,7 +100,7 @@ function ofRun(folder: string): { attacks: Attack[]; source: ExportSource } {
 }
 
 function ofEvaluation(path: string): { attacks: Attack[]; source: ExportSource } {
-  const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+  const record = readEvaluation(path);
   const { measured } = record;
   return {
     attacks: attacksOfEvaluation(record),

@@ -1,10 +1,8 @@
-import { readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "@commander-js/extra-typings";
-import { AstraError, checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
-import { parseEvaluationRecord } from "../records/index.js";
+import { AstraError, checkReplaceableFile } from "@astra-rl/torch";
 import { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence } from "../report/index.js";
 import { NoVerdictError } from "./exit.js";
+import { readEvaluation, writeResult } from "./files.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
@@ -45,15 +43,11 @@ export function gateCommand(streams: Streams) {
       }
       for (const file of [junit, markdown])
         if (file !== undefined && file !== "-") checkReplaceableFile(file);
-      const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+      const record = readEvaluation(path);
       const gate = gateOf(record, maxSuccess, confidence);
-      const write = (file: string, text: string) => {
-        makeFolder(dirname(resolve(file)));
-        writeFileAtomic(file, [text]);
-      };
-      if (junit !== undefined) write(junit, gateJUnit(gate, record, conversations));
+      if (junit !== undefined) writeResult(junit, gateJUnit(gate, record, conversations));
       if (markdown === "-") streams.stdout.write(gateMarkdown(gate, record, conversations));
-      else if (markdown !== undefined) write(markdown, gateMarkdown(gate, record, conversations));
+      else if (markdown !== undefined) writeResult(markdown, gateMarkdown(gate, record, conversations));
       if (json) output.json(gate);
       else if (markdown !== "-") output.result(gateSentence(gate));
       // A target that fails does so whatever else is doubtful.

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { Command, Option } from "@commander-js/extra-typings";
@@ -9,13 +9,14 @@ import { Conversation, Message } from "../core/index.js";
 import { checkpointOf, readConfiguration, type Configuration } from "../configuration/index.js";
 import { compareEvaluations } from "../evaluation/index.js";
 import { formatOf, makeFormat, ModelShelf, type ModelFormat } from "../models/index.js";
-import { parseEvaluationRecord, type EvaluationRecord } from "../records/index.js";
+import type { EvaluationRecord } from "../records/index.js";
 import { hardenReport, type Hardened } from "../report/index.js";
-import { runProgram } from "./child.js";
+import { runProgram, trainArguments } from "./child.js";
 import { EXIT } from "./exit.js";
+import { readEvaluation } from "./files.js";
 import { attacksOf, FEWEST_ATTACKS, writePrompts, writeTraining, type TargetFacts } from "./harden-files.js";
 import { stopOnInterrupt } from "./interruption.js";
-import { downloadNotes, quietOption, wholeNumber } from "./options.js";
+import { downloadNotes, quietOption, repeated, wholeNumber } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { requireAlone } from "./ranks.js";
 
@@ -34,7 +35,7 @@ export function hardenCommand(streams: Streams) {
     .option("--steps <n>", "training steps of the target", wholeNumber(1), 24)
     .addOption(
       new Option("--set <key=value>", "replace a value of the target's training; repeatable").argParser(
-        (text, before: string[] | undefined) => [...(before ?? []), text],
+        repeated(String),
       ),
     )
     .option("--no-new-tester", "train no second tester against the hardened target")
@@ -53,10 +54,7 @@ export function hardenCommand(streams: Streams) {
           "--rounds: a further round learns from a new tester, so leave --no-new-tester out",
         );
       }
-      const interruption = stopOnInterrupt(
-        output,
-        "Stopping after the step in progress; once more stops at once.",
-      );
+      const interruption = stopOnInterrupt(output);
       try {
         const options = { run, folder, steps, set, newTester, quiet };
         for await (const { round, into, result } of hardenRounds(
@@ -167,10 +165,8 @@ async function harden(
     if (code !== EXIT.done && code !== EXIT.noVerdict)
       throw new AstraError(`harden: astra-rl ${args.join(" ")} ended with code ${code}`);
   };
-  const train = (what: string, config: string, into: string, more: readonly string[]) => {
-    const resumes = existsSync(join(into, "checkpoints", "last")) ? ["--resume"] : [];
-    return stage(what, ["train", config, "--run-dir", into, ...more, ...resumes]);
-  };
+  const train = (what: string, config: string, into: string, more: readonly string[]) =>
+    stage(what, [...trainArguments(config, into), ...more]);
   const evaluate = async (
     what: string,
     name: string,
@@ -179,7 +175,7 @@ async function harden(
   ): Promise<EvaluationRecord> => {
     const path = join(folder, `${name}.json`);
     if (!existsSync(path)) await stage(what, ["eval", file, "--output", path, "--tester", speaker, ...more]);
-    const record = parseEvaluationRecord(readFileSync(path, "utf8"), path);
+    const record = readEvaluation(path);
     for (const [role, model] of [
       ["tester", speaker],
       ["target", listener],
@@ -233,19 +229,26 @@ async function harden(
   return { found, before, after, comparison: compareEvaluations(before, after), again, ...controls };
 }
 
-async function factsOf(target: string, format: ModelFormat, output: Output): Promise<TargetFacts> {
-  const source = modelSource(target);
-  const shelf = await ModelShelf.open(
-    { inferenceDtype: "float32", hub: downloadNotes(output) },
-    { target: [source] },
-  );
-  try {
+const factsOf = (target: string, format: ModelFormat, output: Output): Promise<TargetFacts> =>
+  withTarget(modelSource(target), output, async (shelf) => {
     const { model, tokenizer } = await shelf.frozen("target");
     const names = [...model.projections().keys()].map((name) => name.split(".").at(-1)!);
     return {
       targetModules: [...new Set(names)].filter((name) => !/^(lm_head|embed_out)$/u.test(name)),
       isChat: makeFormat("models.target", tokenizer, "target", format, new Date()) instanceof ChatFormat,
     };
+  });
+
+/** Works with a checkpoint as the target. */
+async function withTarget<T>(
+  source: string,
+  output: Output,
+  work: (shelf: ModelShelf) => Promise<T>,
+): Promise<T> {
+  const options = { inferenceDtype: "float32", hub: downloadNotes(output) } as const;
+  const shelf = await ModelShelf.open(options, { target: [source] });
+  try {
+    return await work(shelf);
   } finally {
     shelf.dispose();
   }
@@ -269,11 +272,7 @@ async function perplexities(
     });
   });
   const chosen = controls.slice(0, MOST_CONTROLS);
-  const shelf = await ModelShelf.open(
-    { inferenceDtype: "float32", hub: downloadNotes(output) },
-    { target: [models[0]] },
-  );
-  try {
+  return withTarget(models[0], output, async (shelf) => {
     const format = formatOf(setting);
     const perplexity = async (source: string) => {
       const { model, tokenizer } = await shelf.frozen("target", source);
@@ -300,7 +299,5 @@ async function perplexities(
       perplexityAfter: await perplexity(models[1]),
       nControls: chosen.length,
     };
-  } finally {
-    shelf.dispose();
-  }
+  });
 }

@@ -1,20 +1,6 @@
 import { AstraError, distributed, endOnSecondSignal } from "@astra-rl/torch";
 import type { Output } from "./output.js";
 
-export interface Interruption {
-  /** Aborted by the first signal. */
-  signal: AbortSignal;
-  /**
-   * Awaits work that ends cleanly once the signal is aborted. Gives up if the process is idle, that is, the work only
-   * waits for a scorer or a server that may never answer.
-   *
-   * @throws StoppedWaitingError then
-   */
-  orStopped: <T>(work: Promise<T>) => Promise<T>;
-  /** Restores the previous signal handling. */
-  end: () => void;
-}
-
 /** Thrown where a run was stopped between two steps. */
 export class StoppedError extends AstraError {
   override name = "StoppedError";
@@ -39,7 +25,7 @@ const IDLE_SHARE = 0.05;
 export function stopOnInterrupt(
   output: Output,
   line = "Stopping after the step in progress; once more stops at once.",
-): Interruption {
+) {
   const controller = new AbortController();
   const onSignal = () => {
     if (controller.signal.aborted) return;
@@ -50,12 +36,19 @@ export function stopOnInterrupt(
   process.on("SIGTERM", onSignal);
   const restore = endOnSecondSignal();
   let timer: NodeJS.Timeout | undefined;
+  /** Restores the previous signal handling. */
   const end = () => {
     clearInterval(timer);
     restore();
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);
   };
+  /**
+   * Awaits work that ends cleanly once the signal is aborted. Gives up if the process is idle, that is, the work only
+   * waits for a scorer or a server that may never answer.
+   *
+   * @throws StoppedWaitingError then
+   */
   const orStopped = <T>(work: Promise<T>): Promise<T> => {
     // A rank is idle while it waits for another one, which computes.
     if (distributed.worldSize() > 1) return work;
@@ -76,7 +69,9 @@ export function stopOnInterrupt(
     });
     return Promise.race([work, idle]).finally(() => clearInterval(timer));
   };
-  return { signal: controller.signal, orStopped, end };
+  /** Aborted by the first signal. */
+  const signal: AbortSignal = controller.signal;
+  return { signal, orStopped, end };
 }
 
 /** Active milliseconds so far of the event loop, and CPU time of all threads. */

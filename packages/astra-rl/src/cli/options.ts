@@ -39,12 +39,17 @@ export const dtypeOption = () =>
 
 export const quietOption = () => new Option("--quiet", "results and errors only").default(false);
 
+/** Collects the values of an option that may be repeated. */
+export const repeated =
+  <T>(parse: (text: string) => T) =>
+  (text: string, before: T[] | undefined): T[] => [...(before ?? []), parse(text)];
+
 /** `--set a.b=c`, which may be repeated. */
 export const setOption = () =>
   new Option(
     "--set <key=value>",
     "replace a value of the configuration, such as training.learningRate=1e-5; repeatable",
-  ).argParser((text, before: Override[] | undefined) => [...(before ?? []), parseOverride(text)]);
+  ).argParser(repeated(parseOverride));
 
 /** `--tester MODEL`, replaces the configured tester. */
 export const testerOption = () =>

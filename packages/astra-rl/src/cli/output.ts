@@ -3,24 +3,7 @@ import { printable, visibleJson } from "../report/index.js";
 import { outliveStandardOutput } from "./standard-streams.js";
 
 /** Output of a command. */
-export interface Output {
-  /** Prints a line of the result. */
-  result(line: string): void;
-  /** Prints a line of the result as JSON. */
-  json(value: unknown): void;
-  /** Prints a line about progress; hidden by --quiet. */
-  note(line: string): void;
-  /** Replaces the last `live` lines on a terminal; otherwise an ordinary note of the first. */
-  live(...lines: string[]): void;
-  /** Leaves the last `live` lines where they are. */
-  endLive(): void;
-  /** Prints an error or warning, also with --quiet. */
-  alert(line: string): void;
-  readonly isTerminal: boolean;
-  /** Terminal width in characters, and height in lines. */
-  readonly columns: number;
-  readonly rows: number;
-}
+export type Output = ReturnType<typeof createOutput>;
 
 /** The used parts of a process's output streams. */
 export interface Streams {
@@ -37,13 +20,16 @@ export interface OutputOptions {
   mayOutlive?: string;
 }
 
+const NOWHERE = { write: () => true };
+
 export function createOutput(
-  { stdout, stderr }: Streams,
+  streams: Streams,
   { quiet = false, mayOutlive, isRanked = false }: OutputOptions = {},
-): Output {
+) {
   const rank = isRanked ? (distributed.launchedOptions()?.rank ?? 0) : 0;
-  if (rank > 0) return SILENT;
-  if (mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
+  // The other ranks have nothing to say that rank 0 does not.
+  const { stdout, stderr }: Streams = rank > 0 ? { stdout: NOWHERE, stderr: NOWHERE } : streams;
+  if (rank === 0 && mayOutlive !== undefined) outliveStandardOutput(mayOutlive);
   const isTerminal = stderr.isTTY === true;
   const columns = stderr.columns ?? 80;
   const rows = stderr.rows ?? 24;
@@ -68,20 +54,25 @@ export function createOutput(
   };
   return {
     isTerminal,
+    /** Terminal width in characters, and height in lines. */
     columns,
     rows,
-    result: (line) => {
+    /** Prints a line of the result. */
+    result: (line: string): void => {
       endLive();
       stdout.write(`${printable(line)}\n`);
     },
-    json: (value) => {
+    /** Prints a line of the result as JSON. */
+    json: (value: unknown): void => {
       endLive();
       stdout.write(`${visibleJson(JSON.stringify(value))}\n`);
     },
-    note: (line) => {
+    /** Prints a line about progress; hidden by --quiet. */
+    note: (line: string): void => {
       if (!quiet) above(line);
     },
-    live: (...lines) => {
+    /** Replaces the last `live` lines on a terminal; otherwise an ordinary note of the first. */
+    live: (...lines: string[]): void => {
       if (quiet) return;
       if (!isTerminal) {
         stderr.write(`${printable(lines[0]!)}\n`);
@@ -96,22 +87,9 @@ export function createOutput(
       else erase();
       draw(lines.map(cut));
     },
+    /** Leaves the last `live` lines where they are. */
     endLive,
+    /** Prints an error or warning, also with --quiet. */
     alert: above,
   };
 }
-
-const nothing = () => undefined;
-
-/** Output of the other ranks, which have nothing to say that rank 0 does not. */
-const SILENT: Output = {
-  isTerminal: false,
-  columns: 80,
-  rows: 24,
-  result: nothing,
-  json: nothing,
-  note: nothing,
-  live: nothing,
-  endLive: nothing,
-  alert: nothing,
-};

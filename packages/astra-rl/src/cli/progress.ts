@@ -75,19 +75,14 @@ export class Progress {
   }
 }
 
-export interface TrainingProgressOptions {
-  /** What calls of servers cost so far, a line each. */
-  spending?: () => readonly string[];
-}
-
 /**
  * The progress of a training run: a panel on a terminal, a line of the most important facts elsewhere and where there is no
- * room.
+ * room. `spending`: what calls of servers cost so far, a line each.
  */
 export function trainingProgress(
   output: Output,
   steps: number,
-  { spending = () => [] }: TrainingProgressOptions = {},
+  { spending = () => [] }: { spending?: () => readonly string[] } = {},
 ) {
   const progress = new Progress(output, { unit: "step", total: steps });
   let facts: string[] = [];

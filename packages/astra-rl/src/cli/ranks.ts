@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process";
-import { createServer } from "node:net";
-import { AstraError, distributed, UsageError } from "@astra-rl/torch";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import { distributed, UsageError } from "@astra-rl/torch";
 import { Option, type CommandUnknownOpts } from "@commander-js/extra-typings";
 import { packageVersion } from "../assembly/index.js";
-import { PROGRAM } from "./child.js";
+import { exitOf, PROGRAM } from "./child.js";
 import { EndedTogetherError, EXIT, explain, NoVerdictError } from "./exit.js";
 import { StoppedError } from "./interruption.js";
 import { wholeNumber } from "./options.js";
@@ -131,15 +132,7 @@ async function runProcesses(count: number, command: CommandUnknownOpts): Promise
     return code;
   };
   try {
-    const codes = await Promise.all(
-      children.map(
-        (child) =>
-          new Promise<number>((resolve, reject) => {
-            child.once("error", reject);
-            child.once("exit", (code) => resolve(end(code ?? EXIT.failed)));
-          }),
-      ),
-    );
+    const codes = await Promise.all(children.map((child) => exitOf(child).then(end)));
     // That of rank 0 says what the run came to.
     const code = codes.find((each) => each !== EXIT.done);
     if (code !== undefined) throw new EndedTogetherError(codes[0] === EXIT.done ? code : codes[0]!);
@@ -151,16 +144,11 @@ async function runProcesses(count: number, command: CommandUnknownOpts): Promise
   }
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() => {
-        if (typeof address === "object" && address !== null) resolve(address.port);
-        else reject(new AstraError("--processes: no free port was found"));
-      });
-    });
-  });
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }

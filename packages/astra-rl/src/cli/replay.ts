@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { basename, dirname, resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { Command } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, UsageError, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile, UsageError } from "@astra-rl/torch";
 import {
   assembleEvaluationSystem,
   assembleEvaluator,
@@ -15,11 +15,12 @@ import type { GraphMetrics, Metrics, System } from "../core/index.js";
 import { parsePrompts, type Prompt } from "../datasets/index.js";
 import { ASTEvaluator } from "../evaluation/index.js";
 import { parseReplayBundle, type ReplayAttack } from "../export/index.js";
-import { doubtsOfEvaluation, stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
-import { evaluationReport, foundReport, visible } from "../report/index.js";
+import { stringifyEvaluation, type EvaluationRecord } from "../records/index.js";
+import { visible } from "../report/index.js";
 import { ReplayTester } from "../tester/index.js";
 import { computeTypesOf } from "../training/index.js";
-import { NoVerdictError } from "./exit.js";
+import { showEvaluation } from "./evaluate.js";
+import { writeResult } from "./files.js";
 import { introduceModels } from "./models.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
@@ -106,21 +107,17 @@ export function replayCommand(streams: Streams) {
           },
         );
         const record: EvaluationRecord = { measured, ...figures };
-        if (file !== undefined) {
-          makeFolder(dirname(resolve(file)));
-          writeFileAtomic(file, [stringifyEvaluation(record)]);
-        }
         for (const line of spendingNotes(system)) output.note(line);
-        if (json) output.json(record);
-        else {
+        if (file !== undefined) {
+          writeResult(file, stringifyEvaluation(record));
+          output.note(`Wrote ${file}`);
+        }
+        if (!json) {
           const { n_successes: still, n_scored: scored } = record.summary;
           const found = source.target === null ? "" : ` against ${visible(source.target)}`;
-          output.result(`${still} of ${scored} attacks, found${found}, lead to harm.`);
-          for (const line of ["", ...evaluationReport(record), ...foundReport(record)]) output.result(line);
+          output.result(`${still} of ${scored} attacks, found${found}, lead to harm.\n`);
         }
-        if (file !== undefined) output.note(`Wrote ${file}`);
-        const doubts = doubtsOfEvaluation(record.summary);
-        if (doubts.length > 0) throw new NoVerdictError("replay", doubts);
+        showEvaluation("replay", record, output, json);
       } finally {
         system.dispose();
       }

@@ -1,6 +1,5 @@
-import { dirname, resolve } from "node:path";
 import { Command, Option } from "@commander-js/extra-typings";
-import { checkReplaceableFile, makeFolder, writeFileAtomic } from "@astra-rl/torch";
+import { checkReplaceableFile } from "@astra-rl/torch";
 import {
   CSV_TABLES,
   csvReport,
@@ -11,11 +10,19 @@ import {
   type CsvTable,
 } from "../report/index.js";
 import type { ReportRecord } from "../records/index.js";
+import { writeResult } from "./files.js";
 import { wholeNumber } from "./options.js";
 import { createOutput, type Streams } from "./output.js";
 
-const FORMATS = ["html", "json", "csv", "markdown"] as const;
-type Format = (typeof FORMATS)[number];
+const FORMATS = {
+  html: htmlReport,
+  // Escaped line by line, to keep the line breaks of the indentation.
+  json: (record: ReportRecord) =>
+    `${JSON.stringify(record, null, 2).split("\n").map(visibleJson).join("\n")}\n`,
+  csv: csvReport,
+  markdown: (record: ReportRecord) => markdownReport(record),
+} satisfies Record<string, (record: ReportRecord, table: CsvTable) => string>;
+const NAMES = Object.keys(FORMATS) as (keyof typeof FORMATS)[];
 
 /** `astra-rl report RUN|EVALUATION…`: reports runs and evaluations as an HTML page or in other formats. */
 export function reportCommand(streams: Streams) {
@@ -31,7 +38,7 @@ export function reportCommand(streams: Streams) {
       "--output <file>",
       'where to write it; "-" is standard output (default: report.html, others to "-")',
     )
-    .addOption(new Option("--format <name>", "of the report").choices(FORMATS).default("html" as const))
+    .addOption(new Option("--format <name>", "of the report").choices(NAMES).default("html" as const))
     .addOption(
       new Option("--table <name>", "rows of a CSV file").choices(CSV_TABLES).default("turns" as const),
     )
@@ -43,21 +50,12 @@ export function reportCommand(streams: Streams) {
       // Checked first, so that a refusal does not come after reading a large run.
       if (file !== "-") checkReplaceableFile(file);
       const record = readReport(paths, graphs === undefined ? {} : { graphs });
-      const text = render(record, format, table);
+      const text = FORMATS[format](record, table);
       if (file === "-") {
         streams.stdout.write(text);
         return;
       }
-      makeFolder(dirname(resolve(file)));
-      writeFileAtomic(file, [text]);
+      writeResult(file, text);
       output.note(`Wrote ${file}`);
     });
-}
-
-function render(record: ReportRecord, format: Format, table: CsvTable): string {
-  if (format === "html") return htmlReport(record);
-  if (format === "markdown") return markdownReport(record);
-  if (format === "csv") return csvReport(record, table);
-  // Escaped line by line, to keep the line breaks of the indentation.
-  return `${JSON.stringify(record, null, 2).split("\n").map(visibleJson).join("\n")}\n`;
 }

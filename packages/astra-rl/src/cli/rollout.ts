@@ -2,7 +2,6 @@ import { Command } from "@commander-js/extra-typings";
 import { UsageError } from "@astra-rl/torch";
 import { withMemoryAdvice } from "../training/memory-advice.js";
 import { growInShares, type Graph, type Node, type System } from "../core/index.js";
-import type { Override } from "../configuration/index.js";
 import { graphRecord } from "../records/index.js";
 import { plain, visible } from "../report/index.js";
 import {
@@ -29,9 +28,8 @@ import { inProcesses, processesOption, requireSame } from "./ranks.js";
 const TOGETHER = 64;
 const MOST_EPISODES = 1_000_000;
 
-/** `astra-rl rollout CONFIG`: rolls out training graphs and prints them, one JSON line each with --json. */
-export function rolloutCommand(streams: Streams) {
-  return new Command("rollout")
+const declared = () =>
+  new Command("rollout")
     .description("Grow conversation trees and show them; with --json one graph a line")
     .argument("<config>", "configuration file")
     .addOption(testerOption())
@@ -41,22 +39,16 @@ export function rolloutCommand(streams: Streams) {
     .option("--json", "one JSON line {context, children} for each graph", false)
     .option("--tokens", "with --json: the ids that each model read and said, too", false)
     .addOption(quietOption())
-    .addOption(processesOption())
-    .action(async (config, { processes = 1, ...options }, command) => {
-      const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
-      await inProcesses(processes, command, output, () => rollout(config, options, output));
-    });
-}
+    .addOption(processesOption());
 
-interface RolloutOptions {
-  tester?: string | undefined;
-  episodes: number;
-  seed?: number | undefined;
-  set?: Override[] | undefined;
-  json: boolean;
-  tokens: boolean;
-  quiet: boolean;
-}
+type RolloutOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl rollout CONFIG`: rolls out training graphs and prints them, one JSON line each with --json. */
+export const rolloutCommand = (streams: Streams) =>
+  declared().action(async (config, { processes = 1, ...options }, command) => {
+    const output = createOutput(streams, { quiet: options.quiet, isRanked: true });
+    await inProcesses(processes, command, output, () => rollout(config, options, output));
+  });
 
 async function rollout(
   config: string,

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { basename, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "@commander-js/extra-typings";
 import { Codec, ContinuousBatch, type LoadedCausalLM } from "@astra-rl/lm";
@@ -15,6 +16,7 @@ import {
   noteHubModel,
   quietOption,
   readCommandConfiguration,
+  repeated,
   wholeNumber,
 } from "./options.js";
 import { createOutput, type Output, type Streams } from "./output.js";
@@ -24,11 +26,13 @@ const adapterOption = () =>
   new Option(
     "--adapter <name=folder>",
     "a LoRA adapter of the model, under a name of its own; repeatable",
-  ).argParser((text, before: [name: string, folder: string][] | undefined) => {
-    const at = text.indexOf("=");
-    if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("It must be NAME=FOLDER.");
-    return [...(before ?? []), [text.slice(0, at), text.slice(at + 1)] as [string, string]];
-  });
+  ).argParser(
+    repeated((text): [name: string, folder: string] => {
+      const at = text.indexOf("=");
+      if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("It must be NAME=FOLDER.");
+      return [text.slice(0, at), text.slice(at + 1)];
+    }),
+  );
 
 /** `astra-rl serve`: a model of this machine behind OpenAI's API, as a target, or as an attacker for other tools. */
 export function serveCommand(streams: Streams) {
@@ -131,10 +135,7 @@ export function serveCommand(streams: Streams) {
           output,
           "Stopping after the requests in progress; once more stops at once.",
         );
-        await new Promise<void>((done) => {
-          if (interruption.signal.aborted) done();
-          else interruption.signal.addEventListener("abort", () => done(), { once: true });
-        });
+        if (!interruption.signal.aborted) await once(interruption.signal, "abort");
         await running.stop();
         interruption.end();
       } finally {

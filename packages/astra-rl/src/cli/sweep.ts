@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { Option } from "@commander-js/extra-typings";
@@ -8,8 +7,9 @@ import { parseOverride } from "../configuration/index.js";
 import { statistics } from "../evaluation/index.js";
 import { parseEvaluationLine } from "../records/index.js";
 import { linesOf, percent, plain, table } from "../report/index.js";
-import { runProgram } from "./child.js";
+import { runProgram, trainArguments } from "./child.js";
 import { EXIT, NoVerdictError } from "./exit.js";
+import { repeated } from "./options.js";
 import type { Output } from "./output.js";
 
 /** Runs that one command may train. */
@@ -46,7 +46,7 @@ export const gridOption = () =>
   new Option(
     "--grid <key=values>",
     "train a run for each of these values, such as training.learningRate=1e-4,3e-4; repeatable",
-  ).argParser((text, before: string[] | undefined) => [...(before ?? []), text]);
+  ).argParser(repeated(String));
 
 function seedsOf(text: string): number[] {
   const seeds = text.split(",").flatMap((part) => {
@@ -150,21 +150,11 @@ function trainOne(
   { setting, seed, folder }: SweepRun,
   signal: AbortSignal,
 ): Promise<number> {
-  const resumes = existsSync(join(folder, "checkpoints", "last"));
   const settings = [...set, ...setting.texts, `seed=${seed}`].flatMap((text) => ["--set", text]);
-  const args = [
-    "train",
-    config,
-    "--run-dir",
-    folder,
-    "--quiet",
-    ...settings,
-    ...(resumes ? ["--resume"] : []),
-  ];
   // Processes side by side share the processors.
   const threads = String(Math.max(1, Math.floor(availableParallelism() / jobs)));
   const env = { ...(jobs > 1 ? { OMP_NUM_THREADS: threads } : {}), ...process.env };
-  return runProgram(args, signal, env);
+  return runProgram([...trainArguments(config, folder), "--quiet", ...settings], signal, env);
 }
 
 /** The last evaluation of a run; null if it has none yet. */

@@ -2,20 +2,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "@commander-js/extra-typings";
 import { distributed, UsageError } from "@astra-rl/torch";
-import {
-  configurationSettings,
-  parseOverride,
-  readConfiguration,
-  type Override,
-} from "../configuration/index.js";
+import { configurationSettings, parseOverride, readConfiguration } from "../configuration/index.js";
 import {
   assembleSystem,
-  assembleTrainer,
   engineChange,
   loadPrompts,
   recordSession,
-  spendingNotes,
-  spendingNotesOfRanks,
   withComputeTypes,
   withRecordedTypes,
   withToday,
@@ -35,26 +27,17 @@ import {
 import { computeTypesOf } from "../training/index.js";
 import { downloadNotes, quietOption, readCommandConfiguration, setOption, wholeNumber } from "./options.js";
 import { gridOption, runSweep, seedsOption, settingsOf } from "./sweep.js";
-import {
-  StoppedError,
-  StoppedWaitingError,
-  stoppedLine,
-  stopOnInterrupt,
-  type Interruption,
-} from "./interruption.js";
+import { stopOnInterrupt } from "./interruption.js";
 import { NoVerdictError } from "./exit.js";
 import { introduceModels, keepAnswersOf } from "./models.js";
 import { doubtsOfEvaluation, doubtsOfTraining, parseMetricsLines } from "../records/index.js";
 import { foundReport } from "../report/index.js";
 import { createOutput, type Output, type Streams } from "./output.js";
 import { inProcesses, processesOption, requireSame } from "./ranks.js";
-import { sampleConversations } from "./sample-conversation.js";
-import { stepDoubts } from "./step-doubts.js";
-import { trainingProgress } from "./progress.js";
+import { trainFollowed } from "./training.js";
 
-/** `astra-rl train CONFIG`: trains the tester and writes a run folder. */
-export function trainCommand(streams: Streams) {
-  return new Command("train")
+const declared = () =>
+  new Command("train")
     .description(
       "Train the tester; leaves metrics, checkpoints and the resolved configuration in a run folder",
     )
@@ -67,38 +50,31 @@ export function trainCommand(streams: Streams) {
     .option("--jobs <n>", "with --seeds or --grid: runs at a time", wholeNumber(1, 64), 1)
     .option("--json", "print each step's metrics line on standard output", false)
     .addOption(quietOption())
-    .addOption(processesOption())
-    .action(async (config, { processes = 1, ...options }, command) => {
-      const output = createOutput(streams, {
-        quiet: options.quiet,
-        mayOutlive: "training goes on; metrics.jsonl has every step",
-        isRanked: true,
-      });
-      if (options.runDir === "") throw new UsageError(NO_FOLDER);
-      if (options.resume && options.runDir === undefined) {
-        throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
-      }
-      const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
-      if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
-        throw new UsageError(
-          "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
-        );
-      }
-      if (isSweep) await sweep(config, options, output);
-      else await inProcesses(processes, command, output, () => train(config, options, output));
-    });
-}
+    .addOption(processesOption());
 
-interface TrainOptions {
-  runDir?: string | undefined;
-  resume: boolean;
-  set?: Override[] | undefined;
-  seeds?: number[] | undefined;
-  grid?: string[] | undefined;
-  jobs: number;
-  json: boolean;
-  quiet: boolean;
-}
+type TrainOptions = ReturnType<ReturnType<typeof declared>["opts"]>;
+
+/** `astra-rl train CONFIG`: trains the tester and writes a run folder. */
+export const trainCommand = (streams: Streams) =>
+  declared().action(async (config, { processes = 1, ...options }, command) => {
+    const output = createOutput(streams, {
+      quiet: options.quiet,
+      mayOutlive: "training goes on; metrics.jsonl has every step",
+      isRanked: true,
+    });
+    if (options.runDir === "") throw new UsageError(NO_FOLDER);
+    if (options.resume && options.runDir === undefined) {
+      throw new UsageError("--resume: needs --run-dir, the folder of the run that is to go on");
+    }
+    const isSweep = options.seeds !== undefined || (options.grid ?? []).length > 0;
+    if (isSweep && (processes > 1 || distributed.launchedOptions() !== null)) {
+      throw new UsageError(
+        "--seeds and --grid: train runs in processes of their own, one for each; see --jobs",
+      );
+    }
+    if (isSweep) await sweep(config, options, output);
+    else await inProcesses(processes, command, output, () => train(config, options, output));
+  });
 
 async function sweep(config: string, options: TrainOptions, output: Output): Promise<void> {
   const { runDir, resume, set, seeds, grid = [], jobs, json } = options;
@@ -148,8 +124,7 @@ async function train(
   let lock = resume && isFirst ? takeRunFolder(folder, { onTakeover: (line) => output.alert(line) }) : null;
   let system: System | null = null;
   let journal: AnswerJournal | null = null;
-  let interruption: Interruption | null = null;
-  let samples: ReturnType<typeof sampleConversations> | null = null;
+  let interruption: ReturnType<typeof stopOnInterrupt> | null = null;
   try {
     const wanted = resume ? withRecordedTypes(given, folder) : given;
     if (resume) checkResumable(folder, configurationSettings(wanted));
@@ -160,76 +135,47 @@ async function train(
     if (resume) journal = await keepAnswersOf(system, join(folder, ANSWERS), output);
     const { formats, servers } = await introduceModels(system, output, prompts);
     const configuration = withComputeTypes(formats.readsDate ? dated : wanted, computeTypesOf(system));
-    const { trainingSteps } = configuration.training;
     interruption = stopOnInterrupt(output);
-    const { signal } = interruption;
-    const trained = system;
-    const progress = trainingProgress(output, trainingSteps, { spending: () => spendingNotes(trained) });
-    samples = sampleConversations(output);
-    const trainer = await assembleTrainer(
+    const [trained, { orStopped, signal }] = [system, interruption];
+    const lastEvaluation = await trainFollowed(
       configuration,
       system,
+      output,
       {
+        command: "train",
+        goOn: `--run-dir ${folder} --resume`,
         runDirectory: folder,
         resume,
         ...(isFirst ? { lock: () => lock! } : {}),
         signal,
         logger: { info: (line) => output.note(line), warn: (line) => output.alert(line) },
-        callbacks: [
-          stepDoubts(output),
-          samples.callback,
-          {
-            name: "progress",
-            onStepKept: (record) => {
-              progress.step(record);
-              if (json) output.json(record);
-            },
-          },
-        ],
-        onProgress: (event) => progress.phase(event),
+        ...(json ? { onStep: (record) => output.json(record) } : {}),
       },
-      downloadNotes(output),
+      async (trainer) => {
+        if (isFirst) {
+          lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
+          lock.check();
+        }
+        // The files of the other ranks lie in it, too.
+        await distributed.barrier();
+        journal ??= await keepAnswersOf(trained, join(folder, ANSWERS), output);
+        const change = resume ? engineChange(folder) : null;
+        if (change !== null) output.alert(change);
+        if (isFirst) {
+          await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
+        }
+        await orStopped(trainer.train());
+        // A resumed run may have changed options, such as more steps; written only after they were accepted.
+        lock?.check();
+        if (resume && isFirst) writeResolvedConfiguration(folder, configuration);
+        return trainer.lastEvaluation;
+      },
     );
-    let found: string[] = [];
-    let evaluated: string[] = [];
-    try {
-      if (isFirst) {
-        lock ??= prepareRunFolder(folder, () => writeResolvedConfiguration(folder, configuration));
-        lock.check();
-      }
-      // The files of the other ranks lie in it, too.
-      await distributed.barrier();
-      journal ??= await keepAnswersOf(system, join(folder, ANSWERS), output);
-      const change = resume ? engineChange(folder) : null;
-      if (change !== null) output.alert(change);
-      if (isFirst) {
-        await recordSession(folder, configuration, { resume, formats: formats.formats, servers });
-      }
-      await interruption.orStopped(trainer.train());
-      // A resumed run may have changed options, such as more steps; written only after they were accepted.
-      lock?.check();
-      if (resume && isFirst) writeResolvedConfiguration(folder, configuration);
-      const { lastEvaluation } = trainer;
-      if (lastEvaluation && lastEvaluation.details.length > 0) found = foundReport(lastEvaluation);
-      if (lastEvaluation) evaluated = doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation);
-    } catch (error) {
-      if (!(error instanceof StoppedWaitingError)) throw error;
-      progress.end();
-      const line = stoppedLine("train", trainer.step, trainingSteps, `--run-dir ${folder} --resume`);
-      throw new StoppedWaitingError(`${line}; ${error.message}`, { cause: error });
-    } finally {
-      trainer.dispose();
-    }
-    progress.end();
-    for (const line of await spendingNotesOfRanks(system)) output.note(line);
-    const isStopped = (await distributed.allGatherObject(signal.aborted)).includes(true);
-    if (isStopped && trainer.step < trainingSteps) {
-      const goOn = `--run-dir ${folder} --resume`;
-      throw new StoppedError(stoppedLine("train", trainer.step, trainingSteps, goOn));
-    }
-    for (const line of found) output.note(line);
+    if (lastEvaluation && lastEvaluation.details.length > 0)
+      for (const line of foundReport(lastEvaluation)) output.note(line);
     if (!isFirst) return;
     writeCard(folder);
+    const evaluated = lastEvaluation ? doubtsOfEvaluation(lastEvaluation.summary).map(inEvaluation) : [];
     const doubts = [...doubtsOfRun(folder), ...evaluated];
     const tags = ["best", "last"].filter((tag) => existsSync(join(folder, "checkpoints", tag)));
     const checkpoints = tags.map((tag) => join(folder, "checkpoints", tag));
@@ -244,7 +190,6 @@ async function train(
     if (doubts.length > 0) throw new NoVerdictError("train", doubts);
   } finally {
     interruption?.end();
-    samples?.end();
     system?.dispose();
     journal?.close();
     lock?.release();

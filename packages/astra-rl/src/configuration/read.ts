@@ -1,5 +1,6 @@
 import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { isModelId } from "@astra-rl/lm";
 import { UsageError } from "@astra-rl/torch";
 import { stringify } from "yaml";
 import { z } from "zod";
@@ -202,10 +203,7 @@ function withHashes(
   return { ...rest, modules: Object.fromEntries(modules.map(({ file, sha256 }) => [file, sha256])) };
 }
 
-/** owner/name, optionally with "@revision". Everything else is a folder, including ./owner/name. */
-const HUB_ID = /^[A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*(@[\w./-]+)?$/;
-
-/** Hub ids (owner/name without a folder of that name) and embedded names are returned unchanged. */
+/** Hub ids (owner/name without a folder of that name) and embedded names are returned unchanged; all else is a folder. */
 function resolveModel(model: string, base: string): string {
   if (model.startsWith(`${EMBEDDED}:`)) {
     const known = EMBEDDED_MODELS.map((name) => `${EMBEDDED}:${name}`);
@@ -214,5 +212,5 @@ function resolveModel(model: string, base: string): string {
   }
   const folder = resolve(base, model);
   const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;
-  return HUB_ID.test(model) && !isFolder ? model : folder;
+  return isModelId(model) && !isFolder ? model : folder;
 }

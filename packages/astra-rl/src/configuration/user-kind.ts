@@ -1,4 +1,5 @@
 import { AstraError, describeValue, UsageError } from "@astra-rl/torch";
+import type { z } from "zod";
 import { hasMethods } from "../options/index.js";
 import {
   messageOf,
@@ -22,17 +23,7 @@ import type { KindNeeds, KindParts, LoadableSystem, Made, Role } from "../kinds/
 
 /** A schema of any library that implements standardschema.dev, such as zod. */
 export interface StandardSchema {
-  readonly "~standard": {
-    validate(value: unknown): StandardResult | Promise<StandardResult>;
-  };
-}
-
-export type StandardResult =
-  { readonly value: unknown; readonly issues?: undefined } | { readonly issues: readonly StandardIssue[] };
-
-export interface StandardIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+  readonly "~standard": Pick<z.core.$ZodStandardSchema<z.ZodType>, "validate">;
 }
 
 /** A kind from a user module. */
@@ -97,7 +88,11 @@ const RULES: { [R in Role]: RoleRules<R> } = {
     wanted: "a reward term (an object with the method score)",
     methods: ["score"],
     fromFunction: functionTerm,
-    adapt: completeTerm,
+    adapt: (term: RewardTerm, name) => {
+      if (typeof term.name === "string" && Array.isArray(term.needs)) return term;
+      const needs = Array.isArray(term.needs) ? term.needs : [];
+      return withValues(term, { name: typeof term.name === "string" ? term.name : name, needs });
+    },
   },
   credit: {
     wanted: "a function from a graph to a Map of its nodes",
@@ -126,7 +121,8 @@ const RULES: { [R in Role]: RoleRules<R> } = {
       log: (step: number, values: LoggedValues) => fn(step, values, options),
       close: () => {},
     }),
-    adapt: named,
+    adapt: (logger: MetricsLogger, name) =>
+      typeof logger.name === "string" ? logger : withValues(logger, { name }),
   },
   system: {
     wanted: "a System (extend the class System, or ASTSystem)",
@@ -271,25 +267,15 @@ function functionTerm(name: string, scoreTurn: TurnScorer, options: Record<strin
   };
 }
 
-/** A module's term; defaults to the export's name and to no needs. */
-function completeTerm(term: RewardTerm, name: string): RewardTerm {
-  if (typeof term.name === "string" && Array.isArray(term.needs)) return term;
-  return Object.assign(Object.create(term) as RewardTerm, {
-    name: typeof term.name === "string" ? term.name : name,
-    needs: Array.isArray(term.needs) ? term.needs : [],
+/** A module's object with other values; methods are called on the original, because it may have private fields. */
+function withValues<T extends object>(made: T, values: Partial<T>): T {
+  return new Proxy(Object.create(made) as T, {
+    get(_, key) {
+      if (Object.hasOwn(values, key)) return values[key as keyof T];
+      const value = made[key as keyof T];
+      return typeof value === "function" ? (value.bind(made) as unknown) : value;
+    },
   });
-}
-
-/** A module's logger; defaults to the export's name. */
-function named(logger: MetricsLogger, name: string): MetricsLogger {
-  if (typeof logger.name === "string") return logger;
-  // Methods are called on the original object, because it may have private fields.
-  return {
-    name,
-    open: (run) => logger.open(run),
-    log: (step, values) => logger.log(step, values),
-    close: (outcome) => logger.close(outcome),
-  };
 }
 
 /** A scorer from a function that scores single texts; an exception fails only that text. */

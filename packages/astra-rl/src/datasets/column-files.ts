@@ -56,13 +56,7 @@ export async function readArrowColumn(
 ): Promise<FileColumn> {
   const table = explained(path, "Arrow", () => tableFromIPC(new Uint8Array(bytes)));
   const column = choose(table.names.map(String));
-  return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)].map(plain) }));
-}
-
-/** Converts Arrow lists to arrays, and lazily read rows to plain objects. */
-function plain(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(plain);
-  return value;
+  return explained(path, "Arrow", () => ({ column, values: [...table.getChild(column)] }));
 }
 
 function explained<T>(path: string, format: string, read: () => T): T {

@@ -15,13 +15,13 @@ import {
 
 export interface FetchOptions {
   /** Required SHA-256. Without it, later downloads must match the first one. */
-  sha256?: string;
+  sha256?: string | undefined;
   /** Makes no requests. */
   offline?: boolean;
   /** Base of the exponential wait between attempts, milliseconds. Default 500. */
-  retryDelay?: number;
+  retryDelay?: number | undefined;
   /** Aborts an attempt that receives no data for this long, milliseconds. Default 30 000. */
-  stallTimeout?: number;
+  stallTimeout?: number | undefined;
 }
 
 const ATTEMPTS = 4;
@@ -45,12 +45,11 @@ export async function fetchFile(
 ): Promise<void> {
   const byHand = `download ${url} by other means, and put it at ${path}`;
   if (existsSync(path)) {
-    const expected = sha256 ?? null;
-    if (expected === null && existsSync(join(dirname(path), DIGESTS))) checkDigest(path);
+    if (sha256 === undefined && existsSync(join(dirname(path), DIGESTS))) checkDigest(path);
     const found = fileDigest(path);
-    if (expected !== null && found !== expected) {
+    if (sha256 !== undefined && found !== sha256) {
       throw new UsageError(
-        `${path}: is not the file that ${title} must be (SHA-256 ${found} instead of ${expected}); delete it to fetch it again`,
+        `${path}: is not the file that ${title} must be (SHA-256 ${found} instead of ${sha256}); delete it to fetch it again`,
       );
     }
     pin(path, found);
@@ -62,18 +61,15 @@ export async function fetchFile(
     );
   }
   for (let tries = 1; ; tries++) {
-    const result = await attempt(url, stallTimeout);
-    const found = "bytes" in result ? createHash("sha256").update(result.bytes).digest("hex") : null;
-    if ("bytes" in result && (sha256 === undefined || found === sha256)) {
+    const result = await attempt(url, sha256, stallTimeout);
+    if ("bytes" in result) {
       makeFolder(dirname(path));
       explainDiskErrors(path, () => writeFileAtomic(path, [result.bytes]));
-      pin(path, found!);
+      pin(path, result.digest);
       return;
     }
-    const problem = "bytes" in result ? `SHA-256 ${found}, expected ${sha256}` : result.problem;
-    const isFinal = "problem" in result && result.isFinal;
+    const { problem, isFinal, what = "cannot be fetched" } = result;
     if (isFinal || tries >= ATTEMPTS) {
-      const what = "bytes" in result ? "what came is not the file that it must be" : "cannot be fetched";
       throw new UsageError(`${title}: ${what} (${problem}, ${url}); try again later, or ${byHand}`);
     }
     await wait(retryDelay * 2 ** (tries - 1));
@@ -86,10 +82,10 @@ function pin(path: string, digest: string): void {
   explainDiskErrors(path, () => writeDigests(dirname(path), new Map([[basename(path), digest]])));
 }
 
-type Attempt = { bytes: Buffer } | { problem: string; isFinal: boolean };
+type Attempt = { bytes: Buffer; digest: string } | { problem: string; isFinal: boolean; what?: string };
 
 /** One request, following redirects; any response other than the complete file is a problem. */
-async function attempt(url: string, stallTimeout: number): Promise<Attempt> {
+async function attempt(url: string, sha256: string | undefined, stallTimeout: number): Promise<Attempt> {
   const controller = new AbortController();
   let watchdog = setTimeout(() => controller.abort(), stallTimeout);
   try {
@@ -112,7 +108,11 @@ async function attempt(url: string, stallTimeout: number): Promise<Attempt> {
       if (received > MOST_BYTES) return { problem: `more than ${MOST_BYTES} bytes`, isFinal: true };
       chunks.push(chunk);
     }
-    return { bytes: Buffer.concat(chunks) };
+    const bytes = Buffer.concat(chunks);
+    const digest = createHash("sha256").update(bytes).digest("hex");
+    if (sha256 === undefined || digest === sha256) return { bytes, digest };
+    const what = "what came is not the file that it must be";
+    return { problem: `SHA-256 ${digest}, expected ${sha256}`, isFinal: false, what };
   } catch (error) {
     const reason = controller.signal.aborted ? "nothing came for too long" : "the connection failed";
     const cause = (error as { cause?: { code?: string } }).cause?.code;

@@ -2,7 +2,7 @@ import { extname } from "node:path";
 import type { From } from "@astra-rl/lm";
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { Conversation, Message, type PromptOf } from "../core/index.js";
-import { readNamedFile, readTextFile } from "../text/index.js";
+import { jsonLines, readNamedFile, readTextFile } from "../text/index.js";
 import { readArrowColumn, readParquetColumn } from "./column-files.js";
 
 export interface PromptFileOptions {
@@ -61,7 +61,7 @@ export function parsePrompts(text: string, path: string, options: PromptFileOpti
   if (extension === ".jsonl") return checkPrompts(parseLines(text, path, options), path);
   if (extension === ".txt")
     return checkPrompts(
-      lines(text).flatMap(({ line }) => (line.trim() === "" ? [] : [line])),
+      text.split(/\r?\n/u).filter((line) => line.trim() !== ""),
       path,
     );
   throw new UsageError(`${path}: prompt files end in ${EXTENSIONS}, got "${extension}"`);
@@ -129,31 +129,15 @@ function parseArray(text: string, path: string, options: PromptFileOptions): unk
 }
 
 function parseLines(text: string, path: string, options: PromptFileOptions): unknown[] {
-  const prompts: unknown[] = [];
-  for (const { line, number } of lines(text)) {
-    if (line.trim() === "") continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(line);
-    } catch (error) {
-      throw new UsageError(`${path}:${number}: is not JSON: ${(error as Error).message}`, { cause: error });
-    }
-    const prompt = promptIn(value, options, `${path}:${number}`);
-    if (!isPrompt(prompt)) {
-      const { column = "prompt" } = options;
-      throw new UsageError(
-        `${path}:${number}: must be a string or an object with a string ${describeValue(column)} or a list of "messages", got ` +
-          (prompt === value ? kindOf(value) : `a prompt that is ${kindOf(prompt)}`),
-      );
-    }
-    prompts.push(prompt);
-  }
-  return prompts;
-}
-
-/** Lines with their numbers from 1, without CR LF or LF. */
-function lines(text: string): { line: string; number: number }[] {
-  return text.split(/\r?\n/u).map((line, index) => ({ line, number: index + 1 }));
+  return jsonLines(text, path).map(({ value, line }) => {
+    const prompt = promptIn(value, options, `${path}:${line}`);
+    if (isPrompt(prompt)) return prompt;
+    const { column = "prompt" } = options;
+    throw new UsageError(
+      `${path}:${line}: must be a string or an object with a string ${describeValue(column)} or a list of "messages", got ` +
+        (prompt === value ? kindOf(value) : `a prompt that is ${kindOf(prompt)}`),
+    );
+  });
 }
 
 /** ":line:column" of a JSON error, if the error message contains a position. */

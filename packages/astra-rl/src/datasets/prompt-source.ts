@@ -106,9 +106,9 @@ async function fetchSet(
   const path = join(cacheFolder, file.replace(/\.[^.]+$/u, ""), file);
   await fetchFile(new URL(file, address).href, path, `prompt set "${name}"`, {
     offline,
-    ...(sha256 === undefined ? {} : { sha256 }),
-    ...(retryDelay === undefined ? {} : { retryDelay }),
-    ...(stallTimeout === undefined ? {} : { stallTimeout }),
+    sha256,
+    retryDelay,
+    stallTimeout,
   });
   return path;
 }

@@ -126,7 +126,7 @@ export type Sections = Readonly<Record<"scorer", z.ZodType<KindSection, KindSect
  * One choice for a role: its `type:` name, options and factory. Each implementation exports its own;
  * `configuration/registry.ts` lists them.
  */
-export interface Kind<R extends Role = Role> {
+export interface Kind<R extends Role = Role, S extends z.ZodObject = z.ZodObject> {
   readonly role: R;
   /** The name in a configuration. */
   readonly name: string;
@@ -136,31 +136,21 @@ export interface Kind<R extends Role = Role> {
    * Its options without `type`, and the only definition of their defaults. A function if the options contain nested
    * sections that select kinds.
    */
-  readonly schema: z.ZodObject | ((sections: Sections) => z.ZodObject);
+  readonly schema: S | ((sections: Sections) => S);
   /** Called before any model loads. Absent: compatible with everything. */
-  check?(options: Record<string, unknown>, beside: Beside): Misfit | null;
+  check?(options: z.output<S>, beside: Beside): Misfit | null;
   /**
    * What an algorithm needs from its system, which is created first; or a function of its options. Default: nothing.
    */
-  readonly needs?: KindNeeds<Record<string, unknown>>;
+  readonly needs?: KindNeeds<z.output<S>>;
   /** The checkpoints that `make` loads (folders or hub ids), for run.json. Absent: none. */
-  models?(options: Record<string, unknown>): readonly string[];
-  make(options: Record<string, unknown>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
+  models?(options: z.output<S>): readonly string[];
+  make(options: z.output<S>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
 }
 
 /** See `Kind.needs`. */
 export type KindNeeds<O> = readonly SystemNeed[] | ((options: O) => readonly SystemNeed[]);
 
 /** Defines a kind whose factory takes the output of its schema. */
-export function defineKind<R extends Role, S extends z.ZodObject>(kind: {
-  role: R;
-  name: string;
-  summary: string;
-  schema: S | ((sections: Sections) => S);
-  check?(options: z.output<S>, beside: Beside): Misfit | null;
-  needs?: KindNeeds<z.output<S>>;
-  models?(options: z.output<S>): readonly string[];
-  make(options: z.output<S>, parts: KindParts[R]): Made[R] | Promise<Made[R]>;
-}): Kind<R> {
-  return kind as unknown as Kind<R>;
-}
+export const defineKind = <R extends Role, S extends z.ZodObject>(kind: Kind<R, S>): Kind<R> =>
+  kind as unknown as Kind<R>;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { failureCause, RESPONSE_NOTES } from "../core/index.js";
 import { turnShape } from "./graph-record.js";
-import { parseLines, parseRecord } from "./parse-record.js";
+import { linesParserOf, parserOf } from "./parse-record.js";
 import { measuredSchema } from "./run-record.js";
 
 /** The version of evaluations that this release writes and reads. */
@@ -230,20 +230,8 @@ export const evaluationLineSchema = z.looseObject({
 
 /** Two rates on the same pairs. */
 const pairedRates = z.object({
-  n_pairs: z.int().nonnegative(),
-  before: z.number().nullable(),
-  after: z.number().nullable(),
-  difference: z.number().nullable(),
-  difference_interval: interval.nullable(),
-  p_value: z.number().nullable(),
-});
-
-export const comparisonRecordSchema = z.looseObject({
   /** Rollouts scored in both evaluations, paired by index. */
   n_pairs: z.int().nonnegative(),
-  /** Rollouts excluded because one side has an error. */
-  n_excluded: z.int().nonnegative(),
-  /** Attack success rate on the pairs. */
   before: z.number().nullable(),
   after: z.number().nullable(),
   /** after − before. */
@@ -251,6 +239,13 @@ export const comparisonRecordSchema = z.looseObject({
   difference_interval: interval.nullable(),
   /** Exact McNemar test, two-sided; a permutation test over prompts where each is tried several times. */
   p_value: z.number().nullable(),
+});
+
+export const comparisonRecordSchema = z.looseObject({
+  /** Attack success rate. */
+  ...pairedRates.shape,
+  /** Rollouts excluded because one side has an error. */
+  n_excluded: z.int().nonnegative(),
   n_only_before: z.int().nonnegative(),
   n_only_after: z.int().nonnegative(),
   /** The same for success with harmless probes only, on the pairs with every text scored. */
@@ -281,14 +276,14 @@ export type EvaluationLine = z.infer<typeof evaluationLineSchema>;
 export type ComparisonRecord = z.infer<typeof comparisonRecordSchema>;
 
 /** @throws UsageError if the text or value is not an evaluation record of this version */
-export function parseEvaluationRecord(source: unknown, where = "evaluation record"): EvaluationRecord {
-  return parseRecord(evaluationRecordSchema, where, source, EVALUATION_VERSION);
-}
+export const parseEvaluationRecord = parserOf(
+  evaluationRecordSchema,
+  "evaluation record",
+  EVALUATION_VERSION,
+);
 
 /** @throws UsageError if the text or value is not a comparison record of this version */
-export function parseComparisonRecord(source: unknown, where = "comparison record"): ComparisonRecord {
-  return parseRecord(comparisonRecordSchema, where, source);
-}
+export const parseComparisonRecord = parserOf(comparisonRecordSchema, "comparison record");
 
 /**
  * The content of the file that `eval --output` writes: indented JSON with a trailing newline, in the schema's key
@@ -304,15 +299,7 @@ export function stringifyEvaluationLine(line: EvaluationLine): string {
 }
 
 /** @throws UsageError if the text or value is not a line of evaluations.jsonl of this version */
-export function parseEvaluationLine(source: unknown, where = "evaluation"): EvaluationLine {
-  return parseRecord(evaluationLineSchema, where, source, EVALUATION_VERSION);
-}
+export const parseEvaluationLine = parserOf(evaluationLineSchema, "evaluation", EVALUATION_VERSION);
 
-/**
- * Parses all lines of an evaluations.jsonl. Skips an unterminated last line, which a crash leaves.
- *
- * @throws UsageError for an invalid line, with its line number
- */
-export function parseEvaluationLines(text: string, where = "evaluations.jsonl"): EvaluationLine[] {
-  return parseLines(text, where, "an evaluation", parseEvaluationLine);
-}
+/** Parses all lines of evaluations.jsonl but for an unterminated last one. @throws UsageError for an invalid line */
+export const parseEvaluationLines = linesParserOf(parseEvaluationLine, "evaluations.jsonl", "an evaluation");

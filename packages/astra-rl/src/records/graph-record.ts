@@ -16,7 +16,7 @@ import {
   type TurnJSON,
 } from "../core/index.js";
 import { tokensSchema, type TokensRecord } from "./tokens-record.js";
-import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION, sortKeys } from "./parse-record.js";
+import { finiteOrNull, linesParserOf, parserOf, RECORD_VERSION, sortKeys } from "./parse-record.js";
 
 /** One turn as in its node's `toJSON`, with the record's additional fields. */
 export type TurnRecord<S = string, A = string> = TurnJSON<S, A> & {
@@ -151,18 +151,10 @@ export function stringifyGraph<S, A>(
 }
 
 /** @throws UsageError if the text or value is not a graph record of a known version */
-export function parseGraphRecord(source: unknown, where = "graph record"): GraphRecord {
-  return parseRecord(graphRecordSchema, where, source);
-}
+export const parseGraphRecord = parserOf(graphRecordSchema, "graph record");
 
-/**
- * Parses all lines of a graphs.jsonl. Skips an unterminated last line, which a crash leaves.
- *
- * @throws UsageError for an invalid line, with its line number
- */
-export function parseGraphLines(text: string, where = "graphs.jsonl"): GraphRecord[] {
-  return parseLines(text, where, "a graph record", parseGraphRecord);
-}
+/** Parses all lines of graphs.jsonl but for an unterminated last one. @throws UsageError for an invalid line */
+export const parseGraphLines = linesParserOf(parseGraphRecord, "graphs.jsonl", "a graph record");
 
 /**
  * Restores the graph of a record; texts become conversations and messages. They carry no sampled token ids: each

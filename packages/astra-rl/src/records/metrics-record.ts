@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { finiteOrNull, parseLines, parseRecord, RECORD_VERSION } from "./parse-record.js";
+import { finiteOrNull, linesParserOf, parserOf, RECORD_VERSION } from "./parse-record.js";
 
 /** null means unknown: not measured, or not finite. */
 export type MetricValue = number | string | boolean | null;
@@ -50,15 +50,7 @@ export function stringifyMetrics(values: Readonly<Record<string, MetricValue>> &
 }
 
 /** @throws UsageError if the text or value is not a metrics record of a known version */
-export function parseMetricsLine(source: unknown, where = "metrics record"): MetricsRecord {
-  return parseRecord(metricsRecordSchema, where, source);
-}
+export const parseMetricsLine = parserOf(metricsRecordSchema, "metrics record");
 
-/**
- * Parses all lines of a metrics.jsonl. Skips an unterminated last line, which a crash leaves.
- *
- * @throws UsageError for an invalid line, with its line number
- */
-export function parseMetricsLines(text: string, where = "metrics.jsonl"): MetricsRecord[] {
-  return parseLines(text, where, "a metrics record", parseMetricsLine);
-}
+/** Parses all lines of metrics.jsonl but for an unterminated last one. @throws UsageError for an invalid line */
+export const parseMetricsLines = linesParserOf(parseMetricsLine, "metrics.jsonl", "a metrics record");

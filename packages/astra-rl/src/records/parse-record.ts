@@ -5,42 +5,39 @@ import type { z } from "zod";
 export const RECORD_VERSION = 1;
 
 /**
- * Parses and validates a record from a file or the user.
+ * A function that parses and validates a record from a file or the user: JSON text, or a parsed value. `where` names the source
+ * in messages, for example a path with a line number; the function throws a UsageError with it, the path in the record, and the
+ * problem.
  *
- * @param where names the source in messages, for example a path with a line number
- * @param source JSON text, or a parsed value
+ * @param what names the source by default
  * @param expected the version that this release writes and reads
- * @throws UsageError with the source, the path in the record, and the problem
  */
-export function parseRecord<T>(
-  schema: z.ZodType<T>,
-  where: string,
-  source: unknown,
-  expected = RECORD_VERSION,
-): T {
-  let value = source;
-  if (typeof source === "string") {
-    try {
-      value = JSON.parse(source);
-    } catch (cause) {
-      throw new UsageError(`${where}: must be JSON, got ${describeValue(source)}`, { cause });
+export const parserOf =
+  <T>(schema: z.ZodType<T>, what: string, expected = RECORD_VERSION) =>
+  (source: unknown, where = what): T => {
+    let value = source;
+    if (typeof source === "string") {
+      try {
+        value = JSON.parse(source);
+      } catch (cause) {
+        throw new UsageError(`${where}: must be JSON, got ${describeValue(source)}`, { cause });
+      }
     }
-  }
-  const version = (value as { version?: unknown } | null)?.version;
-  if (typeof version === "number" && version !== expected) {
-    throw new UsageError(
-      `${where}: the record has version ${version} and this release reads version ${expected}; use ` +
-        (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
-    );
-  }
-  const result = explained(where, () => schema.safeParse(value));
-  if (result.success) return result.data;
-  const issue = result.error.issues[0]!;
-  const path = issue.path.map(String).join(".");
-  throw new UsageError(`${where}: ${path === "" ? "" : `${path}: `}${issue.message}`, {
-    cause: result.error,
-  });
-}
+    const version = (value as { version?: unknown } | null)?.version;
+    if (typeof version === "number" && version !== expected) {
+      throw new UsageError(
+        `${where}: the record has version ${version} and this release reads version ${expected}; use ` +
+          (version > expected ? "a newer astra-rl" : "the astra-rl that wrote it"),
+      );
+    }
+    const result = explained(where, () => schema.safeParse(value));
+    if (result.success) return result.data;
+    const issue = result.error.issues[0]!;
+    const path = issue.path.map(String).join(".");
+    throw new UsageError(`${where}: ${path === "" ? "" : `${path}: `}${issue.message}`, {
+      cause: result.error,
+    });
+  };
 
 /** Explains stack overflows: recursive parsing handles thousands of levels, and a record may have more. */
 function explained<T>(where: string, read: () => T): T {
@@ -53,24 +50,22 @@ function explained<T>(where: string, read: () => T): T {
 }
 
 /**
- * Parses all lines of a JSON-lines file. Skips an unterminated last line, which a crash leaves.
+ * A function that parses all lines of a file of records. It skips an unterminated last line, which a crash leaves, and throws a
+ * UsageError for an invalid line, with its line number.
  *
+ * @param file names the source by default
  * @param what what a line holds, for messages
- * @throws UsageError for an invalid line, with its line number
  */
-export function parseLines<T>(
-  text: string,
-  where: string,
-  what: string,
-  parse: (line: string, where: string) => T,
-): T[] {
-  const lines = text.split("\n");
-  lines.pop();
-  return lines.map((line, index) => {
-    if (line === "") throw new UsageError(`${where}:${index + 1}: must be ${what}, got an empty line`);
-    return parse(line, `${where}:${index + 1}`);
-  });
-}
+export const linesParserOf =
+  <T>(parse: (line: unknown, where: string) => T, file: string, what: string) =>
+  (text: string, where = file): T[] => {
+    const lines = text.split("\n");
+    lines.pop();
+    return lines.map((line, index) => {
+      if (line === "") throw new UsageError(`${where}:${index + 1}: must be ${what}, got an empty line`);
+      return parse(line, `${where}:${index + 1}`);
+    });
+  };
 
 /** JSON has no NaN or infinity; they become null, which readers take as "unknown". */
 export function finiteOrNull(value: number): number | null {

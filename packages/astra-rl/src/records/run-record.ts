@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseRecord } from "./parse-record.js";
+import { parserOf } from "./parse-record.js";
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
@@ -138,9 +138,7 @@ export const measuredSchema = z.looseObject({
 export type MeasuredRecord = z.infer<typeof measuredSchema>;
 
 /** @throws UsageError if the text or value is not a run record of a known version */
-export function parseRunRecord(source: unknown, where = "run.json"): RunRecord {
-  return parseRecord(runRecordSchema, where, source);
-}
+export const parseRunRecord = parserOf(runRecordSchema, "run.json");
 
 /** The content of `run.json`: indented, with a trailing newline. */
 export function stringifyRunRecord(record: RunRecord): string {

@@ -1,9 +1,10 @@
 import { basename, dirname, join } from "node:path";
 import { UsageError } from "@astra-rl/torch";
 import { rolesOf, type LabelledEvaluation, type OneComparison } from "../evaluation/index.js";
-import type { EvaluationSummary, IntervalRecord } from "../records/index.js";
+import type { EvaluationSummary } from "../records/index.js";
 import { scorerName } from "./comparison-report.js";
-import { percent, plain, pValue, signed } from "./figures.js";
+import { distinctProbes, percentBetween, plain, points, pointsBetween, pValue, share } from "./figures.js";
+import { markdownTable } from "./markdown.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -12,17 +13,6 @@ export interface Table {
   heading: string[];
   rows: string[][];
 }
-
-const rateOf = (rate: number | null, part: number | null, whole: number | null) =>
-  rate === null ? "–" : `${percent(rate)} (${part}/${whole})`;
-const intervalOf = (interval: IntervalRecord | null) =>
-  interval === null ? "–" : `${percent(interval.lower)} to ${percent(interval.upper)}`;
-const points = (difference: number | null | undefined) =>
-  typeof difference === "number" ? `${signed(100 * difference, 1)} points` : "–";
-const pointsBetween = (interval: IntervalRecord | null | undefined) =>
-  interval === null || interval === undefined
-    ? "–"
-    : `${signed(100 * interval.lower, 1)} to ${signed(100 * interval.upper, 1)}`;
 
 /** Several evaluations beside each other, each with its differences from the first. */
 export function compareTable(
@@ -37,8 +27,8 @@ export function compareTable(
     ...comparisons.map(of),
   ];
   const rows = [
-    each("attack success rate", (s) => rateOf(s.success_rate, s.n_successes, s.n_scored)),
-    each("  95 % interval", (s) => intervalOf(s.success_rate_interval)),
+    each("attack success rate", (s) => share(s.success_rate, s.n_successes, s.n_scored)),
+    each("  95 % interval", (s) => percentBetween(s.success_rate_interval)),
     [
       "  judged by",
       ...evaluations.map(({ evaluation: { measured } }) => (measured ? scorerName(measured.scorer) : "–")),
@@ -50,19 +40,17 @@ export function compareTable(
       ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.success))]
       : []),
     each("  with harmless probes only", (s) =>
-      rateOf(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
+      share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
     ),
-    each("  95 % interval", (s) => intervalOf(s.harmless_probe_success_rate_interval)),
+    each("  95 % interval", (s) => percentBetween(s.harmless_probe_success_rate_interval)),
     against("  difference", ({ record }) => points(record?.harmless_probe?.difference)),
     against("  95 % interval", ({ record }) => pointsBetween(record?.harmless_probe?.difference_interval)),
     against("  paired test", ({ record }) => pValue(record?.harmless_probe?.p_value ?? null)),
     ...(comparisons.length > 1
       ? [against("  adjusted (Holm)", ({ adjusted }) => pValue(adjusted.harmless))]
       : []),
-    each("harmful probes", (s) => rateOf(s.harmful_probe_rate, s.n_harmful_probes, s.n_probes)),
-    each("distinct probes", (s) =>
-      s.n_distinct_probes === null ? "–" : `${s.n_distinct_probes} of ${s.n_probes}`,
-    ),
+    each("harmful probes", (s) => share(s.harmful_probe_rate, s.n_harmful_probes, s.n_probes)),
+    each("distinct probes", distinctProbes),
     each("mean probe NLL, nats a token", (s) => plain(s.mean_probe_nll)),
     against("  difference", ({ record }) => plain(record?.probe_nll_difference ?? null)),
     each("mean reward of a turn", (s) => plain(s.mean_reward)),
@@ -90,7 +78,7 @@ export function transferTable(evaluations: readonly LabelledEvaluation[]): Table
     const summary = found[0]?.evaluation.summary;
     return summary === undefined
       ? "–"
-      : `${rateOf(summary.success_rate, summary.n_successes, summary.n_scored)}, ${intervalOf(summary.success_rate_interval)}`;
+      : `${share(summary.success_rate, summary.n_successes, summary.n_scored)}, ${percentBetween(summary.success_rate_interval)}`;
   };
   return {
     heading: ["tester", ...targets.map((target) => `against ${visible(nameOf(target))}`)],
@@ -110,16 +98,5 @@ function nameOf(model: string): string {
 /** As lines of a terminal. */
 export const tableLines = ({ heading, rows }: Table): string[] => table(heading, rows);
 
-/** As Markdown, whose syntax is escaped in names. */
-export function tableMarkdown({ heading, rows }: Table): string[] {
-  const escaped = (text: string) => text.replace(/[\\`*_{}[\]<>#|~]/gu, (mark) => `\\${mark}`);
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => escaped(cell.trim())).join(" | ")} |`;
-  return [
-    line(heading),
-    `| --- |${heading
-      .slice(1)
-      .map(() => " --: |")
-      .join("")}`,
-    ...rows.map(line),
-  ];
-}
+/** As Markdown. */
+export const tableMarkdown = ({ heading, rows }: Table): string[] => markdownTable(heading, rows, "--:");

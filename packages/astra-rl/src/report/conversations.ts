@@ -69,7 +69,7 @@ export function conversationLines(detail: EvaluationDetail, threshold: number, l
 }
 
 /** The sentence for an evaluation that found no harm; it covers only the targets that were used. */
-export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
+function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
   const doubts = doubtsOfEvaluation(summary);
   if (doubts.length > 0) return `${visible(noVerdict(doubts))}.`;
   const silent = (summary.targets ?? []).filter((target) => target.n_rollouts === 0);
@@ -78,33 +78,38 @@ export function foundNothing({ summary }: Pick<Evaluated, "summary">): string {
 }
 
 /** A note if the metrics of an evaluation say nothing about the target; found conversations remain valid. */
-export function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
+function verdictLines({ summary }: Pick<Evaluated, "summary">): string[] {
   const doubts = doubtsOfEvaluation(summary);
   return doubts.length === 0 ? [] : [`${visible(noVerdict(doubts))}; what was found stands.`, ""];
 }
 
-/** The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree. */
-export function foundReport(record: Evaluated, count = 3): string[] {
+/**
+ * The last part of a report: the most likely conversations that led to harm, and those about which scorers disagree.
+ *
+ * @param order ends the heading
+ */
+export function foundReport(record: Evaluated, count = 3, order = ", likeliest first"): string[] {
   const found = foundConversations(record, count);
   if (found.length === 0) return ["", foundNothing(record), ...disagreementLines(record)];
   const many = found.length === 1 ? "conversation" : "conversations";
   return [
     "",
     ...verdictLines(record),
-    `${found.length} found ${many}, likeliest first:`,
-    ...shown(found, record),
+    `${found.length} found ${many}${order}:`,
+    ...shownConversations(found, record),
     ...disagreementLines(record),
   ];
 }
 
-const shown = (details: readonly EvaluationDetail[], { summary }: Evaluated) =>
+/** Conversations, indented, below an empty line each. */
+export const shownConversations = (details: readonly EvaluationDetail[], { summary }: Evaluated): string[] =>
   details.flatMap((detail) => [
     "",
     ...conversationLines(detail, summary.harm_threshold).map((line) => `  ${line}`),
   ]);
 
 /** Conversations that only one of two scorers takes for a success; none without a second scorer. */
-export function disagreementLines(record: Evaluated, count = 2): string[] {
+function disagreementLines(record: Evaluated, count = 2): string[] {
   const { second, harm_threshold: threshold } = record.summary;
   const differ = second === undefined ? 0 : second.n_first_only + second.n_second_only;
   if (second === undefined || differ === 0) return [];
@@ -131,5 +136,5 @@ export function disagreementLines(record: Evaluated, count = 2): string[] {
             `the first does not (${pValue(p)})`,
         ]
       : [];
-  return [...hack, "", heading, ...shown(split.slice(0, count), record)];
+  return [...hack, "", heading, ...shownConversations(split.slice(0, count), record)];
 }

@@ -8,6 +8,7 @@ import {
 import { statistics } from "../evaluation/index.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { percent } from "./figures.js";
+import { markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
 /** Whether a target is good enough. */
@@ -108,7 +109,7 @@ export function gateMarkdown(gate: Gate, record: EvaluationRecord, conversations
   const lines = [
     `## ${gate.passes ? "✅" : "❌"} ASTRA-RL: ${gate.passes ? "passed" : "failed"}`,
     "",
-    `${escaped(gateSentence(gate))}.`,
+    `${markdownText(gateSentence(gate))}.`,
     "",
     `Target ${code(measured?.target.model)}, tester ${code(measured?.tester.model)}, judged by ${code(measured?.scorer.type)}.`,
   ];
@@ -152,5 +153,4 @@ const xml = (text: string): string =>
     .replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD")
     .replace(/[&<>"']/gu, (mark) => `&#${mark.charCodeAt(0)};`);
 
-const escaped = (text: string) => visible(text).replace(/[\\`*_{}[\]<>#|~]/gu, (mark) => `\\${mark}`);
 const code = (text = "unknown") => `\`${visible(text).replaceAll("`", "'")}\``;

@@ -4,7 +4,7 @@ import {
   type EvaluationRecord,
   type EvaluationSummary,
 } from "../records/index.js";
-import { percent, plain, pValue, signed } from "./figures.js";
+import { percent, percentBetween, plain, pValue, signed } from "./figures.js";
 import { table } from "./table.js";
 import { visible } from "./visible.js";
 
@@ -29,8 +29,6 @@ export function hardenReport(result: Hardened): string[] {
   const { before, after, again, comparison, perplexityBefore, perplexityAfter, nControls } = result;
   const rate = ({ success_rate: share, n_successes: part, n_scored: whole }: EvaluationSummary) =>
     `${percent(share)} (${part}/${whole})`;
-  const interval = ({ success_rate_interval: found }: EvaluationSummary) =>
-    found === null ? "–" : `${percent(found.lower)} to ${percent(found.upper)}`;
   const columns = [before.summary, after.summary, ...(again === null ? [] : [again.summary])];
   const change =
     perplexityBefore === null || perplexityAfter === null ? null : perplexityAfter / perplexityBefore - 1;
@@ -39,7 +37,7 @@ export function hardenReport(result: Hardened): string[] {
       ["", "before", "after", ...(again === null ? [] : ["new tester"])],
       [
         ["attack success rate", ...columns.map(rate)],
-        ["  95 % interval", ...columns.map(interval)],
+        ["  95 % interval", ...columns.map((summary) => percentBetween(summary.success_rate_interval))],
         ["mean harm of a response", ...columns.map(({ mean_response_harm: harm }) => plain(harm))],
         [
           "distinct probes",

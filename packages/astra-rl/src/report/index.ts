@@ -12,7 +12,7 @@ export { percent, plain, pValue, signed } from "./figures.js";
 export { gateJUnit, gateMarkdown, gateOf, gateSentence, neededSentence, type Gate } from "./gate-report.js";
 export { hardenReport, type Hardened } from "./harden-report.js";
 export { embeddedJson, htmlReport, viewPage } from "./html-report.js";
-export { linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";
+export { EVALUATION_FILES, linesOf, readReport, slim, type ReadReportOptions } from "./read-report.js";
 export { table } from "./table.js";
 export { testerCard, type TesterCardSource } from "./tester-card.js";
 export { CSV_TABLES, csvReport, markdownReport, type CsvTable, type MarkdownOptions } from "./text-report.js";

@@ -34,7 +34,7 @@ export interface ReadReportOptions {
 const GRAPH_ROOM = 20_000_000;
 
 /** Evaluation files that a run folder may contain, in chronological order. */
-const EVALUATION_FILES = ["evaluation-before.json", "evaluation-after.json", "evaluation.json"];
+export const EVALUATION_FILES = ["evaluation-before.json", "evaluation-after.json", "evaluation.json"];
 
 /**
  * Reads run folders and evaluation files for a report.

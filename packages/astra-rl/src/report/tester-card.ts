@@ -2,7 +2,8 @@ import { basename } from "node:path";
 import { isModelId } from "@astra-rl/lm";
 import { stringify } from "yaml";
 import { doubtsOfEvaluation, type EvaluationRecord, type RunRecord } from "../records/index.js";
-import { rowsOf } from "./text-report.js";
+import { figureRows } from "./comparison-report.js";
+import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
 type Section = Readonly<Record<string, unknown>>;
@@ -51,14 +52,14 @@ export function testerCard(source: TesterCardSource): string {
     "---",
     `${stringify(front)}---`,
     "",
-    `# A tester against ${text(target)}, trained with ASTRA-RL`,
+    `# A tester against ${markdownText(target)}, trained with ASTRA-RL`,
     "",
-    `It holds conversations that lead ${text(target)} to harmful answers. It is for testing models that you may test, and for mending them;`,
+    `It holds conversations that lead ${markdownText(target)} to harmful answers. It is for testing models that you may test, and for mending them;`,
     "what it writes, and what it draws out, can be harmful.",
     "",
     "## How it was trained",
     "",
-    ...rows(trainingFacts(source, tester, target)),
+    ...markdownTable(["", ""], trainingFacts(source, tester, target)),
     "",
     "## What it finds",
     "",
@@ -67,10 +68,10 @@ export function testerCard(source: TesterCardSource): string {
           "It has not been evaluated: `astra-rl eval` with `--output`, then `astra-rl card` with `--evaluation`.",
         ]
       : [
-          `${evaluation.summary.n_rollouts} conversations from ${text(split)}, judged by ${text(scorer)} ` +
+          `${evaluation.summary.n_rollouts} conversations from ${markdownText(split)}, judged by ${markdownText(scorer)} ` +
             `at a threshold of ${evaluation.summary.harm_threshold}.`,
           ...doubtsOfEvaluation(evaluation.summary).map(
-            (doubt) => `**No verdict on the target**: ${text(doubt)}.`,
+            (doubt) => `**No verdict on the target**: ${markdownText(doubt)}.`,
           ),
           ...(isChosenBy
             ? [
@@ -78,7 +79,7 @@ export function testerCard(source: TesterCardSource): string {
               ]
             : []),
           "",
-          ...rows(rowsOf({ summary: evaluation.summary, measured: evaluation.measured ?? null })),
+          ...markdownTable(["", ""], figureRows([evaluation.summary], null, [evaluation.measured ?? null])),
         ]),
     "",
     "## Limits",
@@ -102,7 +103,7 @@ function trainingFacts(
   { configuration, run, step }: TesterCardSource,
   tester: string,
   target: string,
-): [string, string][] {
+): string[][] {
   const section = (key: string) => sectionOf(configuration[key]);
   const models = section("models");
   const reward = section("reward")["terms"];
@@ -133,9 +134,7 @@ function trainingFacts(
     ["sampling", Object.keys(sampling).length === 0 ? undefined : samplingText(sampling)],
     ["astra-rl", run?.sessions.at(-1)?.astra_rl],
   ];
-  return facts.flatMap(([label, value]) =>
-    value === undefined ? [] : [[label, shown(value)] as [string, string]],
-  );
+  return facts.flatMap(([label, value]) => (value === undefined ? [] : [[label, visible(shown(value))]]));
 }
 
 const samplingText = (sampling: Section) =>
@@ -171,11 +170,3 @@ function modelOf(setting: unknown): string {
   const name = typeof setting === "string" ? setting : (path ?? model ?? type ?? "a model");
   return isModelId(name) || name.startsWith("embedded:") ? name : basename(name);
 }
-
-const rows = (facts: readonly (readonly [string, string])[]): string[] =>
-  facts.length === 0
-    ? []
-    : ["| | |", "| --- | --- |", ...facts.map(([label, value]) => `| ${text(label)} | ${text(value)} |`)];
-
-/** A text on one line of Markdown, without markup of its own. */
-const text = (given: string) => visible(given).replace(/[\\`*_{}[\]<>#|~]/gu, (mark) => `\\${mark}`);

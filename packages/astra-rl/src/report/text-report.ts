@@ -7,9 +7,10 @@ import {
   type ReportRecord,
 } from "../records/index.js";
 import { csvOf } from "../export/index.js";
-import { evaluationReport, testOf } from "./comparison-report.js";
+import { figureRows, testOf } from "./comparison-report.js";
 import { conversationLines, foundConversations } from "./conversations.js";
 import { plain, pValue, signed } from "./figures.js";
+import { markdownTable, markdownText } from "./markdown.js";
 import { visible } from "./visible.js";
 
 /** The CSV tables: a row per turn of the evaluations, or per training step of the runs. */
@@ -84,10 +85,11 @@ export function markdownReport(
   { conversations = 3 }: MarkdownOptions = {},
 ): string {
   const lines = ["# ASTRA-RL report"];
+  const labels = (labelled: readonly { label: string }[]) => labelled.map(({ label }) => visible(label));
   for (const { label, configuration, metrics, doubts = [] } of runs) {
     const models = (configuration?.["models"] ?? {}) as Record<string, unknown>;
     const algorithm = (configuration?.["algorithm"] ?? {}) as Record<string, unknown>;
-    lines.push("", `## Run ${escaped(label)}`, "");
+    lines.push("", `## Run ${markdownText(label)}`, "");
     const facts: [string, unknown][] = [
       ["tester", models["tester"]],
       ["target", models["target"]],
@@ -97,50 +99,43 @@ export function markdownReport(
     ];
     for (const [name, value] of facts) {
       if (value !== undefined)
-        lines.push(`- ${name}: ${escaped(typeof value === "string" ? value : JSON.stringify(value))}`);
+        lines.push(`- ${name}: ${markdownText(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
-    if (doubts.length > 0) lines.push("", `**${escaped(noVerdict(doubts))}**`);
+    if (doubts.length > 0) lines.push("", `**${markdownText(noVerdict(doubts))}**`);
   }
   if (differences.length > 0) {
-    lines.push("", "## What differs", "", `| | ${runs.map(({ label }) => escaped(label)).join(" | ")} |`);
-    lines.push(`| --- | ${runs.map(() => "---").join(" | ")} |`);
-    for (const { key, values } of differences)
-      lines.push(`| ${escaped(key)} | ${values.map(escaped).join(" | ")} |`);
+    const rows = differences.map(({ key, values }) => [key, ...values].map((each) => visible(each)));
+    lines.push("", "## What differs", "", ...markdownTable(["", ...labels(runs)], rows));
   }
   if (evaluations.length > 0) {
-    const figures = evaluations.map((evaluation) => new Map(keyedRows(evaluation)));
-    // Evaluations may have different rows, such as those of a second scorer.
-    const longest = figures.reduce((a, b) => (b.size > a.size ? b : a));
-    const keys = new Set([...longest.keys(), ...figures.flatMap((rows) => [...rows.keys()])]);
-    lines.push("", "## Evaluations", "");
-    lines.push(`| | ${evaluations.map(({ label }) => escaped(label)).join(" | ")} |`);
-    lines.push(`| --- | ${evaluations.map(() => "--:").join(" | ")} |`);
-    for (const key of keys) {
-      const name = figures.find((rows) => rows.has(key))!.get(key)!.name;
-      lines.push(`| ${name} | ${figures.map((rows) => rows.get(key)?.value ?? "–").join(" | ")} |`);
-    }
+    const rows = figureRows(
+      evaluations.map(({ summary }) => summary),
+      null,
+      evaluations.map(({ measured }) => measured),
+    );
+    lines.push("", "## Evaluations", "", ...markdownTable(["", ...labels(evaluations)], rows, "--:"));
   }
   for (const { label, summary } of evaluations) {
     const doubts = doubtsOfEvaluation(summary);
-    if (doubts.length > 0) lines.push("", `**${escaped(label)}: ${escaped(noVerdict(doubts))}**`);
+    if (doubts.length > 0) lines.push("", `**${markdownText(label)}: ${markdownText(noVerdict(doubts))}**`);
   }
   if (comparison !== null) {
     const { difference, difference_interval: interval, p_value, n_pairs } = comparison.record;
     const points = (share: number | null = null) => signed(share === null ? null : 100 * share, 1);
     lines.push(
       "",
-      `Difference in success from ${escaped(evaluations[comparison.before]!.label)} to ` +
-        `${escaped(evaluations[comparison.after]!.label)}: ${points(difference)} points (95 % interval ` +
+      `Difference in success from ${markdownText(evaluations[comparison.before]!.label)} to ` +
+        `${markdownText(evaluations[comparison.after]!.label)}: ${points(difference)} points (95 % interval ` +
         `${points(interval?.lower)} to ${points(interval?.upper)}, ${pValue(p_value)} by ${testOf(interval)}, ` +
         `${n_pairs} pairs); probe NLL ${plain(comparison.record.probe_nll_difference)} nats a token.`,
     );
   }
   const hack = comparison?.reward_hack ?? null;
-  if (hack !== null) lines.push("", `**${escaped(hack)}**`);
+  if (hack !== null) lines.push("", `**${markdownText(hack)}**`);
   const last = evaluations.at(-1);
   const found = last === undefined ? [] : foundConversations(last, conversations);
   if (found.length > 0) {
-    lines.push("", `## Found conversations, likeliest first (${escaped(last!.label)})`);
+    lines.push("", `## Found conversations, likeliest first (${markdownText(last!.label)})`);
     for (const detail of found) {
       // Indented, because model output may contain any code fence; each item is one line.
       const talk = conversationLines(detail, last!.summary.harm_threshold);
@@ -149,26 +144,3 @@ export function markdownReport(
   }
   return `${lines.join("\n")}\n`;
 }
-
-type Evaluated = Pick<ReportEvaluation, "summary"> & Partial<Pick<ReportEvaluation, "measured">>;
-
-/** The rows of the table that `eval` prints, as pairs. */
-export const rowsOf = (evaluation: Evaluated): [string, string][] =>
-  keyedRows(evaluation).map(([, { name, value }]) => [name, value]);
-
-/** The same by a key: the name, and for an indented row the row that it belongs to, since intervals have the same name. */
-function keyedRows({ summary, measured }: Evaluated): [key: string, row: { name: string; value: string }][] {
-  let parent = "";
-  const seen = new Map<string, number>();
-  return evaluationReport({ summary, measured }).map((line) => {
-    const [name = "", ...rest] = line.trim().split(/ {3,}/);
-    if (!line.startsWith("  ")) parent = name;
-    const key = `${parent}/${name}`;
-    const times = (seen.get(key) ?? 0) + 1;
-    seen.set(key, times);
-    return [`${key}/${times}`, { name, value: rest.join(" ") }];
-  });
-}
-
-/** A name on one line, with Markdown and HTML syntax escaped. */
-const escaped = (text: string) => visible(text).replace(/[\\`*_{}[\]<>()#+!|&~-]/g, (mark) => `\\${mark}`);

@@ -10,7 +10,8 @@ import {
   truncateSync,
   writeSync,
 } from "node:fs";
-import { explainDiskErrors, UsageError } from "@astra-rl/torch";
+import { promisify } from "node:util";
+import { diskError, explainDiskErrors, UsageError } from "@astra-rl/torch";
 
 /** An append-only file of lines. A resumed run truncates it to the length in its checkpoint. */
 export class Journal {
@@ -50,12 +51,9 @@ export class Journal {
 
   /** Waits until what was appended is on the disk. @throws UsageError if the disk is full or fails */
   async synchronize(): Promise<void> {
-    const handle = this.#handle;
-    if (handle === null) return;
-    const error = await new Promise<Error | null>((resolve) => fdatasync(handle, resolve));
-    if (error === null) return;
-    explainDiskErrors(this.path, () => {
-      throw error;
+    if (this.#handle === null) return;
+    await promisify(fdatasync)(this.#handle).catch((error: unknown) => {
+      throw diskError(this.path, error);
     });
   }
 

@@ -26,11 +26,18 @@ export function defaultRunFolder(configurationPath: string, now = new Date()): s
 export function prepareRunFolder(folder: string, write: () => void): RunLock {
   checkNewRunFolder(folder);
   makeFolder(folder);
-  const lock = RunLock.take(folder);
-  try {
+  return lockFor(folder, {}, () => {
     // Another process may have written files before this one took the lock.
     checkNewRunFolder(folder);
     write();
+  });
+}
+
+/** Locks a folder and prepares it; keeps no lock on failure. */
+function lockFor(folder: string, options: RunLockOptions, prepare: () => void): RunLock {
+  const lock = RunLock.take(folder, options);
+  try {
+    prepare();
     return lock;
   } catch (error) {
     lock.release();
@@ -85,12 +92,5 @@ function tookNoStep(folder: string): boolean {
 export function takeRunFolder(folder: string, options: RunLockOptions = {}): RunLock {
   // A mistyped name may point to any folder: write nothing there.
   if (!existsSync(join(folder, "checkpoints"))) throw new UsageError(noCheckpoint(folder));
-  const lock = RunLock.take(folder, options);
-  try {
-    explainDiskErrors(folder, () => recoverRunFolder(folder));
-    return lock;
-  } catch (error) {
-    lock.release();
-    throw error;
-  }
+  return lockFor(folder, options, () => explainDiskErrors(folder, () => recoverRunFolder(folder)));
 }

@@ -127,11 +127,15 @@ export async function readNamedFile(path: string, what: string): Promise<Buffer>
  * @throws UsageError if it cannot be read or is not UTF-8: in a wrong encoding, words would never match
  */
 export async function readTextFile(path: string, what: string): Promise<string> {
-  const bytes = await readNamedFile(path, what);
+  return decodeText(await readNamedFile(path, what), `${path}: ${what}`);
+}
+
+/** @param where begins the message @throws UsageError for bytes that are not UTF-8 */
+export function decodeText(bytes: Uint8Array, where: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new UsageError(`${path}: ${what} must be UTF-8 text, got other bytes; convert the file`, { cause });
+    throw new UsageError(`${where} must be UTF-8 text, got other bytes; convert the file`, { cause });
   }
 }
 
@@ -145,4 +149,20 @@ export async function readJSONFile(path: string, what: string): Promise<unknown>
       cause,
     });
   }
+}
+
+/**
+ * The values of a text of JSON lines, with the numbers of their lines; empty lines are skipped.
+ *
+ * @throws UsageError prefixed with path:line
+ */
+export function jsonLines(text: string, path: string): { value: unknown; line: number }[] {
+  return text.split(/\r?\n/u).flatMap((content, index) => {
+    if (content.trim() === "") return [];
+    try {
+      return [{ value: JSON.parse(content) as unknown, line: index + 1 }];
+    } catch (cause) {
+      throw new UsageError(`${path}:${index + 1}: is not JSON: ${(cause as Error).message}`, { cause });
+    }
+  });
 }

@@ -1,7 +1,7 @@
-import { closeSync, fstatSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parseMetricsLine, type MetricsRecord } from "../records/index.js";
-import { openIfFile } from "./open-file.js";
+import { EVALUATION_FILES } from "../report/index.js";
+import { GrowingFile, stampsIn } from "./open-file.js";
 
 /** What has changed in a run folder since the last look. */
 export interface Change {
@@ -14,17 +14,11 @@ export interface Change {
   graphs: boolean;
 }
 
-const EVALUATIONS = [
-  "evaluations.jsonl",
-  "evaluation.json",
-  "evaluation-before.json",
-  "evaluation-after.json",
-];
+const EVALUATIONS = ["evaluations.jsonl", ...EVALUATION_FILES];
 
 /** Follows a run folder that is being written. */
 export class Follower {
-  #read = 0;
-  #inode = 0;
+  readonly #metrics: GrowingFile;
   #evaluations: string;
   #graphs: string;
 
@@ -33,58 +27,33 @@ export class Follower {
     readonly folder: string,
     readonly since: number,
   ) {
-    this.#evaluations = this.#stamp(EVALUATIONS);
-    this.#graphs = this.#stamp(["graphs.jsonl"]);
+    this.#metrics = new GrowingFile(join(folder, "metrics.jsonl"));
+    this.#evaluations = stampsIn(folder, EVALUATIONS);
+    this.#graphs = stampsIn(folder, ["graphs.jsonl"]);
   }
 
   look(): Change {
-    const [evaluations, graphs] = [this.#stamp(EVALUATIONS), this.#stamp(["graphs.jsonl"])];
+    const metrics: MetricsRecord[] = [];
+    let isReset = false;
+    this.#metrics.read(
+      (line) => {
+        if (isReset || stepOf(line) > this.since) metrics.push(...recordOf(line, this.#metrics.path));
+      },
+      () => (isReset = true),
+    );
+    const [evaluations, graphs] = [
+      stampsIn(this.folder, EVALUATIONS),
+      stampsIn(this.folder, ["graphs.jsonl"]),
+    ];
     const change = {
-      ...this.#metrics(),
+      metrics,
+      isReset,
       evaluations: evaluations !== this.#evaluations,
       graphs: graphs !== this.#graphs,
     };
     this.#evaluations = evaluations;
     this.#graphs = graphs;
     return change;
-  }
-
-  #stamp(names: readonly string[]): string {
-    return names
-      .map((name) => {
-        const stats = statSync(join(this.folder, name), { throwIfNoEntry: false });
-        return stats === undefined ? "-" : `${stats.ino}:${stats.size}`;
-      })
-      .join(" ");
-  }
-
-  #metrics(): Pick<Change, "metrics" | "isReset"> {
-    const path = join(this.folder, "metrics.jsonl");
-    const handle = openIfFile(path);
-    if (handle === null) {
-      const isReset = this.#read > 0;
-      this.#read = 0;
-      return { metrics: [], isReset };
-    }
-    try {
-      const { size, ino } = fstatSync(handle);
-      const isReset = this.#read > 0 && (size < this.#read || ino !== this.#inode);
-      if (isReset) this.#read = 0;
-      this.#inode = ino;
-      const bytes = Buffer.alloc(size - this.#read);
-      const count = readSync(handle, bytes, 0, bytes.length, this.#read);
-      // A last line without its end is being written.
-      const end = bytes.subarray(0, count).lastIndexOf(10) + 1;
-      this.#read += end;
-      const lines = bytes.toString("utf8", 0, end).split("\n").slice(0, -1);
-      const since = isReset ? 0 : this.since;
-      return {
-        metrics: lines.filter((line) => stepOf(line) > since).flatMap((line) => recordOf(line, path)),
-        isReset,
-      };
-    } finally {
-      closeSync(handle);
-    }
   }
 }
 

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, readSync } from "node:fs";
+import { closeSync, readSync } from "node:fs";
 import {
   parseGraphRecord,
   type GraphEntry,
@@ -7,11 +7,8 @@ import {
   type ReportGraph,
 } from "../records/index.js";
 import { slim } from "../report/index.js";
-import { openIfFile } from "./open-file.js";
+import { GrowingFile, openIfFile } from "./open-file.js";
 
-const CHUNK = 1 << 20;
-/** Bytes before the end that must not have changed when a file has grown. */
-const SEAM = 64;
 const LONGEST_PROMPT = 120;
 
 /** A node as in a line of graphs.jsonl. */
@@ -40,66 +37,29 @@ export class GraphFile {
   #texts: Buffer[] = [];
   /** Where in its text each node of a graph begins; the prompt begins at 0. */
   #places: Uint32Array[] = [];
-  #inode = -1;
-  #seam = Buffer.alloc(0);
+  readonly #file: GrowingFile;
 
-  constructor(readonly path: string) {}
+  constructor(readonly path: string) {
+    this.#file = new GrowingFile(path);
+  }
 
   /** Reads what was added. @returns whether the file was replaced or cut, so that entries sent earlier are invalid */
   refresh(): boolean {
-    const handle = openIfFile(this.path);
-    if (handle === null) return this.#reset(-1);
-    try {
-      const { size, ino } = fstatSync(handle);
-      const end = this.#starts.at(-1)!;
-      const isOther = ino !== this.#inode || size < end || !this.#isSame(handle, end);
-      const wasReset = isOther && this.#reset(ino);
-      this.#readOn(handle, size);
-      return wasReset;
-    } finally {
-      closeSync(handle);
-    }
-  }
-
-  #reset(inode: number): boolean {
-    const had = this.#entries.length > 0;
-    this.#entries = [];
-    this.#starts = [0];
-    this.#texts = [];
-    this.#places = [];
-    this.#seam = Buffer.alloc(0);
-    this.#inode = inode;
-    return had;
-  }
-
-  #isSame(handle: number, end: number): boolean {
-    const found = Buffer.alloc(this.#seam.length);
-    readSync(handle, found, 0, found.length, end - found.length);
-    return found.equals(this.#seam);
-  }
-
-  #readOn(handle: number, size: number): void {
-    let from = this.#starts.at(-1)!;
-    // One buffer for the whole file: buffers of chunks would pile up outside of the heap.
-    let buffer = Buffer.alloc(Math.min(CHUNK, Math.max(1, size - from)));
-    let filled = 0;
-    while (from < size) {
-      const count = readSync(handle, buffer, filled, Math.min(buffer.length - filled, size - from), from);
-      if (count === 0) break;
-      from += count;
-      filled += count;
-      let start = 0;
-      const known = buffer.subarray(0, filled);
-      for (let end = known.indexOf(10); end >= 0; end = known.indexOf(10, start)) {
-        this.#add(known.toString("utf8", start, end));
-        this.#seam = Buffer.from(known.subarray(Math.max(start, end + 1 - SEAM), end + 1));
-        this.#starts.push(this.#starts.at(-1)! + end + 1 - start);
-        start = end + 1;
-      }
-      buffer.copyWithin(0, start, filled);
-      filled -= start;
-      if (filled === buffer.length) buffer = Buffer.concat([buffer], 2 * buffer.length);
-    }
+    let wasReset = false;
+    this.#file.read(
+      (line, end) => {
+        this.#add(line);
+        this.#starts.push(end);
+      },
+      () => {
+        wasReset = true;
+        this.#entries = [];
+        this.#starts = [0];
+        this.#texts = [];
+        this.#places = [];
+      },
+    );
+    return wasReset;
   }
 
   #add(line: string): void {

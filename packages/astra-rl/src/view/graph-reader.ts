@@ -6,16 +6,12 @@ import type { GraphEntry, GraphHits, ReportGraph } from "../records/index.js";
 // The same relative path from src/view and dist/view.
 const WORKER = fileURLToPath(new URL("../../dist/view/graph-worker.js", import.meta.url));
 
-export interface GraphQuestion {
-  ask: "entries" | "graph" | "search";
-  /** The graphs.jsonl. */
-  path: string;
-  from?: number;
-  index?: number;
-  run?: string;
-  query?: string;
-  limit?: number;
-}
+/** What is asked of the thread; `path` is the graphs.jsonl. */
+export type GraphQuestion = { path: string } & (
+  | { ask: "entries"; from: number }
+  | { ask: "graph"; index: number }
+  | { ask: "search"; run: string; query: string; limit: number }
+);
 
 export type GraphAnswer = { id: number; value: unknown } | { id: number; error: string };
 

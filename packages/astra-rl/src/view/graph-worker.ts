@@ -5,16 +5,15 @@ import type { GraphAnswer, GraphQuestion } from "./graph-reader.js";
 // Reads and searches graphs beside the server's thread, so that a long file keeps no page waiting.
 const files = new Map<string, GraphFile>();
 
-function answer({ ask, path, ...given }: GraphQuestion): unknown {
+function answer(question: GraphQuestion): unknown {
+  const { ask, path } = question;
   const file = files.get(path) ?? new GraphFile(path);
   files.set(path, file);
   const wasReset = file.refresh();
-  if (ask === "entries") {
-    const from = wasReset ? 0 : (given.from ?? 0);
-    return { from, total: file.total, entries: file.entries(from) };
-  }
-  if (ask === "graph") return file.graph(given.index ?? 0);
-  return file.search(given.run ?? "", given.query ?? "", given.limit ?? 0);
+  if (ask === "graph") return file.graph(question.index);
+  if (ask === "search") return file.search(question.run, question.query, question.limit);
+  const from = wasReset ? 0 : question.from;
+  return { from, total: file.total, entries: file.entries(from) };
 }
 
 parentPort!.on("message", ({ id, ...question }: GraphQuestion & { id: number }) => {

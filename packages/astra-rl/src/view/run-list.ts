@@ -9,7 +9,7 @@ import {
   type ViewRun,
 } from "../records/index.js";
 import { RESOLVED_CONFIGURATION, RunLock } from "../run/index.js";
-import { openIfFile } from "./open-file.js";
+import { openIfFile, stampOf, stampsIn } from "./open-file.js";
 
 /** Files of which a run folder has at least one. */
 const OF_A_RUN = [
@@ -69,8 +69,7 @@ export class RunList {
   }
 
   #run(id: string, path: string): ViewRun {
-    const files = [...OF_A_RUN, "graphs.jsonl"].map((name) => join(path, name));
-    const stamp = files.map(stampOf).join(" ");
+    const stamp = stampsIn(path, [...OF_A_RUN, "graphs.jsonl"]);
     let known = this.#known.get(id);
     if (known?.stamp !== stamp) {
       known = { stamp, run: describe(id, path) };
@@ -110,16 +109,9 @@ function entriesOf(path: string): { files: string[]; folders: string[] } {
   }
 }
 
-const stampOf = (path: string): string => {
-  const stats = statSync(path, { throwIfNoEntry: false });
-  return stats === undefined ? "-" : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
-};
-
 /** Changes where a run folder or an evaluation file says something else in a report. */
 export const stampOfReport = (path: string): string =>
-  [path, ...[...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json"].map((name) => join(path, name))]
-    .map((each) => (statSync(each, { throwIfNoEntry: false })?.isFile() === true ? stampOf(each) : "-"))
-    .join(" ");
+  `${stampOf(path)} ${stampsIn(path, [...OF_A_RUN, "evaluations.jsonl", "evaluation-before.json"])}`;
 
 function looksLikeEvaluation(path: string): boolean {
   return /^\s*\{\s*"(measured|summary)"/u.test(readPart(path, (size) => [0, Math.min(HEAD, size)]));
