@@ -252,11 +252,11 @@ function checkVocabulary(directory: string, tokenizer: Tokenizer, vocabSize: num
 /**
  * As in Python, generation_config.json takes precedence over config.json; the tokenizer fills in what both leave open.
  */
-function withGenerationSettings(
-  config: ModelConfig,
+function withGenerationSettings<C extends ModelConfig>(
+  config: C,
   fields: JsonFields | null,
   tokenizer: Tokenizer,
-): ModelConfig {
+): C {
   const inside = (ids: readonly number[]) => ids.filter((id) => id < config.vocabSize);
   const firstOf = (name: string, configured: readonly number[], token: number | null): number[] => {
     const given = inside(fields?.ids(name) ?? []);
