@@ -1,3 +1,5 @@
+import { commonLength } from "./token-ids.js";
+
 /**
  * Token sequences merged by common prefixes: each distinct prefix is one node, so that a model with an ancestor mask,
  * and positions equal to depths, processes every shared prefix once.
@@ -120,11 +122,4 @@ export function ancestorMask({ parents }: PrefixTrie): Uint8Array {
 function compare(a: readonly number[], b: readonly number[]): number {
   const common = commonLength(a, b);
   return common < a.length && common < b.length ? a[common]! - b[common]! : a.length - b.length;
-}
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const limit = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < limit && a[length] === b[length]) length++;
-  return length;
 }

@@ -1,5 +1,5 @@
 import type { CausalLM } from "../causal-lm.js";
-import { standIn } from "../token-ids.js";
+import { commonLength, standIn } from "../token-ids.js";
 import type { DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling, Sampling } from "./sampling.js";
 import type { FinishReason } from "./session-decode.js";
@@ -124,11 +124,4 @@ export function placeFor(
   const isTaken = length > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
   const free = slots.filter(({ row: user }) => user === null);
   return { slot: isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a)), source, length };
-}
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const most = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < most && a[length] === b[length]) length += 1;
-  return length;
 }
