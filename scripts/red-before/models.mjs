@@ -102,8 +102,8 @@ export const MODELS = [
     file: golden,
     test: recipe("whitespace"),
     source: source("tokenizer/pre-tokenizers"),
-    from: 'const [word, space] = [setOf("word"), setOf("space")];',
-    to: 'const [word, space] = [new CodePointSet([48, 57, 65, 90, 95, 95, 97, 122]), setOf("space")];',
+    from: 'splitAt(setOf("word"), "Contiguous")',
+    to: 'splitAt(new CodePointSet([48, 57, 65, 90, 95, 95, 97, 122]), "Contiguous")',
   },
   {
     line: "8.5 Split on a string, removed",
