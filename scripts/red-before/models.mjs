@@ -103,7 +103,7 @@ export const MODELS = [
     test: recipe("whitespace"),
     source: source("tokenizer/pre-tokenizers"),
     from: 'splitAt(setOf("word"), "Contiguous")',
-    to: 'splitAt(new CodePointSet([48, 57, 65, 90, 95, 95, 97, 122]), "Contiguous")',
+    to: 'splitAt(new CodePointSet([[48, 57], [65, 90], [95, 95], [97, 122]]), "Contiguous")',
   },
   {
     line: "8.5 Split on a string, removed",

@@ -59,7 +59,7 @@ function splitAt(separators: CodePointSet, behavior: Behavior): PreTokenizer {
 
 function onlyPoint(character: string): CodePointSet {
   const point = character.codePointAt(0)!;
-  return new CodePointSet([point, point]);
+  return new CodePointSet([[point, point]]);
 }
 
 function readByteLevel(part: Part): PreTokenizer {
