@@ -4,6 +4,7 @@ import { CacheView } from "./cache-view.js";
 import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
 import { passInputs } from "./pass-inputs.js";
 import { sampledLogprobs } from "./sampling-filters.js";
+import { runsOf } from "../runs.js";
 import { idTensor } from "../token-ids.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
@@ -181,23 +182,15 @@ export class RowBatch implements CacheHolder {
    * including padding; at least one row per pass.
    */
   #passes(due: readonly SessionRow[]): SessionRow[][] {
-    const passes: SessionRow[][] = [];
-    let [longest, padding] = [0, 0];
-    for (const row of [...due].sort((a, b) => b.pending - a.pending)) {
-      const pass = passes.at(-1);
-      padding += longest - row.pending;
-      if (
-        pass !== undefined &&
-        longest * (pass.length + 1) <= this.options.tokenBudget &&
-        padding <= MOST_PADDING
-      ) {
-        pass.push(row);
-      } else {
-        passes.push([row]);
-        [longest, padding] = [row.pending, 0];
-      }
-    }
-    return passes.map((rows) => rows.sort((a, b) => a.slot - b.slot));
+    const passes = runsOf(
+      [...due].sort((a, b) => b.pending - a.pending),
+      (row, pass) => {
+        const longest = pass[0].pending;
+        const padding = [...pass, row].reduce((sum, { pending }) => sum + longest - pending, 0);
+        return longest * (pass.length + 1) <= this.options.tokenBudget && padding <= MOST_PADDING;
+      },
+    );
+    return passes.map((rows) => [...rows].sort((a, b) => a.slot - b.slot));
   }
 
   /** Runs the forward passes over all pending ids of some rows, ordered by slot. */
@@ -328,14 +321,8 @@ export function withinBudget(
   rows: readonly SessionRow[],
   more: number,
   options: BatchOptions,
-): SessionRow[][] {
+): (readonly SessionRow[])[] {
   const limit = options.budget.batchLimit;
-  if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [[...rows]];
-  const runs: SessionRow[][] = [];
-  for (const row of longestFirst(rows)) {
-    const run = runs.at(-1);
-    if (run !== undefined && rowBytes([...run, row], more, options) <= limit) run.push(row);
-    else runs.push([row]);
-  }
-  return runs;
+  if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [rows];
+  return runsOf(longestFirst(rows), (row, run) => rowBytes([...run, row], more, options) <= limit);
 }
