@@ -5,7 +5,7 @@ import { describeValue, UsageError } from "@astra-rl/torch";
 import type { AddedToken } from "./added-tokens.js";
 import { QWEN2_PATTERN } from "./pattern.js";
 
-type Json = Readonly<Record<string, unknown>>;
+export type Json = Readonly<Record<string, unknown>>;
 
 /** By "model_type" of config.json, for folders that name no class; "" uses tokenizer.json unchanged. */
 export const CLASSES: Readonly<Record<string, string>> = {
