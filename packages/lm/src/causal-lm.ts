@@ -3,7 +3,7 @@ import type { Adapter, Projection } from "./adapter.js";
 
 /**
  * Interface of every causal language model in this package, and all that generation, log-probabilities and checkpoints
- * may use. Each family file (families/gpt2.ts, …) implements it; no other code depends on a specific model.
+ * may use. families/decoder.ts implements it; no other code depends on a specific model.
  *
  * Shapes: B rows, T new tokens per row, S key columns that the new tokens may attend to (cached columns, then the new
  * tokens themselves), D hidden size, H heads, G key/value heads, E head size, V vocabulary.

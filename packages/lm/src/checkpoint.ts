@@ -6,7 +6,7 @@ import { classifierFamilyOf, encoderFamilyOf, familyOf } from "./families/index.
 import { readJsonIfThere, reason, type JsonFields } from "./json-fields.js";
 import type { SequenceClassifier, TextEncoder } from "./text-encoder.js";
 import { Tokenizer, VOCABULARIES } from "./tokenizer.js";
-import { readParameters } from "./read-parameters.js";
+import { readParameters, type Family } from "./read-parameters.js";
 import { resolveCheckpoint, resolveTokenizer, type HubOptions } from "./resolve-checkpoint.js";
 import { saveFolder, SINGLE, WeightFiles } from "./weight-files.js";
 
@@ -26,14 +26,17 @@ export interface LoadOptions {
   hub?: HubOptions;
 }
 
-export interface LoadedCausalLM {
+interface Loaded<M> {
   /** The caller disposes of it. */
-  model: CausalLM;
+  model: M;
   tokenizer: Tokenizer;
-  /** Merged settings; generation_config.json has precedence over config.json, and both over the tokenizer. */
-  generation: { bosId: number | null; eosIds: readonly number[]; padId: number | null };
   /** Tensors of the checkpoint that the model does not use (other heads), for a warning. */
   unusedTensors: readonly string[];
+}
+
+export interface LoadedCausalLM extends Loaded<CausalLM> {
+  /** Merged settings; generation_config.json has precedence over config.json, and both over the tokenizer. */
+  generation: { bosId: number | null; eosIds: readonly number[]; padId: number | null };
 }
 
 /**
@@ -44,73 +47,44 @@ export interface LoadedCausalLM {
  * file, the rule and the value found
  */
 export async function loadCausalLM(checkpoint: string, options: LoadOptions = {}): Promise<LoadedCausalLM> {
-  const { computeDtype = options.dtype ?? "float32", tokenizer: fallback } = options;
-  const folder = await openFolder(checkpoint, options, familyOf, fallback);
-  const { directory, family, tokenizer } = folder;
-  const generation = await readJsonIfThere(join(directory, "generation_config.json"));
-  const config = withGenerationSettings(folder.config, generation, tokenizer);
-  const { parameters, unusedTensors } = await readWeights(folder, config, options);
+  const { config, loaded } = await load(checkpoint, options, familyOf, async (read, tokenizer, directory) => {
+    const generation = await readJsonIfThere(join(directory, "generation_config.json"));
+    return withGenerationSettings(read, generation, tokenizer);
+  });
   const { bosId, eosIds, padId } = config;
-  const model = family.create(config, parameters, computeDtype);
-  return { model, tokenizer, generation: { bosId, eosIds, padId }, unusedTensors };
-}
-
-/** What the families of all kinds of models provide. */
-interface Family<C> {
-  readonly layersKey: string;
-  parseConfig(fields: JsonFields): C;
-  parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
-  parameterName(key: string, config: C): string | null;
-}
-
-/** A checkpoint whose configuration and tokenizer were read, and its weights not yet. */
-interface Folder<C, F extends Family<C>> {
-  directory: string;
-  family: F;
-  config: C;
-  /** Path of config.json, for messages. */
-  place: string;
-  tokenizer: Tokenizer;
+  return { ...loaded, generation: { bosId, eosIds, padId } };
 }
 
 /**
- * Reads configuration and tokenizer of a checkpoint.
+ * Loads a model of any kind.
  *
- * @param fallback the tokenizer's folder or model id, if the checkpoint has none
+ * @param familyFor the family for a config.json
+ * @param complete what else decides about the configuration, read before the weights
  */
-async function openFolder<C extends { readonly vocabSize: number }, F extends Family<C>>(
+async function load<C extends { readonly vocabSize: number; readonly layers: number }, M>(
   checkpoint: string,
-  { device = "cpu", hub }: LoadOptions,
-  familyFor: (fields: JsonFields) => F & Family<C>,
-  fallback?: string,
-): Promise<Folder<C, F>> {
+  options: LoadOptions,
+  familyFor: (fields: JsonFields) => Family<C, M>,
+  complete: (config: C, tokenizer: Tokenizer, directory: string) => Promise<C>,
+): Promise<{ config: C; loaded: Loaded<M> }> {
+  const { dtype = "float32", computeDtype = dtype, device = "cpu", tokenizer: fallback, hub } = options;
   requireDevice(device, "device");
   const directory = await resolveCheckpoint(checkpoint, { ...hub, needsTokenizer: fallback === undefined });
   const fields = await readConfig(directory);
   const family = familyFor(fields);
-  const config = family.parseConfig(fields);
+  const read = family.parseConfig(fields);
   const borrows = fallback !== undefined && !(await hasTokenizer(directory));
   const tokenizer = await Tokenizer.load(borrows ? await resolveTokenizer(fallback, hub) : directory);
-  checkVocabulary(directory, tokenizer, config.vocabSize);
-  return { directory, family, config, place: fields.where, tokenizer };
-}
-
-/** Reads the parameters of a family's model from the weight files of its folder. */
-async function readWeights<C extends { readonly layers: number }>(
-  { directory, family, place }: Folder<C, Family<C>>,
-  config: C,
-  { dtype = "float32", device = "cpu" }: LoadOptions,
-) {
+  checkVocabulary(directory, tokenizer, read.vocabSize);
+  const config = await complete(read, tokenizer, directory);
   const files = await WeightFiles.open(directory);
   try {
-    const expectation = {
-      shapes: () => family.parameterShapes(config),
-      parameterName: (key: string) => family.parameterName(key, config),
-      layers: config.layers,
-      layersKey: family.layersKey,
-      place,
+    const { where } = fields;
+    const { parameters, unusedTensors } = readParameters(files, family, config, where, { dtype, device });
+    return {
+      config,
+      loaded: { model: family.create(config, parameters, computeDtype), tokenizer, unusedTensors },
     };
-    return readParameters(files, expectation, { dtype, device });
   } finally {
     files.close();
   }
@@ -133,13 +107,7 @@ export async function saveCausalLM(directory: string, model: CausalLM, tokenizer
   await saveFolder(target, [SINGLE, model.namedParameters()], files, (folder) => tokenizer.save(folder));
 }
 
-export interface LoadedClassifier {
-  /** The caller disposes of it. */
-  model: SequenceClassifier;
-  tokenizer: Tokenizer;
-  /** Tensors of the checkpoint that the model does not use. */
-  unusedTensors: readonly string[];
-}
+export type LoadedClassifier = Loaded<SequenceClassifier>;
 
 /**
  * Loads a sequence classifier (BERT, DistilBERT, RoBERTa, XLM-RoBERTa) and its tokenizer; otherwise like
@@ -149,23 +117,15 @@ export async function loadSequenceClassifier(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
 ): Promise<LoadedClassifier> {
-  const folder = await openFolder(checkpoint, options, classifierFamilyOf);
-  const { family, config, tokenizer } = folder;
-  const { parameters, unusedTensors } = await readWeights(folder, config, options);
-  return { model: family.create(config, parameters), tokenizer, unusedTensors };
+  return (await load(checkpoint, options, classifierFamilyOf, async (config) => config)).loaded;
 }
 
-export interface LoadedEncoder {
-  /** The caller disposes of it. */
-  model: TextEncoder;
-  tokenizer: Tokenizer;
+export interface LoadedEncoder extends Loaded<TextEncoder> {
   /**
    * Maximum tokens of a text, including special tokens: the sentence-transformers setting, else the model's
    * context length.
    */
   maxLength: number;
-  /** Tensors of the checkpoint that the model does not use, such as heads. */
-  unusedTensors: readonly string[];
 }
 
 /**
@@ -178,12 +138,13 @@ export async function loadTextEncoder(
   checkpoint: string,
   options: Omit<LoadOptions, "computeDtype" | "tokenizer"> = {},
 ): Promise<LoadedEncoder> {
-  const folder = await openFolder(checkpoint, options, encoderFamilyOf);
-  const { directory, family, config, tokenizer } = folder;
-  await checkPooling(directory);
-  const maxLength = Math.min(config.contextLength, (await sentenceLength(directory)) ?? Infinity);
-  const { parameters, unusedTensors } = await readWeights(folder, config, options);
-  return { model: family.create(config, parameters), tokenizer, maxLength, unusedTensors };
+  let sentence: number | null = null;
+  const { config, loaded } = await load(checkpoint, options, encoderFamilyOf, async (read, _, directory) => {
+    await checkPooling(directory);
+    sentence = await sentenceLength(directory);
+    return read;
+  });
+  return { ...loaded, maxLength: Math.min(config.contextLength, sentence ?? Infinity) };
 }
 
 /** Length to which sentence-transformers truncates texts; null if the folder does not specify it. */
@@ -252,11 +213,11 @@ function checkVocabulary(directory: string, tokenizer: Tokenizer, vocabSize: num
 /**
  * As in Python, generation_config.json takes precedence over config.json; the tokenizer fills in what both leave open.
  */
-function withGenerationSettings(
-  config: ModelConfig,
+function withGenerationSettings<C extends ModelConfig>(
+  config: C,
   fields: JsonFields | null,
   tokenizer: Tokenizer,
-): ModelConfig {
+): C {
   const inside = (ids: readonly number[]) => ids.filter((id) => id < config.vocabSize);
   const firstOf = (name: string, configured: readonly number[], token: number | null): number[] => {
     const given = inside(fields?.ids(name) ?? []);

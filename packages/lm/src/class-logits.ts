@@ -1,4 +1,5 @@
 import { noGrad, scope, tensor, UsageError } from "@astra-rl/torch";
+import { runsOf } from "./runs.js";
 import type { SequenceClassifier } from "./text-encoder.js";
 import type { Tokenizer } from "./tokenizer.js";
 
@@ -40,27 +41,14 @@ const SMALL_PASS = 512;
 const MOST_PADDING = 1.15;
 
 /** Row indices by batch, shortest first; a row that would pad the others too far starts a new batch. */
-function batchesOf(rows: readonly (readonly number[])[], batchSize: number): number[][] {
+function batchesOf(rows: readonly (readonly number[])[], batchSize: number) {
   const order = [...rows.keys()].sort((one, other) => rows[one]!.length - rows[other]!.length);
-  const batches: number[][] = [];
-  let tokens = 0;
-  for (const index of order) {
+  return runsOf(order, (index, batch) => {
     const { length } = rows[index]!;
-    const batch = batches.at(-1);
-    const positions = ((batch?.length ?? 0) + 1) * length;
-    if (
-      batch === undefined ||
-      batch.length === batchSize ||
-      positions > Math.max(SMALL_PASS, MOST_PADDING * (tokens + length))
-    ) {
-      batches.push([index]);
-      tokens = length;
-    } else {
-      batch.push(index);
-      tokens += length;
-    }
-  }
-  return batches;
+    const positions = (batch.length + 1) * length;
+    const tokens = batch.reduce((sum, each) => sum + rows[each]!.length, length);
+    return batch.length < batchSize && positions <= Math.max(SMALL_PASS, MOST_PADDING * tokens);
+  });
 }
 
 /**

@@ -148,10 +148,10 @@ export async function readJsonIfThere(path: string): Promise<JsonFields | null> 
 /** Parses bytes that must contain one JSON object. */
 export function parseJsonObject(bytes: Uint8Array | string, where: string): Record<string, unknown> {
   let value: unknown;
-  let text: string;
   try {
-    text = typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    value = JSON.parse(text);
+    value = JSON.parse(
+      typeof bytes === "string" ? bytes : new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+    );
   } catch (cause) {
     throw new UsageError(`${where}: must be a JSON file, but it cannot be parsed: ${reason(cause)}`, {
       cause,
@@ -160,30 +160,16 @@ export function parseJsonObject(bytes: Uint8Array | string, where: string): Reco
   if (!isObject(value)) {
     throw new UsageError(`${where}: must hold a JSON object, but it holds ${describeValue(value)}`);
   }
-  if (isNestedDeeper(text, MAXIMUM_DEPTH)) {
+  if (isNestedDeeper(value, MAXIMUM_DEPTH)) {
     throw new UsageError(`${where}: must be nested at most ${MAXIMUM_DEPTH} deep, but it is nested deeper`);
   }
   return value;
 }
 
-/** Whether valid JSON nests lists and objects deeper than `limit`. */
-function isNestedDeeper(text: string, limit: number): boolean {
-  let depth = 0;
-  for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
-      case 0x22: // "
-        for (at++; text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
-        break;
-      case 0x5b: // [
-      case 0x7b: // {
-        if (++depth > limit) return true;
-        break;
-      case 0x5d:
-      case 0x7d:
-        depth--;
-    }
-  }
-  return false;
+/** Whether a value nests lists and objects deeper than `limit`. */
+function isNestedDeeper(value: unknown, limit: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return limit === 0 || Object.values(value).some((inner) => isNestedDeeper(inner, limit - 1));
 }
 
 /** The bytes of a file; null if it does not exist. Any other failure is an error that names the path. */

@@ -14,6 +14,7 @@ import {
 import type { CausalLM, ModelConfig } from "./causal-lm.js";
 import { checkTokenIds, idTensor, standIn } from "./token-ids.js";
 import { ancestorMask, buildTries, isChain, type PrefixTrie } from "./prefix-trie.js";
+import { runsOf } from "./runs.js";
 
 /** A continuation to be scored, and its context. Token ids. */
 export interface ScoredRow {
@@ -116,12 +117,13 @@ export function tokenOutputs(
     // Index of each result [row, k] in the concatenated batches; −1 beyond the row's length.
     const place = new Int32Array(rows.length * longest).fill(-1);
     let placed = 0;
-    for (const batch of makeBatches(buildTries(sequences, { merge: packed, tokenBudget }), tokenBudget)) {
+    const tries = buildTries(sequences, { merge: packed, tokenBudget });
+    for (const batch of runsOf(tries, (trie, run) => tokensIn(run) + trie.tokens.length <= tokenBudget)) {
       const scored = findScored(batch, rows);
       const reading = { dtype, gradientCheckpointing, entropy, head } as const;
       parts.push(scope(() => scoreBatch(model, batch, scored, reading)));
       for (const { row, k } of scored.targets) place[row * longest + k] = placed++;
-      if (counters !== undefined) counters.tokensRead += batch.tokens;
+      if (counters !== undefined) counters.tokensRead += tokensIn(batch);
     }
     const padding = zeros([1], { dtype, device: model.device });
     const index = idTensor(
@@ -176,25 +178,9 @@ export function contextThatFits(
 }
 
 /** Tries processed in one forward pass, concatenated. */
-interface Batch {
-  tries: PrefixTrie[];
-  tokens: number;
-}
+type Batch = readonly PrefixTrie[];
 
-function makeBatches(tries: readonly PrefixTrie[], tokenBudget: number): Batch[] {
-  const batches: Batch[] = [];
-  for (const trie of tries) {
-    const batch = batches.at(-1);
-    const { length } = trie.tokens;
-    if (batch !== undefined && batch.tokens + length <= tokenBudget) {
-      batch.tries.push(trie);
-      batch.tokens += length;
-    } else {
-      batches.push({ tries: [trie], tokens: length });
-    }
-  }
-  return batches;
-}
+const tokensIn = (tries: Batch) => tries.reduce((sum, { tokens }) => sum + tokens.length, 0);
 
 /** What to score in a batch. */
 interface Scored {
@@ -211,7 +197,7 @@ function findScored(batch: Batch, rows: readonly ScoredRow[]): Scored {
   const places: number[] = [];
   const targets: Scored["targets"] = [];
   let start = 0;
-  for (const trie of batch.tries) {
+  for (const trie of batch) {
     const known = new Map<number, number>();
     for (const [row, path] of trie.paths) {
       const { continuation } = rows[row]!;
@@ -292,7 +278,7 @@ function scoreBatch(model: CausalLM, batch: Batch, scored: Scored, options: Read
 /** Hidden states at some tokens of a batch: [1, places, D]. */
 function readBatch(
   model: CausalLM,
-  { tries }: Batch,
+  tries: Batch,
   places: readonly number[],
   gradientCheckpointing: boolean,
 ): Tensor {

@@ -1,3 +1,6 @@
+import { runsOf } from "./runs.js";
+import { commonLength } from "./token-ids.js";
+
 /**
  * Token sequences merged by common prefixes: each distinct prefix is one node, so that a model with an ancestor mask,
  * and positions equal to depths, processes every shared prefix once.
@@ -45,21 +48,16 @@ interface Member {
 }
 
 /** Groups sorted members into tries. */
-function split(members: Member[], tokenBudget: number): Member[][] {
+function split(members: readonly Member[], tokenBudget: number): (readonly Member[])[] {
   if (members.length <= 1) return members.length === 0 ? [] : [members];
   // In sorted order, the common prefix of the first and last member is common to all.
   const common = commonLength(members[0]!.tokens, members.at(-1)!.tokens);
   if (common > TOO_SHORT_TO_SHARE && trieSize(members) <= tokenBudget) return [members];
 
   const ended = members.filter((member) => member.tokens.length === common);
-  const groups: Member[][] = [];
-  let branch: number | null = null;
-  for (const member of members.slice(ended.length)) {
-    const next = member.tokens[common]!;
-    if (next === branch) groups.at(-1)!.push(member);
-    else groups.push([member]);
-    branch = next;
-  }
+  const groups = runsOf(members.slice(ended.length), (member, [first]) => {
+    return member.tokens[common] === first.tokens[common];
+  });
   const parts = groups.flatMap((group) => split(group, tokenBudget));
   if (parts.length === 0) return [ended];
   // Members that end here are a prefix of every branch: any branch contains them at no cost.
@@ -120,11 +118,4 @@ export function ancestorMask({ parents }: PrefixTrie): Uint8Array {
 function compare(a: readonly number[], b: readonly number[]): number {
   const common = commonLength(a, b);
   return common < a.length && common < b.length ? a[common]! - b[common]! : a.length - b.length;
-}
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const limit = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < limit && a[length] === b[length]) length++;
-  return length;
 }

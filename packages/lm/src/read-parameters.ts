@@ -8,38 +8,43 @@ import {
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
+import type { JsonFields } from "./json-fields.js";
 import type { WeightFiles } from "./weight-files.js";
 
 /** Supported stored types of parameters. */
 const STORED_AS_FLOAT: readonly string[] = ["float32", "float16", "bfloat16", "float64"];
 
-/** What a model expects in its weight files. */
-export interface Expectation {
+/** How the families of all kinds of models are read. */
+export interface Family<C, M> {
+  /** Key of the number of layers in the configuration. */
+  readonly layersKey: string;
+  parseConfig(fields: JsonFields): C;
   /** Name and shape of every parameter; called only after the number of layers was checked against the files. */
-  shapes: () => ReadonlyMap<string, readonly number[]>;
+  parameterShapes(config: C): ReadonlyMap<string, readonly number[]>;
   /** The parameter that a key maps to; null for keys to skip. */
-  parameterName: (key: string) => string | null;
-  layers: number;
-  /** Key of `layers` in the configuration. */
-  layersKey: string;
-  /** Path of the configuration, for messages. */
-  place: string;
+  parameterName(key: string, config: C): string | null;
+  /** Creates a model from the parameters, which it then owns. */
+  create(config: C, parameters: Map<string, Tensor>, computeDtype: DType): M;
 }
 
 /**
  * Reads a model's parameters, after checking that each is present with the right shape.
  *
- * @returns the parameters in the order of `shapes`, owned by the caller, and the unused keys
+ * @param place path of the configuration, for messages
+ * @returns the parameters in the order of `parameterShapes`, owned by the caller, and the unused keys
  * @throws UsageError naming the file, the tensor, the rule and the value found
  */
-export function readParameters(
+export function readParameters<C extends { readonly layers: number }>(
   files: WeightFiles,
-  expectation: Expectation,
+  family: Family<C, unknown>,
+  config: C,
+  place: string,
   options: { dtype: DType; device: Device },
 ): { parameters: Map<string, Tensor>; unusedTensors: string[] } {
-  const { parameterName, layers, place } = expectation;
-  checkLayers(files, expectation);
-  const shapes = expectation.shapes();
+  const { layers } = config;
+  const parameterName = (key: string) => family.parameterName(key, config);
+  checkLayers([...files.keys()], parameterName, layers, `${place}: "${family.layersKey}"`);
+  const shapes = family.parameterShapes(config);
   const found = new Map<string, string>();
   const unusedTensors: string[] = [];
   for (const key of files.keys()) {
@@ -95,15 +100,18 @@ export function readParameters(
  * Each layer has its own tensors, so a number of layers above the number of tensors is refused before parameter names
  * are generated: a huge number in config.json must not use time or memory.
  */
-function checkLayers(files: WeightFiles, expectation: Expectation): void {
-  const { parameterName, layers, layersKey, place } = expectation;
-  const keys = [...files.keys()];
+function checkLayers(
+  keys: readonly string[],
+  parameterName: (key: string) => string | null,
+  layers: number,
+  where: string,
+): void {
   if (layers <= keys.length) return;
   const found = new Set(
     keys.map((key) => layerOf(parameterName(key) ?? "")).filter((layer) => layer !== null),
   );
   throw new UsageError(
-    `${place}: "${layersKey}" must be the number of layers whose tensors are there (${found.size}), but it is ${layers}`,
+    `${where} must be the number of layers whose tensors are there (${found.size}), but it is ${layers}`,
   );
 }
 

@@ -35,3 +35,11 @@ export function idTensor(ids: ArrayLike<number>, device: string): Tensor {
 
 export const equalIds = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((id, at) => id === b[at]);
+
+/** Number of ids with which both begin. */
+export function commonLength(a: readonly number[], b: readonly number[]): number {
+  const limit = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < limit && a[length] === b[length]) length++;
+  return length;
+}

@@ -1,5 +1,5 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
-import type { FinishReason } from "../generation/session-decode.js";
+import type { FinishReason } from "../generation/stop.js";
 
 /** Origin of a message. "around": context that models read but nobody generated, and that is never scored. */
 export type From = "system" | "prompt" | "tester" | "target" | "around";

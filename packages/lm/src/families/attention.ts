@@ -5,6 +5,7 @@ import {
   decodeAttention,
   full,
   fusedAttention,
+  ones,
   zeros,
   type DType,
   type Tensor,
@@ -43,6 +44,35 @@ export function attentionBiases(
   }
   const bias = attentionBias(mask, newTokens, options);
   return bias === null ? [] : [bias];
+}
+
+/**
+ * The biases of layers with a sliding window, for texts that are longer than it.
+ *
+ * @param full the biases of layers without one
+ * @param window number of last tokens, including the token's own
+ */
+export function slidingBiases(
+  full: readonly Tensor[],
+  { positions, mask, segments }: Pick<ForwardOptions, "positions" | "mask" | "segments">,
+  window: number,
+  options: BiasOptions,
+): Tensor[] {
+  const within = (places: Tensor, allowed: Tensor | null) => {
+    const length = places.size(-1);
+    // [B, 1, T, 1] − [B, 1, 1, T]: how far back each key lies.
+    const distance = places.unsqueeze(1).unsqueeze(-1).sub(places.unsqueeze(1).unsqueeze(1));
+    // By column, not by position: padding on the right has positions too.
+    const earlier = allowed ?? ones([length, length], { dtype: "bool", device: options.device }).tril();
+    return attentionBias(distance.lt(window).logicalAnd(earlier), length, options)!;
+  };
+  if (segments === undefined) return [within(positions, mask)];
+  let start = 0;
+  return segments.map((segment, at) => {
+    const own = positions.narrow(1, start, segment.length);
+    start += segment.length;
+    return segment.length <= window ? full[at]! : within(own, segment.mask);
+  });
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   type Tensor,
 } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
-import type { SequenceClassifier, SequenceClassifierConfig, TextEncoder } from "../text-encoder.js";
+import type { SequenceClassifier, SequenceClassifierConfig } from "../text-encoder.js";
 import { attend, attentionBiases } from "./attention.js";
 
 /**
@@ -18,7 +18,7 @@ import { attend, attentionBiases } from "./attention.js";
  * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
  * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
-export interface BertConfig extends SequenceClassifierConfig {
+interface BertConfig extends SequenceClassifierConfig {
   readonly variant: Variant;
   /** Position of the first token: in RoBERTa, positions start after the padding id. */
   readonly firstPosition: number;
@@ -139,7 +139,7 @@ const VARIANTS: ReadonlyMap<string, Variant> = new Map([
   ["distilbert", DISTILBERT],
 ]);
 
-export function parseBertConfig(fields: JsonFields): BertConfig {
+function parseConfig(fields: JsonFields): BertConfig {
   const modelType = fields.string("model_type");
   const variant = VARIANTS.get(modelType);
   if (variant === undefined) throw fields.error("model_type", `one of ${[...VARIANTS.keys()].join(", ")}`);
@@ -186,12 +186,13 @@ function parseLabels(fields: JsonFields): readonly string[] {
   return labels;
 }
 
-/** Names and shapes of an encoder's tensors. */
-export function bertEncoderShapes(config: BertConfig): Map<string, readonly number[]> {
+/** Names and shapes of a model's tensors, with or without the head. */
+function parameterShapes(config: BertConfig, hasHead: boolean): Map<string, readonly number[]> {
   const { hiddenSize, intermediateSize, tokenTypes } = config;
-  const { prefix, names } = config.variant;
+  const { prefix, names, head } = config.variant;
   const shapes = new Map<string, readonly number[]>();
-  const dense = denseShapes(shapes);
+  const dense = (name: string, output: number, input: number) =>
+    shapes.set(`${name}.weight`, [output, input]).set(`${name}.bias`, [output]);
   const norm = (name: string) => shapes.set(`${name}.weight`, [hiddenSize]).set(`${name}.bias`, [hiddenSize]);
   shapes.set(`${prefix}.embeddings.word_embeddings.weight`, [config.vocabSize, hiddenSize]);
   shapes.set(`${prefix}.embeddings.position_embeddings.weight`, [config.positions, hiddenSize]);
@@ -207,33 +208,24 @@ export function bertEncoderShapes(config: BertConfig): Map<string, readonly numb
     dense(`${place}.${names.contracted}`, hiddenSize, intermediateSize);
     norm(`${place}.${names.contractedNorm}`);
   }
+  if (hasHead) {
+    dense(head.dense, hiddenSize, hiddenSize);
+    dense(head.output, config.labels.length, hiddenSize);
+  }
   return shapes;
 }
 
-/** Names and shapes of a classifier's tensors. */
-export function bertShapes(config: BertConfig): Map<string, readonly number[]> {
-  const { hiddenSize } = config;
-  const { head } = config.variant;
-  const shapes = bertEncoderShapes(config);
-  const dense = denseShapes(shapes);
-  dense(head.dense, hiddenSize, hiddenSize);
-  dense(head.output, config.labels.length, hiddenSize);
-  return shapes;
-}
-
-const denseShapes =
-  (shapes: Map<string, readonly number[]>) => (name: string, output: number, input: number) =>
-    shapes.set(`${name}.weight`, [output, input]).set(`${name}.bias`, [output]);
-
-export class BertEncoder implements TextEncoder {
+/** An encoder, or with a head a classifier. */
+class Bert implements SequenceClassifier {
   readonly dtype: DType;
   readonly device: Device;
   readonly #releaseThreads: () => void;
 
-  /** Takes ownership of the parameters, which must include those of {@link bertEncoderShapes}. */
+  /** Takes ownership of the parameters, which must be those of {@link parameterShapes}. */
   constructor(
     readonly config: BertConfig,
     private readonly parameters: Map<string, Tensor>,
+    private readonly hasHead: boolean,
   ) {
     const first = this.#parameter(`${config.variant.prefix}.embeddings.word_embeddings.weight`);
     this.dtype = first.dtype;
@@ -266,13 +258,16 @@ export class BertEncoder implements TextEncoder {
     });
     for (let layer = 0; layer < layers; layer++) {
       const place = `${prefix}.${names.layers}.${layer}`;
-      const attended = this.dense(this.#attention(hidden, place, biases), `${place}.${names.attended}`);
+      const attended = this.#dense(this.#attention(hidden, place, biases), `${place}.${names.attended}`);
       hidden = this.#norm(hidden.add(attended), `${place}.${names.attendedNorm}`);
-      const expanded = this.dense(hidden, `${place}.${names.expanded}`).gelu();
-      const contracted = this.dense(expanded, `${place}.${names.contracted}`);
+      const expanded = this.#dense(hidden, `${place}.${names.expanded}`).gelu();
+      const contracted = this.#dense(expanded, `${place}.${names.contracted}`);
       hidden = this.#norm(hidden.add(contracted), `${place}.${names.contractedNorm}`);
     }
-    return hidden;
+    if (!this.hasHead) return hidden;
+    const { dense, activation, output } = config.variant.head;
+    const first = hidden.select(1, 0); // [B, D]: the token that represents the whole text
+    return this.#dense(this.#dense(first, dense)[activation](), output);
   }
 
   dispose(): void {
@@ -286,14 +281,14 @@ export class BertEncoder implements TextEncoder {
     const size = hiddenSize / heads;
     // [B, T, D] → [B, H, T, E]
     const split = (part: "query" | "key" | "value") =>
-      this.dense(x, `${place}.${this.config.variant.names[part]}`)
+      this.#dense(x, `${place}.${this.config.variant.names[part]}`)
         .view([batch, length, heads, size])
         .transpose(1, 2);
     return attend(split("query"), split("key"), split("value"), biases, 1 / Math.sqrt(size));
   }
 
   /** x·Wᵀ + b with the named weight and bias. */
-  protected dense(x: Tensor, name: string): Tensor {
+  #dense(x: Tensor, name: string): Tensor {
     return linear(x, this.#parameter(`${name}.weight`), this.#parameter(`${name}.bias`));
   }
 
@@ -310,53 +305,34 @@ export class BertEncoder implements TextEncoder {
 
   #parameter(name: string): Tensor {
     const parameter = this.parameters.get(name);
-    if (!parameter) throw new Error(`internal: BertEncoder: no parameter ${name}`);
+    if (!parameter) throw new Error(`internal: Bert: no parameter ${name}`);
     return parameter;
   }
 }
 
-/** Takes ownership of the parameters, which must be those of {@link bertShapes}. */
-export class BertClassifier extends BertEncoder implements SequenceClassifier {
-  override forward(ids: Tensor, mask: Tensor): Tensor {
-    const first = super.forward(ids, mask).select(1, 0); // [B, D]: the token that represents the whole text
-    const { head } = this.config.variant;
-    return this.dense(this.dense(first, head.dense)[head.activation](), head.output);
-  }
-}
-
-/** Old checkpoints store the positions as a buffer; the oldest use TensorFlow's names for norms. */
-function parameterName(key: string): string | null {
-  if (/(^|\.)embeddings\.position_ids$/.test(key)) return null;
-  return key.replace(/LayerNorm\.gamma$/, "LayerNorm.weight").replace(/LayerNorm\.beta$/, "LayerNorm.bias");
-}
-
-const families = [...VARIANTS].map(([modelType, { className, keys }]) => ({
-  className,
-  modelType,
-  layersKey: keys.layers,
-  parseConfig: parseBertConfig,
-}));
-
-export const bertClassifiers = families.map(({ className, ...family }) => ({
-  ...family,
-  architectures: [`${className}ForSequenceClassification`],
-  parameterShapes: bertShapes,
-  parameterName,
-  create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertClassifier(config, parameters),
-}));
-
 /**
- * The same models without a head; classifier checkpoints contain one, too. Keys may lack the prefix, and
- * heads are ignored.
+ * The parameter that a checkpoint key means. Old checkpoints store the positions as a buffer; the oldest use TensorFlow's
+ * names for norms. Keys of encoders may lack the prefix.
  */
-export const bertEncoders = families.map(({ className, ...family }) => ({
-  ...family,
-  architectures: [`${className}Model`, `${className}ForSequenceClassification`],
-  parameterShapes: bertEncoderShapes,
-  parameterName: (key: string, { variant }: BertConfig) => {
-    const name = parameterName(key);
-    const isBare = name !== null && /^(embeddings|encoder|transformer)\./.test(name);
-    return isBare ? `${variant.prefix}.${name}` : name;
-  },
-  create: (config: BertConfig, parameters: Map<string, Tensor>) => new BertEncoder(config, parameters),
-}));
+function parameterName(key: string, prefix: string, hasHead: boolean): string | null {
+  if (/(^|\.)embeddings\.position_ids$/.test(key)) return null;
+  const name = key
+    .replace(/LayerNorm\.gamma$/, "LayerNorm.weight")
+    .replace(/LayerNorm\.beta$/, "LayerNorm.bias");
+  return !hasHead && /^(embeddings|encoder|transformer)\./.test(name) ? `${prefix}.${name}` : name;
+}
+
+const families = (hasHead: boolean) =>
+  [...VARIANTS].map(([modelType, { className, keys, prefix }]) => ({
+    // An encoder may be read from a classifier's checkpoint: its head is ignored.
+    architectures: [...(hasHead ? [] : [`${className}Model`]), `${className}ForSequenceClassification`],
+    modelType,
+    layersKey: keys.layers,
+    parseConfig,
+    parameterShapes: (config: BertConfig) => parameterShapes(config, hasHead),
+    parameterName: (key: string) => parameterName(key, prefix, hasHead),
+    create: (config: BertConfig, parameters: Map<string, Tensor>) => new Bert(config, parameters, hasHead),
+  }));
+
+export const bertClassifiers = families(true);
+export const bertEncoders = families(false);

@@ -1,58 +1,24 @@
 import { JsonFields } from "../json-fields.js";
 import { activationOf } from "./activations.js";
-import type { CausalFamily } from "./family.js";
 import {
+  ATTENTION,
+  attentionBiasOf,
+  decoderFamily,
+  FEED_FORWARD,
   headDimensionOf,
-  parseRotaryDecoderConfig,
+  llamaModules,
+  QUERY_KEY_NORMS,
   slidesByLayerTypes,
-  type RotaryDecoderConfig,
-} from "./rotary-config.js";
-import { rotaryFamily } from "./rotary-decoder.js";
+  type CausalFamily,
+} from "./decoder-family.js";
 import { parseRotarySettings } from "./rotary.js";
-
-function parseGemma3Config(fields: JsonFields): RotaryDecoderConfig {
-  for (const key of ["attn_logit_softcapping", "final_logit_softcapping"])
-    if (fields.has(key)) throw fields.error(key, "null: capped logits are not supported");
-  if (fields.boolean("use_bidirectional_attention", { fallback: false }))
-    throw fields.error("use_bidirectional_attention", "false: a causal model attends to earlier tokens only");
-  const attentionBias = fields.boolean("attention_bias", { fallback: false });
-  const slidingWindow = fields.integer("sliding_window");
-  // Every sixth layer has full attention where `layer_types` does not say it.
-  const pattern = fields.integer("sliding_window_pattern", { fallback: 6 });
-  const dimension = headDimensionOf(fields);
-  const parameters = fields.nested("rope_parameters");
-  const local = parameters?.nested("sliding_attention") ?? null;
-  return parseRotaryDecoderConfig(fields, {
-    architecture: "Gemma3ForCausalLM",
-    embeddingScale: Math.sqrt(fields.integer("hidden_size")),
-    rotary: parseRotarySettings(fields, {
-      dimension,
-      parameters: parameters?.nested("full_attention") ?? null,
-    }),
-    slidingRotary: parseRotarySettings(fields, {
-      dimension,
-      parameters: local,
-      scaling: local,
-      thetaKey: "rope_local_base_freq",
-    }),
-    slidingWindow,
-    slides: slidesByLayerTypes(fields, slidingWindow) ?? ((layer) => (layer + 1) % pattern !== 0),
-    attentionScale: 1 / Math.sqrt(fields.positive("query_pre_attn_scalar")),
-    queryKeyNorm: "head",
-    normPlacement: "sandwich",
-    unitOffsetNorms: true,
-    queryKeyValueBias: attentionBias,
-    outputBias: attentionBias,
-    activation: activationOf(fields, "hidden_activation", "gelu_pytorch_tanh"),
-  });
-}
 
 /**
  * Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text only: five layers with a sliding window and rotary positions of
  * their own for each layer with full attention.
  */
-export const gemma3 = rotaryFamily({
-  architecture: "Gemma3ForCausalLM",
+export const gemma3 = decoderFamily({
+  architectures: ["Gemma3ForCausalLM"],
   modelType: "gemma3_text",
   // The `text_config` of published multimodal checkpoints relies on most of these.
   defaults: {
@@ -70,7 +36,50 @@ export const gemma3 = rotaryFamily({
     rope_theta: 1e6,
     tie_word_embeddings: true,
   },
-  parseConfig: parseGemma3Config,
+  traits: (fields) => {
+    for (const key of ["attn_logit_softcapping", "final_logit_softcapping"])
+      if (fields.has(key)) throw fields.error(key, "null: capped logits are not supported");
+    if (fields.boolean("use_bidirectional_attention", { fallback: false }))
+      throw fields.error(
+        "use_bidirectional_attention",
+        "false: a causal model attends to earlier tokens only",
+      );
+    const slidingWindow = fields.integer("sliding_window");
+    // Every sixth layer has full attention where `layer_types` does not say it.
+    const pattern = fields.integer("sliding_window_pattern", { fallback: 6 });
+    const dimension = headDimensionOf(fields);
+    const parameters = fields.nested("rope_parameters");
+    const local = parameters?.nested("sliding_attention") ?? null;
+    const scale = 1 / Math.sqrt(fields.positive("query_pre_attn_scalar"));
+    return {
+      ...attentionBiasOf(fields),
+      modules: llamaModules({
+        attentionNorm: "input_layernorm",
+        ...ATTENTION,
+        ...QUERY_KEY_NORMS,
+        attentionOutputNorm: "post_attention_layernorm",
+        feedForwardNorm: "pre_feedforward_layernorm",
+        ...FEED_FORWARD,
+        feedForwardOutputNorm: "post_feedforward_layernorm",
+      }),
+      embeddingScale: Math.sqrt(fields.integer("hidden_size")),
+      rotary: parseRotarySettings(fields, {
+        dimension,
+        parameters: parameters?.nested("full_attention") ?? null,
+      }),
+      slidingRotary: parseRotarySettings(fields, {
+        dimension,
+        parameters: local,
+        scaling: local,
+        thetaKey: "rope_local_base_freq",
+      }),
+      slidingWindow,
+      slides: slidesByLayerTypes(fields, slidingWindow) ?? ((layer) => (layer + 1) % pattern !== 0),
+      attentionScale: () => scale,
+      unitOffsetNorms: true,
+      activation: activationOf(fields, "hidden_activation", "gelu_pytorch_tanh"),
+    };
+  },
 });
 
 /** The text decoder of a multimodal checkpoint of Gemma 3, which is saved as one of `gemma3`. */

@@ -1,8 +1,8 @@
 // One file per model family. Must not know: files, tokenizers, generation, or any other family.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { JsonFields } from "../json-fields.js";
-import type { CausalFamily } from "./family.js";
 import { bertClassifiers, bertEncoders } from "./bert.js";
+import type { CausalFamily } from "./decoder-family.js";
 import { gemma3, gemma3Multimodal } from "./gemma3.js";
 import { gpt2 } from "./gpt2.js";
 import { gptNeoX } from "./gpt-neox.js";

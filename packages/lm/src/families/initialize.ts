@@ -5,13 +5,14 @@ import {
   noGrad,
   randn,
   scope,
+  zeros,
   type Device,
   type DType,
   type Tensor,
 } from "@astra-rl/torch";
-import type { CausalLM, ModelConfig } from "../causal-lm.js";
+import type { CausalLM } from "../causal-lm.js";
 import { JsonFields } from "../json-fields.js";
-import type { CausalFamily } from "./family.js";
+import type { DecoderConfig } from "./decoder-config.js";
 import { familyOf } from "./index.js";
 
 export interface InitializeOptions {
@@ -38,33 +39,34 @@ export function initializeCausalLM(
   const fields = new JsonFields(settings, "initializeCausalLM");
   const family = familyOf(fields);
   const config = family.parseConfig(fields);
-  return family.create(config, initialParameters(family, config, { seed, dtype, device }), computeDtype);
-}
-
-function initialParameters(
-  family: CausalFamily,
-  config: ModelConfig,
-  options: { seed: number; dtype: DType; device: Device },
-): Map<string, Tensor> {
-  const { seed, dtype, device } = options;
   const generator = new Generator(seed);
+  const deviationOf = deviations(config);
   const parameters = new Map<string, Tensor>();
   for (const [name, shape] of family.parameterShapes(config)) {
-    const value = family.initialValue(name, config);
     const tensor = noGrad(() =>
-      scope(() =>
+      scope(() => {
+        if (name.endsWith(".bias")) return zeros([...shape], { dtype, device });
+        const isNorm = shape.length === 1;
+        if (isNorm) return full([...shape], config.unitOffsetNorms ? 0 : 1, { dtype, device });
         // Always drawn in float32 on the CPU, so that a seed gives the same model everywhere.
-        "constant" in value
-          ? full([...shape], value.constant, { dtype, device })
-          : randn([...shape], { generator })
-              .mul_(value.deviation)
-              .to({ dtype, device }),
-      ),
+        const drawn = randn([...shape], { generator }).mul_(deviationOf(name));
+        return drawn.to({ dtype, device });
+      }),
     );
     parameters.set(name, keep(tensor));
   }
   generator.dispose();
-  return parameters;
+  return family.create(config, parameters, computeDtype);
+}
+
+/** Standard deviation of a parameter's initial values. */
+function deviations({ raw, modules, residualDivisor }: DecoderConfig): (name: string) => number {
+  const usual = new JsonFields(raw, "config").positive("initializer_range", { fallback: 0.02 });
+  const { attentionOutput, down } = modules.layer;
+  return (name) => {
+    const endsWith = (module: string) => name.endsWith(`.${module}.weight`);
+    return endsWith(attentionOutput) || endsWith(down) ? usual / residualDivisor : usual;
+  };
 }
 
 /** Sizes of a GPT-2. */

@@ -1,23 +1,25 @@
 import type { JsonFields } from "../json-fields.js";
-import { parseRotaryDecoderConfig, slidesByLayerTypes, type RotaryDecoderConfig } from "./rotary-config.js";
-import { rotaryFamily } from "./rotary-decoder.js";
+import { attentionBiasOf, decoderFamily, slidesByLayerTypes } from "./decoder-family.js";
 
-function parseSmolLM3Config(fields: JsonFields): RotaryDecoderConfig {
-  const attentionBias = fields.boolean("attention_bias", { fallback: false });
-  const used = fields.boolean("use_sliding_window", { fallback: false });
-  const slidingWindow = used ? fields.integer("sliding_window", { fallback: null }) : null;
-  const rotates = rotatesByLayer(fields);
-  return parseRotaryDecoderConfig(fields, {
-    architecture: "SmolLM3ForCausalLM",
-    queryKeyValueBias: attentionBias,
-    outputBias: attentionBias,
-    feedForwardBias: fields.boolean("mlp_bias", { fallback: false }),
-    rotates,
-    slidingWindow,
-    slides:
-      slidesByLayerTypes(fields, slidingWindow) ?? ((layer) => slidingWindow !== null && !rotates(layer)),
-  });
-}
+/** SmolLM3 (Bakouch et al. 2025, https://huggingface.co/blog/smollm3): some layers have no positions. */
+export const smollm3 = decoderFamily({
+  architectures: ["SmolLM3ForCausalLM"],
+  modelType: "smollm3",
+  defaults: { num_key_value_heads: 4, rope_theta: 2e6, tie_word_embeddings: true },
+  traits: (fields) => {
+    const used = fields.boolean("use_sliding_window", { fallback: false });
+    const slidingWindow = used ? fields.integer("sliding_window", { fallback: null }) : null;
+    const rotates = rotatesByLayer(fields);
+    const isCut = (layer: number) => slidingWindow !== null && !rotates(layer);
+    return {
+      ...attentionBiasOf(fields),
+      feedForwardBias: fields.boolean("mlp_bias", { fallback: false }),
+      rotates,
+      slidingWindow,
+      slides: slidesByLayerTypes(fields, slidingWindow) ?? isCut,
+    };
+  },
+});
 
 /**
  * `no_rope_layers` has, despite its name, a 1 for each layer with rotary positions and a 0 for each without. If it is
@@ -32,11 +34,3 @@ function rotatesByLayer(fields: JsonFields): (layer: number) => boolean {
     throw fields.error("no_rope_layers", `a list of 0 or 1 for each of ${layers} layers`);
   return (layer) => flags[layer] === 1;
 }
-
-/** SmolLM3 (Bakouch et al. 2025, https://huggingface.co/blog/smollm3): some layers have no positions. */
-export const smollm3 = rotaryFamily({
-  architecture: "SmolLM3ForCausalLM",
-  modelType: "smollm3",
-  defaults: { num_key_value_heads: 4, rope_theta: 2e6, tie_word_embeddings: true },
-  parseConfig: parseSmolLM3Config,
-});

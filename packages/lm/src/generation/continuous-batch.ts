@@ -6,13 +6,12 @@ import { placeFor, Row, type ContinuationRequest, type Slot } from "./continuous
 import { drawTokens, seenIds } from "./draw-tokens.js";
 import { bytesPerColumn, cacheShape, KeyValueCache } from "./key-value-cache.js";
 import { keyedUniform } from "./keyed-random.js";
-import { passInputs } from "./pass-inputs.js";
+import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { resolveSampling } from "./sampling.js";
 import { scoredTokens, type ScoredToken } from "./scored-tokens.js";
-import { LOGIT_LIMIT, SCORE_LIMIT } from "./session-batch.js";
 import { WorkCounters } from "./session-counters.js";
-import { checkLogits, type FinishReason } from "./session-decode.js";
-import { decodeText, type TokenDecoder } from "./stop.js";
+import { checkLogits } from "./session-decode.js";
+import { decodeText, type FinishReason, type TokenDecoder } from "./stop.js";
 
 /** Columns that the cache begins with. */
 const FIRST_COLUMNS = 128;
@@ -171,7 +170,7 @@ export class ContinuousBatch {
   /** Runs the model on up to `width` pending tokens of each row, and samples for those that have none left. */
   #pass(rows: readonly Row[], width: number): void {
     try {
-      noGrad(() => scope(() => this.#run(rows, this.#narrowed(rows, width))));
+      noGrad(() => scope(() => this.#run(rows, Math.min(width, mostColumns(this.model, rows)))));
     } catch (error) {
       this.#forget();
       for (const row of rows) {
@@ -194,17 +193,7 @@ export class ContinuousBatch {
     }
   }
 
-  /** Columns for a pass, so that its attention scores stay within their limit. */
-  #narrowed(rows: readonly Row[], width: number): number {
-    const columns = Math.max(...rows.map(({ ids }) => ids.length));
-    return Math.max(
-      1,
-      Math.min(width, Math.floor(SCORE_LIMIT / (rows.length * this.model.config.heads * columns))),
-    );
-  }
-
   #run(rows: readonly Row[], width: number): void {
-    const { model } = this;
     const counts = rows.map(({ pending }) => Math.min(width, pending));
     this.#reserve(rows.map((row, at) => [row.slot!.index, row.cached + counts[at]!] as const));
     const places: number[] = [];
@@ -223,17 +212,10 @@ export class ContinuousBatch {
       ready.push({ row, at: places.length });
       places.push(at * width + count - 1);
     });
-    // A pass from which only keys and values are needed still computes one state: products with no rows would need
-    // special handling.
-    if (places.length === 0) places.push(0);
-    const view = this.#viewOf(rows);
     const starts = rows.map(({ cached }) => cached);
-    view.begin(starts, counts, width);
-    const { ids, positions } = passInputs(rows, starts, counts, width, model.device);
     const isWhole = ready.length === rows.length && width === 1;
-    const chosen = isWhole ? {} : { places: idTensor(places, model.device) };
-    const hidden = model.forward(ids, { positions, mask: null, cache: view, ...chosen });
-    const states = hidden.reshape([hidden.numel() / hidden.size(-1), hidden.size(-1)]); // [places, D]
+    const pass = { starts, counts, width };
+    const states = statesOf(this.model, this.#viewOf(rows), rows, pass, isWhole ? null : places); // [places, D]
     const forwarded = counts.reduce((sum, count) => sum + count, 0);
     rows.forEach((row, at) => {
       const given = Math.max(0, Math.min(row.given, row.cached + counts[at]!) - row.cached);
@@ -286,7 +268,7 @@ export class ContinuousBatch {
   ): void {
     const { onRead, topLogprobs = 0 } = row.request;
     if (from === 0) onRead!({ id: row.ids[0]!, logprob: null, top: [] });
-    const part = Math.max(1, Math.floor(LOGIT_LIMIT / this.model.config.vocabSize));
+    const part = mostStates(this.model);
     for (let start = from; start < to; start += part) {
       const count = Math.min(part, to - start);
       const ids = row.ids.slice(start + 1, start + 1 + count);

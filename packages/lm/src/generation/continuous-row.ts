@@ -1,10 +1,9 @@
 import type { CausalLM } from "../causal-lm.js";
-import { standIn } from "../token-ids.js";
+import { commonLength, standIn } from "../token-ids.js";
 import type { DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling, Sampling } from "./sampling.js";
-import type { FinishReason } from "./session-decode.js";
 import type { ScoredToken } from "./scored-tokens.js";
-import { StopDetector, type TokenDecoder } from "./stop.js";
+import { endsOf, StopDetector, type FinishReason, type TokenDecoder } from "./stop.js";
 
 /** Fewer common leading tokens are not worth copying. */
 const LEAST_PREFIX = 8;
@@ -72,10 +71,7 @@ export class Row {
     this.ids = request.ids.length === 0 ? [standIn(model)] : [...request.ids];
     this.given = this.ids.length;
     this.stops = new StopDetector(tokenizer, sampling?.stopStrings ?? []);
-    this.ends = new Map([
-      ...(sampling?.stopIds ?? []).map((id) => [id, "stop"] as const),
-      ...[...model.config.eosIds, ...(request.endIds ?? [])].map((id) => [id, "eos"] as const),
-    ]);
+    this.ends = endsOf(sampling?.stopIds ?? [], [...model.config.eosIds, ...(request.endIds ?? [])]);
     const { greedy, temperature, topK, topP, repetitionPenalty } = sampling ?? {};
     this.kind = JSON.stringify(greedy ? [repetitionPenalty] : [temperature, topK, topP, repetitionPenalty]);
   }
@@ -124,11 +120,4 @@ export function placeFor(
   const isTaken = length > 0 && source.row === null && source.ids.length < 2 * length + LEAST_PREFIX;
   const free = slots.filter(({ row: user }) => user === null);
   return { slot: isTaken ? source : free.reduce((a, b) => (b.freed < a.freed ? b : a)), source, length };
-}
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const most = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < most && a[length] === b[length]) length += 1;
-  return length;
 }

@@ -19,5 +19,4 @@ export type { ScoredToken } from "./scored-tokens.js";
 export { TextStream } from "./text-stream.js";
 export { CacheBudget } from "./session-budget.js";
 export { WorkCounters, type WorkCounts } from "./session-counters.js";
-export type { FinishReason } from "./session-decode.js";
-export type { TokenDecoder } from "./stop.js";
+export type { FinishReason, TokenDecoder } from "./stop.js";

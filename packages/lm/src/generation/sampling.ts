@@ -44,26 +44,29 @@ export type ResolvedSampling = Readonly<Required<Sampling>>;
 export const LEAST_TEMPERATURE = 1e-6;
 export const REPETITION_PENALTY_RANGE = [1e-6, 1e6] as const;
 
+const DEFAULTS: Omit<ResolvedSampling, "maxNewTokens"> = {
+  minNewTokens: 0,
+  greedy: false,
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  repetitionPenalty: 1,
+  stopIds: [],
+  stopStrings: [],
+  keepStopString: false,
+  recordLogprobs: true,
+  recordBehaviour: false,
+};
+
 /**
  * Fills in defaults and checks every value.
  *
  * @throws UsageError naming the option, the rule and the value
  */
 export function resolveSampling(sampling: Sampling): ResolvedSampling {
-  const {
-    maxNewTokens,
-    minNewTokens = 0,
-    greedy = false,
-    temperature = 1,
-    topK = 0,
-    topP = 1,
-    repetitionPenalty = 1,
-    stopIds = [],
-    stopStrings = [],
-    keepStopString = false,
-    recordLogprobs = true,
-    recordBehaviour = false,
-  } = sampling;
+  const given = Object.entries(sampling).filter(([, value]) => value !== undefined);
+  const resolved: ResolvedSampling = { ...DEFAULTS, ...(Object.fromEntries(given) as unknown as Sampling) };
+  const { maxNewTokens, minNewTokens, temperature, topK, topP, repetitionPenalty } = resolved;
   const refuse = (name: keyof Sampling, rule: string, value: unknown): never => {
     throw new UsageError(`sampling.${name}: ${rule}, got ${describeValue(value)}`);
   };
@@ -85,25 +88,12 @@ export function resolveSampling(sampling: Sampling): ResolvedSampling {
   if (!(repetitionPenalty >= least && repetitionPenalty <= most)) {
     refuse("repetitionPenalty", `must be a number from ${least} to ${most} (1 = off)`, repetitionPenalty);
   }
-  for (const id of stopIds) {
+  for (const id of resolved.stopIds) {
     if (!Number.isSafeInteger(id) || id < 0) refuse("stopIds", "must be token ids", id);
   }
-  for (const text of stopStrings) {
+  for (const text of resolved.stopStrings) {
     if (typeof text !== "string" || text === "")
       refuse("stopStrings", "must be strings that are not empty", text);
   }
-  return {
-    maxNewTokens,
-    minNewTokens,
-    greedy,
-    temperature,
-    topK,
-    topP,
-    repetitionPenalty,
-    stopIds,
-    stopStrings,
-    keepStopString,
-    recordLogprobs,
-    recordBehaviour,
-  };
+  return resolved;
 }

@@ -2,17 +2,14 @@ import { keep, scope, zeros, type Tensor } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
 import { cacheBytes, cacheShape, KeyValueCache } from "./key-value-cache.js";
-import { passInputs } from "./pass-inputs.js";
+import { mostColumns, mostStates, statesOf } from "./pass.js";
 import { sampledLogprobs } from "./sampling-filters.js";
+import { runsOf } from "../runs.js";
 import { idTensor } from "../token-ids.js";
 import type { CacheBudget, CacheHolder } from "./session-budget.js";
 import type { WorkCounts } from "./session-counters.js";
 import type { SessionRow } from "./session-row.js";
 
-/** Maximum attention scores (rows · heads · new tokens · columns) per layer in one forward pass. */
-export const SCORE_LIMIT = 2 ** 25;
-/** Maximum logits computed at once when scoring. */
-export const LOGIT_LIMIT = 2 ** 24;
 /** Padding tokens in a pass above which a separate pass is cheaper. */
 const MOST_PADDING = 128;
 
@@ -181,23 +178,15 @@ export class RowBatch implements CacheHolder {
    * including padding; at least one row per pass.
    */
   #passes(due: readonly SessionRow[]): SessionRow[][] {
-    const passes: SessionRow[][] = [];
-    let [longest, padding] = [0, 0];
-    for (const row of [...due].sort((a, b) => b.pending - a.pending)) {
-      const pass = passes.at(-1);
-      padding += longest - row.pending;
-      if (
-        pass !== undefined &&
-        longest * (pass.length + 1) <= this.options.tokenBudget &&
-        padding <= MOST_PADDING
-      ) {
-        pass.push(row);
-      } else {
-        passes.push([row]);
-        [longest, padding] = [row.pending, 0];
-      }
-    }
-    return passes.map((rows) => rows.sort((a, b) => a.slot - b.slot));
+    const passes = runsOf(
+      [...due].sort((a, b) => b.pending - a.pending),
+      (row, pass) => {
+        const longest = pass[0].pending;
+        const padding = [...pass, row].reduce((sum, { pending }) => sum + longest - pending, 0);
+        return longest * (pass.length + 1) <= this.options.tokenBudget && padding <= MOST_PADDING;
+      },
+    );
+    return passes.map((rows) => [...rows].sort((a, b) => a.slot - b.slot));
   }
 
   /** Runs the forward passes over all pending ids of some rows, ordered by slot. */
@@ -207,12 +196,8 @@ export class RowBatch implements CacheHolder {
     const counts = rows.map((row) => row.pending);
     const longest = Math.max(...counts);
     this.#scoreFirst(rows, scoring);
-    const columns = Math.max(...rows.map(({ ids }) => ids.length));
-    const perPass = Math.min(
-      Math.floor(tokenBudget / rows.length),
-      Math.floor(SCORE_LIMIT / (rows.length * model.config.heads * columns)),
-    );
-    const step = Math.max(1, Math.min(longest, perPass));
+    const budgeted = Math.max(1, Math.floor(tokenBudget / rows.length));
+    const step = Math.min(longest, budgeted, mostColumns(model, rows));
     using view = new CacheView(
       this.#cache!,
       rows.map((row) => row.slot),
@@ -221,7 +206,6 @@ export class RowBatch implements CacheHolder {
       const width = Math.min(step, longest - from);
       const begins = starts.map((start, at) => start + Math.min(from, counts[at]!));
       const lengths = counts.map((count) => Math.max(0, Math.min(width, count - from)));
-      view.begin(begins, lengths, width);
       // Tokens whose hidden state is needed, by their flat index: each row's last one, and those before a scored id.
       const ending: { slot: number; place: number }[] = [];
       const scored: { row: number; id: number; place: number }[] = [];
@@ -236,14 +220,10 @@ export class RowBatch implements CacheHolder {
         }
       });
       const places = [...new Set([...ending, ...scored].map(({ place }) => place))];
-      // A pass from which only keys and values are needed still computes one state, because products with zero rows
-      // would need special handling.
-      if (places.length === 0) places.push(0);
       const stateOf = new Map(places.map((place, index) => [place, index]));
       scope(() => {
-        const { ids, positions } = passInputs(rows, begins, lengths, width, model.device);
-        const options = { positions, mask: null, cache: view, places: idTensor(places, model.device) };
-        const states = model.forward(ids, options).squeeze(0);
+        const pass = { starts: begins, counts: lengths, width };
+        const states = statesOf(model, view, rows, pass, places);
         const { dtype, device } = states;
         this.#last ??= keep(zeros([this.#rows.length, states.size(-1)], { dtype, device }));
         if (ending.length > 0) {
@@ -273,7 +253,7 @@ export class RowBatch implements CacheHolder {
   /** log P(ids[i]) under hidden state `states[sources[i]]`, in float32, in chunks of bounded size. */
   #score(states: Tensor, sources: readonly number[], ids: readonly number[]): number[] {
     const { model } = this.options;
-    const part = Math.max(1, Math.floor(LOGIT_LIMIT / model.config.vocabSize));
+    const part = mostStates(model);
     const logprobs: number[] = [];
     for (let from = 0; from < ids.length; from += part) {
       const values = scope(() => {
@@ -328,14 +308,8 @@ export function withinBudget(
   rows: readonly SessionRow[],
   more: number,
   options: BatchOptions,
-): SessionRow[][] {
+): (readonly SessionRow[])[] {
   const limit = options.budget.batchLimit;
-  if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [[...rows]];
-  const runs: SessionRow[][] = [];
-  for (const row of longestFirst(rows)) {
-    const run = runs.at(-1);
-    if (run !== undefined && rowBytes([...run, row], more, options) <= limit) run.push(row);
-    else runs.push([row]);
-  }
-  return runs;
+  if (rows.length > 0 && rowBytes(rows, more, options) <= limit) return [rows];
+  return runsOf(longestFirst(rows), (row, run) => rowBytes([...run, row], more, options) <= limit);
 }

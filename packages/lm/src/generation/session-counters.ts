@@ -18,11 +18,7 @@ export class WorkCounters {
   tokensPadded = 0;
 
   add(work: Partial<WorkCounts>): void {
-    this.tokensRead += work.tokensRead ?? 0;
-    this.tokensGenerated += work.tokensGenerated ?? 0;
-    this.tokensReread += work.tokensReread ?? 0;
-    this.tokensForwarded += work.tokensForwarded ?? 0;
-    this.tokensPadded += work.tokensPadded ?? 0;
+    for (const [name, count] of Object.entries(work)) this[name as keyof WorkCounts] += count;
   }
 }
 

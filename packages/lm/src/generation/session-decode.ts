@@ -11,7 +11,7 @@ import {
 import type { CausalLM } from "../causal-lm.js";
 import { CacheView } from "./cache-view.js";
 import { drawTokens, seenIds } from "./draw-tokens.js";
-import { decodeText, StopDetector, type Cut, type TokenDecoder } from "./stop.js";
+import { decodeText, endsOf, StopDetector, type Cut, type FinishReason, type TokenDecoder } from "./stop.js";
 import { keyedUniform, type DrawKey } from "./keyed-random.js";
 import type { ResolvedSampling } from "./sampling.js";
 import { sampledLogprobs } from "./sampling-filters.js";
@@ -39,9 +39,6 @@ export interface DecodeOptions {
    */
   checkInterval: number;
 }
-
-/** Why a generation ended: an end id, a stop id or stop string, or maxNewTokens. */
-export type FinishReason = "eos" | "stop" | "length";
 
 /** What one row generated. */
 export interface GeneratedRow {
@@ -99,7 +96,7 @@ export function decode(
 /** Row i of each of its tensors belongs to `#rows[i]`. */
 class Decoder {
   readonly #stops: StopDetector;
-  readonly #ends: Map<number, FinishReason>;
+  readonly #ends: ReadonlyMap<number, FinishReason>;
   /** Ids that may not be sampled in the first `minNewTokens` steps. */
   readonly #heldBack: Tensor | null = null;
   /** Rows being computed; finished ones stay until the batch is compacted. */
@@ -127,10 +124,7 @@ class Decoder {
     const { model, sampling, endIds, tokenizer } = options;
     const { rows } = batch;
     this.#stops = new StopDetector(tokenizer, sampling.stopStrings);
-    this.#ends = new Map([
-      ...sampling.stopIds.map((id) => [id, "stop"] as const),
-      ...endIds.map((id) => [id, "eos"] as const),
-    ]);
+    this.#ends = endsOf(sampling.stopIds, endIds);
     const held = [...this.#ends.keys()].filter((id) => id < model.config.vocabSize);
     if (held.length > 0 && sampling.minNewTokens > 0) this.#heldBack = keep(idTensor(held, model.device));
     this.#rows = rows.map((row) => {

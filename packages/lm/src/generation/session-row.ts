@@ -1,3 +1,5 @@
+import { commonLength } from "../token-ids.js";
+
 /** A row from which another one inherited its first columns. */
 interface Ancestor {
   row: SessionRow;
@@ -111,9 +113,7 @@ export class SessionRow {
    * @param pinned number of leading ids that are never dropped; at most all
    */
   rewrite(ids: readonly number[], pinned = this.#pinned): void {
-    const limit = Math.min(ids.length, this.#ids.length);
-    let common = 0;
-    while (common < limit && ids[common] === this.#ids[common]) common += 1;
+    const common = commonLength(ids, this.#ids);
     this.rewind(ids.length < this.#ids.length ? Math.min(common, ids.length - 1) : common);
     this.#ids = [...ids];
     this.#pinned = Math.min(pinned, ids.length);

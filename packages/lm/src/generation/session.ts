@@ -1,7 +1,7 @@
 import { isReadAtOnce, noGrad, UsageError } from "@astra-rl/torch";
 import type { CausalLM } from "../causal-lm.js";
-import { checkTokenIds, standIn } from "../token-ids.js";
-import type { TokenDecoder } from "./stop.js";
+import { checkTokenIds } from "../token-ids.js";
+import type { FinishReason, TokenDecoder } from "./stop.js";
 import type { DrawKey } from "./keyed-random.js";
 import { resolveSampling, type Sampling } from "./sampling.js";
 import {
@@ -15,10 +15,8 @@ import {
 import { RowBatch, withinBudget, type BatchOptions, type Scoring } from "./session-batch.js";
 import { CacheBudget } from "./session-budget.js";
 import { WorkCounters } from "./session-counters.js";
-import { decode, RESERVED_COLUMNS, type FinishReason, type GeneratedRow } from "./session-decode.js";
+import { decode, RESERVED_COLUMNS, type GeneratedRow } from "./session-decode.js";
 import { SessionRow } from "./session-row.js";
-
-export { standIn };
 
 /** Results of `generate`, by row. */
 export interface Generation {

@@ -8,6 +8,16 @@ export function decodeText(tokenizer: TokenDecoder, ids: readonly number[]): str
   return ids.length === 0 ? "" : tokenizer.decode(ids, { skipSpecialTokens: true });
 }
 
+/** Why a generation ended: an end id, a stop id or stop string, or maxNewTokens. */
+export type FinishReason = "eos" | "stop" | "length";
+
+/** Why each id that ends a generation does so. */
+export const endsOf = (
+  stopIds: readonly number[],
+  endIds: readonly number[],
+): ReadonlyMap<number, FinishReason> =>
+  new Map([...stopIds.map((id) => [id, "stop"] as const), ...endIds.map((id) => [id, "eos"] as const)]);
+
 /** Where a stop string truncates a generation. */
 export interface Cut {
   /** How many of the ids stay. */

@@ -12,6 +12,15 @@ export interface Repository {
   id: string;
 }
 
+export interface RepositoryFile {
+  /** Path in the repository, with "/" as separator. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Name of the blob in the cache: SHA-256 of large files, git's SHA-1 of small ones. */
+  etag: string;
+}
+
 /** Name for messages: model "owner/name". */
 export const titleOf = ({ kind, id }: Repository): string => `${kind} "${id}"`;
 
@@ -112,15 +121,14 @@ export function isCommit(revision: string): boolean {
   return /^[0-9a-f]{40}$/.test(revision);
 }
 
+/** Whether a path with "/" as separator stays within its folder and has one spelling. */
+export const isPlainPath = (path: string): boolean =>
+  path.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+
 /** File names come from the server: each must be a normalized path within the snapshot's folder. */
 export function checkRelativePath(repository: Repository, file: string): void {
-  const parts = file.split("/");
   const bad =
-    file === "" ||
-    file.includes("\0") ||
-    file.includes("\\") ||
-    (sep !== "/" && file.includes(sep)) ||
-    parts.some((part) => part === "" || part === "." || part === "..");
+    !isPlainPath(file) || file.includes("\0") || file.includes("\\") || (sep !== "/" && file.includes(sep));
   if (bad) {
     throw new UsageError(
       `hub: ${titleOf(repository)} lists a file that would lie outside its folder: ${JSON.stringify(file)}; ` +

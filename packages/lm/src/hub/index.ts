@@ -3,11 +3,5 @@
  * what a checkpoint is: callers select the files.
  */
 export { downloadDataset, downloadModel, hubSettings, parseModelId } from "./repository.js";
-export type {
-  DownloadOptions,
-  DownloadProgress,
-  HubSettings,
-  RepositoryFile,
-  SelectFiles,
-} from "./repository.js";
-export { hubCacheRoot, hubHome } from "./cache.js";
+export type { DownloadOptions, DownloadProgress, HubSettings, SelectFiles } from "./repository.js";
+export { hubCacheRoot, hubHome, type RepositoryFile } from "./cache.js";

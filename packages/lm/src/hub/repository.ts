@@ -11,8 +11,10 @@ import {
   hubHome,
   ignoresCase,
   isCommit,
+  isPlainPath,
   titleOf,
   type Repository,
+  type RepositoryFile,
 } from "./cache.js";
 import { HubRequestError, downloadBlob, isFileSystemError, requestJson } from "./transfer.js";
 
@@ -55,15 +57,6 @@ function readToken(environment: NodeJS.ProcessEnv, implicitDisabled: boolean): s
   } catch {
     return null;
   }
-}
-
-export interface RepositoryFile {
-  /** Path in the repository, with "/" as separator. */
-  path: string;
-  /** Bytes. */
-  size: number;
-  /** Name of the blob in the cache: SHA-256 of large files, git's SHA-1 of small ones. */
-  etag: string;
 }
 
 interface Listing {
@@ -114,13 +107,9 @@ export function parseModelId(text: string): { modelId: string; revision: string 
   const modelId = match[1]!;
   const revision = match[2] ?? null;
   const forbidden = /--|\.\.|\.git$/;
-  if (forbidden.test(modelId) || modelId.length > 96 || (revision !== null && !isSafeRevision(revision)))
+  if (forbidden.test(modelId) || modelId.length > 96 || (revision !== null && !isPlainPath(revision)))
     return null;
   return { modelId, revision };
-}
-
-function isSafeRevision(revision: string): boolean {
-  return revision.split("/").every((part) => part !== "" && part !== "." && part !== "..");
 }
 
 /**
@@ -151,7 +140,7 @@ async function download(kind: Repository["kind"], text: string, options: Downloa
   const repository: Repository = { kind, id: parsed.modelId };
   const title = titleOf(repository);
   const revision = options.revision ?? parsed.revision ?? "main";
-  if (!isSafeRevision(revision)) {
+  if (!isPlainPath(revision)) {
     throw new UsageError(`hub: ${title}: not a revision: ${JSON.stringify(revision)}`);
   }
   const settings = options.settings ?? hubSettings();

@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { diskError, UsageError } from "@astra-rl/torch";
-import { type HubCache, sizeOf, titleOf } from "./cache.js";
+import { sizeOf, titleOf, type HubCache, type RepositoryFile } from "./cache.js";
 
 interface Failure {
   /** Absent if there was no usable response (no connection, drops, stalls, damaged content). */
@@ -93,19 +93,13 @@ async function boundedText(response: Response): Promise<string> {
   return new TextDecoder().decode(Buffer.concat(chunks));
 }
 
-interface BlobFile {
-  path: string;
-  size: number;
-  etag: string;
-}
-
 /**
  * Downloads one blob into the cache: resumes a partial file, verifies size and checksum, then renames it into place, so
  * that a visible blob is always complete.
  */
 export async function downloadBlob(
   cache: HubCache,
-  file: BlobFile,
+  file: RepositoryFile,
   url: string,
   options: RequestOptions & { onBytes?: (received: number) => void },
 ): Promise<void> {
@@ -146,7 +140,7 @@ export async function downloadBlob(
 /** One attempt: requests the missing bytes and appends them. */
 async function transfer(
   partial: string,
-  file: BlobFile,
+  file: RepositoryFile,
   url: string,
   options: RequestOptions & { onBytes?: (received: number) => void },
   signal: AbortSignal,
@@ -194,7 +188,7 @@ function startOfRange(response: Response): number | null {
   return match ? Number(match[1]) : null;
 }
 
-async function checksum(path: string, file: BlobFile): Promise<string> {
+async function checksum(path: string, file: RepositoryFile): Promise<string> {
   const hash =
     file.etag.length === 64
       ? createHash("sha256")

@@ -1,55 +1,37 @@
 import { CATEGORIES, CATEGORY_RUNS, SETS } from "./unicode-tables.js";
 
-/** Sorted, disjoint, non-adjacent ranges: [first, last, first, last, …], both inclusive. */
-export type Ranges = readonly number[];
+/** Sorted, disjoint, non-adjacent ranges [first, last], both inclusive. */
+export type Ranges = readonly (readonly [first: number, last: number])[];
 
 const LAST = 0x10ffff;
 
-/** A bit set of code points, for fast lookup. */
+/** A set of code points, for fast lookup. */
 export class CodePointSet {
-  readonly #bits = new Uint8Array((LAST + 1) >> 3);
+  readonly #has = new Uint8Array(LAST + 1);
 
-  constructor(readonly ranges: Ranges) {
-    for (let index = 0; index < ranges.length; index += 2) {
-      const [first, last] = [ranges[index]!, ranges[index + 1]!];
-      let point = first;
-      for (; point <= last && (point & 7) !== 0; point++) this.#bits[point >> 3]! |= 1 << (point & 7);
-      const bytes = (last + 1 - point) >> 3;
-      if (bytes > 0) this.#bits.fill(255, point >> 3, (point >> 3) + bytes);
-      for (point += Math.max(bytes, 0) * 8; point <= last; point++)
-        this.#bits[point >> 3]! |= 1 << (point & 7);
-    }
+  constructor(ranges: Ranges) {
+    for (const [first, last] of ranges) this.#has.fill(1, first, last + 1);
   }
 
   has(point: number): boolean {
-    return ((this.#bits[point >> 3]! >> (point & 7)) & 1) === 1;
+    return this.#has[point] === 1;
   }
 }
 
 export function union(...all: readonly Ranges[]): Ranges {
-  const pairs: [number, number][] = [];
-  for (const ranges of all) {
-    for (let index = 0; index < ranges.length; index += 2) pairs.push([ranges[index]!, ranges[index + 1]!]);
-  }
-  pairs.sort(([one], [other]) => one - other);
-  const joined: number[] = [];
-  for (const [first, last] of pairs) {
-    if (joined.length > 0 && first <= joined.at(-1)! + 1) {
-      joined[joined.length - 1] = Math.max(joined.at(-1)!, last);
-    } else joined.push(first, last);
+  const joined: [number, number][] = [];
+  for (const [first, last] of all.flat().sort(([one], [other]) => one - other)) {
+    const before = joined.at(-1);
+    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    else joined.push([first, last]);
   }
   return joined;
 }
 
 export function complement(ranges: Ranges): Ranges {
-  const rest: number[] = [];
-  let next = 0;
-  for (let index = 0; index < ranges.length; index += 2) {
-    if (ranges[index]! > next) rest.push(next, ranges[index]! - 1);
-    next = ranges[index + 1]! + 1;
-  }
-  if (next <= LAST) rest.push(next, LAST);
-  return rest;
+  const starts = [0, ...ranges.map(([, last]) => last + 1)];
+  const ends = [...ranges.map(([first]) => first - 1), LAST];
+  return starts.map((start, index) => [start, ends[index]!] as const).filter(([start, end]) => start <= end);
 }
 
 export function intersection(one: Ranges, other: Ranges): Ranges {
@@ -58,16 +40,13 @@ export function intersection(one: Ranges, other: Ranges): Ranges {
 
 /** Ranges encoded as (gap to the last end, length − 1) in base 36. */
 function unpack(packed: string): Ranges {
-  const ranges: number[] = [];
   let next = 0;
-  const numbers = packed === "" ? [] : packed.split(" ").map((word) => Number.parseInt(word, 36));
-  for (let index = 0; index < numbers.length; index += 2) {
-    const first = next + numbers[index]!;
-    const last = first + numbers[index + 1]!;
-    ranges.push(first, last);
-    next = last + 1;
-  }
-  return ranges;
+  return (packed.match(/\w+ \w+/g) ?? []).map((pair) => {
+    const [gap, more] = pair.split(" ").map((word) => Number.parseInt(word, 36)) as [number, number];
+    const first = next + gap;
+    next = first + more + 1;
+    return [first, next - 1];
+  });
 }
 
 let categories: Map<string, Ranges> | undefined;
@@ -75,12 +54,12 @@ let categories: Map<string, Ranges> | undefined;
 /** Code points of a general category ("Lu") or a group of them ("L"); undefined if there is none of that name. */
 export function category(name: string): Ranges | undefined {
   if (categories === undefined) {
-    const lists = new Map<string, number[]>(CATEGORIES.map((known) => [known, []]));
+    const lists = new Map<string, [number, number][]>(CATEGORIES.map((known) => [known, []]));
     let next = 0;
     for (const word of CATEGORY_RUNS.split(" ")) {
       const list = lists.get(CATEGORIES[Number.parseInt(word[0]!, 36)]!)!;
       const length = Number.parseInt(word.slice(1), 36);
-      list.push(next, next + length - 1);
+      list.push([next, next + length - 1]);
       next += length;
     }
     categories = lists;
@@ -101,6 +80,12 @@ export function rangesOf(name: keyof typeof SETS): Ranges {
   let ranges = rangesOfSets.get(name);
   if (ranges === undefined) rangesOfSets.set(name, (ranges = unpack(SETS[name])));
   return ranges;
+}
+
+/** Code points of a script, such as "Latin"; undefined if it is unknown. The names of other sets are in lower case. */
+export function scriptOf(name: string): Ranges | undefined {
+  const isScript = /^[A-Z]/.test(name) && Object.hasOwn(SETS, name);
+  return isScript ? rangesOf(name as keyof typeof SETS) : undefined;
 }
 
 const sets = new Map<string, CodePointSet>();

@@ -2,7 +2,7 @@ import { checkGrowth, inOrder, type Part } from "./part.js";
 import { setOf } from "./code-points.js";
 import { bytesToChars } from "./byte-chars.js";
 import { readPrecompiled } from "./precompiled.js";
-import { readPattern } from "./split.js";
+import { eachOf, readPattern } from "./split.js";
 
 export interface Normalizer {
   readonly normalize: (text: string) => string;
@@ -91,54 +91,40 @@ const ASCII = /^[\0-\x7f]*$/;
  */
 function toForm(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
   if (ASCII.test(text)) return text;
-  const unknown = setOf("notNormalized");
+  return replaced(
+    text,
+    eachOf(setOf("notNormalized"))(text),
+    (unknown) => unknown,
+    (known) => known.normalize(form),
+  );
+}
+
+function mapped(text: string, change: (char: string, point: number) => string): string {
   let result = "";
-  let start = 0;
-  for (let index = 0; index < text.length;) {
-    const point = text.codePointAt(index) as number;
-    const end = index + (point > 0xffff ? 2 : 1);
-    if (unknown.has(point)) {
-      result += text.slice(start, index).normalize(form) + text.slice(index, end);
-      start = end;
-    }
-    index = end;
-  }
-  return result + text.slice(start).normalize(form);
+  for (const char of text) result += change(char, char.codePointAt(0)!);
+  return result;
 }
 
 /** Character by character: unlike in JavaScript, a final sigma is no special case. */
 function lowercase(text: string): string {
-  if (ASCII.test(text)) return text.toLowerCase();
-  let result = "";
-  for (const char of text) result += char.toLowerCase();
-  return result;
+  return ASCII.test(text) ? text.toLowerCase() : mapped(text, (char) => char.toLowerCase());
 }
 
 function without(text: string, name: "marks" | "accents"): string {
   if (ASCII.test(text)) return text;
   const set = setOf(name);
-  let result = "";
-  for (const char of text) if (!set.has(char.codePointAt(0)!)) result += char;
-  return result;
+  return mapped(text, (char, point) => (set.has(point) ? "" : char));
 }
 
 function cleanText(text: string): string {
   const [removed, space] = [setOf("bertRemoved"), setOf("bertSpace")];
-  let result = "";
-  for (const char of text) {
-    const point = char.codePointAt(0)!;
-    if (space.has(point)) result += " ";
-    else if (!removed.has(point)) result += char;
-  }
-  return result;
+  return mapped(text, (char, point) => (space.has(point) ? " " : removed.has(point) ? "" : char));
 }
 
 function aroundChinese(text: string): string {
   if (ASCII.test(text)) return text;
   const chinese = setOf("cjk");
-  let result = "";
-  for (const char of text) result += chinese.has(char.codePointAt(0)!) ? ` ${char} ` : char;
-  return result;
+  return mapped(text, (char, point) => (chinese.has(point) ? ` ${char} ` : char));
 }
 
 /** All White_Space characters are in the basic multilingual plane. */
@@ -152,11 +138,22 @@ export function strip(text: string, left: boolean, right: boolean): string {
 
 export function replace(text: string, matches: readonly number[], content: string, place: string): string {
   checkGrowth(place, text.length, (matches.length / 2) * content.length);
+  return replaced(text, matches, () => content);
+}
+
+/** A text with what was matched, [start, end, …], and what is between replaced. */
+function replaced(
+  text: string,
+  matches: readonly number[],
+  match: (part: string) => string,
+  between: (part: string) => string = (part) => part,
+): string {
   let result = "";
   let position = 0;
   for (let index = 0; index < matches.length; index += 2) {
-    result += text.slice(position, matches[index]) + content;
-    position = matches[index + 1]!;
+    const [start, end] = [matches[index]!, matches[index + 1]!];
+    result += between(text.slice(position, start)) + match(text.slice(start, end));
+    position = end;
   }
-  return result + text.slice(position);
+  return result + between(text.slice(position));
 }

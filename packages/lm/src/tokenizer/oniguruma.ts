@@ -1,5 +1,5 @@
 import { parse } from "oniguruma-parser/parser";
-import { category, complement, intersection, rangesOf, union, type Ranges } from "./code-points.js";
+import { category, complement, intersection, rangesOf, scriptOf, union, type Ranges } from "./code-points.js";
 
 type RegexNode = ReturnType<typeof parse>;
 type Alternative = RegexNode["body"][number];
@@ -15,20 +15,7 @@ interface Translated {
 
 const LONGEST_SOURCE = 20_000;
 const NEWLINE = 10;
-const ASCII: Ranges = [0, 127];
-const SCRIPTS = [
-  "Han",
-  "Hiragana",
-  "Katakana",
-  "Hangul",
-  "Thai",
-  "Latin",
-  "Greek",
-  "Cyrillic",
-  "Arabic",
-  "Hebrew",
-  "Devanagari",
-] as const;
+const ASCII: Ranges = [[0, 127]];
 /** Pairs that case-fold to one character ("ss" and "ß"), which Oniguruma matches in case-insensitive mode. */
 const FOLDS_TOGETHER = /ss|st|ff|fi|fl|h\u0331|t\u0308|w\u030a|y\u030a|a\u02be|\u02bcn|j\u030c/i;
 /** ASCII letters that case-fold with another character besides the other case. */
@@ -182,19 +169,16 @@ function rangeBetween(first: number, last: number): Ranges {
   if ([first, last].some((point) => point >= 0xd800 && point <= 0xdfff)) {
     throw new Untranslatable("half of a surrogate pair is no character");
   }
-  return [first, last];
+  return [[first, last]];
 }
 
 function rangesOfSet({ kind, value, negate }: Of<"CharacterSet">): Ranges {
   let ranges: Ranges | undefined;
-  if (kind === "dot") ranges = complement([NEWLINE, NEWLINE]);
+  if (kind === "dot") ranges = complement([[NEWLINE, NEWLINE]]);
   else if (kind === "digit") ranges = category("Nd");
   else if (kind === "space") ranges = rangesOf("space");
   else if (kind === "word") ranges = rangesOf("onigurumaWord");
-  else if (kind === "property") {
-    const script = SCRIPTS.find((known) => known === value);
-    ranges = script === undefined ? category(value) : rangesOf(script);
-  }
+  else if (kind === "property") ranges = scriptOf(value) ?? category(value);
   if (ranges === undefined) throw new Untranslatable(`the ${kind} ${value ?? ""} is not supported`);
   return negate === true ? complement(ranges) : ranges;
 }
@@ -203,31 +187,29 @@ function rangesOfSet({ kind, value, negate }: Of<"CharacterSet">): Ranges {
 function fold(ranges: Ranges, folded: boolean): Ranges {
   if (!folded) return ranges;
   const foldable = union(
-    [65, 90],
-    [97, 122],
-    ...FOLDS.map((all) => union(...all.map((point) => [point, point]))),
+    [
+      [65, 90],
+      [97, 122],
+    ],
+    ...FOLDS.map(pointsOf),
   );
   const others = intersection(ranges, complement(union(ASCII, foldable)));
   // A single non-ASCII letter would need the whole case-folding table; large sets contain both cases.
-  if (others.length > 0 && ranges.length <= 4) {
+  if (others.length > 0 && ranges.length <= 2) {
     throw new Untranslatable("where case does not count only ASCII letters are supported");
   }
   const more: Ranges[] = [ranges];
-  const letters = intersection(ranges, foldable);
-  for (let index = 0; index < letters.length; index += 2) {
-    for (let point = letters[index]!; point <= letters[index + 1]!; point++) {
-      const same = FOLDS.find((folds) => folds.includes(point)) ?? [point, point ^ 32];
-      more.push(...same.map((each) => [each, each]));
+  for (const [first, last] of intersection(ranges, foldable)) {
+    for (let point = first; point <= last; point++) {
+      more.push(pointsOf(FOLDS.find((folds) => folds.includes(point)) ?? [point, point ^ 32]));
     }
   }
   return union(...more);
 }
 
+const pointsOf = (points: readonly number[]): Ranges => points.map((point) => [point, point]);
+
 function writeClass(ranges: Ranges): string {
-  let source = "";
-  for (let index = 0; index < ranges.length; index += 2) {
-    const [first, last] = [ranges[index]!, ranges[index + 1]!];
-    source += `\\u{${first.toString(16)}}` + (last > first ? `-\\u{${last.toString(16)}}` : "");
-  }
-  return `[${source}]`;
+  const written = (point: number) => `\\u{${point.toString(16)}}`;
+  return `[${ranges.map(([first, last]) => written(first) + (last > first ? `-${written(last)}` : "")).join("")}]`;
 }

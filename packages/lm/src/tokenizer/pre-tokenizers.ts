@@ -2,16 +2,12 @@ import { CodePointSet, setOf } from "./code-points.js";
 import { inOrder, type Part } from "./part.js";
 import { bytesToChars } from "./byte-chars.js";
 import { BYTE_LEVEL_PATTERN, Pattern } from "./pattern.js";
-import { eachOf, readBehavior, readPattern, splitPiece, type Piece } from "./split.js";
+import { eachOf, readBehavior, readPattern, splitPiece, type Behavior, type Piece } from "./split.js";
 
 export type PreTokenizer = (pieces: readonly Piece[]) => readonly Piece[];
 
 /** Creates the pre-tokenizer described by a tokenizer.json. Throws UsageError for one not known to match Python's. */
 export function readPreTokenizer(part: Part): PreTokenizer {
-  const perPiece =
-    (split: (piece: Piece) => Piece[]): PreTokenizer =>
-    (pieces) =>
-      pieces.flatMap(split);
   switch (part.type) {
     case "Sequence": {
       const all = part.parts("pretokenizers").map((each) => each.read(readPreTokenizer));
@@ -32,37 +28,38 @@ export function readPreTokenizer(part: Part): PreTokenizer {
     }
     case "Punctuation": {
       const behavior = readBehavior(part, { fallback: "Isolated" });
-      const find = eachOf(setOf("punctuation"));
-      return perPiece((piece) => splitPiece(piece, find(piece.text), behavior));
+      return splitAt(setOf("punctuation"), behavior);
     }
-    case "Digits": {
-      const behavior = part.boolean("individual_digits") ? "Isolated" : "Contiguous";
-      const find = eachOf(setOf("numeric"));
-      return perPiece((piece) => splitPiece(piece, find(piece.text), behavior));
-    }
+    case "Digits":
+      return splitAt(setOf("numeric"), part.boolean("individual_digits") ? "Isolated" : "Contiguous");
     case "Whitespace": {
-      const [word, space] = [setOf("word"), setOf("space")];
-      return perPiece((piece) => splitWords(piece, word, space));
+      // Runs of word characters, and runs of other ones.
+      const [spaces, words] = [splitAt(setOf("space"), "Removed"), splitAt(setOf("word"), "Contiguous")];
+      return (pieces) => words(spaces(pieces));
     }
-    case "WhitespaceSplit": {
-      const find = eachOf(setOf("space"));
-      return perPiece((piece) => splitPiece(piece, find(piece.text), "Removed"));
-    }
-    case "CharDelimiterSplit": {
-      const delimiter = part.character("delimiter").codePointAt(0)!;
-      const find = eachOf(new CodePointSet([delimiter, delimiter]));
-      return perPiece((piece) => splitPiece(piece, find(piece.text), "Removed"));
-    }
+    case "WhitespaceSplit":
+      return splitAt(setOf("space"), "Removed");
+    case "CharDelimiterSplit":
+      return splitAt(onlyPoint(part.character("delimiter")), "Removed");
     case "BertPreTokenizer": {
-      const [space, punctuation] = [eachOf(setOf("space")), eachOf(setOf("punctuation"))];
-      return (pieces) =>
-        pieces
-          .flatMap((piece) => splitPiece(piece, space(piece.text), "Removed"))
-          .flatMap((piece) => splitPiece(piece, punctuation(piece.text), "Isolated"));
+      const spaces = splitAt(setOf("space"), "Removed");
+      const punctuation = splitAt(setOf("punctuation"), "Isolated");
+      return (pieces) => punctuation(spaces(pieces));
     }
     default:
       throw part.refuse("type", "this pre-tokenizer is not supported");
   }
+}
+
+/** Splits at the characters of a set. */
+function splitAt(separators: CodePointSet, behavior: Behavior): PreTokenizer {
+  const find = eachOf(separators);
+  return (pieces) => pieces.flatMap((piece) => splitPiece(piece, find(piece.text), behavior));
+}
+
+function onlyPoint(character: string): CodePointSet {
+  const point = character.codePointAt(0)!;
+  return new CodePointSet([[point, point]]);
 }
 
 function readByteLevel(part: Part): PreTokenizer {
@@ -83,16 +80,15 @@ function readByteLevel(part: Part): PreTokenizer {
 function readMetaspace(part: Part): PreTokenizer {
   const { replacement, scheme } = readMetaspaceOptions(part);
   const split = part.boolean("split", { fallback: true });
-  const point = replacement.codePointAt(0)!;
-  const find = eachOf(new CodePointSet([point, point]));
-  return (pieces) =>
-    pieces.flatMap((given) => {
-      let text = given.text.replaceAll(" ", () => replacement);
+  const divide = splitAt(onlyPoint(replacement), "MergedWithNext");
+  return (pieces) => {
+    const prepared = pieces.map((given) => {
+      const text = given.text.replaceAll(" ", () => replacement);
       const prepend = scheme === "always" || (scheme === "first" && given.first);
-      if (prepend && !text.startsWith(replacement)) text = replacement + text;
-      const piece = { text, first: given.first };
-      return split ? splitPiece(piece, find(text), "MergedWithNext") : [piece];
+      return { ...given, text: prepend && !text.startsWith(replacement) ? replacement + text : text };
     });
+    return split ? divide(prepared) : prepared;
+  };
 }
 
 /** Options shared by the Metaspace pre-tokenizer and decoder. */
@@ -112,22 +108,4 @@ export function readMetaspaceOptions(part: Part): { replacement: string; scheme:
   }
   part.string("str_rep", { fallback: null }); // in older files, unused
   return { replacement, scheme };
-}
-
-/** Splits into runs of word characters, and runs of other non-space characters. */
-function splitWords({ text, first }: Piece, word: CodePointSet, space: CodePointSet): Piece[] {
-  const pieces: Piece[] = [];
-  const kindAt = (index: number) => {
-    const point = text.codePointAt(index) as number;
-    return word.has(point) ? "word" : space.has(point) ? "space" : "other";
-  };
-  for (let start = 0; start < text.length;) {
-    const kind = kindAt(start);
-    let end = start;
-    do end += (text.codePointAt(end) as number) > 0xffff ? 2 : 1;
-    while (end < text.length && kindAt(end) === kind);
-    if (kind !== "space") pieces.push({ text: text.slice(start, end), first: first && start === 0 });
-    start = end;
-  }
-  return pieces;
 }

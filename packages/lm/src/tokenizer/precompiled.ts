@@ -1,5 +1,13 @@
 import { isUtf8 } from "node:buffer";
-import { category, CodePointSet, complement, intersection, rangesOf, union } from "./code-points.js";
+import {
+  category,
+  CodePointSet,
+  complement,
+  intersection,
+  scriptOf,
+  union,
+  type Ranges,
+} from "./code-points.js";
 import type { Part } from "./part.js";
 
 const NEWLINE = 10;
@@ -77,15 +85,20 @@ const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
  * rarely needed.
  */
 function makeSimple(): CodePointSet {
-  const letters = ["Lu", "Ll", "Lt", "Nd", "Nl", "No", "P", "S", "Z"].map((name) => category(name)!);
-  const scripts = (
-    ["Han", "Hiragana", "Katakana", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew"] as const
-  ).map((name) => intersection(rangesOf(name), category("Lo")!));
-  const more = (["Thai", "Devanagari"] as const).map((name) => intersection(rangesOf(name), category("Lo")!));
+  const kinds = ["Lu", "Ll", "Lt", "Nd", "Nl", "No", "P", "S", "Z"].map((name) => category(name)!);
+  const scripts = ["Han", "Hiragana", "Katakana", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew"];
+  const letters = [...scripts, "Thai", "Devanagari"].map((name) =>
+    intersection(scriptOf(name)!, category("Lo")!),
+  );
+  const hangul: Ranges = [[0xac00, 0xd7a3]];
+  const all = union(...kinds, ...letters, hangul, [[NEWLINE, NEWLINE]]);
   // Regional indicators, skin tones; Thai's "am", which combines with the preceding character; half-width sound marks.
-  const never = union([0x1f1e6, 0x1f1ff], [0x1f3fb, 0x1f3ff], [0xe33, 0xe33], [0xff9e, 0xff9f]);
-  const hangul = [0xac00, 0xd7a3];
-  const all = union(...letters, ...scripts, ...more, hangul, [NEWLINE, NEWLINE]);
+  const never: Ranges = [
+    [0xe33, 0xe33],
+    [0xff9e, 0xff9f],
+    [0x1f1e6, 0x1f1ff],
+    [0x1f3fb, 0x1f3ff],
+  ];
   return new CodePointSet(intersection(all, complement(never)));
 }
 let simpleSet: CodePointSet | undefined;

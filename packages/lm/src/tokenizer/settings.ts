@@ -3,9 +3,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { isCount, isObject, JsonFields } from "../json-fields.js";
 import { readAddedToken, type AddedToken } from "./added-tokens.js";
-import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES } from "./tokenizer-classes.js";
-
-type Json = Readonly<Record<string, unknown>>;
+import { CLASSES, defaultsOf, rebuilt, UNSUPPORTED_CLASSES, type Json } from "./tokenizer-classes.js";
 
 /** The files next to tokenizer.json; null if absent. */
 export interface SettingsFiles {

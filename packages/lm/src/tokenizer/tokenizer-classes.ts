@@ -3,8 +3,9 @@
 // reproduced here.
 import { describeValue, UsageError } from "@astra-rl/torch";
 import type { AddedToken } from "./added-tokens.js";
+import { QWEN2_PATTERN } from "./pattern.js";
 
-type Json = Readonly<Record<string, unknown>>;
+export type Json = Readonly<Record<string, unknown>>;
 
 /** By "model_type" of config.json, for folders that name no class; "" uses tokenizer.json unchanged. */
 export const CLASSES: Readonly<Record<string, string>> = {
@@ -38,13 +39,6 @@ export const UNSUPPORTED_CLASSES: ReadonlySet<string> = new Set(
     .map((name) => `${name}Tokenizer`),
 );
 
-const BERT = {
-  unk_token: "[UNK]",
-  sep_token: "[SEP]",
-  pad_token: "[PAD]",
-  cls_token: "[CLS]",
-  mask_token: "[MASK]",
-};
 const ROBERTA = {
   bos_token: "<s>",
   eos_token: "</s>",
@@ -56,25 +50,20 @@ const ROBERTA = {
 };
 const END = "<|endoftext|>";
 
-/** Aliases of classes. */
-const SAME: Readonly<Record<string, string>> = {
-  DistilBertTokenizer: "BertTokenizer",
-  MobileBertTokenizer: "BertTokenizer",
-  SqueezeBertTokenizer: "BertTokenizer",
-  BartTokenizer: "RobertaTokenizer",
-};
-
 interface Rebuilder {
   model: "BPE" | "WordPiece" | "Unigram";
   vocabularyFiles: readonly string[];
   defaults: Readonly<Record<string, string>>;
-  rebuild(from: {
-    model: Json;
-    definition: Json;
-    settings: Json;
-    token: (name: string) => string;
-    flag: (name: string, fallback: boolean) => boolean;
-  }): Record<string, unknown>;
+  /** Parts of tokenizer.json; those of the model are added to its vocabulary and merges. */
+  rebuild(from: Given): { model?: Json } & Json;
+}
+
+/** What a class rebuilds a tokenizer from. */
+interface Given {
+  definition: Json;
+  settings: Json;
+  token: (name: string) => string;
+  flag: (name: string, fallback: boolean) => boolean;
 }
 
 const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
@@ -88,72 +77,97 @@ const byteLevel = (addPrefixSpace: boolean, useRegex = true) => ({
 const around = (before: string, behind: string) => ({ [AROUND]: [before, behind] });
 export const AROUND = Symbol("tokens around a text");
 
-const BPE_FILES = ["vocab.json", "merges.txt"];
+/** A class with byte-level BPE. @param parts what else it has */
+const byteLevelBpe = (
+  defaults: Rebuilder["defaults"],
+  parts: (from: Given) => Json = () => ({}),
+): Rebuilder => ({
+  model: "BPE",
+  vocabularyFiles: ["vocab.json", "merges.txt"],
+  defaults,
+  rebuild: (from) => ({
+    normalizer: null,
+    pre_tokenizer: byteLevel(from.flag("add_prefix_space", false)),
+    decoder: byteLevel(true),
+    ...parts(from),
+  }),
+});
+
+/** Of BPE made from SentencePiece models. */
+const SENTENCEPIECE_DECODERS: readonly Json[] = [
+  { type: "Replace", pattern: { String: "▁" }, content: " " },
+  { type: "ByteFallback" },
+  { type: "Fuse" },
+];
+
+const bert: Rebuilder = {
+  model: "WordPiece",
+  vocabularyFiles: ["vocab.txt"],
+  defaults: {
+    unk_token: "[UNK]",
+    sep_token: "[SEP]",
+    pad_token: "[PAD]",
+    cls_token: "[CLS]",
+    mask_token: "[MASK]",
+  },
+  rebuild: ({ token, flag, settings }) => ({
+    model: {
+      unk_token: token("unk_token"),
+      continuing_subword_prefix: "##",
+      max_input_chars_per_word: 100,
+    },
+    normalizer: {
+      type: "BertNormalizer",
+      clean_text: true,
+      handle_chinese_chars: flag("tokenize_chinese_chars", true),
+      strip_accents: settings["strip_accents"] ?? null,
+      lowercase: flag("do_lower_case", true),
+    },
+    pre_tokenizer: { type: "BertPreTokenizer" },
+    decoder: { type: "WordPiece", prefix: "##", cleanup: true },
+    post_processor: around(token("cls_token"), token("sep_token")),
+  }),
+};
+
+const roberta = byteLevelBpe(ROBERTA, ({ token }) => ({
+  post_processor: around(token("cls_token"), token("sep_token")),
+}));
 
 const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
-  GPT2Tokenizer: {
-    model: "BPE",
-    vocabularyFiles: BPE_FILES,
-    defaults: { unk_token: END, bos_token: END, eos_token: END },
-    rebuild: ({ model, flag }) => ({
-      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
-      normalizer: null,
-      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
-      decoder: byteLevel(true),
-    }),
-  },
-  GPTNeoXTokenizer: {
-    model: "BPE",
-    vocabularyFiles: BPE_FILES,
-    defaults: { unk_token: END, bos_token: END, eos_token: END, pad_token: "<|padding|>" },
-    rebuild: ({ model, flag }) => ({
-      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
-      normalizer: { type: "NFC" },
-      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
-      decoder: byteLevel(true),
-    }),
-  },
-  Qwen2Tokenizer: {
-    model: "BPE",
-    vocabularyFiles: BPE_FILES,
-    defaults: { unk_token: END, eos_token: END, pad_token: END },
-    rebuild: ({ model, flag }) => ({
-      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
-      normalizer: { type: "NFC" },
-      pre_tokenizer: {
-        type: "Sequence",
-        pretokenizers: [
-          { type: "Split", pattern: { Regex: QWEN2_PATTERN }, behavior: "Isolated", invert: false },
-          byteLevel(flag("add_prefix_space", false), false),
-        ],
-      },
-      decoder: byteLevel(true),
-    }),
-  },
+  BertTokenizer: bert,
+  DistilBertTokenizer: bert,
+  MobileBertTokenizer: bert,
+  SqueezeBertTokenizer: bert,
+  RobertaTokenizer: roberta,
+  BartTokenizer: roberta,
+  GPT2Tokenizer: byteLevelBpe({ unk_token: END, bos_token: END, eos_token: END }),
+  GPTNeoXTokenizer: byteLevelBpe(
+    { unk_token: END, bos_token: END, eos_token: END, pad_token: "<|padding|>" },
+    () => ({ normalizer: { type: "NFC" } }),
+  ),
+  Qwen2Tokenizer: byteLevelBpe({ unk_token: END, eos_token: END, pad_token: END }, ({ flag }) => ({
+    normalizer: { type: "NFC" },
+    pre_tokenizer: {
+      type: "Sequence",
+      pretokenizers: [
+        { type: "Split", pattern: { Regex: QWEN2_PATTERN }, behavior: "Isolated", invert: false },
+        byteLevel(flag("add_prefix_space", false), false),
+      ],
+    },
+  })),
   LlamaTokenizer: {
     model: "BPE",
     vocabularyFiles: [],
     defaults: { unk_token: "<unk>", bos_token: "<s>", eos_token: "</s>" },
-    rebuild: ({ model, flag }) => {
+    rebuild: ({ flag }) => {
       const addPrefixSpace = flag("add_prefix_space", true);
       const scheme = addPrefixSpace ? (flag("legacy", false) ? "always" : "first") : "never";
-      const decoders: Json[] = [
-        { type: "Replace", pattern: { String: "▁" }, content: " " },
-        { type: "ByteFallback" },
-        { type: "Fuse" },
-      ];
-      if (addPrefixSpace) decoders.push({ type: "Strip", content: " ", start: 1, stop: 0 });
+      const strip = addPrefixSpace ? [{ type: "Strip", content: " ", start: 1, stop: 0 }] : [];
       return {
-        model: {
-          type: "BPE",
-          vocab: model["vocab"],
-          merges: model["merges"],
-          fuse_unk: true,
-          byte_fallback: true,
-        },
+        model: { fuse_unk: true, byte_fallback: true },
         normalizer: null,
         pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: scheme, split: false },
-        decoder: { type: "Sequence", decoders },
+        decoder: { type: "Sequence", decoders: [...SENTENCEPIECE_DECODERS, ...strip] },
       };
     },
   },
@@ -167,15 +181,8 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
       pad_token: "<pad>",
       mask_token: "<mask>",
     },
-    rebuild: ({ model, token }) => ({
-      model: {
-        type: "BPE",
-        vocab: model["vocab"],
-        merges: model["merges"],
-        unk_token: token("unk_token"),
-        fuse_unk: true,
-        byte_fallback: true,
-      },
+    rebuild: ({ token }) => ({
+      model: { unk_token: token("unk_token"), fuse_unk: true, byte_fallback: true },
       normalizer: { type: "Replace", pattern: { String: " " }, content: "▁" },
       pre_tokenizer: {
         type: "Split",
@@ -183,62 +190,19 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
         behavior: "MergedWithPrevious",
         invert: false,
       },
-      decoder: {
-        type: "Sequence",
-        decoders: [
-          { type: "Replace", pattern: { String: "▁" }, content: " " },
-          { type: "ByteFallback" },
-          { type: "Fuse" },
-        ],
-      },
-    }),
-  },
-  BertTokenizer: {
-    model: "WordPiece",
-    vocabularyFiles: ["vocab.txt"],
-    defaults: BERT,
-    rebuild: ({ model, token, flag, settings }) => ({
-      model: {
-        type: "WordPiece",
-        vocab: model["vocab"],
-        unk_token: token("unk_token"),
-        continuing_subword_prefix: "##",
-        max_input_chars_per_word: 100,
-      },
-      normalizer: {
-        type: "BertNormalizer",
-        clean_text: true,
-        handle_chinese_chars: flag("tokenize_chinese_chars", true),
-        strip_accents: settings["strip_accents"] ?? null,
-        lowercase: flag("do_lower_case", true),
-      },
-      pre_tokenizer: { type: "BertPreTokenizer" },
-      decoder: { type: "WordPiece", prefix: "##", cleanup: true },
-      post_processor: around(token("cls_token"), token("sep_token")),
-    }),
-  },
-  RobertaTokenizer: {
-    model: "BPE",
-    vocabularyFiles: BPE_FILES,
-    defaults: ROBERTA,
-    rebuild: ({ model, token, flag }) => ({
-      model: { type: "BPE", vocab: model["vocab"], merges: model["merges"] },
-      normalizer: null,
-      pre_tokenizer: byteLevel(flag("add_prefix_space", false)),
-      decoder: byteLevel(true),
-      post_processor: around(token("cls_token"), token("sep_token")),
+      decoder: { type: "Sequence", decoders: SENTENCEPIECE_DECODERS },
     }),
   },
   XLMRobertaTokenizer: {
     model: "Unigram",
     vocabularyFiles: ["sentencepiece.bpe.model"],
     defaults: ROBERTA,
-    rebuild: ({ model, definition, token, flag }) => {
+    rebuild: ({ definition, token, flag }) => {
       const scheme = flag("add_prefix_space", true) ? "always" : "never";
       const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: scheme, split: true };
       return {
         // The class always uses the fourth token as the unknown token, regardless of the file.
-        model: { type: "Unigram", vocab: model["vocab"], unk_id: 3, byte_fallback: false },
+        model: { unk_id: 3, byte_fallback: false },
         normalizer: precompiledOf(definition["normalizer"]),
         pre_tokenizer: { type: "Sequence", pretokenizers: [{ type: "WhitespaceSplit" }, metaspace] },
         decoder: metaspace,
@@ -248,11 +212,8 @@ const REBUILDERS: Readonly<Record<string, Rebuilder>> = {
   },
 };
 
-const QWEN2_PATTERN = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
-
 function rebuilderOf(className: string): Rebuilder | undefined {
-  const name = Object.hasOwn(SAME, className) ? SAME[className]! : className;
-  return Object.hasOwn(REBUILDERS, name) ? REBUILDERS[name] : undefined;
+  return Object.hasOwn(REBUILDERS, className) ? REBUILDERS[className] : undefined;
 }
 
 /** The files from which a class builds its vocabulary if there is no tokenizer.json; [] for classes that need it. */
@@ -282,7 +243,7 @@ export function rebuilt(
     );
   const model = definition["model"];
   if (typeof model !== "object" || model === null) throw refuse(`"model" is ${describeValue(model)}`);
-  const { type, vocab } = model as Record<string, unknown>;
+  const { type, vocab, merges } = model as Record<string, unknown>;
   if (
     (type !== undefined && type !== rebuilder.model) ||
     Array.isArray(vocab) !== (rebuilder.model === "Unigram")
@@ -301,8 +262,10 @@ export function rebuilt(
     if (found === undefined) throw refuse(`tokenizer_config.json sets ${JSON.stringify(name)} to nothing`);
     return found.content;
   };
-  const made = rebuilder.rebuild({ model: model as Json, definition, settings, token, flag });
-  return { ...definition, ...made, added_tokens: [] };
+  const { model: settled, ...parts } = rebuilder.rebuild({ definition, settings, token, flag });
+  const pairs = rebuilder.model === "BPE" ? { merges } : {};
+  const rebuiltModel = { type: rebuilder.model, vocab, ...pairs, ...settled };
+  return { ...definition, model: rebuiltModel, ...parts, added_tokens: [] };
 }
 
 function precompiledOf(normalizer: unknown): unknown {

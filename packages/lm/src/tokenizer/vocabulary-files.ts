@@ -2,9 +2,7 @@
 import { describeValue, UsageError } from "@astra-rl/torch";
 import { parseJsonObject } from "../json-fields.js";
 import { CONTROL, readSentencePiece, USER_DEFINED } from "./sentencepiece.js";
-import { vocabularyFilesOf } from "./tokenizer-classes.js";
-
-type Json = Readonly<Record<string, unknown>>;
+import { vocabularyFilesOf, type Json } from "./tokenizer-classes.js";
 
 /** Contents of vocabulary files, in the form of tokenizer.json and tokenizer_config.json. */
 export interface ReadVocabulary {
