@@ -33,8 +33,6 @@ export class Codec implements TokenDecoder {
   readonly #decoding: Anchor | null;
   /** null: a text encodes the same alone as after others. */
   readonly #encoding: readonly Anchor[] | null;
-  /** Cache: text of single ids, special tokens included. */
-  readonly #texts = new Map<number, string>();
 
   /** The codec of a tokenizer; the same one each time. */
   static of(tokenizer: Tokenizer): Codec {
@@ -134,49 +132,12 @@ export class Codec implements TokenDecoder {
     return this.#say(this.#tokenizer.encode(text), SPELLED);
   }
 
-  /**
-   * UTF-8 bytes of text per id, special tokens included. For a character split over several ids, the last id
-   * counts all its bytes and the others none.
-   */
-  byteLengths(ids: readonly number[]): number[] {
-    const lengths: number[] = [];
-    while (lengths.length < ids.length) lengths.push(...this.#lengthsOfRun(ids, lengths.length));
-    return lengths;
-  }
-
-  /** For the shortest run of ids from `at` that decodes to whole characters; for a single id if none does. */
-  #lengthsOfRun(ids: readonly number[], at: number): number[] {
-    const alone = this.#text(ids[at]!);
-    const lengths: number[] = [];
-    let bytes = 0;
-    let text = alone;
-    for (let end = at + 1; ; end += 1) {
-      const whole = text.replace(UNFINISHED, "");
-      // An id may finish a character and start another; but an invalid character before a complete one stays invalid.
-      if (whole.includes(INVALID)) break;
-      lengths.push(Buffer.byteLength(whole) - bytes);
-      bytes = Buffer.byteLength(whole);
-      if (whole === text) return lengths;
-      if (end === ids.length) break;
-      text = this.decode(ids.slice(at, end + 1), SPELLED);
-    }
-    return [Buffer.byteLength(alone)];
-  }
-
   /** Decodes ids alone, without cleaning up spaces: a space before a period was sampled, too. */
   #say(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
     return this.#tokenizer.decode(ids, { ...options, cleanUpSpaces: false });
-  }
-
-  #text(id: number): string {
-    let text = this.#texts.get(id);
-    if (text === undefined) this.#texts.set(id, (text = this.decode([id], SPELLED)));
-    return text;
   }
 }
 
 const codecs = new WeakMap<Tokenizer, Codec>();
 const SPELLED = { skipSpecialTokens: false };
 const INVALID = "\uFFFD";
-/** An incomplete character at the end of a text: one U+FFFD, or one per byte. */
-const UNFINISHED = /\uFFFD{1,3}$/u;
