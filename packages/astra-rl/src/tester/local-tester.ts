@@ -84,8 +84,8 @@ export class LocalTester extends LocalModel implements Tester {
       const { logprobs, head, entropy: nats } = this.train(weights.model, rows, options);
       return {
         logprobs: new TokenTable(logprobs, lengths),
-        values: head && new TokenTable(head, lengths),
-        entropy: nats && new TokenTable(nats, lengths),
+        ...(head === undefined ? {} : { values: new TokenTable(head, lengths) }),
+        ...(nats === undefined ? {} : { entropy: new TokenTable(nats, lengths) }),
       };
     };
     // Training mode, such as an adapter's dropout, applies only with gradients.

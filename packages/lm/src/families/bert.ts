@@ -18,7 +18,7 @@ import { attend, attentionBiases } from "./attention.js";
  * 2019, arXiv 1911.02116) and DistilBERT (Sanh et al. 2019, arXiv 1910.01108) with a head for sequence classification.
  * They differ in parameter names, in the first position, in token types (absent in DistilBERT) and in the head.
  */
-interface BertConfig extends SequenceClassifierConfig {
+export interface BertConfig extends SequenceClassifierConfig {
   readonly variant: Variant;
   /** Position of the first token: in RoBERTa, positions start after the padding id. */
   readonly firstPosition: number;
@@ -331,7 +331,8 @@ const families = (hasHead: boolean) =>
     parseConfig,
     parameterShapes: (config: BertConfig) => parameterShapes(config, hasHead),
     parameterName: (key: string) => parameterName(key, prefix, hasHead),
-    create: (config: BertConfig, parameters: Map<string, Tensor>) => new Bert(config, parameters, hasHead),
+    create: (config: BertConfig, parameters: Map<string, Tensor>): SequenceClassifier =>
+      new Bert(config, parameters, hasHead),
   }));
 
 export const bertClassifiers = families(true);
