@@ -19,8 +19,15 @@ interface Value {
 interface Scope {
   set(name: string, value: unknown): Value;
 }
+interface Filter {
+  /** Absent if it is called without arguments. */
+  readonly callee?: { readonly value?: unknown };
+  readonly args?: readonly Node[];
+}
 interface Evaluator {
   evaluate(node: Node | undefined, scope: Scope): Value | undefined;
+  evaluateArguments(args: readonly Node[], scope: Scope): [readonly Value[], ReadonlyMap<string, Value>];
+  applyFilter(operand: Value, filter: Filter, scope: Scope): Value;
 }
 const BaseInterpreter = Interpreter as unknown as new (scope: Scope) => Evaluator;
 const newScope = () => new (Environment as unknown as new () => Scope)();
@@ -32,6 +39,8 @@ const MAXIMUM_TEMPLATE = 2 ** 18;
  * (jinja2.sandbox.MAX_RANGE).
  */
 const MAXIMUM_RANGE = 100_000;
+/** Maximum characters by which a filter may indent: its result is made in one piece, before its size can be counted. */
+const MAXIMUM_INDENT = 100;
 /** Maximum nesting of statements and expressions, including macros that call macros. The stack can hold more. */
 const MAXIMUM_DEPTH = 400;
 /**
@@ -140,6 +149,19 @@ class BoundedInterpreter extends BaseInterpreter {
       throw new Limit(`its texts and lists may have ${this.maximumSize} characters and elements in all`);
     }
     return result;
+  }
+
+  override applyFilter(operand: Value, filter: Filter, scope: Scope): Value {
+    const { callee, args = [] } = filter;
+    if (callee?.value === "tojson" || callee?.value === "indent") {
+      const [given, named] = this.evaluateArguments(args, scope);
+      for (const { value } of [...given, ...named.values()]) {
+        if (typeof value === "number" && value > MAXIMUM_INDENT) {
+          throw new Limit(`a text may be indented by at most ${MAXIMUM_INDENT} characters, not by ${value}`);
+        }
+      }
+    }
+    return super.applyFilter(operand, filter, scope);
   }
 }
 

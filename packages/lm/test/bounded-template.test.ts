@@ -105,6 +105,9 @@ describe("a template that comes with a model", () => {
     expect(() => render(hostile["a loop of 10^10"]!)).toThrow(
       "chat_template.jinja: a range may have at most 100000 numbers, but one has 10000000000; do not use this template",
     );
+    expect(() => render(hostile["JSON indented by 10^8"]!)).toThrow(
+      "chat_template.jinja: a text may be indented by at most 100 characters, not by 100000000; do not use this template",
+    );
     expect(() => render(hostile["loops in loops"]!)).toThrow(
       "chat_template.jinja: it takes longer than 0.5 seconds; do not use this template",
     );

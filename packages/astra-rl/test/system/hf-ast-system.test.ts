@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { loadCausalLM } from "@astra-rl/lm";
 import { liveTensors, noGrad, scope, UsageError } from "@astra-rl/torch";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Conversation, Graph, Node, type NodeKey } from "../../src/core/index.js";
+import { type Conversation, disposing, Graph, Node, type NodeKey } from "../../src/core/index.js";
 import { ASTSampler } from "../../src/sampler/index.js";
 import { KeywordScorer } from "../../src/scorer/keyword-scorer.js";
 import { HFASTSystem, type HFASTSystemOptions } from "../../src/system/index.js";
@@ -53,7 +53,10 @@ systemContract("HFASTSystem", {
 });
 
 samplerContract("ASTSampler over HFASTSystem", {
-  create: async (options) => new ASTSampler(await load(), PROMPTS, options),
+  create: async (options) => {
+    const system = await load();
+    return disposing(system, () => new ASTSampler(system, PROMPTS, options));
+  },
   prompts: PROMPTS,
 });
 
