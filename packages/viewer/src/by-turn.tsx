@@ -5,7 +5,9 @@ import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
 const HIGH = 260;
-const LEFT = 44;
+const LEFT = 52;
+/** Where names have room. */
+const RIGHT = 175;
 const BOTTOM = 34;
 
 /** How success grows with the length of a conversation, with intervals where no rollout had an error. */
@@ -14,7 +16,7 @@ export function ByTurn({ report: { evaluations, comparison } }: { report: Report
   const known = evaluations.filter(({ summary }) => (summary.success_by_turn?.length ?? 0) > 1);
   if (known.length === 0) return null;
   const turns = Math.max(...known.map(({ summary }) => summary.success_by_turn!.length));
-  const x = (turn: number) => LEFT + ((wide - LEFT - 130) * turn) / turns;
+  const x = (turn: number) => LEFT + ((wide - LEFT - RIGHT) * turn) / turns;
   const y = (share: number) => 10 + (HIGH - BOTTOM - 10) * (1 - share);
   const names = apart(known.map(({ summary }) => y(summary.success_by_turn!.at(-1)!)));
   return (

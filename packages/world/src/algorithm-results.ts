@@ -1,5 +1,5 @@
 /**
- * Runs the demo with every algorithm over seeds, and writes docs/algorithm-results.md, all but its section
+ * Runs the demo with every algorithm but DPO and GRPO (see demo-results.ts) over seeds, and writes docs/algorithm-results.md, all but its section
  * on rarer harm, which rare-results.ts writes:
  *
  *   npx tsx packages/world/src/algorithm-results.ts [--runs runs/algorithm-results] [--seeds 1,2,3] [--algorithms ppo,rloo]
@@ -14,7 +14,7 @@ import type { EvaluationSummary, MetricsRecord } from "astra-rl";
 import { finishedRun, percent, range, signed } from "./finished-run.js";
 import { writeDemoPart } from "./results-document.js";
 
-const ALGORITHMS = ["dpo", "ipo", "orpo", "ppo", "a2c", "reinforce", "rloo", "grpo"];
+const ALGORITHMS = ["ipo", "orpo", "ppo", "a2c", "reinforce", "rloo"];
 /** What every run must reach: how many times the success before, how sure, seconds of a processor. */
 const LIMITS = { times: 2, p: 0.05, seconds: 300 };
 
@@ -77,7 +77,7 @@ const date = new Date().toISOString().slice(0, 10);
 const text = [
   "# What each algorithm reaches on the embedded world",
   "",
-  "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`; DPO and GRPO pay more for likely probes, and train longer: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`.",
+  "Every algorithm trains the demo's tester ([the world](../packages/astra-rl/world/README.md)) with the same prompts and the settings of `demo-<name>.yaml`: `node packages/astra-rl/bin/astra-rl.js demo --algorithm NAME --seed N`. DPO and GRPO, which pay more for likely probes and train longer, are in [the demo's results](demo-results.md). Settings were chosen on seed 1.",
   "",
   "Success and harmless probes only: as in [the demo's results](demo-results.md), over n prompts. p: McNemar's exact test. NLL: by how many nats per token the probes became less likely under the target. Clusters: of found attacks, by wording ([how](metrics.md#how-different-the-found-attacks-are)). Tokens: read, generated and trained on in training. Minutes: of one processor, with both evaluations.",
   "",
