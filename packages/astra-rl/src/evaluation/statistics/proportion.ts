@@ -129,6 +129,7 @@ export interface PairedCounts {
   neither: number;
 }
 
+/** Counts items by two judgements of each. */
 export function pairedCounts<T>(
   items: readonly T[],
   first: (item: T) => boolean,
