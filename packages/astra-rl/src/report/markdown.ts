@@ -16,8 +16,7 @@ export function markdownTable(
   rows: readonly (readonly string[])[],
   alignment = "---",
 ): string[] {
-  const line = (cells: readonly string[]) =>
-    `|${cells.map((cell) => (cell === "" ? " " : ` ${cell} `)).join("|")}|`;
+  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
   const shown = (cells: readonly string[]) => line(cells.map((cell) => escaped(cell.trim())));
   return [shown(heading), line(heading.map((_, at) => (at === 0 ? "---" : alignment))), ...rows.map(shown)];
 }
