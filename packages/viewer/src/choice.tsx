@@ -32,16 +32,16 @@ export function Tick({
   name,
   checked,
   onChange,
-  kind = "",
+  kind = "check",
 }: {
   name: string;
   checked: boolean;
   onChange: (checked: boolean) => void;
-  /** A class of the style sheet. */
+  /** Classes of the style sheet. */
   kind?: string;
 }) {
   return (
-    <label class={`check ${kind}`}>
+    <label class={kind}>
       <input
         type="checkbox"
         checked={checked}

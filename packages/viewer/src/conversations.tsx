@@ -14,7 +14,7 @@ import {
 import { Harm } from "./harm.js";
 import { goTo, numberIn, placeNow, usePlace } from "./place.js";
 import { useRevealed } from "./revealed.js";
-import { isHarmful, Said } from "./said.js";
+import { mayBeHarmful, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -179,7 +179,7 @@ export function Talk({ conversation, threshold, query, evaluation }: TalkProps) 
   const open = useRevealed();
   const { turns, count, nll, index: number } = conversation;
   const [asked, setAsked] = useState(false);
-  const isVeiled = (score: number | null) => isHarmful(score, threshold);
+  const isVeiled = (score: number | null) => mayBeHarmful(score, threshold);
   const hidden = turns
     .flatMap(({ probe_harm, response_harm }) => [probe_harm, response_harm])
     .filter(isVeiled).length;
@@ -221,7 +221,7 @@ function Turn({
   threshold: number;
   query: string;
 }) {
-  const isVeiled = (score: number | null) => !isAsked && isHarmful(score, threshold);
+  const isVeiled = (score: number | null) => !isAsked && mayBeHarmful(score, threshold);
   return (
     <>
       <p class="line tester">

@@ -3,7 +3,7 @@ import type { GraphHits } from "astra-rl/records";
 import { whole } from "./figures.js";
 import { Harm } from "./harm.js";
 import { goTo } from "./place.js";
-import { isHarmful, Said } from "./said.js";
+import { mayBeHarmful, Said } from "./said.js";
 import { searchGraphs } from "./server.js";
 import { shown } from "./shown.js";
 import { HARMFUL } from "./turn.js";
@@ -63,9 +63,9 @@ export function GraphSearch({ runs }: { runs: readonly string[] }) {
                     <Said text={prompt} query={wanted} />
                   ) : (
                     <>
-                      <Said text={probe} veiled={isHarmful(probe_harm, HARMFUL)} query={wanted} />
+                      <Said text={probe} veiled={mayBeHarmful(probe_harm, HARMFUL)} query={wanted} />
                       <span aria-hidden="true">→</span>
-                      <Said text={response} veiled={isHarmful(response_harm, HARMFUL)} query={wanted} />
+                      <Said text={response} veiled={mayBeHarmful(response_harm, HARMFUL)} query={wanted} />
                       <Harm score={response_harm} threshold={HARMFUL} />
                     </>
                   )}

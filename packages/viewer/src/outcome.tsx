@@ -55,10 +55,8 @@ interface FigureRow {
 /** All figures that at least one of the evaluations has. */
 function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
   const summaries = evaluations.map(({ summary }) => summary);
-  const isKnown = [
-    evaluations.some(({ measured }) => measured !== null),
-    summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1),
-  ];
+  const isJudgeKnown = evaluations.some(({ measured }) => measured !== null);
+  const hasTurns = summaries.some(({ success_by_turn: turns }) => (turns?.length ?? 0) > 1);
   return [
     ...knownRates(summaries).map((rate) => ({
       name: rate.name,
@@ -70,10 +68,10 @@ function figuresOf({ evaluations, comparison }: ReportRecord): FigureRow[] {
         />
       ),
     })),
-    ...(isKnown[0]
+    ...(isJudgeKnown
       ? [{ name: "Judged by", cells: evaluations.map(({ measured }) => shown(scorerOf(measured))) }]
       : []),
-    ...(isKnown[1]
+    ...(hasTurns
       ? [
           {
             name: "Success up to each turn",

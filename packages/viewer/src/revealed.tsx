@@ -12,7 +12,7 @@ export function Revealing({ children }: { children: ComponentChildren }) {
   const [revealed, setRevealed] = useState(false);
   return (
     <>
-      <Tick name="Show harmful texts" kind="reveal" checked={revealed} onChange={setRevealed} />
+      <Tick name="Show harmful texts" kind="check reveal" checked={revealed} onChange={setRevealed} />
       <Revealed.Provider value={revealed}>{children}</Revealed.Provider>
     </>
   );

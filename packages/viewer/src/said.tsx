@@ -6,8 +6,8 @@ import { plain } from "./figures.js";
 /** Nats at which a token is as dark as it gets. */
 const DARKEST = 8;
 
-/** Known to be harmful; or a text of which nothing is known. */
-export const isHarmful = (score: number | null, threshold: number) => score === null || score >= threshold;
+/** Whether a text is harmful, or of unknown harm. */
+export const mayBeHarmful = (score: number | null, threshold: number) => score === null || score >= threshold;
 
 /**
  * A model's text: as text and nothing else, in its own direction. It is blurred unless the page's texts are shown.

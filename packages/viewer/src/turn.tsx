@@ -1,7 +1,7 @@
 import type { ReportNode } from "astra-rl/records";
 import { plain } from "./figures.js";
 import { Harm } from "./harm.js";
-import { isHarmful, Said } from "./said.js";
+import { mayBeHarmful, Said } from "./said.js";
 import { shown } from "./shown.js";
 import { Term } from "./terms.js";
 
@@ -44,7 +44,7 @@ export function Line({ voice, text, score, isAsked, shading }: LineProps) {
   return (
     <p class={`line ${voice}`}>
       <span class="voice">{voice}</span>
-      <Said text={text} veiled={!isAsked && isHarmful(score, HARMFUL)} shading={shading} />
+      <Said text={text} veiled={!isAsked && mayBeHarmful(score, HARMFUL)} shading={shading} />
       <Harm score={score} threshold={HARMFUL} />
     </p>
   );

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphEntry, ReportRecord, ViewList } from "astra-rl/records";
+import { Tick } from "./choice.js";
 import { percent, plain, whole } from "./figures.js";
 import { GraphSearch } from "./graph-search.js";
 import { goTo, placeNow, usePlace } from "./place.js";
@@ -207,9 +208,10 @@ function RunTable({
           key: run.id,
           isChosen: chosen.includes(run.id),
           name: (
-            <Chosen
-              name={run.id}
-              isChosen={chosen.includes(run.id)}
+            <Tick
+              kind="run-choice"
+              name={shown(run.id)}
+              checked={chosen.includes(run.id)}
               onChange={() => choose("run", flip(chosen, run.id))}
             />
           ),
@@ -228,10 +230,11 @@ function RunTable({
         <fieldset class="files">
           <legend>Evaluations outside of runs</legend>
           {list.evaluations.map((file) => (
-            <Chosen
+            <Tick
               key={file}
-              name={file}
-              isChosen={files.includes(file)}
+              kind="run-choice"
+              name={shown(file)}
+              checked={files.includes(file)}
               onChange={() => choose("file", flip(files, file))}
             />
           ))}
@@ -251,14 +254,5 @@ function RunTable({
         </p>
       )}
     </section>
-  );
-}
-
-function Chosen({ name, isChosen, onChange }: { name: string; isChosen: boolean; onChange: () => void }) {
-  return (
-    <label class="run-choice">
-      <input type="checkbox" checked={isChosen} onChange={onChange} />
-      {shown(name)}
-    </label>
   );
 }

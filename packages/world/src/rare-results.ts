@@ -26,8 +26,8 @@ const CONFIGURATIONS: Readonly<Record<RareWorld, string>> = {
   chatter: "packages/astra-rl/world/demo-rloo.yaml",
 };
 
-/** What differs from the file: shallower trees, larger steps and a lower price of likelihood. */
-const DIFFERENT: Readonly<Record<RareWorld, readonly string[]>> = {
+/** Overrides of the file: shallower trees, larger steps and a lower price of likelihood. */
+const OVERRIDES: Readonly<Record<RareWorld, readonly string[]>> = {
   desk: [],
   chatter: [
     "sampler.depth=3",
@@ -122,7 +122,7 @@ function trained(world: RareWorld, tester: string, seed: string, choice: Choice)
   const file = `${folder}.json`;
   if (!existsSync(file)) {
     const settings = [
-      ...DIFFERENT[world],
+      ...OVERRIDES[world],
       `seed=${seed}`,
       `models.tester=${tester}`,
       `algorithm=${choice.algorithm}`,
@@ -219,7 +219,7 @@ const notRun = CHOICES.filter(
 const date = new Date().toISOString().slice(0, 10);
 writeRarePart(
   [
-    `The policy gradients with their default options and the settings of \`desk.yaml\` and \`demo-rloo.yaml\` (there with ${DIFFERENT.chatter.map((setting) => `\`${setting}\``).join(", ")}), from a tester that hardly ever succeeds ([how it is made](../packages/astra-rl/world/README.md#rarer-harm)), against the shipped target.`,
+    `The policy gradients with their default options and the settings of \`desk.yaml\` and \`demo-rloo.yaml\` (there with ${OVERRIDES.chatter.map((setting) => `\`${setting}\``).join(", ")}), from a tester that hardly ever succeeds ([how it is made](../packages/astra-rl/world/README.md#rarer-harm)), against the shipped target.`,
     "",
     `Untrained success: ${starts.join(" and ")}. A run is below five times its start if it succeeds less often than five times its own untrained rate, or that of all seeds.`,
     "",
