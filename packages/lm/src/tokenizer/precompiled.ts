@@ -78,8 +78,6 @@ export function readPrecompiled(part: Part): (text: string) => string {
   };
 }
 
-const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
-
 /**
  * Characters between any two of which a grapheme cluster always ends: the majority, so that the slow segmenter is
  * rarely needed.
@@ -101,10 +99,14 @@ function makeSimple(): CodePointSet {
   ];
   return new CodePointSet(intersection(all, complement(never)));
 }
+
+// Made when the first text needs them: commands that read no such tokenizer start without them.
 let simpleSet: CodePointSet | undefined;
+let segmenter: Intl.Segmenter | undefined;
 
 function* graphemesOf(text: string): Iterable<string> {
   simpleSet ??= makeSimple();
+  segmenter ??= new Intl.Segmenter("en", { granularity: "grapheme" });
   let start = 0;
   let before = false; // whether the preceding character is a simple one
   for (let index = 0; index <= text.length;) {
