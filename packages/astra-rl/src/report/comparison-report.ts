@@ -148,10 +148,8 @@ export function figureRows(
       const cell = (found: T | null | undefined) => (found === null || found === undefined ? "–" : of(found));
       return row(label, (summary) => cell(part(summary)), difference);
     };
-  const interval = (
-    of: (summary: EvaluationSummary) => IntervalRecord | null,
-    between?: IntervalRecord | null,
-  ) => row("  95 % interval", (summary) => percentBetween(of(summary)), pointsBetween(between));
+  const interval = (of: (summary: EvaluationSummary) => IntervalRecord | null, difference = "") =>
+    row("  95 % interval", (summary) => percentBetween(of(summary)), difference);
   const test = (between: IntervalRecord | null = null, p: number | null = null) =>
     comparison === null ? [] : [row(`  paired test (${testOf(between)})`, () => "", pValue(p))];
   const ofSecond = partRow(({ second }) => second);
@@ -170,7 +168,7 @@ export function figureRows(
       (s) => `${percent(s.success_rate)} (${s.n_successes}/${s.n_scored})`,
       points(comparison?.difference),
     ),
-    interval((s) => s.success_rate_interval, comparison?.difference_interval),
+    interval((s) => s.success_rate_interval, pointsBetween(comparison?.difference_interval)),
     ...test(comparison?.difference_interval, comparison?.p_value),
     ...(measured.some((each) => each !== null)
       ? [["  judged by", ...measured.map((each) => (each === null ? "–" : scorerName(each.scorer)))]]
@@ -180,7 +178,7 @@ export function figureRows(
       (s) => share(s.harmless_probe_success_rate, s.n_harmless_probe_successes, s.n_harmless_probe_scored),
       points(harmless?.difference),
     ),
-    interval((s) => s.harmless_probe_success_rate_interval, harmless?.difference_interval),
+    interval((s) => s.harmless_probe_success_rate_interval, pointsBetween(harmless?.difference_interval)),
     ...test(harmless?.difference_interval, harmless?.p_value),
     ...(comparison === null ? courseRows(summaries, row) : []),
     // Success by a second scorer.
