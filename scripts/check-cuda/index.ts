@@ -1,7 +1,7 @@
 /**
- * Numerics, rollouts, updates, a resumed run and the demo on a GPU, as one table in Markdown.
+ * Numerics, rollouts, updates, a resumed run, a server, a hardened target and the demo on a GPU, as one table in Markdown.
  *
- *     npm run check:cuda -- [--device cuda] [--only operators,models,runs,speed] [--output FILE.md]
+ *     npm run check:cuda -- [--device cuda] [--only operators,models,runs,commands,demo,speed] [--output FILE.md]
  *
  * Needs a clone whose set-up found a CUDA build of libtorch. Operators, models and their gradients are compared with the
  * values of PyTorch and transformers that the tests use, runs with the same runs on the CPU. With --device cpu it checks
@@ -12,7 +12,7 @@ import { parseArgs } from "node:util";
 import { engineInformation, requireDevice } from "@astra-rl/torch";
 import { checkModels } from "./models.js";
 import { checkOperators } from "./operators.js";
-import { checkRuns } from "./runs.js";
+import { checkCommands, checkDemo, checkRuns } from "./runs.js";
 import { measureSpeed } from "./speed.js";
 import { figure, guarded, table, type Row } from "./table.js";
 
@@ -20,6 +20,8 @@ const parts = {
   operators: checkOperators,
   models: checkModels,
   runs: checkRuns,
+  commands: checkCommands,
+  demo: checkDemo,
   speed: measureSpeed,
 };
 

@@ -1,119 +1,102 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { Device } from "@astra-rl/torch";
 import {
+  parseEvaluationRecord,
   parseGraphLines,
   parseMetricsLines,
   type GraphRecord,
 } from "../../packages/astra-rl/src/records/index.js";
-import { embeddedConfigurationPath } from "../../packages/astra-rl/src/assembly/index.js";
+import { embeddedConfigurationPath, modelSource } from "../../packages/astra-rl/src/assembly/index.js";
 import { main } from "../../packages/astra-rl/src/cli/index.js";
 import { captured } from "../../packages/astra-rl/test/cli/captured.js";
-import { figure, guarded, within, type Row } from "./table.js";
+import { announced, figure, within, type Row } from "./table.js";
 
 const ALGORITHMS = ["dpo", "ipo", "orpo", "ppo", "a2c", "reinforce", "rloo", "grpo"];
+/** What `train` is given: every algorithm, and models and embedders that read otherwise than the demo's. */
+const TRAININGS: Record<string, [file: string, ...settings: string[]]> = {
+  ...Object.fromEntries(ALGORITHMS.map((name) => [name, [embeddedConfigurationPath(name)]])),
+  ...Object.fromEntries(
+    ["supervised", "trajectory-balance"].map((type) => [
+      type,
+      [embeddedConfigurationPath(type), "--set", `algorithm={type: ${type}}`],
+    ]),
+  ),
+  "chat models": [
+    embeddedConfigurationPath(undefined, { chat: true }),
+    ...["tester", "target"].flatMap((role) => ["--set", `models.${role}=embedded:chat`]),
+  ],
+  novelty: [embeddedConfigurationPath(undefined, { novelty: true })],
+};
 
-/** The command line on the embedded world: rollouts, two steps of every algorithm, a resumed run, and the demo. */
-export async function checkRuns(device: Device): Promise<Row[]> {
-  const folder = mkdtempSync(join(tmpdir(), "check-cuda-"));
-  const on = (place: Device) => ["--set", `models.device=${place}`, "--set", "models.dtype=float32"];
-  const train = async (name: string, place: Device, ...more: string[]): Promise<string> => {
-    const path = join(folder, name);
-    const file = embeddedConfigurationPath(name.split("-")[0]!);
-    const set = ["training.evaluateEvery=100", "training.checkpointEvery=1"].flatMap((each) => [
-      "--set",
-      each,
-    ]);
-    await command("train", file, "--run-dir", path, ...on(place), ...set, ...more);
-    return path;
-  };
-  const steps = (count: number) => ["--set", `training.trainingSteps=${count}`];
-  try {
+/** Rollouts, two steps of every training, two processes and a resumed run, through the command line. */
+export const checkRuns = (device: Device) =>
+  inFolder(async (folder) => {
+    const train = trainingsIn(folder);
+    const losses = async (...given: Parameters<typeof train>) =>
+      parseMetricsLines(readFileSync(join(await train(...given), "metrics.jsonl"), "utf8"));
     const rows: Row[] = [];
     rows.push(
-      ...(await guarded("rollouts", async () => {
-        const rollout = async (place: Device, ...more: string[]) =>
-          parseGraphLines(
-            await command(
-              "rollout",
-              embeddedConfigurationPath(),
-              "--episodes",
-              "32",
-              "--json",
-              ...on(place),
-              ...more,
-            ),
-          );
-        const [here, there] = [await rollout("cpu"), await rollout(device)];
-        await rollout(device, "--set", "models.dtype=bfloat16");
+      ...(await announced("rollouts", async () => {
+        const grow = async (place: Device, dtype: string) => {
+          const args = [embeddedConfigurationPath(), "--episodes", "32", "--json", ...on(place, dtype)];
+          return parseGraphLines(await command("rollout", ...args));
+        };
+        const [here, there] = [await grow("cpu", "float32"), await grow(device, "float32")];
+        await grow(device, "bfloat16");
         const same = here.filter((graph, at) => texts(graph) === texts(there[at]!)).length;
         return [figure("rollouts: trees with the CPU's texts, float32", `${same} of ${here.length}`)];
       })),
     );
-    for (const name of ALGORITHMS) {
+    for (const name of Object.keys(TRAININGS)) {
       rows.push(
-        ...(await guarded(`training: ${name}`, async () => {
-          const [here, there] = [
-            await train(`${name}-cpu`, "cpu", ...steps(2)),
-            await train(`${name}-device`, device, ...steps(2)),
-          ].map(metricsOf);
+        ...(await announced(`training: ${name}`, async () => {
+          const here = await losses(`${name}-cpu`, name, "cpu", 2);
+          const there = await losses(`${name}-device`, name, device, 2);
           return [0, 1].map((step) => {
-            const [a, b] = [here![step]!, there![step]!];
+            const [a, b] = [here[step]!, there[step]!];
             const [loss, other] = [Number(a["loss"]), Number(b["loss"])];
             const tokens = Number(b["tokens/tester/read"]) - Number(a["tokens/tester/read"]);
-            const difference = Math.abs(loss - other) / Math.max(0.01, Math.abs(loss));
+            const what = `training: ${name}, step ${step + 1}`;
             // Where a draw fell just beside another, a tree differs, and the losses are of other texts.
-            if (tokens !== 0)
-              return figure(
-                `training: ${name}, step ${step + 1}`,
-                `${other} against ${loss}, of other texts`,
-              );
-            return within(`training: ${name}, step ${step + 1}: loss against the CPU's`, difference, 1e-3);
+            if (tokens !== 0) return figure(what, `${other} against ${loss}, of other texts`);
+            return within(`${what}: loss against the CPU's`, relative(loss, other), 1e-3);
           });
         })),
       );
     }
     rows.push(
-      ...(await guarded("training: adapter, bfloat16", async () => {
-        const lora = [
+      ...(await announced("training: adapter, bfloat16", async () => {
+        const settings = [
           "models.lora.rank=4",
           "models.lora.targetModules=[c_attn]",
           "models.dtype=bfloat16",
           "models.updateDtype=bfloat16",
-        ];
-        const path = await train(
-          "dpo-adapter",
-          device,
-          ...steps(2),
-          ...lora.flatMap((each) => ["--set", each]),
+        ].flatMap((each) => ["--set", each]);
+        const found = (await losses("dpo-adapter", "dpo", device, 2, ...settings)).map(({ loss }) =>
+          Number(loss),
         );
-        const losses = metricsOf(path).map(({ loss }) => Number(loss));
-        return [
-          {
-            what: "training: adapter, bfloat16",
-            found: `losses ${losses.join(", ")}`,
-            holds: losses.every(Number.isFinite),
-          },
-        ];
+        const holds = found.every(Number.isFinite);
+        return [{ what: "training: adapter, bfloat16", found: `losses ${found.join(", ")}`, holds }];
       })),
     );
     rows.push(
-      ...(await guarded("training: two processes", async () => {
-        const [alone, together] = [
-          await train("ppo-alone", device, ...steps(2)),
-          await train("ppo-together", device, ...steps(2), "--quiet", "--processes", "2"),
-        ].map((path) => metricsOf(path)[0]!);
-        const [loss, other] = [Number(alone!["loss"]), Number(together!["loss"])];
-        const difference = Math.abs(loss - other) / Math.max(0.01, Math.abs(loss));
-        return [within("training: ppo, two processes: first loss against one process's", difference, 1e-3)];
+      ...(await announced("training: two processes", async () => {
+        const [alone] = await losses("ppo-alone", "ppo", device, 1);
+        const [together] = await losses("ppo-together", "ppo", device, 1, "--quiet", "--processes", "2");
+        const difference = relative(Number(alone!["loss"]), Number(together!["loss"]));
+        return [within("training: ppo, two processes: loss against one process's", difference, 1e-3)];
       })),
     );
     rows.push(
-      ...(await guarded("resume", async () => {
-        const whole = await train("dpo-whole", device, ...steps(4));
-        const parts = await train("dpo-parts", device, ...steps(2));
-        await train("dpo-parts", device, ...steps(4), "--resume");
+      ...(await announced("resume", async () => {
+        const whole = await train("dpo-whole", "dpo", device, 4);
+        const parts = await train("dpo-parts", "dpo", device, 2);
+        await train("dpo-parts", "dpo", device, 4, "--resume");
         const weights = (path: string) => readFileSync(join(path, "checkpoints/last/model.safetensors"));
         const equal = weights(whole).equals(weights(parts));
         return [
@@ -121,30 +104,113 @@ export async function checkRuns(device: Device): Promise<Row[]> {
         ];
       })),
     );
-    rows.push(
-      ...(await guarded("demo", async () => {
-        const began = performance.now();
-        const out = await command(
-          "demo",
-          "--run-dir",
-          join(folder, "demo"),
-          "--json",
-          "--set",
-          `models.device=${device}`,
-        );
-        const seconds = (performance.now() - began) / 1000;
-        const [before, after] = ["before", "after"].map(
-          (when) =>
-            (JSON.parse(out) as Record<string, { harmless_probe_success_rate: number }>)[when]!
-              .harmless_probe_success_rate,
-        );
-        const found = `${(100 * before!).toFixed(1)} → ${(100 * after!).toFixed(1)} % in ${seconds.toFixed(0)} s`;
-        return [{ what: "demo: success with harmless probes", found, holds: after! > 2 * before! }];
-      })),
-    );
     return rows;
+  });
+
+/** A hardened target, and a server. */
+export const checkCommands = (device: Device) =>
+  inFolder(async (folder) => [
+    ...(await announced("serve", async () => {
+      const [here, there] = [await served("cpu"), await served(device)];
+      const wrong = here.filter((text, at) => text !== there[at]).length;
+      return [within("serve: greedy answers that differ from the CPU's", wrong, 0)];
+    })),
+    ...(await announced("harden", async () => {
+      const path = join(folder, "hard");
+      const run = await trainingsIn(folder)("run", "chat models", device, 20);
+      await command("harden", run, "--output", path, "--no-new-tester", "--quiet");
+      const [before, after] = ["before", "after"].map(
+        (name) =>
+          parseEvaluationRecord(readFileSync(join(path, `${name}.json`), "utf8")).summary.success_rate!,
+      );
+      const found = `${percent(before!)} → ${percent(after!)} %`;
+      return [{ what: "harden: success against the target", found, holds: after! < before! }];
+    })),
+  ]);
+
+export const checkDemo = (device: Device) =>
+  inFolder((folder) =>
+    announced("demo", async () => {
+      const began = performance.now();
+      const settings = ["--run-dir", join(folder, "demo"), "--json", "--set", `models.device=${device}`];
+      const out = await command("demo", ...settings);
+      const seconds = (performance.now() - began) / 1000;
+      const [before, after] = ["before", "after"].map(
+        (when) =>
+          (JSON.parse(out) as Record<string, { harmless_probe_success_rate: number }>)[when]!
+            .harmless_probe_success_rate,
+      );
+      const found = `${percent(before!)} → ${percent(after!)} % in ${seconds.toFixed(0)} s`;
+      return [{ what: "demo: success with harmless probes", found, holds: after! > 2 * before! }];
+    }),
+  );
+
+const percent = (share: number) => (100 * share).toFixed(1);
+const relative = (loss: number, other: number) => Math.abs(loss - other) / Math.max(0.01, Math.abs(loss));
+const on = (place: Device, dtype: string) => [
+  "--set",
+  `models.device=${place}`,
+  "--set",
+  `models.dtype=${dtype}`,
+];
+
+async function inFolder(check: (folder: string) => Promise<Row[]>): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "check-cuda-"));
+  try {
+    return await check(folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Trains in a folder of that name, which it returns. */
+const trainingsIn =
+  (folder: string) =>
+  async (
+    name: string,
+    training: string,
+    place: Device,
+    steps: number,
+    ...more: string[]
+  ): Promise<string> => {
+    const path = join(folder, name);
+    const settings = [`trainingSteps=${steps}`, "evaluateEvery=100", "checkpointEvery=1"].flatMap((each) => [
+      "--set",
+      `training.${each}`,
+    ]);
+    const given = [...TRAININGS[training]!, "--run-dir", path, ...on(place, "float32"), ...settings, ...more];
+    await command("train", ...given);
+    return path;
+  };
+
+/** What `astra-rl serve` answers to requests that come together. */
+async function served(device: Device): Promise<string[]> {
+  const program = fileURLToPath(new URL("../../packages/astra-rl/bin/astra-rl.js", import.meta.url));
+  const model = modelSource("embedded:chat");
+  const args = ["serve", "--model", model, "--name", "m", "--port", "0", "--quiet", "--device", device];
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const ended = once(child, "exit").then(() => Promise.reject(new Error("astra-rl serve has ended")));
+    const [line] = (await Promise.race([once(child.stdout, "data"), ended])) as [Buffer];
+    const openers = [
+      "Hello",
+      "How do I feed a cat?",
+      "Tell me more.",
+      "What is the weather?",
+      "Who are you?",
+    ];
+    const answer = async (content: string) => {
+      const body = { model: "m", messages: [{ role: "user", content }], temperature: 0, max_tokens: 24 };
+      const headers = { "content-type": "application/json" };
+      const url = `${line.toString().trim()}/chat/completions`;
+      const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
+      const text = await response.text();
+      if (!response.ok) throw new Error(text);
+      return (JSON.parse(text) as { choices: [{ message: { content: string } }] }).choices[0].message.content;
+    };
+    return await Promise.all(openers.map(answer));
+  } finally {
+    child.kill("SIGKILL");
   }
 }
 
@@ -155,8 +221,6 @@ async function command(...args: string[]): Promise<string> {
     throw new Error(`astra-rl ${args.join(" ")}: exit code ${code}: ${err().trim().split("\n").at(-1)}`);
   return out();
 }
-
-const metricsOf = (folder: string) => parseMetricsLines(readFileSync(join(folder, "metrics.jsonl"), "utf8"));
 
 /** All texts of a tree in order. */
 const texts = (graph: Pick<GraphRecord, "children">): string =>

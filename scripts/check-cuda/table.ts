@@ -26,6 +26,15 @@ export async function guarded(what: string, check: () => Row[] | Promise<Row[]>)
   }
 }
 
+/** As guarded, and says at once what was found: a part may take minutes. */
+export async function announced(what: string, check: () => Row[] | Promise<Row[]>): Promise<Row[]> {
+  const rows = await guarded(what, check);
+  for (const { what: row, found, holds } of rows) {
+    console.error(`check-cuda: ${row}: ${found}${holds === false ? ", WRONG" : ""}`);
+  }
+  return rows;
+}
+
 /** A table in Markdown. */
 export function table(rows: readonly Row[]): string {
   const cells = rows.map(({ what, found, holds }) => [

@@ -26,7 +26,7 @@ it("checks itself on the CPU: every operator with a golden value", async () => {
 it("says what it cannot do, without a stack trace", async () => {
   const unknown = await check("--device", "cpu", "--only", "operators,kernels");
   expect(unknown.output).toBe(
-    "check-cuda: --only: there is no part kernels; choose of operators, models, runs, speed\n",
+    "check-cuda: --only: there is no part kernels; choose of operators, models, runs, commands, demo, speed\n",
   );
   const missing = await check("--device", "cuda:99");
   expect([missing.ok, missing.output]).toEqual([
